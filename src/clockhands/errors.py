@@ -1,0 +1,57 @@
+"""Errors that say what is wrong, with what value, where it came from, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+
+class ClockhandsError(Exception):
+    """Something could not be done. The message is complete: the command line prints it and nothing else.
+
+    ``exit_code`` is what a command ends with: 1 for a failure, 2 for wrong usage.
+    """
+
+    exit_code = 1
+
+
+class UsageError(ClockhandsError):
+    """What the user asked for cannot be: an unknown name, a value out of range, an impossible combination."""
+
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """A configuration has faults; all of them are reported together, one a line."""
+
+    def __init__(self, faults: Sequence[str], source: str = "configuration") -> None:
+        self.faults = tuple(faults)
+        self.source = source
+        count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
+        super().__init__(f"{source} has {count}:\n" + "\n".join(f"  - {fault}" for fault in self.faults))
+
+
+class DataError(ClockhandsError):
+    """A text, a table or a data set cannot be read as asked."""
+
+
+class CheckpointError(ClockhandsError):
+    """A saved model cannot be opened, is not understood, or does not fit."""
+
+
+class PositionError(UsageError):
+    """A position lies outside what a scheme can encode, or has the wrong form."""
+
+
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """``; did you mean 'rope'?`` when a close name exists, else the list of choices, ready to append."""
+    known = sorted(choices)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; choose one of {', '.join(known)}" if known else ""
+
+
+def unknown(kind: str, name: str, choices: Iterable[str]) -> str:
+    """The sentence for a name that is not known: ``unknown scheme 'ropee'; did you mean 'rope'?``."""
+    return f"unknown {kind} {name!r}{nearest(name, choices)}"

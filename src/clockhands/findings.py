@@ -1,0 +1,215 @@
+"""Finding: what every measurement returns. Plain data: it knows nothing of models, and pages are drawn from it.
+
+A number never stands alone: it carries its interval, its null (what chance or an untrained model gives), the table
+behind it, one sentence of verdict, how it was measured and the command that measures it again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from clockhands.errors import DataError
+from clockhands.files import write_text
+
+Scalar: TypeAlias = str | float | int | bool | None
+Light = Literal["good", "warn", "bad", "info", "skip"]
+MarkKind = Literal["line", "points", "bars", "stack", "band", "heatmap", "hline", "vline", "arrows", "text"]
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Table:
+    """Named columns and rows of plain values."""
+
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[Scalar, ...], ...] = ()
+
+    @classmethod
+    def of(cls, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+        """Build from any sequences; numbers of NumPy and torch become Python's."""
+        return cls(tuple(columns), tuple(tuple(_plain(cell) for cell in row) for row in rows))
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One thing drawn in a panel.
+
+    ``line``, ``points``, ``bars`` use ``x`` and ``y`` (with ``low`` and ``high`` as error bars); ``stack`` is one layer
+    of stacked bars; ``band`` fills between ``low`` and ``high``; ``heatmap`` draws ``z`` (rows from the top; ``x`` and
+    ``y`` are its tick labels if given); ``hline`` and ``vline`` stand at ``y`` or ``x``; ``arrows`` run from the
+    origin to (x, y); ``text`` writes ``names`` at (x, y). ``names`` gives each point its hover text.
+    ``emphasis``: ``null`` marks chance, drawn grey and dashed; ``main`` the one to look at.
+    """
+
+    kind: MarkKind
+    label: str = ""
+    x: tuple[Scalar, ...] = ()
+    y: tuple[Scalar, ...] = ()
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    z: tuple[tuple[float | None, ...], ...] = ()
+    names: tuple[str, ...] = ()
+    emphasis: Literal["", "main", "null"] = ""
+    diverging: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes."""
+
+    marks: tuple[Mark, ...]
+    title: str = ""
+    xlabel: str = ""
+    ylabel: str = ""
+    xscale: Literal["linear", "log"] = "linear"
+    yscale: Literal["linear", "log"] = "linear"
+    xlim: tuple[float, float] | None = None
+    ylim: tuple[float, float] | None = None
+    equal: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels in a grid of ``columns``; ``height`` is one panel's height relative to its width."""
+
+    panels: tuple[Panel, ...]
+    caption: str = ""
+    columns: int = 1
+    height: float = 0.62
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One measured answer.
+
+    ``name`` is a stable identifier (``loudness.ratio``); ``question`` a heading in a person's words; ``verdict`` one
+    sentence with its number and null; ``light`` how to colour it (``skip``: does not apply, and ``verdict`` says why).
+    """
+
+    name: str
+    question: str
+    verdict: str
+    value: float | str | None = None
+    unit: str = ""
+    interval: tuple[float, float] | None = None
+    null: float | None = None
+    null_interval: tuple[float, float] | None = None
+    light: Light = "info"
+    table: Table = field(default_factory=Table)
+    figure: Figure | None = None
+    method: str = ""
+    source: str = ""
+    command: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The findings of one run of one instrument, in the order a reader should meet them.
+
+    ``facts`` are the few lines that stand on top of a page (model, mechanism, data, versions); ``signature`` is the
+    compact string that goes with any number quoted elsewhere.
+    """
+
+    title: str
+    items: tuple[Finding, ...]
+    facts: Mapping[str, Scalar] = field(default_factory=dict)
+    signature: str = ""
+    command: str = ""
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, name: str) -> Finding:
+        for item in self.items:
+            if item.name == name:
+                return item
+        raise KeyError(f"no finding named {name!r}; there are {', '.join(item.name for item in self.items)}")
+
+    def with_items(self, *items: Finding) -> Findings:
+        """The same with more findings at the end."""
+        return replace(self, items=(*self.items, *items))
+
+    def to_json(self) -> str:
+        """One JSON document; ``from_json`` reads it back exactly."""
+        return json.dumps({"schema": SCHEMA, **_plain(asdict(self))}, ensure_ascii=False, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Findings:
+        """Read what ``to_json`` wrote. Raises DataError on anything else."""
+        try:
+            raw = json.loads(text)
+            if raw.pop("schema") != SCHEMA:
+                raise DataError(f"findings were written in another schema than {SCHEMA}; run the command again")
+            items = tuple(_finding(item) for item in raw.pop("items"))
+            return cls(items=items, **raw)
+        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as fault:
+            raise DataError(f"this is no findings file: {fault}") from fault
+
+    def save(self, path: str | Path) -> Path:
+        """Write ``findings.json``; a half-written file never takes the name."""
+        return write_text(path, self.to_json())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Findings:
+        """Read a file that ``save`` wrote. Raises DataError if it is missing or something else."""
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf8"))
+        except OSError as fault:
+            raise DataError(f"cannot read findings from {path}: {fault.strerror or fault}") from fault
+
+    def _repr_html_(self) -> str:
+        if _html_renderer is None:
+            raise NotImplementedError("import clockhands.report to draw findings")
+        return _html_renderer(self)
+
+
+_html_renderer: Callable[[Findings], str] | None = None
+
+
+def set_html_renderer(renderer: Callable[[Findings], str]) -> None:
+    """The report registers itself here, so that findings can show themselves without knowing it."""
+    global _html_renderer
+    _html_renderer = renderer
+
+
+def _plain(value: Any) -> Any:
+    """Python's own scalars, lists and dicts of whatever NumPy, torch or a dataclass held."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and value != value:
+        return None
+    return value
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def _finding(raw: dict[str, Any]) -> Finding:
+    table = Table(**{key: _tuples(item) for key, item in raw.pop("table").items()})
+    figure = raw.pop("figure")
+    details = raw.pop("details")
+    rest = {key: _tuples(item) for key, item in raw.items()}
+    return Finding(**rest, table=table, figure=_figure(figure) if figure else None, details=details)
+
+
+def _figure(raw: dict[str, Any]) -> Figure:
+    panels = tuple(_panel(panel) for panel in raw.pop("panels"))
+    return Figure(panels=panels, **{key: _tuples(item) for key, item in raw.items()})
+
+
+def _panel(raw: dict[str, Any]) -> Panel:
+    marks = tuple(Mark(**{key: _tuples(item) for key, item in mark.items()}) for mark in raw.pop("marks"))
+    return Panel(marks=marks, **{key: _tuples(item) for key, item in raw.items()})

@@ -1,0 +1,27 @@
+"""The axis letters of every tensor name and annotation, in one place.
+
+======  =====================================================================
+``B``   batch
+``S``   query length: the tokens that look
+``T``   key length: the tokens that are looked at (cached ones included)
+``D``   model width, d_model
+``H``   heads
+``K``   width of one head, d_head
+``P``   width of a position vector, d_p
+``A``   coordinates of one position (1 is written by leaving the axis out)
+``R``   distances r = query position - key position
+``V``   vocabulary
+``L``   layers
+``F``   frequencies, the hands of the clock
+======  =====================================================================
+
+A tensor carries its axes in its name: ``q_BHSK``. Annotations use the same letters through jaxtyping and are
+checked while the tests run, so that no shape comment can lie.
+"""
+
+from __future__ import annotations
+
+from jaxtyping import Bool, Float, Int, Num
+from torch import Tensor
+
+__all__ = ["Bool", "Float", "Int", "Num", "Tensor"]
