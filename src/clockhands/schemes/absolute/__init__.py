@@ -1,0 +1,1 @@
+"""Schemes that enter at the token embedding."""

@@ -1,0 +1,26 @@
+"""No positional encoding: the control of every experiment."""
+
+from __future__ import annotations
+
+from typing import final
+
+from clockhands.schemes.base import Declares, Scheme
+
+
+@final
+class NoPosition(Scheme):
+    """Adds nothing anywhere (NoPE; Haviv et al. 2022, Kazemnejad et al. 2023).
+
+    Under a causal mask the mask alone tells order; without one the network is permutation-equivariant.
+    """
+
+    equation = r"x_p = e(w_p)"
+    source = "Haviv et al. 2022; Kazemnejad et al. 2023"
+    peers = ("NoPE",)
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=True, real_valued=True, axes=None)
+
+    def to_hf_config(self) -> dict[str, object] | None:
+        return None

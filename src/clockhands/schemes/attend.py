@@ -1,0 +1,150 @@
+"""Attention with a scheme: the one place that calls rotate, bias, logits, weigh and values.
+
+``attend`` is usable in anybody's model. It chooses the fastest kernel that computes the same as ``attend_reference``,
+the short, slow path that the tests compare every kernel with, and that ``recording`` listens to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from clockhands.schemes.base import KeyPositions, Positions, Scheme
+from clockhands.shapes import Bool, Float, Tensor
+
+Visible = Bool[Tensor, "#B #H S T"]
+
+
+@dataclass(frozen=True)
+class Attended:
+    """Everything that one attention computed: what a recorder receives."""
+
+    scheme: Scheme
+    q_BHSK: Float[Tensor, "B H S Kr"]
+    k_BHTK: Float[Tensor, "B H T Kr"]
+    v_BHTK: Float[Tensor, "B H T Kv"]
+    bias_BHST: Float[Tensor, "#B #H S T"] | None
+    logits_BHST: Float[Tensor, "B H S T"]
+    weights_BHST: Float[Tensor, "B H S T"]
+    out_BHSK: Float[Tensor, "B H S Kv"]
+    scale: float
+
+
+_recorder: ContextVar[Callable[[Attended], None] | None] = ContextVar("clockhands_recorder", default=None)
+
+
+@contextmanager
+def recording(recorder: Callable[[Attended], None]) -> Iterator[None]:
+    """Hand every attention inside the block to ``recorder``, computed by the reference path (dropout is left out)."""
+    token = _recorder.set(recorder)
+    try:
+        yield
+    finally:
+        _recorder.reset(token)
+
+
+def attend_reference(
+    scheme: Scheme,
+    q_BHSK: Float[Tensor, "B H S K"],
+    k_BHTK: Float[Tensor, "B H T K"],
+    v_BHTK: Float[Tensor, "B H T Kv"],
+    qpos_BS: Positions,
+    kpos_BT: KeyPositions,
+    visible_BHST: Visible | None = None,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    rotated: bool = False,
+    dropout: float = 0.0,
+) -> Attended:
+    """Attention step by step; every tensor exists whole. The arguments are those of ``attend``."""
+    scale = 1 / math.sqrt(q_BHSK.shape[-1]) if scale is None else scale
+    q, k = (q_BHSK, k_BHTK) if rotated else scheme.rotate(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
+    visible = visible_pairs(q.shape[-2], k.shape[-2], visible_BHST, causal, q.device)
+    logits = q @ k.transpose(-1, -2) * scale
+    bias = scheme.bias(q, k, qpos_BS, kpos_BT)
+    if bias is not None:
+        logits = logits + bias.to(logits.dtype)
+    logits = scheme.logits(logits, visible, q, k, qpos_BS, kpos_BT)
+    weights = scheme.weigh(logits.masked_fill(~visible, -math.inf), qpos_BS, kpos_BT).to(v_BHTK.dtype)
+    dropped = F.dropout(weights, dropout)
+    out = scheme.values(dropped @ v_BHTK, dropped, qpos_BS, kpos_BT)
+    return Attended(scheme, q, k, v_BHTK, bias, logits, weights, out, scale)
+
+
+def attend(
+    scheme: Scheme,
+    q_BHSK: Float[Tensor, "B H S K"],
+    k_BHTK: Float[Tensor, "B H T K"],
+    v_BHTK: Float[Tensor, "B H T Kv"],
+    qpos_BS: Positions,
+    kpos_BT: KeyPositions,
+    visible_BHST: Visible | None = None,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    rotated: bool = False,
+    dropout: float = 0.0,
+) -> Float[Tensor, "B H S Kv"]:
+    """Attended values by the fastest path that gives what ``attend_reference`` gives.
+
+    ``visible_BHST`` is True where a query may look (None: everywhere). ``causal`` adds the mask of the last S of T
+    tokens (query s sees keys up to T - S + s) and lets kernels skip what it hides. ``scale`` multiplies q·k: 1/√K of
+    the unrotated width unless given (T5: 1.0). ``rotated`` says that q and k have been through ``scheme.rotate``.
+    ``dropout`` acts on the weights; pass 0 outside training.
+    """
+    scale = 1 / math.sqrt(q_BHSK.shape[-1]) if scale is None else scale
+    recorder = _recorder.get()
+    if recorder is not None or scheme.hooks() & {"logits", "weigh", "values"}:
+        kept = 0.0 if recorder is not None else dropout
+        attended = attend_reference(
+            scheme, q_BHSK, k_BHTK, v_BHTK, qpos_BS, kpos_BT, visible_BHST,
+            causal=causal, scale=scale, rotated=rotated, dropout=kept,
+        )  # fmt: skip
+        if recorder is not None:
+            recorder(attended)
+        return attended.out_BHSK
+    q, k = (q_BHSK, k_BHTK) if rotated else scheme.rotate(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
+    bias = scheme.bias(q, k, qpos_BS, kpos_BT)
+    return _fused(q, k, v_BHTK, bias, visible_BHST, causal, scale, dropout)
+
+
+def visible_pairs(
+    queries: int, keys: int, visible_BHST: Visible | None, causal: bool, device: torch.device
+) -> Bool[Tensor, "#B #H S T"]:
+    """The whole mask: what is visible, and under ``causal`` only what is not to the right of the query."""
+    whole = visible_BHST
+    if causal:
+        lower = torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)[None, None]
+        whole = lower if whole is None else whole & lower
+    if whole is None:
+        whole = torch.ones(1, 1, queries, keys, dtype=torch.bool, device=device)
+    return whole
+
+
+def _fused(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor | None,
+    visible: Tensor | None,
+    causal: bool,
+    scale: float,
+    dropout: float,
+) -> Tensor:
+    """One call of the fused kernel. ``is_causal`` aligns top left, so it serves only where S equals T."""
+    queries, keys = q.shape[-2], k.shape[-2]
+    plain = bias is None and visible is None
+    if plain and (not causal or queries in (1, keys)):
+        is_causal = causal and queries > 1
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=is_causal, scale=scale)
+    mask: Tensor = visible_pairs(queries, keys, visible, causal, q.device)
+    if bias is not None:
+        mask = bias.to(q.dtype).masked_fill(~mask, -math.inf)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)

@@ -1,0 +1,206 @@
+"""The interface of every positional encoding: a few hooks at the true seams, each doing nothing by default.
+
+In one attention layer the hooks meet the computation in this order (``attend.py`` is the one place that calls them)::
+
+    x_BSD    = combine(tokens, encode(pos))              # at the token embedding; the input layer adds or concatenates
+    pos      = locate(x, pos, past) or pos               # tokens that place themselves, from the layer's input
+    q, k     = rotate(q, k, qpos, kpos)                  # turn queries and keys; values are never turned
+    logits   = scale * q·k + bias(q, k, qpos, kpos)      # added to the logits
+    logits   = logits(logits, visible, q, k, qpos, kpos) # whole rows and all heads at once
+    weights  = weigh(logits)                             # softmax, unless the scheme brings its own normaliser
+    out      = values(weights @ v, weights, qpos, kpos)  # what the weights alone add to the values
+
+Positions arrive as data (``positions.py``): ``[B, S]``, ``[B, S, A]``, or, made by ``locate``, ``[B, H, S, A]``.
+
+The constructor's signature is the configuration: positional parameters are *sizes*, which the model fills in (any of
+``SIZES``); keyword-only parameters are the *options*, which the user sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import nn
+
+from clockhands.errors import PositionError
+from clockhands.shapes import Bool, Float, Num, Tensor
+
+SIZES = ("width", "d_model", "num_heads", "head_dim", "num_layers", "causal")
+HOOKS = ("encode", "locate", "rotate", "bias", "logits", "weigh", "values")
+
+Positions = Num[Tensor, "B S"] | Num[Tensor, "B S A"] | Num[Tensor, "B H S A"]
+KeyPositions = Num[Tensor, "B T"] | Num[Tensor, "B T A"] | Num[Tensor, "B H T A"]
+ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Declares:
+    """What a scheme promises; the laws, the catalogue page and ``check`` read it.
+
+    ``translation_invariant``: a common shift of all positions changes no logit. ``causal_only``: undefined for keys to
+    the right of the query. ``max_length`` and ``beyond``: the largest number of positions, and what happens past it.
+    ``depends_on_length``: what a token gets changes with the total length. ``cache``: whether keys are kept as rotated
+    (each step turns only the new ones) or raw (all are turned again at every step). ``axes``: coordinates of a
+    position. ``real_valued``: positions between the integers are meaningful. ``stochastic``: draws while training.
+    """
+
+    translation_invariant: bool = False
+    causal_only: bool = False
+    max_length: int | None = None
+    beyond: Literal["raise", "clamp", "extrapolate"] = "extrapolate"
+    depends_on_length: bool = False
+    cache: Literal["rotated", "raw"] = "rotated"
+    axes: int | None = 1
+    real_valued: bool = False
+    stochastic: bool = False
+
+
+class Scheme(nn.Module):
+    """Base of all schemes. A subclass overrides the hooks it needs and ``declares``; leaves are final.
+
+    ``per_layer``: every layer holds an instance of its own (learned tables of a layer) instead of sharing the stack's.
+    """
+
+    equation: ClassVar[str] = ""
+    source: ClassVar[str] = ""
+    peers: ClassVar[tuple[str, ...]] = ()
+    per_layer: ClassVar[bool] = False
+
+    @property
+    def declares(self) -> Declares:
+        """The promises of this instance; they may depend on its options."""
+        raise NotImplementedError(f"{type(self).__name__} must say what it declares")
+
+    @classmethod
+    def hooks(cls) -> frozenset[str]:
+        """The names of the hooks that this scheme overrides: where it enters."""
+        return frozenset(name for name in HOOKS if getattr(cls, name) is not getattr(Scheme, name))
+
+    def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"] | None:
+        """Vectors for the input layer to add or concatenate; ``layer`` counts re-adding at every layer."""
+        return None
+
+    def locate(
+        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Float[Tensor, "B H T A"] | None
+    ) -> Float[Tensor, "B H S A"] | None:
+        """Coordinates that tokens give themselves from the layer's input (zero at padding), to stand for positions.
+
+        ``past_BHTA`` are those of the cached tokens. They are cached with the keys, in float32.
+        """
+        return None
+
+    def rotate(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> tuple[Float[Tensor, "B H S Kr"], Float[Tensor, "B H T Kr"]]:
+        """Turned queries and keys; their width may change, but to the same width. Any factor on q scales the logits."""
+        return q_BHSK, k_BHTK
+
+    def bias(
+        self,
+        q_BHSK: Float[Tensor, "B H S Kr"],
+        k_BHTK: Float[Tensor, "B H T Kr"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "#B #H S T"] | None:
+        """What is added to the scaled logits, from positions alone or with the queries and keys."""
+        return None
+
+    def logits(
+        self,
+        logits_BHST: Float[Tensor, "B H S T"],
+        visible_BHST: Bool[Tensor, "#B #H S T"],
+        q_BHSK: Float[Tensor, "B H S Kr"],
+        k_BHTK: Float[Tensor, "B H T Kr"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "B H S T"]:
+        """Logits to logits, for what needs whole rows or all heads; what is not visible is masked afterwards."""
+        return logits_BHST
+
+    def weigh(
+        self, logits_BHST: Float[Tensor, "B H S T"], qpos_BS: Positions, kpos_BT: KeyPositions
+    ) -> Float[Tensor, "B H S T"]:
+        """Masked logits (-inf where not visible) to attention weights. A row that sees nothing becomes zeros."""
+        return torch.softmax(logits_BHST, dim=-1).nan_to_num(0.0)
+
+    def values(
+        self,
+        out_BHSK: Float[Tensor, "B H S K"],
+        weights_BHST: Float[Tensor, "B H S T"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "B H S K"]:
+        """The attended values, with whatever the weights add to them."""
+        return out_BHSK
+
+    def to_hf_config(self) -> dict[str, Any] | None:
+        """The keys of a transformers configuration that mean the same; None where transformers has no equal."""
+        return None
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw learned parameters anew (called at construction, and by models that initialise all at once)."""
+
+
+class DistanceBias(Scheme):
+    """A bias that is a function of the distance i - j alone, one curve for each head.
+
+    A subclass gives the curve; nothing here makes an S x T table unless somebody asks for ``bias``: ``attend`` works
+    through blocks, and ``score_mod`` serves FlexAttention.
+    """
+
+    def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+        """The bias at each distance query position - key position, in float32, differentiable in the parameters."""
+        raise NotImplementedError(f"{type(self).__name__} must give its curve")
+
+    def bias(
+        self,
+        q_BHSK: Float[Tensor, "B H S Kr"],
+        k_BHTK: Float[Tensor, "B H T Kr"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "#B H S T"]:
+        """The curve laid out over all pairs: [B, H, S, T], or [1, H, S, T] where all rows have the same positions."""
+        distance_BST = distances(qpos_BS, kpos_BT)
+        flat_HR = self.kernel(distance_BST.reshape(-1))
+        return flat_HR.unflatten(1, distance_BST.shape).transpose(0, 1)
+
+    def score_mod(self, qpos_BS: Num[Tensor, "B S"], kpos_BT: Num[Tensor, "B T"]) -> ScoreMod:
+        """A FlexAttention ``score_mod`` for these positions, which must be integers: looks the curve up by distance."""
+        if qpos_BS.is_floating_point() or kpos_BT.is_floating_point():
+            raise PositionError("score_mod looks distances up in a table and needs integer positions")
+        low = int((qpos_BS.min() - kpos_BT.max()).item())
+        high = int((qpos_BS.max() - kpos_BT.min()).item())
+        curve_HR = self.kernel(torch.arange(low, high + 1, device=qpos_BS.device))
+
+        def modify(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return score + curve_HR[h, qpos_BS[b, i] - kpos_BT[b, j] - low]
+
+        return modify
+
+
+def distances(qpos_BS: Num[Tensor, "B S"], kpos_BT: Num[Tensor, "B T"]) -> Num[Tensor, "#B S T"]:
+    """query position - key position for every pair; one row instead of B where all rows are alike by construction."""
+    if qpos_BS.shape[0] > 1 and qpos_BS.stride(0) == 0 and kpos_BT.stride(0) == 0:
+        qpos_BS, kpos_BT = qpos_BS[:1], kpos_BT[:1]
+    return qpos_BS[:, :, None] - kpos_BT[:, None, :]
+
+
+def check_length(pos: Num[Tensor, "*any"], maximum: int, scheme: str, option: str = "max_length") -> None:
+    """Raise PositionError if a position is negative or past the table. Skipped while tracing (no value is known)."""
+    if torch.compiler.is_compiling() or pos.numel() == 0:
+        return
+    low, high = int(pos.min()), int(pos.max())
+    if low < 0 or high >= maximum:
+        bad = low if low < 0 else high
+        raise PositionError(
+            f"position {bad} is outside the {maximum} positions of {scheme}; shorten the text, raise {option}, "
+            f"or choose a scheme that extrapolates"
+        )

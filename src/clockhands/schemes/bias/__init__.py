@@ -1,0 +1,1 @@
+"""Schemes that add to the logits what the distance alone says."""

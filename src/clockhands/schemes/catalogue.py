@@ -1,0 +1,116 @@
+"""What the catalogue knows of a scheme, read from its constructor: sizes, options, and whether a value fits."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from clockhands.errors import ConfigError, unknown
+from clockhands.schemes.base import SIZES, Scheme
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a model tells its schemes about itself; a constructor takes those of its positional parameters.
+
+    ``width``: d_model where the encoding is added, d_p where it is concatenated. ``causal``: whether the attention that
+    the scheme serves hides keys to the right of the query.
+    """
+
+    width: int
+    d_model: int
+    num_heads: int
+    head_dim: int
+    num_layers: int = 1
+    causal: bool = True
+
+
+@dataclass(frozen=True)
+class Option:
+    """One keyword-only parameter of a scheme: its name, annotated type and default."""
+
+    name: str
+    kind: Any
+    default: Any
+
+
+def options(scheme: type[Scheme]) -> dict[str, Option]:
+    """The options of a scheme by name."""
+    hints = typing.get_type_hints(scheme.__init__)
+    return {
+        name: Option(name, hints.get(name, Any), parameter.default)
+        for name, parameter in inspect.signature(scheme.__init__).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+
+
+def sizes(scheme: type[Scheme]) -> tuple[str, ...]:
+    """The sizes that a scheme asks for, in order."""
+    parameters = inspect.signature(scheme.__init__).parameters.values()
+    asked = [p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and p.name != "self"]
+    strange = [name for name in asked if name not in SIZES]
+    if strange:
+        raise TypeError(f"{scheme.__name__} takes {strange} by position; options are keyword-only, sizes are {SIZES}")
+    return tuple(asked)
+
+
+def fits(value: Any, kind: Any) -> bool:
+    """Whether a value read from TOML or a flag is one of an annotated type (int passes for float)."""
+    origin = typing.get_origin(kind)
+    if kind is Any:
+        return True
+    if origin is Literal:
+        return value in typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return any(fits(value, part) for part in typing.get_args(kind))
+    if origin in (tuple, list):
+        return isinstance(value, (tuple, list))
+    if kind is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return (kind is None and value is None) or (isinstance(kind, type) and isinstance(value, kind))
+
+
+def faults(catalogue: Mapping[str, type[Scheme]], name: str, given: Mapping[str, Any]) -> list[str]:
+    """Everything wrong with a scheme's name and options, one sentence each; empty if nothing is."""
+    if name not in catalogue:
+        return [unknown("scheme", name, catalogue)]
+    known = options(catalogue[name])
+    wrong = []
+    for key, value in given.items():
+        if key not in known:
+            wrong.append(unknown(f"option of {name}", key, known))
+        elif not fits(value, known[key].kind):
+            wrong.append(f"{name}.{key} is {value!r}, but must be {describe(known[key].kind)}")
+    missing = [key for key, option in known.items() if option.default is inspect.Parameter.empty and key not in given]
+    return wrong + [f"{name} needs the option {key} ({describe(known[key].kind)})" for key in missing]
+
+
+def describe(kind: Any) -> str:
+    """A type in words: ``one of 'half', 'interleaved'``."""
+    if typing.get_origin(kind) is Literal:
+        return "one of " + ", ".join(repr(value) for value in typing.get_args(kind))
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return " or ".join(describe(part) for part in typing.get_args(kind))
+    return "None" if kind is type(None) else getattr(kind, "__name__", str(kind))
+
+
+def build(
+    catalogue: Mapping[str, type[Scheme]], name: str, model: Sizes, given: Mapping[str, Any] | None = None
+) -> Scheme:
+    """Make a scheme by name for a model of these sizes. Raises ConfigError naming every fault."""
+    given = dict(given or {})
+    wrong = faults(catalogue, name, given)
+    if wrong:
+        raise ConfigError(wrong, f"scheme {name!r}")
+    scheme = catalogue[name]
+    known = asdict(model)
+    try:
+        return scheme(**{size: known[size] for size in sizes(scheme)}, **given)
+    except ConfigError as fault:
+        raise ConfigError(fault.faults, f"scheme {name!r}") from fault

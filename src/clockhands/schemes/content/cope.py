@@ -1,0 +1,56 @@
+"""CoPE: positions count what the query finds worth counting."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import nn
+
+from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
+from clockhands.shapes import Bool, Float, Tensor
+
+
+@final
+class CoPE(Scheme):
+    """Contextual position encoding (Golovneva et al. 2024, equations 3 to 6).
+
+    Gates g_ij = σ(q_i·k_j/√d) count from the query back to the key, p_ij = Σ_{t=j..i} g_it; the logit gains
+    q_i·e(p_ij), interpolated between the two nearest of ``max_position`` learned vectors (shared by the heads).
+
+    Args:
+        head_dim: width of a head.
+        max_position: counts are clamped to ``max_position`` - 1.
+    """
+
+    equation = r"\ell_{ij} \mathrel{+}= q_i \cdot e[p_{ij}], \quad p_{ij} = \sum_{t=j}^{i} \sigma(q_i \cdot k_t)"
+    source = "Golovneva et al. 2024, section 4"
+    peers = ("x-transformers CoPE",)
+    per_layer = True
+
+    def __init__(self, head_dim: int, *, max_position: int = 64) -> None:
+        super().__init__()
+        self.embedding_PK = nn.Parameter(torch.zeros(max_position, head_dim))
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=True, causal_only=True, real_valued=True, axes=None)
+
+    def logits(
+        self,
+        logits_BHST: Float[Tensor, "B H S T"],
+        visible_BHST: Bool[Tensor, "#B #H S T"],
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "B H S T"]:
+        gate_BHST = torch.sigmoid(logits_BHST.float()) * visible_BHST
+        largest = self.embedding_PK.shape[0] - 1
+        count_BHST = gate_BHST.flip(-1).cumsum(-1).flip(-1).clamp(max=largest)
+        low_BHST = count_BHST.floor().long()
+        high_BHST = count_BHST.ceil().long()
+        at_BHSP = q_BHSK @ self.embedding_PK.to(q_BHSK.dtype).T
+        share_BHST = (count_BHST - low_BHST).to(logits_BHST.dtype)
+        below, above = at_BHSP.gather(-1, low_BHST), at_BHSP.gather(-1, high_BHST)
+        return logits_BHST + below * (1 - share_BHST) + above * share_BHST

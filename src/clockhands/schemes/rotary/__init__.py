@@ -1,0 +1,1 @@
+"""Schemes that turn queries and keys."""
