@@ -1,1 +1,87 @@
-"""."""
+"""The command line: ``clockhands VERB``. One file a verb; a verb's file, and all it needs, is imported when it is used.
+
+A verb's module has ``arguments(parser)``, which declares its options, ``run(options) -> int``, which returns the exit
+code, and ``EXAMPLES``, commands that stand at the end of its ``--help`` and are executed by a test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from clockhands import __version__
+from clockhands.errors import ClockhandsError, nearest
+
+VERBS = {
+    "tour": "train a small translator and see what its positional encoding does (start here)",
+    "schemes": "list every way to encode position, or explain and draw one",
+    "train": "train a Transformer on a built-in corpus or on your own text",
+    "translate": "translate words, a file or standard input with a trained run",
+    "generate": "continue a prompt with a trained language model",
+    "evaluate": "score a run: BLEU, chrF, exact match, loss by length, with intervals",
+    "inspect": "measure what position does inside a run or any Hugging Face checkpoint",
+    "compare": "train variants over seeds and say whether the difference is real",
+    "study": "run one of the built-in studies of the questions people ask",
+    "check": "test whether a model handles position correctly",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0, 1 (it failed) or 2 (it was used wrongly)."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or given[0] in ("-h", "--help"):
+        print(_overview())
+        return 0
+    if given[0] == "--version":
+        print(f"clockhands {__version__}")
+        return 0
+    if given[0] not in VERBS:
+        return _say(f"there is no command {given[0]!r}{nearest(given[0], VERBS)}", 2)
+    try:
+        return _run(given[0], given[1:])
+    except ClockhandsError as fault:
+        return _say(str(fault), fault.exit_code)
+    except KeyboardInterrupt:
+        return _say("stopped", 130)
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`): not an error, and nothing more may be written.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(verb: str, arguments: list[str]) -> int:
+    module = importlib.import_module(f"clockhands.cli.{verb}")
+    parser = argparse.ArgumentParser(
+        prog=f"clockhands {verb}",
+        description=VERBS[verb][0].upper() + VERBS[verb][1:] + ".",
+        epilog="examples:\n" + "\n".join(f"  {example}" for example in module.EXAMPLES),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.arguments(parser)
+    options = parser.parse_args(arguments)
+    code: int = module.run(options)
+    return code
+
+
+def _overview() -> str:
+    width = max(map(len, VERBS))
+    lines = [f"  {verb:<{width}}  {meaning}" for verb, meaning in VERBS.items()]
+    return "\n".join(
+        [
+            "usage: clockhands VERB [options]",
+            "",
+            "The workbench for how Transformers know word order.",
+            "",
+            *lines,
+            "",
+            "`clockhands VERB --help` explains each with examples; `clockhands --version` prints the version.",
+        ]
+    )
+
+
+def _say(message: str, code: int) -> int:
+    print(f"clockhands: {message}", file=sys.stderr)
+    return code
