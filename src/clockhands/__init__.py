@@ -1,3 +1,42 @@
-"""Clockhands: the workbench for how Transformers know word order."""
+"""Clockhands: the workbench for how Transformers know word order.
+
+The public names are found on first use, so that importing the package costs nothing::
+
+    import clockhands
+
+    run = clockhands.train("recipes/numbers.toml", "runs/numbers")
+    clockhands.translate(run, ["zweihundertdrei"])
+    clockhands.inspect(model, tokenizer, texts)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
 
 __version__ = "0.1.0"
+
+_HOME = {
+    "train": "clockhands.training",
+    "translate": "clockhands.generation",
+    "generate": "clockhands.generation",
+    "evaluate": "clockhands.generation",
+    "compare": "clockhands.comparison",
+    "inspect": "clockhands.inspection",
+    "check": "clockhands.checking",
+    "Finding": "clockhands.findings",
+    "Findings": "clockhands.findings",
+    "ClockhandsError": "clockhands.errors",
+}
+
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'clockhands' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -15,7 +15,8 @@ from typing import Any, Literal, TypeAlias
 from clockhands.errors import DataError
 from clockhands.files import write_text
 
-Scalar: TypeAlias = str | float | int | bool | None
+Number: TypeAlias = float | int
+Scalar: TypeAlias = str | Number | bool | None
 Light = Literal["good", "warn", "bad", "info", "skip"]
 MarkKind = Literal["line", "points", "bars", "stack", "band", "heatmap", "hline", "vline", "arrows", "text"]
 SCHEMA = 1
@@ -49,9 +50,9 @@ class Mark:
     label: str = ""
     x: tuple[Scalar, ...] = ()
     y: tuple[Scalar, ...] = ()
-    low: tuple[float, ...] = ()
-    high: tuple[float, ...] = ()
-    z: tuple[tuple[float | None, ...], ...] = ()
+    low: tuple[Number, ...] = ()
+    high: tuple[Number, ...] = ()
+    z: tuple[tuple[Number | None, ...], ...] = ()
     names: tuple[str, ...] = ()
     emphasis: Literal["", "main", "null"] = ""
     diverging: bool = False
@@ -67,8 +68,8 @@ class Panel:
     ylabel: str = ""
     xscale: Literal["linear", "log"] = "linear"
     yscale: Literal["linear", "log"] = "linear"
-    xlim: tuple[float, float] | None = None
-    ylim: tuple[float, float] | None = None
+    xlim: tuple[Number, Number] | None = None
+    ylim: tuple[Number, Number] | None = None
     equal: bool = False
 
 
@@ -79,7 +80,7 @@ class Figure:
     panels: tuple[Panel, ...]
     caption: str = ""
     columns: int = 1
-    height: float = 0.62
+    height: Number = 0.62
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,11 @@ class Finding:
     name: str
     question: str
     verdict: str
-    value: float | str | None = None
+    value: Number | str | None = None
     unit: str = ""
-    interval: tuple[float, float] | None = None
-    null: float | None = None
-    null_interval: tuple[float, float] | None = None
+    interval: tuple[Number, Number] | None = None
+    null: Number | None = None
+    null_interval: tuple[Number, Number] | None = None
     light: Light = "info"
     table: Table = field(default_factory=Table)
     figure: Figure | None = None

@@ -1,0 +1,24 @@
+"""Messages are part of the interface: each is tested as a person reads it."""
+
+from __future__ import annotations
+
+from clockhands.errors import ConfigError, nearest, unknown
+
+
+def test_nearest_names_the_closest() -> None:
+    assert nearest("sinusodal", ["rope", "sinusoidal"]) == "; did you mean 'sinusoidal'?"
+
+
+def test_nearest_lists_all_when_nothing_is_close() -> None:
+    assert nearest("zzz", ["rope", "alibi"]) == "; choose one of alibi, rope"
+
+
+def test_unknown_is_one_sentence() -> None:
+    assert unknown("scheme", "ropee", ["rope"]) == "unknown scheme 'ropee'; did you mean 'rope'?"
+
+
+def test_config_error_reports_all_faults_at_once() -> None:
+    fault = ConfigError(["a is 1", "b is 2"], "recipe.toml")
+    assert str(fault) == "recipe.toml has 2 faults:\n  - a is 1\n  - b is 2"
+    assert fault.exit_code == 2
+    assert str(ConfigError(["a is 1"], "x")).startswith("x has 1 fault:")

@@ -1,0 +1,61 @@
+"""Findings survive JSON exactly, and nothing else is taken for findings."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clockhands.errors import DataError
+from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Table
+
+numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**9), 10**9)
+texts = st.text(max_size=12)
+
+
+@st.composite
+def findings(draw: st.DrawFn) -> Findings:
+    values = tuple(draw(st.lists(numbers, min_size=1, max_size=4)))
+    mark = Mark("line", draw(texts), x=values, y=values, emphasis=draw(st.sampled_from(["", "main", "null"])))
+    heat = Mark("heatmap", z=((0.5, None), (1.0, 2.0)))
+    figure = Figure((Panel((mark, heat), title=draw(texts), xlim=(0.0, 1.0)), Panel(())), columns=2)
+    table = Table.of(["a", draw(texts)], [[draw(texts), value] for value in values])
+    item = Finding(
+        draw(texts), "q?", draw(texts), draw(numbers), interval=(0.0, 1.0), table=table, figure=figure,
+        details={"deep": {"list": [1, 2]}},
+    )  # fmt: skip
+    return Findings(draw(texts), (item,), {"model": draw(texts), "layers": 2})
+
+
+@given(findings())
+def test_json_round_trip_is_exact(original: Findings) -> None:
+    assert Findings.from_json(original.to_json()) == original
+
+
+def test_tensors_and_nan_become_plain_values() -> None:
+    table = Table.of(["x"], [[torch.tensor(1.5)], [torch.tensor(2)], [math.nan]])
+    assert table.rows == ((1.5,), (2,), (None,))
+
+
+def test_items_by_name() -> None:
+    both = Findings("t", (Finding("a", "?", "yes"), Finding("b", "?", "no")))
+    assert both["b"].verdict == "no"
+    with pytest.raises(KeyError, match="no finding named 'c'; there are a, b"):
+        both["c"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 99}', '{"schema": 1, "title": "x"}'])
+def test_other_files_are_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "findings.json"
+    path.write_text(text)
+    with pytest.raises(DataError):
+        Findings.load(path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"cannot read findings from .*none\.json: No such file"):
+        Findings.load(tmp_path / "none.json")
