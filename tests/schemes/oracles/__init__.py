@@ -1,0 +1,18 @@
+"""The oracles: slow Python loops over i and j in float64 that cite the paper. They define what a scheme must compute."""
+
+from tests.schemes.oracles import absolute, bias, content, rotary
+from tests.schemes.oracles.registry import ORACLES, VARIANTS, Case, Expected, causal_mask, oracle, weights
+
+__all__ = [
+    "ORACLES",
+    "VARIANTS",
+    "Case",
+    "Expected",
+    "absolute",
+    "bias",
+    "causal_mask",
+    "content",
+    "oracle",
+    "rotary",
+    "weights",
+]

@@ -1,0 +1,83 @@
+"""The oracles: slow Python loops over i and j in float64 that cite the paper. They define what a scheme must compute.
+
+An oracle takes a ``Case`` and returns what the paper says: ``encode`` schemes give the vectors [S, P]; all others give
+the logits [H, S, T] before the mask, and, where softmax alone does not make the output of them, ``out`` [H, S, K] too.
+``VARIANTS`` lists the options under which each scheme is compared; parameters are read from the scheme itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class Case:
+    """One row of a batch in float64: queries, keys and values before rotation, positions, and the layer's input."""
+
+    scheme: Any
+    options: dict[str, Any]
+    q_HSK: Tensor
+    k_HTK: Tensor
+    v_HTK: Tensor
+    qpos_S: Tensor
+    kpos_T: Tensor
+    x_TD: Tensor
+    causal: bool
+    width: int
+
+    def scores(self) -> Tensor:
+        """Plain q·k/√d, [H, S, T], for the oracles that add something to it."""
+        return torch.einsum("hsk,htk->hst", self.q_HSK, self.k_HTK) / math.sqrt(self.q_HSK.shape[-1])
+
+    def add(self, term: Callable[[int, int, int], float]) -> Expected:
+        """The plain scores plus ``term(head, i, j)`` for each pair that is visible."""
+        logits = self.scores()
+        for h in range(logits.shape[0]):
+            for i in range(logits.shape[1]):
+                for j in range(logits.shape[2]):
+                    if not self.causal or j <= i:
+                        logits[h, i, j] += term(h, i, j)
+        return Expected(logits_HST=logits)
+
+
+@dataclass
+class Expected:
+    encode_SP: Tensor | None = None
+    logits_HST: Tensor | None = None
+    out_HSK: Tensor | None = None
+    tolerance: float = 2e-5
+    notes: str = ""
+
+
+Oracle = Callable[[Case], Expected]
+ORACLES: dict[str, Oracle] = {}
+VARIANTS: dict[str, list[dict[str, Any]]] = {}
+
+
+def oracle(name: str, *variants: dict[str, Any]) -> Callable[[Oracle], Oracle]:
+    """Register the oracle of a scheme with the options under which it is compared (the defaults always)."""
+
+    def register(function: Oracle) -> Oracle:
+        ORACLES[name] = function
+        VARIANTS[name] = [{}, *variants]
+        return function
+
+    return register
+
+
+def causal_mask(queries: int, keys: int) -> Tensor:
+    """True where query s (the last S of T tokens) may look."""
+    return torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries)
+
+
+def weights(logits_HST: Tensor, causal: bool) -> Tensor:
+    """Softmax over the visible keys."""
+    if causal:
+        logits_HST = logits_HST.masked_fill(~causal_mask(*logits_HST.shape[-2:]), -math.inf)
+    return torch.softmax(logits_HST, dim=-1)
