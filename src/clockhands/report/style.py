@@ -1,0 +1,85 @@
+"""The one look of every figure: colours for light paper and what each becomes on a dark screen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+INK, FAINT, GRID, NULL = "#24292f", "#57606a", "#d8dde3", "#6e7781"
+# Okabe & Ito (2008): told apart with every common kind of colour vision; their yellow is left out, too pale on white.
+SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+# Steps of viridis, for more series than six: layers or heads, which have an order.
+RAMP = (
+    "#482878",
+    "#424086",
+    "#38598c",
+    "#2d708e",
+    "#25858e",
+    "#1e9b8a",
+    "#2ab07f",
+    "#50c46a",
+    "#86d549",
+    "#bddf26",
+)
+DARK = {
+    INK: "#e6e9ed",
+    FAINT: "#a9b2bd",
+    GRID: "#343b44",
+    NULL: "#8d97a3",
+    "#0072b2": "#4ea3e6",
+    "#d55e00": "#f0824a",
+    "#009e73": "#2fc79b",
+    "#cc79a7": "#e39cc5",
+    "#e69f00": "#f2b632",
+    "#56b4e9": "#a8dcfb",
+    "#482878": "#9d7fd1",
+    "#424086": "#8e8bdb",
+    "#38598c": "#7d9ddb",
+}
+MARKERS = ("o", "s", "^", "D", "v", "P")
+DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.6, 1.2, 1.6)))
+SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+
+
+def rc(salt: str) -> dict[str, Any]:
+    """Matplotlib's settings; ``salt`` makes the ids of one figure reproducible and different from another's."""
+    return {
+        "svg.fonttype": "none",
+        "svg.hashsalt": salt,
+        "text.parse_math": False,
+        "font.family": ["DejaVu Sans"],
+        "font.size": 10,
+        "text.color": INK,
+        "axes.edgecolor": FAINT,
+        "axes.labelcolor": FAINT,
+        "axes.linewidth": 0.8,
+        "axes.titlesize": 10,
+        "axes.titleweight": "bold",
+        "axes.titlecolor": INK,
+        "axes.titlelocation": "left",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "axes.unicode_minus": True,
+        "grid.color": GRID,
+        "grid.linewidth": 0.7,
+        "xtick.color": FAINT,
+        "ytick.color": FAINT,
+        "xtick.labelsize": 9,
+        "ytick.labelsize": 9,
+        "legend.frameon": False,
+        "legend.fontsize": 9,
+        "legend.labelcolor": INK,
+        "figure.facecolor": "none",
+        "axes.facecolor": "none",
+        "savefig.facecolor": "none",
+    }
+
+
+def dark_css(scope: str = "svg") -> str:
+    """Rules that exchange each light colour inside ``scope`` for its dark one."""
+    rules = []
+    for light, dark in DARK.items():
+        rules += [f'{scope} [style*="{kind}: {light}"]{{{kind}:{dark}!important}}' for kind in ("fill", "stroke")]
+    return "".join(rules)

@@ -1,0 +1,105 @@
+"""What Matplotlib's SVG still needs: ids of its own, places to point at, lighter numbers, one font, no fixed size."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clockhands.report.style import FONT, dark_css
+from clockhands.report.text import slug, visible
+
+_SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+_FAMILY = re.compile(r"font: (?P<weight>bold |\d+ )?(?P<size>[\d.]+px) [^;]+")
+_REFERENCE = re.compile(r"url\(#")
+_DIGITS = re.compile(r"-?\d+\.\d{3,}")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A place that shows ``text`` when pointed at, in points; without extent it becomes a small disc."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    text: str
+
+
+def finish(raw: bytes, name: str, targets: Sequence[Target], *, caption: str) -> str:
+    """The SVG element as text, ready to stand in a page."""
+    ET.register_namespace("", _SVG)
+    ET.register_namespace("xlink", _LINK)
+    root = ET.fromstring(raw)
+    prefix = slug(name)
+    for metadata in root.findall(f"{{{_SVG}}}metadata"):
+        root.remove(metadata)
+    for element in root.iter():
+        _own_ids(element, prefix)
+        _lighten(element)
+    root.append(_hover_layer(targets))
+    root.set("id", f"{prefix}-svg")
+    _frame(root, caption)
+    return ET.tostring(root, encoding="unicode")
+
+
+def as_file(svg: str) -> str:
+    """The same as a file of its own: XML declaration, and its own colours for dark screens."""
+    opening, rest = svg.split(">", 1)
+    dark = "@media screen and (prefers-color-scheme: dark){" + dark_css() + "}"
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{opening}><style>{dark}</style>{rest}\n'
+
+
+def _own_ids(element: ET.Element, prefix: str) -> None:
+    """Two figures on one page must not share an id: the second would borrow shapes and clips of the first."""
+    for key, value in element.attrib.items():
+        if key == "id":
+            element.set(key, f"{prefix}-{value}")
+        elif key == f"{{{_LINK}}}href" and value.startswith("#"):
+            element.set(key, f"#{prefix}-{value[1:]}")
+        elif "url(#" in value:
+            element.set(key, _REFERENCE.sub(f"url(#{prefix}-", value))
+
+
+def _lighten(element: ET.Element) -> None:
+    """A hundredth of a point is finer than any screen; the page's font replaces the one used to measure."""
+    for key in ("d", "x", "y", "points"):
+        if key in element.attrib:
+            element.set(key, _DIGITS.sub(lambda match: f"{float(match[0]):.2f}", element.attrib[key]))
+    style = element.get("style", "")
+    if "font: " in style:
+        element.set("style", _FAMILY.sub(_font, style))
+
+
+def _font(match: re.Match[str]) -> str:
+    weight = f"; font-weight: {match['weight'].strip()}" if match["weight"] else ""
+    return f"font-size: {match['size']}{weight}"
+
+
+def _hover_layer(targets: Sequence[Target]) -> ET.Element:
+    layer = ET.Element(f"{{{_SVG}}}g", {"class": "hover", "fill": "none", "pointer-events": "all"})
+    for target in targets:
+        shape = _shape(target)
+        ET.SubElement(shape, f"{{{_SVG}}}title").text = visible(target.text, lines=True)
+        layer.append(shape)
+    return layer
+
+
+def _shape(target: Target) -> ET.Element:
+    if target.width < 1 and target.height < 1:
+        centre = {"cx": f"{target.x:.1f}", "cy": f"{target.y:.1f}", "r": "5"}
+        return ET.Element(f"{{{_SVG}}}circle", centre)
+    width, height = max(target.width, 6.0), max(target.height, 6.0)
+    x, y = target.x + (target.width - width) / 2, target.y + (target.height - height) / 2
+    box = {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{width:.1f}", "height": f"{height:.1f}"}
+    return ET.Element(f"{{{_SVG}}}rect", box)
+
+
+def _frame(root: ET.Element, caption: str) -> None:
+    width, height = root.get("viewBox", "0 0 0 0").split()[2:]
+    root.set("width", f"{float(width):.0f}")
+    root.set("height", f"{float(height):.0f}")
+    root.set("font-family", FONT)
+    root.set("role", "img")
+    root.set("aria-label", visible(caption) or "figure")

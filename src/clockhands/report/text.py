@@ -1,0 +1,96 @@
+"""Values and names as a reader meets them: rounded, with a real minus sign, and never able to become markup."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from clockhands.findings import Finding
+
+LIGHTS = {"good": "✓", "warn": "!", "bad": "✕", "info": "•", "skip": "–"}
+MEANINGS = {"good": "good", "warn": "to watch", "bad": "bad", "info": "to know", "skip": "not applicable"}
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_CONTROL = {code: chr(0x2400 + code) for code in range(32)} | {127: "␡", 0xFFFE: "\ufffd", 0xFFFF: "\ufffd"}
+_CONTROL |= dict.fromkeys((*range(128, 160), *range(55296, 57344)), "�")
+_LINES = {code: sign for code, sign in _CONTROL.items() if code != 10}
+
+
+def visible(text: object, *, lines: bool = False) -> str:
+    """The text with control characters and broken surrogates shown as signs: XML and UTF-8 can hold all of it.
+
+    ``lines`` keeps line breaks; without it they too become a sign, as token text needs.
+    """
+    return str(text).translate(_LINES if lines else _CONTROL)
+
+
+def escape(text: object, *, lines: bool = False) -> str:
+    """Safe in HTML text and in quoted attributes."""
+    return html.escape(visible(text, lines=lines))
+
+
+def number(value: Any, digits: int = 3) -> str:
+    """Three significant digits; whole numbers whole; ``4.2 × 10⁻⁷`` where zeros would hide the value."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return visible(value)
+    if not math.isfinite(value):
+        return "–" if math.isnan(value) else ("∞" if value > 0 else "−∞")
+    if isinstance(value, int) or (value == int(value) and abs(value) < 1e6):
+        return f"{int(value):,}".replace("-", "−").replace(",", "\u202f")
+    return _real(value, digits)
+
+
+def _real(value: float, digits: int) -> str:
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    power = int(exponent)
+    if not -4 <= power < 6:
+        mantissa = mantissa.rstrip("0").rstrip(".")
+        return f"{mantissa} × 10{str(power).translate(_SUPERSCRIPT)}".replace("-", "−")
+    return f"{value:,.{max(digits - 1 - power, 0)}f}".replace("-", "−").replace(",", "\u202f")
+
+
+def quantity(value: Any, unit: str = "") -> str:
+    """A number and its unit, which never part."""
+    return f"{number(value)}\u00a0{visible(unit)}" if unit else number(value)
+
+
+def span(interval: tuple[float, float] | None) -> str:
+    """``[0.21, 0.34]``, or nothing."""
+    return f"[{number(interval[0])}, {number(interval[1])}]" if interval else ""
+
+
+def slug(name: str) -> str:
+    """A name that is safe as a file name and as an id."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "finding"
+
+
+def slugs(findings: Iterable[Finding]) -> list[str]:
+    """One slug a finding, all different."""
+    seen: dict[str, int] = {}
+    out = []
+    for finding in findings:
+        base = slug(finding.name)
+        seen[base] = seen.get(base, 0) + 1
+        out.append(base if seen[base] == 1 else f"{base}-{seen[base]}")
+    return out
+
+
+def prose(text: str) -> str:
+    """Plain text as HTML: blank lines part paragraphs, ``backticks`` become code, web addresses become links."""
+    paragraphs = [part for part in re.split(r"\n\s*\n", text.strip()) if part]
+    return "".join(f"<p>{_inline(escape(part, lines=True))}</p>" for part in paragraphs)
+
+
+def _inline(escaped: str) -> str:
+    escaped = re.sub(r"``?([^`]+)``?", r"<code>\1</code>", escaped)
+    link = r'<a href="\g<0>" rel="noreferrer">\g<0></a>'
+    escaped = re.sub(r"https://[^\s<>&;,)]+[^\s<>&;,).]", link, escaped)
+    return re.sub(
+        r"\barXiv:(\d{4}\.\d{4,5})", r'<a href="https://arxiv.org/abs/\1" rel="noreferrer">\g<0></a>', escaped
+    )
