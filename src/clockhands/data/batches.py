@@ -1,0 +1,166 @@
+"""Which examples make a batch, in what order: a function of (seed, epoch) alone.
+
+The whole epoch is planned for all processes together; each of them reads its share of every batch. So a run can stop
+anywhere and go on at the same batch, and N processes see the batches that one would see.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import Sampler
+
+from clockhands.errors import UsageError
+
+Indices: TypeAlias = NDArray[np.int64]
+BLUR = 2.0
+"""By how many tokens the order among examples of one length is blurred."""
+
+
+class PlannedBatches(Sampler[list[int]], ABC):
+    """Batches planned an epoch at a time; a ``batch_sampler`` for torch's DataLoader.
+
+    Process ``shard`` of ``shards`` gets every ``shards``-th example of each batch. Of a batch with fewer examples than
+    processes, those left without one get its first as ballast (index ``~i``: labels that no loss counts), so that all
+    make the same number of steps. ``len`` counts the batches of an epoch, which are as many in every epoch.
+    """
+
+    def __init__(self, *, seed: int, shard: int, shards: int) -> None:
+        if not 0 <= shard < shards:
+            raise UsageError(f"shard={shard} of shards={shards}; shards are counted from 0")
+        self.seed, self.shard, self.shards = seed, shard, shards
+        self.epoch = self.start = 0
+
+    @abstractmethod
+    def plan(self, epoch: int) -> list[Indices]:
+        """All batches of an epoch, for all processes together, in order."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    def set_epoch(self, epoch: int, start: int = 0) -> None:
+        """What the next iteration gives: this epoch, from batch ``start`` on."""
+        self.epoch, self.start = epoch, start
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for batch in self.plan(self.epoch)[self.start :]:
+            own = batch[self.shard :: self.shards]
+            yield own.tolist() if len(own) else [~int(batch[0])]
+
+    def _random(self, epoch: int) -> np.random.Generator:
+        return np.random.default_rng((self.seed, epoch))
+
+
+class LengthBatches(PlannedBatches):
+    """Every example once an epoch, in batches of ``batch_size`` examples or of at most ``tokens`` tokens.
+
+    ``lengths_NC`` has a row for each example and a column for each side that is padded (source and target). A batch
+    of n examples counts n times its longest side, pads included: that is bounded by ``tokens``.
+    With ``bucketed``, examples of like lengths go together, chosen anew in each epoch among their likes; the batches
+    come in random order. Without ``shuffle`` nothing is random: for evaluation.
+
+    Raises UsageError unless one of ``tokens`` and ``batch_size`` is given, for ``tokens`` without ``bucketed``, and for
+    an example longer than ``tokens``.
+    """
+
+    def __init__(
+        self,
+        lengths_NC: NDArray[np.int64],
+        *,
+        tokens: int | None = None,
+        batch_size: int | None = None,
+        bucketed: bool = True,
+        shuffle: bool = True,
+        seed: int = 0,
+        shard: int = 0,
+        shards: int = 1,
+    ) -> None:
+        super().__init__(seed=seed, shard=shard, shards=shards)
+        self.longest_N = lengths_NC.max(axis=1)
+        # Up in one length, down in the next: neighbours across two lengths are alike too.
+        self.difference_N = (lengths_NC[:, 0] - lengths_NC[:, -1]) * np.where(self.longest_N % 2, 1, -1)
+        _check_bounds(self.longest_N, tokens, batch_size, bucketed)
+        self.bucketed, self.shuffle = bucketed, shuffle
+        # The longest side alone decides where the sorted epoch is cut, so the cuts are the same in every epoch.
+        longest_N = np.sort(self.longest_N)
+        self.cuts = _cuts_by_tokens(longest_N, tokens) if tokens else list(range(0, len(longest_N), batch_size or 1))
+
+    def __len__(self) -> int:
+        return len(self.cuts)
+
+    def plan(self, epoch: int) -> list[Indices]:
+        """See the base class."""
+        rng = self._random(epoch)
+        order_N = self._order(rng)
+        ends = [*self.cuts[1:], len(order_N)]
+        batches = [order_N[start:end] for start, end in zip(self.cuts, ends, strict=True)]
+        if self.shuffle and self.bucketed:
+            return [batches[number] for number in rng.permutation(len(batches))]
+        return batches
+
+    def _order(self, rng: np.random.Generator) -> Indices:
+        """By the longest side, then by how much longer the source is, blurred so that every epoch mixes anew."""
+        count = len(self.longest_N)
+        if not self.bucketed:
+            return rng.permutation(count) if self.shuffle else np.arange(count)
+        blur_N = rng.uniform(0, BLUR, count) if self.shuffle else np.zeros(count)
+        return np.lexsort((self.difference_N + blur_N, self.longest_N))
+
+
+class RandomBatches(PlannedBatches):
+    """``batches`` batches an epoch of ``batch_size`` examples drawn at random among ``examples``, with replacement:
+    for windows that may start anywhere."""
+
+    def __init__(
+        self, examples: int, *, batch_size: int, batches: int, seed: int = 0, shard: int = 0, shards: int = 1
+    ) -> None:
+        super().__init__(seed=seed, shard=shard, shards=shards)
+        if min(examples, batch_size, batches) < 1:
+            raise UsageError(f"examples={examples}, batch_size={batch_size}, batches={batches}: all are at least 1")
+        self.examples, self.batch_size, self.batches = examples, batch_size, batches
+
+    def __len__(self) -> int:
+        return self.batches
+
+    def plan(self, epoch: int) -> list[Indices]:
+        """See the base class."""
+        return list(self._random(epoch).integers(0, self.examples, (self.batches, self.batch_size)))
+
+
+def padding_share(lengths_NC: NDArray[np.int64], batches: Iterable[Indices]) -> float:
+    """The share of pads among all positions of these batches, every side padded to its longest, from 0 to 1."""
+    real = padded = 0
+    for batch in batches:
+        lengths_BC = lengths_NC[batch]
+        real += int(lengths_BC.sum())
+        padded += len(batch) * int(lengths_BC.max(axis=0).sum())
+    return 1 - real / padded
+
+
+def _check_bounds(longest_N: Indices, tokens: int | None, batch_size: int | None, bucketed: bool) -> None:
+    if (tokens is None) == (batch_size is None):
+        raise UsageError(f"tokens={tokens}, batch_size={batch_size}: bound batches by one of them")
+    if tokens is not None and not bucketed:
+        raise UsageError(f"tokens={tokens} bounds batches of like lengths; with bucketed=False give batch_size")
+    if batch_size is not None and batch_size < 1:
+        raise UsageError(f"batch_size={batch_size}; a batch holds at least one example")
+    if tokens is not None and len(longest_N) and longest_N.max() > tokens:
+        row = int(longest_N.argmax())
+        raise UsageError(
+            f"example {row + 1} has {longest_N[row]} tokens, more than a batch of tokens={tokens} holds; "
+            "raise it, or leave out long examples with max_length"
+        )
+
+
+def _cuts_by_tokens(sorted_N: Indices, tokens: int) -> list[int]:
+    """Where batches start: each takes as many of the ascending lengths as fit when padded to its last."""
+    cuts, start = [], 0
+    while start < len(sorted_N):
+        cuts.append(start)
+        ahead = sorted_N[start : start + tokens // max(int(sorted_N[start]), 1)]
+        start += int(np.count_nonzero(ahead * np.arange(1, len(ahead) + 1) <= tokens))
+    return cuts

@@ -1,0 +1,52 @@
+"""Every way to get a corpus, by name. A function's keyword-only parameters are its options."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from clockhands.data.corpora import numbers, roles, stdlib
+from clockhands.data.hub import huggingface
+from clockhands.data.pairs import Corpus
+from clockhands.data.sources import parallel, table, text
+from clockhands.errors import ConfigError, UsageError, unknown
+
+BUILTIN: Mapping[str, Callable[..., Corpus]] = {"numbers": numbers, "roles": roles, "stdlib": stdlib}
+SOURCES: Mapping[str, Callable[..., Corpus]] = {
+    "parallel": parallel,
+    "table": table,
+    "text": text,
+    "huggingface": huggingface,
+}
+CORPORA: Mapping[str, Callable[..., Corpus]] = {**BUILTIN, **SOURCES}
+
+
+def corpus_function(name: str) -> Callable[..., Corpus]:
+    """The function behind a name. Raises UsageError with the nearest name."""
+    if name not in CORPORA:
+        raise UsageError(unknown("corpus", name, CORPORA))
+    return CORPORA[name]
+
+
+def corpus_options(name: str) -> dict[str, inspect.Parameter]:
+    """The options of a corpus: annotation and default of each. Raises UsageError for an unknown corpus."""
+    return dict(inspect.signature(corpus_function(name), eval_str=True).parameters)
+
+
+def open_corpus(name: str, **options: Any) -> Corpus:
+    """The corpus with these options: ``open_corpus("numbers", source="fr")``.
+
+    Raises UsageError for an unknown corpus, ConfigError with all unknown and missing options at once, and what the
+    corpus itself raises.
+    """
+    known = corpus_options(name)
+    faults = [unknown("option", option, known) for option in options if option not in known]
+    faults += [
+        f"option {option!r} is missing"
+        for option, parameter in known.items()
+        if parameter.default is parameter.empty and option not in options
+    ]
+    if faults:
+        raise ConfigError(faults, f"corpus {name!r}")
+    return corpus_function(name)(**options)

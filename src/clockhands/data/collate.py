@@ -1,0 +1,97 @@
+"""Examples to tensors, under the names that Hugging Face models expect. Positions are made later, from the mask."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from clockhands.data.encoding import IGNORED, Example
+from clockhands.errors import UsageError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Batch: TypeAlias = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class PairCollator:
+    """Pairs, padded on the right: ``input_ids`` and ``attention_mask`` [B, T], ``labels`` [B, S] with -100 at pads.
+
+    The model makes the decoder's input by shifting the labels. ``multiple`` rounds the padded lengths up.
+    """
+
+    pad_id: int
+    multiple: int = 1
+
+    def __call__(self, examples: Sequence[Example]) -> Batch:
+        ids_BT, mask_BT = pad([example["input_ids"] for example in examples], self.pad_id, self.multiple)
+        labels_BS, _ = pad([example["labels"] for example in examples], IGNORED, self.multiple)
+        return {"input_ids": ids_BT, "attention_mask": mask_BT, "labels": labels_BS}
+
+
+@dataclass(frozen=True)
+class WindowCollator:
+    """Windows of one length for a causal language model: ``input_ids`` and ``labels`` [B, S]; the model shifts."""
+
+    def __call__(self, examples: Sequence[Example]) -> Batch:
+        ids_BS = np.stack([example["input_ids"] for example in examples])
+        labels_BS = np.stack([example["labels"] for example in examples])
+        return {"input_ids": _tensor(ids_BS), "labels": _tensor(labels_BS)}
+
+
+@dataclass(frozen=True)
+class MaskedCollator:
+    """Windows of one length for a masked language model (BERT, Devlin et al. 2019, 3.1): of the ``share`` of tokens
+    drawn, 80 % become ``mask_id``, 10 % a random token and 10 % stay; ``labels`` are -100 everywhere else.
+
+    ``ordinary_V`` are the ids that may be drawn and may replace: all but the special ones. What is drawn is a function
+    of ``seed`` and the batch: another in every epoch, the same when a run is repeated or resumed.
+    """
+
+    mask_id: int
+    ordinary_V: NDArray[np.int64]
+    share: float = 0.15
+    seed: int = 0
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase, share: float = 0.15, seed: int = 0) -> MaskedCollator:
+        """For a tokenizer. Raises UsageError if it has no mask token, or ``share`` is none."""
+        if tokenizer.mask_token_id is None:
+            raise UsageError("this tokenizer has no mask token; train one with purpose='masked'")
+        if not 0 < share < 1:
+            raise UsageError(f"share={share} of tokens to mask lies between 0 and 1")
+        ordinary_V = np.setdiff1d(np.arange(len(tokenizer)), tokenizer.all_special_ids)
+        return cls(int(tokenizer.mask_token_id), ordinary_V, share, seed)
+
+    def __call__(self, examples: Sequence[Example]) -> Batch:
+        ids_BS = np.stack([example["input_ids"] for example in examples])
+        real_BS = np.stack([example["labels"] for example in examples])
+        rng = np.random.default_rng((self.seed, zlib.crc32(ids_BS.tobytes())))
+        drawn_BS = (rng.random(ids_BS.shape) < self.share) & np.isin(ids_BS, self.ordinary_V)
+        fate_BS = rng.random(ids_BS.shape)
+        random_BS = rng.choice(self.ordinary_V, ids_BS.shape)
+        seen_BS = np.where(drawn_BS & (fate_BS < 0.8), self.mask_id, ids_BS)
+        seen_BS = np.where(drawn_BS & (fate_BS >= 0.9), random_BS, seen_BS)
+        return {"input_ids": _tensor(seen_BS), "labels": _tensor(np.where(drawn_BS, real_BS, IGNORED))}
+
+
+def pad(rows: Sequence[NDArray[np.int32]], value: int, multiple: int = 1) -> tuple[Tensor, Tensor]:
+    """Rows as one int64 tensor [B, S], filled up on the right with ``value``, and the mask of what is real [B, S]."""
+    lengths_B = np.fromiter(map(len, rows), np.int64, len(rows))
+    width = -(-int(lengths_B.max()) // multiple) * multiple
+    real_BS = np.arange(width) < lengths_B[:, None]
+    padded_BS = np.full(real_BS.shape, value, np.int64)
+    padded_BS[real_BS] = np.concatenate(rows)
+    return torch.from_numpy(padded_BS), _tensor(real_BS)
+
+
+def _tensor(values: NDArray[np.generic]) -> Tensor:
+    return torch.from_numpy(values.astype(np.int64))

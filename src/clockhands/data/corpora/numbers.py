@@ -1,0 +1,131 @@
+"""Spelled-out numbers, translated between real languages: a real task with exactly one right answer.
+
+German says tens and units the other way round ("dreiundzwanzig", three-and-twenty), so a translator that does not
+know the order of what it reads cannot do it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import islice
+
+from clockhands.data.pairs import Corpus, Fact, Pair
+from clockhands.errors import UsageError, unknown
+
+
+def numbers(
+    *,
+    source: str = "de",
+    target: str = "en",
+    largest: int = 999_999,
+    train: int = 20_000,
+    validation: int = 500,
+    test: int = 1_000,
+    longer: int = 200,
+    seed: int = 0,
+) -> Corpus:
+    """Numbers from 0 to ``largest``, drawn evenly over their count of digits, written out by ``num2words``.
+
+    ``source`` and ``target`` are languages as num2words names them; ``train``, ``validation`` and ``test`` are
+    sizes of splits that share no number. ``longer`` is the size of each of three further splits, named
+    ``longer-7`` and so on by their digits: every number in them is longer, on both sides, than everything in
+    ``train``. Training also sees the round ones (two million), so that no word in them is new: what they test
+    is length. 0 leaves them out.
+
+    Raises UsageError for a language that num2words does not know or cannot count so far in, and for splits larger
+    than the range.
+    """
+    _check(source, target, largest, {"train": train, "validation": validation, "test": test})
+    rng = random.Random(f"numbers:{largest}:{train}:{validation}:{test}:{seed}")
+    chosen = _draw(largest, train + validation + test, rng)
+    spelled = [_spell(number, source, target) for number in chosen]
+    splits: dict[str, list[Pair]] = {
+        "train": spelled[:train],
+        "validation": spelled[train : train + validation],
+        "test": spelled[train + validation :],
+    }
+    if longer:
+        digits = range(len(str(largest)) + 1, len(str(largest)) + 4)
+        bounds = [max(len(text) for text in side) for side in _sides(splits["train"])]
+        splits["train"] = splits["train"] + [_spell(number, source, target) for number in _round(largest, digits[-1])]
+        for count in digits:
+            beyond = _beyond(count, (bounds[0], bounds[1]), source, target, rng)
+            splits[f"longer-{count}"] = list(islice(beyond, longer))
+    facts: dict[str, Fact] = {
+        "source language": source,
+        "target language": target,
+        "largest number trained on": largest,
+    }
+    description = f"numbers from 0 to {largest:,} written out, {source} to {target}"
+    return Corpus("numbers", "translation", splits, description, facts)
+
+
+def _check(source: str, target: str, largest: int, sizes: dict[str, int]) -> None:
+    from num2words import CONVERTER_CLASSES
+
+    for language in (source, target):
+        if language not in CONVERTER_CLASSES:
+            raise UsageError(f"corpus 'numbers': {unknown('language', language, CONVERTER_CLASSES)}")
+    if not 9 <= largest < 10**12:
+        raise UsageError(f"corpus 'numbers': largest={largest} is outside 9 to 999,999,999,999")
+    for name, size in sizes.items():
+        if size < 1:
+            raise UsageError(f"corpus 'numbers': {name}={size}; every split needs at least one number")
+    if sum(sizes.values()) > largest + 1:
+        total = sum(sizes.values())
+        raise UsageError(
+            f"corpus 'numbers': the splits ask for {total:,} numbers, and from 0 to {largest:,} there are "
+            f"{largest + 1:,}; ask for fewer or raise 'largest'"
+        )
+
+
+def _draw(largest: int, total: int, rng: random.Random) -> list[int]:
+    """``total`` different numbers in random order: as near as may be equally many of every count of digits."""
+    chosen: list[int] = []
+    ends = [min(10**count, largest + 1) for count in range(1, len(str(largest)) + 1)]
+    start = 0
+    for position, end in enumerate(ends):
+        fair = -(-(total - len(chosen)) // (len(ends) - position))
+        room_above = largest + 1 - end
+        quota = min(end - start, max(fair, total - len(chosen) - room_above))
+        chosen += rng.sample(range(start, end), quota)
+        start = end
+    rng.shuffle(chosen)
+    return chosen
+
+
+def _round(largest: int, digits: int) -> list[int]:
+    """The round numbers from ``largest`` to 10^digits: two hundred, three million, seventeen thousand."""
+    tens = {count * 10**power for power in range(1, digits) for count in range(1, 10)}
+    thousands = {count * 1000**power for power in range(1, 5) for count in (*range(10, 20), *range(20, 1000, 7))}
+    return sorted(number for number in tens | thousands if largest < number < 10**digits)
+
+
+def _beyond(count: int, bounds: tuple[int, int], source: str, target: str, rng: random.Random) -> Iterator[Pair]:
+    """Different numbers of ``count`` digits whose two spellings are longer than the two ``bounds``, without end."""
+    seen: set[int] = set()
+    for _ in range(1_000_000):
+        number = rng.randrange(10 ** (count - 1), 10**count)
+        pair = _spell(number, source, target)
+        longer = len(pair.source) > bounds[0] and len(pair.target) > bounds[1]
+        if longer and number not in seen:
+            seen.add(number)
+            yield pair
+
+
+def _sides(pairs: list[Pair]) -> tuple[list[str], list[str]]:
+    return [pair.source for pair in pairs], [pair.target for pair in pairs]
+
+
+def _spell(number: int, source: str, target: str) -> Pair:
+    return Pair(_words(number, source), _words(number, target))
+
+
+def _words(number: int, language: str) -> str:
+    from num2words import num2words
+
+    try:
+        return str(num2words(number, lang=language))
+    except (NotImplementedError, OverflowError, KeyError, IndexError, ValueError) as fault:
+        raise UsageError(f"num2words cannot write {number:,} in language {language!r}: {fault}") from fault

@@ -1,0 +1,194 @@
+"""Text to ids: encoded at once, kept as one flat array, read as examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+from torch.utils.data import Dataset
+
+from clockhands.data.pairs import Pair
+from clockhands.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from clockhands.data.tokens import Tokenizers
+
+IGNORED = -100
+"""The label that no loss counts."""
+CHUNK = 10_000
+
+
+class Example(TypedDict):
+    """One example before it is padded."""
+
+    input_ids: NDArray[np.int32]
+    labels: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Rows of different lengths, end to end: row i is ``values[offsets[i] : offsets[i + 1]]``."""
+
+    values: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[int]]) -> Ragged:
+        """From rows of ids."""
+        kept = [np.asarray(row, dtype=np.int32) for row in rows]
+        offsets = np.cumsum([0, *map(len, kept)], dtype=np.int64)
+        return cls(np.concatenate(kept) if kept else np.zeros(0, np.int32), offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> NDArray[np.int32]:
+        return self.values[self.offsets[row] : self.offsets[row + 1]]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Ids in each row."""
+        return np.diff(self.offsets)
+
+
+class PairDataset(Dataset[Example]):
+    """Encoded pairs: ``input_ids`` is the source, ``labels`` the target, both ended.
+
+    Index ``~i`` (that is, -1-i) gives example i as ballast: the same input, with labels that no loss counts. It
+    fills the part of a batch that would otherwise be empty on one of several processes.
+    """
+
+    def __init__(self, sources: Ragged, targets: Ragged, dropped: int = 0) -> None:
+        self.sources, self.targets, self.dropped = sources, targets, dropped
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def __getitem__(self, index: int) -> Example:
+        row = index if index >= 0 else ~index
+        labels = self.targets[row]
+        return {
+            "input_ids": self.sources[row],
+            "labels": labels if index >= 0 else np.full_like(labels, IGNORED),
+        }
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Source and target length of each pair, [pairs, 2]: what batches are made from."""
+        return np.stack([self.sources.lengths, self.targets.lengths], axis=1)
+
+
+class WindowDataset(Dataset[Example]):
+    """Windows of ``length`` ids on one long text; window i starts at i * ``stride``. ``labels`` are the ids themselves:
+    a language model shifts them by one.
+
+    With ``stride`` 1 every place can start a window (for drawing at random); with ``length`` - 1 the windows cover
+    the text so that every token but the first is predicted once. Index ``~i`` is window i as ballast.
+    Raises UsageError if the text is shorter than one window.
+    """
+
+    def __init__(self, stream: NDArray[np.int32], length: int, stride: int | None = None) -> None:
+        if length < 2:
+            raise UsageError(f"length={length}; a window holds at least 2 tokens")
+        if len(stream) < length:
+            raise UsageError(f"the text has {len(stream)} tokens, less than one window of length={length}; shorten it")
+        self.stream, self.length = stream, length
+        self.stride = length - 1 if stride is None else stride
+
+    def __len__(self) -> int:
+        return (len(self.stream) - self.length) // self.stride + 1
+
+    def __getitem__(self, index: int) -> Example:
+        start = (index if index >= 0 else ~index) * self.stride
+        ids = self.stream[start : start + self.length]
+        return {"input_ids": ids, "labels": ids if index >= 0 else np.full_like(ids, IGNORED)}
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """The length of each window, [windows, 1]: all the same."""
+        return np.full((len(self), 1), self.length, np.int64)
+
+
+def encode_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
+    """The ids of each text as a translator reads or writes them: with the tokenizer's own special tokens, and ended.
+
+    What looks like a special token inside a text is text.
+    """
+    end = tokenizer.eos_token_id
+    encoded = _encode(tokenizer, texts, special=True)
+    return [ids if ids and ids[-1] == end else [*ids, end] for ids in encoded]
+
+
+def encode_pairs(
+    pairs: Sequence[Pair],
+    tokenizers: Tokenizers,
+    *,
+    max_length: int | None = None,
+    longer: Literal["raise", "drop", "cut"] = "raise",
+) -> PairDataset:
+    """Encode both sides. A pair with a side of more than ``max_length`` ids (its end included) is refused, dropped
+    (``dropped`` of the result counts them) or cut (each side ends as before).
+
+    Raises DataError for a longer pair if ``longer`` is ``raise``, and if nothing remains.
+    """
+    sources = encode_texts(tokenizers.source, [pair.source for pair in pairs])
+    targets = encode_texts(tokenizers.target, [pair.target for pair in pairs])
+    rows = list(zip(sources, targets, strict=True))
+    if max_length is not None:
+        rows = _shorten(rows, max_length, longer)
+    if not rows:
+        raise DataError(f"none of {len(pairs)} pairs is left: all are longer than max_length={max_length}")
+    kept_sources, kept_targets = zip(*rows, strict=True)
+    return PairDataset(Ragged.of(kept_sources), Ragged.of(kept_targets), len(pairs) - len(rows))
+
+
+def encode_stream(tokenizer: PreTrainedTokenizerBase, documents: Sequence[str]) -> NDArray[np.int32]:
+    """All documents one after the other as ids, each ended: what windows are cut from."""
+    end = [tokenizer.eos_token_id]
+    encoded = _encode(tokenizer, documents, special=False)
+    parts = chain.from_iterable((np.asarray(ids, np.int32), np.asarray(end, np.int32)) for ids in encoded)
+    return np.concatenate(list(parts) or [np.zeros(0, np.int32)])
+
+
+def _shorten(
+    rows: list[tuple[list[int], list[int]]], max_length: int, longer: str
+) -> list[tuple[list[int], list[int]]]:
+    if longer == "drop":
+        return [row for row in rows if max(map(len, row)) <= max_length]
+    if longer == "cut":
+        return [(_cut(source, max_length), _cut(target, max_length)) for source, target in rows]
+    for number, row in enumerate(rows, 1):
+        if max(map(len, row)) > max_length:
+            raise DataError(
+                f"pair {number} has {len(row[0])} source and {len(row[1])} target tokens, more than "
+                f"max_length={max_length}; raise it, or choose longer='drop' or longer='cut'"
+            )
+    return rows
+
+
+def _cut(ids: list[int], length: int) -> list[int]:
+    return ids if len(ids) <= length else [*ids[: length - 1], ids[-1]]
+
+
+def _encode(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, special: bool) -> list[list[int]]:
+    """Ids of all texts, on all cores; ``special`` adds what the tokenizer adds of its own."""
+    if not tokenizer.is_fast:
+        return list(tokenizer(list(texts), add_special_tokens=special, return_attention_mask=False)["input_ids"])
+    backend: Any = tokenizer.backend_tokenizer
+    before = backend.encode_special_tokens
+    backend.no_padding()
+    backend.no_truncation()
+    backend.encode_special_tokens = True
+    try:
+        chunks = (texts[start : start + CHUNK] for start in range(0, len(texts), CHUNK))
+        return [
+            row.ids for chunk in chunks for row in backend.encode_batch_fast(list(chunk), add_special_tokens=special)
+        ]
+    finally:
+        backend.encode_special_tokens = before

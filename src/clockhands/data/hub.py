@@ -1,0 +1,80 @@
+"""A Hugging Face data set as a corpus, from the hub by name or from a local folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from clockhands.data.pairs import Corpus, Items, Kind
+from clockhands.data.readers import column, pairs_of
+from clockhands.data.sources import HOLDOUT, corpus_of
+from clockhands.errors import DataError, UsageError, unknown
+
+
+def huggingface(
+    *,
+    name: str,
+    subset: str | None = None,
+    revision: str | None = None,
+    source: str = "source",
+    target: str = "target",
+    text: str | None = None,
+    train: str = "train",
+    validation: str | None = "validation",
+    test: str | None = "test",
+    holdout: float = HOLDOUT,
+    skip_blank: bool = False,
+) -> Corpus:
+    """The splits of a data set, by the names they have there; ``validation`` and ``test`` may be missing.
+
+    ``name`` is a hub name or a local folder (of data files, or written by ``save_to_disk``). Columns inside others
+    are written ``translation.de``. With ``text`` the corpus is one of documents. Nothing but a hub name reaches the
+    network, and no code of the data set's is run.
+
+    Raises UsageError where the ``datasets`` package is not installed, for an unknown split; DataError where the data
+    set cannot be opened, for a missing column and for blank sides (unless ``skip_blank``).
+    """
+    found = _open(name, subset, revision)
+    if train not in found:
+        raise UsageError(f"data set {name!r}: {unknown('split', train, found)}")
+    wanted = {"train": train, "validation": validation, "test": test}
+    splits: dict[str, Items] = {}
+    for split, there in wanted.items():
+        if there is not None and there in found:
+            rows = _rows(found[there], f"{name}[{there}]")
+            if text is not None:
+                splits[split] = [document for place, row in rows if (document := column(row, text, place)).strip()]
+            else:
+                sides = ((place, column(row, source, place), column(row, target, place)) for place, row in rows)
+                splits[split] = list(pairs_of(sides, skip_blank))
+    kind: Kind = "translation" if text is None else "language"
+    return corpus_of("huggingface", kind, splits, holdout, name if subset is None else f"{name}/{subset}")
+
+
+def _open(name: str, subset: str | None, revision: str | None) -> Mapping[str, Any]:
+    """The splits of a data set by name."""
+    try:
+        import datasets
+    except ImportError as fault:
+        raise UsageError(
+            "Hugging Face data sets need the package 'datasets': pip install 'clockhands[datasets]'"
+        ) from fault
+    try:
+        if _was_saved(Path(name)):
+            opened = datasets.load_from_disk(name)
+        else:
+            opened = datasets.load_dataset(name, subset, revision=revision)
+    except Exception as fault:
+        # The library raises whatever its builders raise; all of it means that there is no such data here.
+        raise DataError(f"cannot open the data set {name!r}: {str(fault) or type(fault).__name__}") from fault
+    return opened if isinstance(opened, dict) else {"train": opened}
+
+
+def _was_saved(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
+
+
+def _rows(data: Any, place: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for number, row in enumerate(data):
+        yield f"{place}, row {number}", row

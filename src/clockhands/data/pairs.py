@@ -1,0 +1,80 @@
+"""What text is here: pairs of sentences or documents, in named splits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, TypeVar
+
+from clockhands.errors import UsageError, unknown
+
+Kind: TypeAlias = Literal["translation", "language"]
+Fact: TypeAlias = str | float | int | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A sentence and its translation."""
+
+    source: str
+    target: str
+
+
+# What a split holds: pairs in a translation corpus, documents in a language corpus. One split never mixes them.
+Item = TypeVar("Item", Pair, str)
+Items: TypeAlias = Sequence[Pair] | Sequence[str]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Text in named splits: ``train``, mostly ``validation`` and ``test``, and whatever else has a name.
+
+    ``kind`` says what a split holds: ``translation`` a list of ``Pair``, ``language`` a list of documents (``str``).
+    ``facts`` are measured or counted, such as the accuracy that a reader without word order cannot exceed.
+    """
+
+    name: str
+    kind: Kind
+    splits: Mapping[str, Items]
+    description: str = ""
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.splits)
+
+    def __contains__(self, split: object) -> bool:
+        return split in self.splits
+
+    def __getitem__(self, split: str) -> Items:
+        """The items of one split. Raises UsageError with the names there are."""
+        if split not in self.splits:
+            raise UsageError(f"corpus {self.name!r}: {unknown('split', split, self.splits)}")
+        return self.splits[split]
+
+    def pairs(self, split: str) -> list[Pair]:
+        """The pairs of one split. Raises UsageError in a language corpus."""
+        return [item for item in self._of_kind(split, "translation") if isinstance(item, Pair)]
+
+    def documents(self, split: str) -> list[str]:
+        """The documents of one split. Raises UsageError in a translation corpus."""
+        return [item for item in self._of_kind(split, "language") if isinstance(item, str)]
+
+    def sources(self, split: str) -> list[str]:
+        """The source side of one split."""
+        return [pair.source for pair in self.pairs(split)]
+
+    def targets(self, split: str) -> list[str]:
+        """The target side of one split."""
+        return [pair.target for pair in self.pairs(split)]
+
+    def texts(self, split: str) -> list[str]:
+        """Everything written in one split, sources before targets: what a shared tokenizer learns from."""
+        if self.kind == "language":
+            return self.documents(split)
+        return self.sources(split) + self.targets(split)
+
+    def _of_kind(self, split: str, kind: Kind) -> Items:
+        if self.kind != kind:
+            needs = "pairs of source and target" if kind == "translation" else "documents"
+            raise UsageError(f"corpus {self.name!r} is a {self.kind} corpus; this needs one that holds {needs}")
+        return self[split]
