@@ -1,0 +1,250 @@
+"""Small models of every text architecture: configurations shrunk by rules, weights that make position audible."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from transformers import (
+    CONFIG_MAPPING,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    PretrainedConfig,
+    PreTrainedModel,
+)
+from transformers.models.auto import modeling_auto
+
+from clockhands.errors import UsageError, unknown
+
+Kind = Literal["causal", "masked", "seq2seq"]
+_AUTO = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM, "seq2seq": AutoModelForSeq2SeqLM}
+_LISTS = {
+    "causal": modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    "masked": modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    "seq2seq": modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+}
+_DEPTHS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "num_blocks")
+_HEADS = ("num_attention_heads", "n_heads", "n_head", "num_heads", "swa_num_attention_heads")
+
+
+@dataclass(frozen=True)
+class Build:
+    """One architecture to build: its transformers name, the kind of head, and what is set besides the rules."""
+
+    type: str
+    kind: Kind
+    variant: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """``llama`` for the usual kind of a type, ``bert:masked``, ``falcon+alibi``."""
+        return self.type + (f"+{self.variant}" if self.variant else "") + f":{self.kind}"
+
+
+@functools.cache
+def overrides() -> dict[str, Any]:
+    """The shrinking rules and the exceptions of single models, from ``overrides.toml``."""
+    return tomllib.loads(resources.files(__package__).joinpath("overrides.toml").read_text("utf8"))
+
+
+def architectures(kind: Kind | None = None) -> Iterator[Build]:
+    """Every text architecture of the installed transformers, with its variants, in alphabetical order."""
+    data = overrides()
+    for each in _LISTS if kind is None else (kind,):
+        for name in sorted(set(_LISTS[each])):
+            if name in CONFIG_MAPPING and f"{name}:{each}" not in data["skip"] and name not in data["skip"]:
+                yield Build(name, each)
+    for full, variant in data.get("variant", {}).items():
+        base, _, label = full.partition("+")
+        if kind in (None, variant["kind"]):
+            yield Build(base, variant["kind"], label, variant["set"])
+
+
+def find(type_name: str) -> list[Build]:
+    """The builds of one architecture by its transformers name, optionally ``bert:masked`` or ``falcon+alibi``.
+
+    Raises UsageError for a name that transformers does not know or that is not a text model.
+    """
+    every = list(architectures())
+    found = [build for build in every if type_name in (build.name, build.name.partition(":")[0])]
+    if found:
+        return found
+    reason = overrides()["skip"].get(type_name)
+    if reason:
+        raise UsageError(f"architecture {type_name!r} is not checked: {reason}")
+    raise UsageError(unknown("architecture", type_name, {build.name.partition(":")[0] for build in every}))
+
+
+def tiny_config(build: Build) -> PretrainedConfig:
+    """The shrunk default configuration of an architecture."""
+    initial = overrides().get("initial", {}).get(build.type, {})
+    return shrink(CONFIG_MAPPING[build.type](**copy.deepcopy(initial)), build)
+
+
+def shrink(config: PretrainedConfig, build: Build) -> PretrainedConfig:
+    """The same architecture with few, narrow layers: every kind of layer kept, rotary settings untouched.
+
+    ``config`` may be a default or a published one; its theta, scaling type, factors and layer pattern survive.
+    """
+    raw = config.to_dict()
+    _shrink_dict(raw)
+    if build.kind == "causal" and "is_decoder" in raw:
+        raw["is_decoder"] = True
+    for path, value in {**_settings(build), **build.settings}.items():
+        _put(raw, path, copy.deepcopy(value))
+    for key in ("architectures", "auto_map", "quantization_config", "dtype", "torch_dtype"):
+        raw.pop(key, None)
+    return type(config).from_dict(raw)
+
+
+def _settings(build: Build) -> dict[str, Any]:
+    tables = overrides()
+    common = tables.get("set", {}).get(build.type, {})
+    return {**common, **tables.get("set", {}).get(f"{build.type}:{build.kind}", {})}
+
+
+def _put(raw: dict[str, Any], path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for parent in parents:
+        raw = raw.setdefault(parent, {})
+    raw[last] = value
+
+
+def _shrink_dict(raw: dict[str, Any], special: bool = True) -> None:
+    """Apply the size rules to one level of a configuration and to those below."""
+    sizes = overrides()["sizes"]
+    _shrink_layer_lists(raw)
+    heads = next((raw[name] for name in _HEADS if isinstance(raw.get(name), int)), None)
+    for name in overrides()["groups"]["names"]:
+        if isinstance(raw.get(name), int):
+            raw[name] = 4 if raw[name] == heads else min(raw[name], 2)
+    if "head_dim" in raw:
+        raw["head_dim"] = _Exact(_head_width(raw))
+    for key, value in raw.items():
+        if isinstance(value, dict) and key not in ("id2label", "label2id", "rope_parameters"):
+            _shrink_dict(value)
+        elif key in sizes and type(value) is int and value > 0:
+            raw[key] = sizes[key]
+        elif key.endswith(("_token_id", "_token_index")):
+            raw[key] = _token(key, value)
+    _shrink_rope(raw.get("rope_parameters"))
+
+
+def _head_width(raw: Mapping[str, Any]) -> int:
+    """Where attention is split in a rotated and a plain part, head_dim may mean either, or their sum."""
+    sizes = overrides()["sizes"]
+    rotated, plain = raw.get("qk_rope_head_dim"), raw.get("qk_nope_head_dim")
+    if rotated and raw["head_dim"] == rotated:
+        return sizes["qk_rope_head_dim"]
+    if rotated and plain and raw["head_dim"] == rotated + plain:
+        return sizes["qk_head_dim"]
+    return sizes["head_dim"]
+
+
+def _shrink_rope(rope: Any) -> None:
+    """Keep theta, type and factor; a stretched context keeps its ratio to the original one."""
+    if not isinstance(rope, dict):
+        return
+    for inner in rope.values():
+        _shrink_rope(inner)
+    if isinstance(rope.get("original_max_position_embeddings"), int):
+        rope["original_max_position_embeddings"] = 32
+    for name in ("long_factor", "short_factor"):
+        if isinstance(rope.get(name), list):
+            rope[name] = rope[name][:8]
+
+
+def _shrink_layer_lists(raw: dict[str, Any]) -> None:
+    """Choose one layer of each kind (two at least) and cut every per-layer list to those layers."""
+    depth_name = next((name for name in _DEPTHS if isinstance(raw.get(name), int)), None)
+    if depth_name is None:
+        return
+    depth = raw[depth_name]
+    lists = {key: value for key, value in raw.items() if isinstance(value, list) and len(value) == depth > 2}
+    kinds = lists.get("layer_types") or lists.get("layers_block_type") or lists.get("attention_layers")
+    chosen = _representatives(kinds, depth) if kinds else [0, depth - 1]
+    for key, value in lists.items():
+        raw[key] = [value[index] for index in chosen]
+    if kinds:
+        raw[depth_name] = _Exact(len(chosen))
+    if isinstance(raw.get("per_layer_config"), dict):
+        layers = {int(index): value for index, value in raw["per_layer_config"].items()}
+        raw["per_layer_config"] = {new: layers[old] for new, old in enumerate(chosen) if old in layers}
+
+
+class _Exact(int):
+    """A number that the size rules leave alone."""
+
+
+def _representatives(kinds: list[Any], depth: int) -> list[int]:
+    first = sorted({str(kind): index for index, kind in reversed(list(enumerate(kinds)))}.values())
+    return first if len(first) > 1 else [0, depth - 1]
+
+
+def _token(key: str, value: Any) -> Any:
+    """A special token inside the shrunk vocabulary; what was there and small stays (RoBERTa pads with 1)."""
+    rules = overrides()["special"]
+    limit = 10
+    if isinstance(value, list):
+        return [_token(key, each) for each in value][:1]
+    if not isinstance(value, int) or 0 <= value < limit:
+        return value
+    return next((number for name, number in rules.items() if key.startswith(name)), rules["other"])
+
+
+def build_model(config: PretrainedConfig, kind: Kind, seed: int = 0, attention: str | None = None) -> PreTrainedModel:
+    """A model of that configuration in float32 evaluation mode, with weights in which position is audible."""
+    config = copy.deepcopy(config)
+    torch.manual_seed(seed)
+    options = {} if attention is None else {"attn_implementation": attention}
+    model = _AUTO[kind].from_config(config, dtype=torch.float32, **options)
+    if hasattr(model, "set_experts_implementation"):
+        model.set_experts_implementation("eager")
+    return loud(model.eval(), seed)
+
+
+@torch.no_grad()
+def loud(model: Any, seed: int = 0) -> Any:
+    """Redraw the weights so that attention is peaked and position matters.
+
+    Matrices get std 1.2/√fan_in, embeddings std 1, gains 1 ± 0.2, biases ± 0.2. With the library's initialisation
+    (std 0.02) position hardly reaches the logits, and a leak of the future stays below any tolerance.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    owners = {id(p): module for module in model.modules() for p in module.parameters(recurse=False)}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and parameter.is_floating_point():
+            _redraw(name, parameter, owners[id(parameter)], generator)
+    return model
+
+
+def _redraw(name: str, parameter: nn.Parameter, owner: nn.Module, generator: torch.Generator) -> None:
+    noise = torch.randn(parameter.shape, generator=generator).to(parameter)
+    if isinstance(owner, nn.Embedding):
+        parameter.copy_(noise)
+        if owner.padding_idx is not None:
+            parameter[owner.padding_idx] = 0
+    elif parameter.dim() >= 2 and "A_log" not in name:
+        parameter.copy_(noise * 1.2 / math.sqrt(_fan_in(owner, parameter)))
+    elif parameter.dim() == 1 and bool((parameter == 1).all()):
+        parameter.add_(0.2 * noise)
+    elif parameter.dim() == 1 and name.endswith(("bias", "weight")) and bool((parameter == 0).all()):
+        parameter.copy_(0.2 * noise)
+
+
+def _fan_in(owner: nn.Module, parameter: nn.Parameter) -> int:
+    if type(owner).__name__ == "Conv1D":  # GPT-2's transposed linear layer
+        return parameter.shape[0]
+    if isinstance(owner, (nn.Conv1d, nn.Conv2d)):
+        return math.prod(parameter.shape[1:])
+    return parameter.shape[-1]

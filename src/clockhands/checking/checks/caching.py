@@ -1,0 +1,134 @@
+"""Decoding with a cache must equal one pass over the whole text."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clockhands.checking.registry import Effect, Inapplicable, check, difference, worst
+from clockhands.checking.subject import Subject
+
+_LENGTH = 40  # crosses the windows of 16 that the shrunk models have
+
+
+@check(
+    "cache.steps",
+    "One token at a time equals all at once, also past the window.",
+    "an offset dropped; a window cut wrongly",
+    needs=("cache",),
+    causal=True,
+)
+def steps(subject: Subject) -> Effect:
+    """A prompt of eight, then single tokens."""
+    return _in_pieces(subject, [8, *range(9, _LENGTH + 1)])
+
+
+@check(
+    "cache.chunks",
+    "Continuing with several tokens equals all at once.",
+    "a mask or a state that restarts at the second chunk",
+    needs=("cache",),
+    causal=True,
+)
+def chunks(subject: Subject) -> Effect:
+    """Pieces of unequal size across the window."""
+    return _in_pieces(subject, [11, 18, 31, _LENGTH])
+
+
+@check(
+    "cache.rollback",
+    "Tokens taken back leave no trace in the cache.",
+    "rejected drafts that stay; an offset that is not taken back",
+    needs=("cache",),
+    causal=True,
+)
+def rollback(subject: Subject) -> Effect:
+    """Five tokens read, forgotten, and others read in their place, inside the window."""
+    back = getattr(subject.adapter, "roll_back", None)
+    if back is None:
+        raise Inapplicable("the cache cannot be rolled back")
+    ids, wrong = subject.tokens(1, 14), subject.tokens(1, 5, salt=3)
+    cache = _new(subject)
+    subject.logits(ids[:, :8], cache=cache)
+    subject.logits(wrong, cache=cache)
+    try:
+        back(cache, 5)
+    except (NotImplementedError, ValueError, AttributeError, TypeError) as fault:
+        raise Inapplicable(f"the cache refuses: {_short(fault)}") from fault
+    found = subject.logits(ids[:, 8:], cache=cache)
+    return Effect(difference(found, subject.logits(ids)[:, 8:]), "5 tokens taken back of 13")
+
+
+@check(
+    "cache.padded",
+    "Rows of unequal length, padded on the left, decode with a cache as each does alone.",
+    "one position shared by all rows at a decoding step",
+    needs=("cache", "mask", "positions"),
+    causal=True,
+)
+def padded(subject: Subject) -> Effect:
+    """Mask and positions are passed at every step."""
+    ids = subject.tokens(1, 20)
+    pads = subject.tokens(1, 4, salt=5)
+    text = torch.cat([torch.cat([pads, ids], 1), subject.tokens(1, 24, salt=6)])
+    mask = torch.ones(2, 24, dtype=torch.bool, device=ids.device)
+    mask[0, :4] = False
+    positions = subject.positions(mask)
+    cache, found = _new(subject), []
+    for start, stop in pairwise([0, 12, *range(13, 25)]):
+        found.append(subject.logits(text[:, start:stop], mask[:, :stop], positions[:, start:stop], cache))
+    return Effect(difference(torch.cat(found, 1)[:1, 4:], subject.logits(ids)), "4 pads, 12 single steps")
+
+
+@check(
+    "cache.static",
+    "A cache of fixed size gives what a growing one gives.",
+    "slots that were never written looked at",
+    needs=("cache",),
+    causal=True,
+    huggingface=True,
+)
+def static(subject: Subject) -> Effect:
+    """Transformers' StaticCache, prompt and steps."""
+    ids = subject.tokens(1, 24)
+    cache = _new(subject)
+    cache.state = _static_cache(subject)
+    found = [subject.logits(ids[:, a:b], cache=cache) for a, b in pairwise([0, 8, *range(9, 25)])]
+    return Effect(difference(torch.cat(found, 1), subject.logits(ids)))
+
+
+def _static_cache(subject: Subject) -> Any:
+    from transformers import StaticCache
+
+    if getattr(subject.adapter, "kind", "") != "causal" or getattr(subject.adapter, "cache_name", "") != _PAST:
+        raise Inapplicable("only decoders with past_key_values have one")
+    if not getattr(subject.module, "_can_compile_fullgraph", True):
+        raise Inapplicable("the model declares no support for a static cache")
+    return StaticCache(config=subject.adapter.config, max_cache_len=32)  # type: ignore[attr-defined]
+
+
+_PAST = "past_key_values"
+
+
+def _in_pieces(subject: Subject, stops: list[int]) -> Effect:
+    ids = subject.tokens(2, stops[-1])
+    cache = _new(subject)
+    found = [subject.logits(ids[:, a:b], cache=cache) for a, b in pairwise([0, *stops])]
+    size, place = worst(torch.cat(found, 1), subject.logits(ids))
+    return Effect(size, f"largest at token {place} of {stops[-1]}")
+
+
+def _new(subject: Subject) -> Any:
+    return subject.adapter.new_cache()  # type: ignore[attr-defined]
+
+
+def _short(fault: Exception) -> str:
+    return str(fault).split("\n")[0][:120] or type(fault).__name__
+
+
+def text_mask(ids: Tensor) -> Tensor:
+    """A mask of ones for a text."""
+    return torch.ones(ids.shape, dtype=torch.bool, device=ids.device)

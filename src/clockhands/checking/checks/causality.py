@@ -1,0 +1,55 @@
+"""A causal model must not see the future; any model must see the order of its tokens."""
+
+from __future__ import annotations
+
+import torch
+
+from clockhands.checking.registry import Effect, check, difference, worst
+from clockhands.checking.subject import Subject
+
+_LENGTH = 24
+
+
+@check(
+    "causal.future",
+    "No token changes anything before it; every place is tried.",
+    "a mask inverted, dropped or gathered in the wrong order",
+    causal=True,
+)
+def future(subject: Subject) -> Effect:
+    """Row i has all tokens from i on replaced: its logits before i must stay."""
+    ids = subject.tokens(1, _LENGTH)
+    changed = ids.repeat(_LENGTH - 1, 1)
+    for row in range(_LENGTH - 1):
+        changed[row, row + 1] = subject.other(ids)[0, row + 1]
+    before = subject.logits(ids)
+    after = torch.cat([subject.logits(rows) for rows in changed.split(8)])
+    leaks = [difference(after[i : i + 1, : i + 1], before[:, : i + 1]) for i in range(1, _LENGTH - 1)]
+    place = max(range(len(leaks)), key=leaks.__getitem__) + 2
+    return Effect(max(leaks), f"largest from token {place}")
+
+
+@check(
+    "causal.prefix",
+    "Logits of a prefix do not depend on how long the text is.",
+    "a scale, a mask or a bias made from the total length",
+    causal=True,
+)
+def prefix(subject: Subject) -> Effect:
+    """Several prefixes against the whole text."""
+    ids = subject.tokens(1, 36)
+    whole = subject.logits(ids)
+    gaps = {n: worst(subject.logits(ids[:, :n]), whole[:, :n])[0] for n in (5, 12, 17, 30)}
+    length = max(gaps, key=gaps.__getitem__)
+    return Effect(gaps[length], f"prefix of {length} of 36")
+
+
+@check("order.matters", "The order of the tokens reaches the logits.", "an encoding that is never applied")
+def order(subject: Subject) -> Effect:
+    """Early tokens are reversed, and the answer at the unchanged end must differ."""
+    ids = subject.tokens(1, 14)
+    turned = torch.cat([ids[:, :10].flip(1), ids[:, 10:]], 1)
+    after, before = subject.logits(turned), subject.logits(ids)
+    if not subject.aligned:
+        return Effect(difference(after, before), wanted=True)
+    return Effect(difference(after[:, 10:], before[:, 10:]), wanted=True)

@@ -1,0 +1,125 @@
+"""What the configuration says must reach the logits, and survive a round trip."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor
+
+from clockhands.checking.builds import build_model
+from clockhands.checking.registry import Effect, Inapplicable, check, difference, largest
+from clockhands.checking.subject import Subject
+
+
+@check(
+    "config.theta",
+    "Every theta in the configuration has an effect.",
+    "a base read from another key, or overwritten by a default",
+    huggingface=True,
+)
+def theta(subject: Subject) -> Effect:
+    """Each one alone times fifty; the weights stay."""
+    effects = []
+    for path in _paths(_raw(subject), "rope_theta"):
+        size = _changed(subject, path, lambda value: (value or 10000.0) * 50)
+        effects.append(Effect(size, f"{'.'.join(path)} times 50", wanted=True))
+    if not effects:
+        raise Inapplicable("no theta in the configuration")
+    return largest(*effects)
+
+
+@check(
+    "config.partial",
+    "The share of each head that is rotated has an effect.",
+    "partial_rotary_factor dropped",
+    huggingface=True,
+)
+def partial(subject: Subject) -> Effect:
+    """Halved; the weights stay."""
+    paths = list(_paths(_raw(subject), "partial_rotary_factor"))
+    if not paths:
+        raise Inapplicable("no partial_rotary_factor in the configuration")
+    return largest(*(Effect(_changed(subject, p, lambda v: (v or 1.0) / 2), ".".join(p), True) for p in paths))
+
+
+@check(
+    "config.scaling",
+    "A scaling of the rotary frequencies has an effect.",
+    "rope_parameters read too early, or not at all",
+    huggingface=True,
+)
+def scaling(subject: Subject) -> Effect:
+    """Linear, factor 8, in place of the default type."""
+    raw = _raw(subject)
+    paths = [path for path in _paths(raw, "rope_type") if _at(raw, path) == "default"]
+    if not paths:
+        raise Inapplicable("no unscaled rotary frequencies in the configuration")
+    effects = []
+    for path in paths:
+        changed = copy.deepcopy(raw)
+        _at(changed, path[:-1]).update(rope_type="linear", factor=8.0)
+        effects.append(Effect(_built(subject, changed), ".".join(path[:-1]), True))
+    return largest(*effects)
+
+
+@check(
+    "config.round_trip",
+    "A configuration written and read gives the same model.",
+    "a setting lost on the way to the file",
+    huggingface=True,
+)
+def round_trip(subject: Subject) -> Effect:
+    """to_json_string and back; the weights stay."""
+    import json
+
+    return Effect(_built(subject, json.loads(subject.module.config.to_json_string(use_diff=False))))  # type: ignore
+
+
+def _raw(subject: Subject) -> dict[str, Any]:
+    if not getattr(subject.adapter, "shrunk", False):
+        raise Inapplicable("rebuilds the model: only with --tiny")
+    return subject.module.config.to_dict()  # type: ignore
+
+
+def _paths(raw: dict[str, Any], key: str, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, value in raw.items():
+        if name == key and value is not None:
+            yield (*at, name)
+        if isinstance(value, dict):
+            yield from _paths(value, key, (*at, str(name)))
+
+
+def _at(raw: dict[str, Any], path: tuple[str, ...]) -> Any:
+    for name in path:
+        raw = raw[name]
+    return raw
+
+
+def _changed(subject: Subject, path: tuple[str, ...], change: Any) -> float:
+    raw = copy.deepcopy(_raw(subject))
+    holder = _at(raw, path[:-1])
+    holder[path[-1]] = change(holder[path[-1]])
+    return _built(subject, raw)
+
+
+def _built(subject: Subject, raw: dict[str, Any]) -> float:
+    """How far the logits move when the same weights stand in a model of this configuration."""
+    module: Any = subject.module
+    for name in ("transformers_version", "dtype", "architectures"):
+        raw.pop(name, None)
+    try:
+        model = build_model(type(module.config).from_dict(raw), subject.adapter.kind)  # type: ignore[attr-defined]
+    except (ValueError, KeyError, TypeError, RuntimeError) as fault:
+        raise Inapplicable(f"the changed configuration is refused: {str(fault).splitlines()[0][:80]}") from fault
+    model.to(next(module.parameters()).dtype)
+    model.load_state_dict(module.state_dict())
+    twin = dataclasses.replace(subject, adapter=type(subject.adapter)(model, subject.adapter.kind))  # type: ignore
+    return difference(_read(twin), _read(subject))
+
+
+def _read(subject: Subject) -> Tensor:
+    length = min(36, (subject.facts.limit or 40) - 4)
+    return subject.logits(subject.tokens(2, length))

@@ -1,0 +1,110 @@
+"""generate() must do what the model's own forward pass does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clockhands.checking.registry import Effect, Inapplicable, check, difference, largest
+from clockhands.checking.subject import Subject
+
+_NEW = 6
+
+
+@check(
+    "generate.forward",
+    "generate() computes the logits that a forward pass over its output gives.",
+    "positions made differently for generation",
+    causal=True,
+    huggingface=True,
+)
+def forward(subject: Subject) -> Effect:
+    """Greedy, six tokens, the logits of every step."""
+    ids = _prompt(subject, 10)
+    sequence, steps = _generate(subject, ids)
+    start = sequence.shape[1] - _NEW - 1
+    whole = subject.logits(sequence)[:, start:-1]
+    return Effect(difference(steps, whole), f"{_NEW} new tokens")
+
+
+@check(
+    "generate.left_padded",
+    "Left-padded rows of a batch generate what each generates alone.",
+    "positions shared by rows of unequal length",
+    causal=True,
+    huggingface=True,
+    needs=("mask",),
+)
+def left_padded(subject: Subject) -> Effect:
+    """A short row beside a longer one, with its mask."""
+    _decoder_only(subject)
+    short, long = subject.tokens(1, 9), subject.tokens(1, 14, salt=1)
+    pads = subject.tokens(1, 5, salt=2)
+    mask = torch.ones(2, 14, dtype=torch.long, device=short.device)
+    mask[0, :5] = 0
+    together = _generate(subject, torch.cat([torch.cat([pads, short], 1), long]), attention_mask=mask)
+    return _compare(together, _generate(subject, short))
+
+
+@check(
+    "generate.resume",
+    "Generation resumed from a kept cache equals generation from the whole text.",
+    "a mask or a state that restarts with the second turn",
+    causal=True,
+    huggingface=True,
+    needs=("cache",),
+)
+def resume(subject: Subject) -> Effect:
+    """A second turn of seven tokens after a first answer."""
+    _decoder_only(subject)
+    if getattr(subject.adapter, "cache_name", "") != "past_key_values":
+        raise Inapplicable("generate() returns no cache that it takes back")
+    first = _run(subject, subject.tokens(1, 10))
+    turn = torch.cat([first.sequences, subject.tokens(1, 7, salt=4)], 1)
+    resumed = _generate(subject, turn, past_key_values=first.past_key_values)
+    return _compare(resumed, _generate(subject, turn))
+
+
+def _compare(found: tuple[Tensor, Tensor], alone: tuple[Tensor, Tensor]) -> Effect:
+    """Step by step until the chosen tokens part."""
+    effects = []
+    for step in range(_NEW):
+        effects.append(Effect(difference(found[1][:1, step], alone[1][:1, step]), f"step {step + 1} of {_NEW}"))
+        if found[0][0, step - _NEW] != alone[0][0, step - _NEW]:
+            break
+    return largest(*effects)
+
+
+def _prompt(subject: Subject, length: int) -> Tensor:
+    if getattr(subject.adapter, "kind", "") == "seq2seq":
+        from clockhands.checking.huggingface import fixed_source
+
+        return fixed_source(subject.adapter, 1)  # type: ignore[arg-type]
+    return subject.tokens(1, length)
+
+
+def _decoder_only(subject: Subject) -> None:
+    if getattr(subject.adapter, "kind", "") != "causal":
+        raise Inapplicable("about decoders alone")
+
+
+def _generate(subject: Subject, ids: Tensor, **given: Any) -> tuple[Tensor, Tensor]:
+    """The sequence and the logits of the new tokens, (row, step, vocabulary)."""
+    output = _run(subject, ids, **given)
+    return output.sequences, torch.stack(output.logits, 1)
+
+
+def _run(subject: Subject, ids: Tensor, **given: Any) -> Any:
+    module: Any = subject.module
+    if not getattr(module, "can_generate", lambda: False)():
+        raise Inapplicable("the model does not generate")
+    given.setdefault("attention_mask", torch.ones_like(ids))
+    options = {"max_new_tokens": _NEW, "min_new_tokens": _NEW, "do_sample": False, "num_beams": 1}
+    output = module.generate(
+        ids, **options, **given, pad_token_id=0, output_logits=True, return_dict_in_generate=True
+    )
+    if len(output.logits) != _NEW:
+        raise Inapplicable(f"generate() made {len(output.logits)} tokens of {_NEW}")
+    return output

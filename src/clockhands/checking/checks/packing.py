@@ -1,0 +1,97 @@
+"""Several documents in one row: isolated, each from position nought; and gaps that are no borders."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from clockhands.checking.registry import Effect, check, difference, largest
+from clockhands.checking.subject import Subject
+
+_SIZES = (7, 6)
+_BORDERS = "documents that read each other; positions that do not restart"
+
+
+@check(
+    "packing.positions",
+    "Documents packed by position_ids alone (no mask, no cache) do not see each other.",
+    _BORDERS,
+    needs=("positions",),
+)
+def positions_only(subject: Subject) -> Effect:
+    """What training on packed data relies on."""
+    return _packed(subject)
+
+
+@check(
+    "packing.mask",
+    "The same with an attention mask of ones.",
+    _BORDERS,
+    needs=("positions", "mask"),
+)
+def with_mask(subject: Subject) -> Effect:
+    """A mask of ones says nothing and must change nothing."""
+    ids = subject.tokens(1, sum(_SIZES))
+    return _packed(subject, mask=torch.ones(ids.shape, dtype=torch.bool, device=ids.device))
+
+
+@check(
+    "packing.cache",
+    "The same with use_cache=True.",
+    _BORDERS,
+    needs=("positions", "cache"),
+)
+def with_cache(subject: Subject) -> Effect:
+    """The default of a forward pass in evaluation."""
+    return _packed(subject, cache=subject.adapter.new_cache())  # type: ignore[attr-defined]
+
+
+@check(
+    "packing.block_mask",
+    "Documents packed under an explicit four-dimensional mask do not see each other.",
+    "a mask of four dimensions not respected",
+    needs=("positions", "mask"),
+)
+def block_mask(subject: Subject) -> Effect:
+    """The way that asks nothing of the library's guesses."""
+    documents = torch.repeat_interleave(torch.arange(2), torch.tensor(_SIZES))
+    allowed = documents[:, None] == documents[None]
+    if subject.causal:
+        allowed = allowed.tril()
+    ids = subject.tokens(1, sum(_SIZES))
+    return _packed(subject, mask=allowed[None, None].to(ids.device))
+
+
+@check(
+    "packing.gaps",
+    "Positions with gaps (0, 2, 4 ...) are not taken for borders of documents.",
+    "packing guessed from positions: PoSE and randomised positions lose their context",
+    needs=("positions",),
+)
+def gaps(subject: Subject) -> Effect:
+    """Without mask and cache, the first token must still reach the last as it does without gaps."""
+    ids = subject.tokens(1, 10)
+    changed = torch.cat([subject.other(ids)[:, :1], ids[:, 1:]], 1)
+    spread = subject.arange(1, 10) * 2 - subject.facts.first
+    close = _influence(subject, ids, changed, subject.arange(1, 10))
+    far = _influence(subject, ids, changed, spread)
+    cut = close > 1e-3 and far < 1e-9
+    return Effect(close if cut else 0.0, f"the first token moves the rest by {far:.2g} std, without gaps {close:.2g}")
+
+
+def _influence(subject: Subject, ids: Tensor, changed: Tensor, positions: Tensor) -> float:
+    one, two = (subject.logits(text, positions=positions)[:, 1:] for text in (ids, changed))
+    return difference(two, one)
+
+
+def _packed(subject: Subject, mask: Tensor | None = None, cache: object = None) -> Effect:
+    """Each document inside the row against itself alone."""
+    ids = subject.tokens(1, sum(_SIZES))
+    documents = ids.split(list(_SIZES), 1)
+    positions = torch.cat([subject.arange(1, size) for size in _SIZES], 1)
+    row = subject.logits(ids, mask, positions, cache).split(list(_SIZES), 1)
+    effects = []
+    for index, (found, document) in enumerate(zip(row, documents, strict=True)):
+        alone = subject.logits(document, positions=subject.arange(1, document.shape[1]))
+        effects.append(Effect(difference(found, alone), f"document {index + 1} of 2"))
+    return largest(*effects)

@@ -1,0 +1,104 @@
+"""Padding must change nothing for the real tokens."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from clockhands.checking.registry import Effect, check, difference, largest
+from clockhands.checking.subject import Subject
+
+_LENGTH = 20
+_PADS = 5
+
+
+@check("padding.right", "Pads after the text, under a mask, change nothing.", "pads read as text", needs=("mask",))
+def right(subject: Subject) -> Effect:
+    """One row alone against the same row padded on the right beside a longer one."""
+    ids, pads = _row(subject)
+    mask = _mask(ids, after=_PADS)
+    found = _real(subject, subject.logits(torch.cat([ids, pads], 1), mask), slice(0, _LENGTH))
+    return Effect(difference(found, _alone(subject, ids)), f"{_PADS} pads after {_LENGTH} tokens")
+
+
+@check(
+    "padding.left.mask",
+    "Pads before the text, under a mask and without position_ids, change nothing.",
+    "positions counted from the first pad",
+    needs=("mask",),
+)
+def left_mask(subject: Subject) -> Effect:
+    """The mask alone must tell where the text begins."""
+    ids, pads = _row(subject)
+    found = subject.logits(torch.cat([pads, ids], 1), _mask(ids, before=_PADS))
+    found = _real(subject, found, slice(_PADS, None))
+    return Effect(difference(found, _alone(subject, ids)), f"{_PADS} pads before {_LENGTH} tokens")
+
+
+@check(
+    "padding.left.positions",
+    "Pads before the text, under a mask and with position_ids from it, change nothing.",
+    "positions not taken from the argument; pads attended to",
+    needs=("mask", "positions"),
+)
+def left_positions(subject: Subject) -> Effect:
+    """Mask and positions together."""
+    ids, pads = _row(subject)
+    mask = _mask(ids, before=_PADS)
+    found = subject.logits(torch.cat([pads, ids], 1), mask, subject.positions(mask))[:, _PADS:]
+    return Effect(difference(found, subject.logits(ids)), f"{_PADS} pads before {_LENGTH} tokens")
+
+
+@check("padding.content", "What stands under the mask does not matter.", "masked tokens looked at", needs=("mask",))
+def content(subject: Subject) -> Effect:
+    """Other ids in the padded places, on either side."""
+    return largest(*(_content(subject, *sides) for sides in ((0, _PADS), (_PADS, 0))))
+
+
+def _content(subject: Subject, before: int, after: int) -> Effect:
+    ids, pads = _row(subject)
+    mask = _mask(ids, before, after)
+    texts = [torch.cat([fill[:, :before], ids, fill[:, :after]], 1) for fill in (pads, subject.other(pads))]
+    kept = slice(before, before + _LENGTH)
+    first, second = (_real(subject, subject.logits(text, mask), kept) for text in texts)
+    return Effect(difference(second, first), "pads on the left" if before else "pads on the right")
+
+
+@check("batch.alone", "A row answers alone what it answers in a batch.", "rows that reach each other")
+def alone(subject: Subject) -> Effect:
+    """Three rows together against one of them alone."""
+    ids = subject.tokens(3, _LENGTH)
+    return Effect(difference(subject.logits(ids)[1:2], subject.logits(ids[1:2])))
+
+
+@check("batch.order", "Rows in another order give the same rows in that order.", "a table indexed by row")
+def order(subject: Subject) -> Effect:
+    """Four rows reversed."""
+    ids = subject.tokens(4, _LENGTH)
+    return Effect(difference(subject.logits(ids.flip(0)).flip(0), subject.logits(ids)))
+
+
+@check("deterministic", "The same call twice gives the same logits.", "randomness left on")
+def deterministic(subject: Subject) -> Effect:
+    """Nothing random in evaluation mode."""
+    ids = subject.tokens(2, _LENGTH)
+    return Effect(difference(subject.logits(ids), subject.logits(ids)))
+
+
+def _row(subject: Subject) -> tuple[Tensor, Tensor]:
+    return subject.tokens(1, _LENGTH), subject.tokens(1, _PADS, salt=7)
+
+
+def _mask(ids: Tensor, before: int = 0, after: int = 0) -> Tensor:
+    mask = torch.ones(ids.shape[0], before + ids.shape[1] + after, dtype=torch.bool, device=ids.device)
+    mask[:, :before] = False
+    mask[:, before + ids.shape[1] :] = False
+    return mask
+
+
+def _alone(subject: Subject, ids: Tensor) -> Tensor:
+    return subject.logits(ids)
+
+
+def _real(subject: Subject, logits: Tensor, kept: slice) -> Tensor:
+    return logits[:, kept] if subject.aligned else logits

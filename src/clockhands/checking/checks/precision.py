@@ -1,0 +1,134 @@
+"""Low precision may round the logits, never the angles."""
+
+from __future__ import annotations
+
+import copy
+import re
+import tempfile
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clockhands.checking.registry import Effect, Inapplicable, check, difference
+from clockhands.checking.subject import Subject
+
+_ANGLES = re.compile(r"inv_freq|freqs|frequenc|(^|[._])(cos|sin|theta|slopes?|alibi|angles?)([._]|$)|cos_cached|sin_cached")
+_FAR = 4000  # where bfloat16 tells apart only every sixteenth position
+
+
+def angle_tables(module: nn.Module) -> dict[str, Tensor]:
+    """The buffers from which angles or slopes are made."""
+    return {name: t for name, t in module.named_buffers() if _ANGLES.search(name) and t.is_floating_point()}
+
+
+@check(
+    "precision.to",
+    "model.to(bfloat16) keeps the angle tables, or loses nothing by rounding them.",
+    "inv_freq rounded by a cast",
+    needs=("module",),
+)
+def cast(subject: Subject) -> Effect:
+    """Only the tables are rounded; everything else stays in full precision."""
+    tables = _tables(subject)
+    low = copy.deepcopy(subject.module).to(torch.bfloat16)  # type: ignore[union-attr]
+    rounded = {n: t for n, t in angle_tables(low).items() if n in tables and t.dtype == torch.bfloat16}
+    if not rounded:
+        return Effect(0.0, "the tables keep their precision")
+    size = _effect_of(subject, rounded)
+    return Effect(size, f"{_names(rounded)} becomes bfloat16; logits at distance {_far(subject)} move")
+
+
+@check(
+    "precision.load",
+    "from_pretrained(dtype=bfloat16) keeps the angle tables in float32.",
+    "inv_freq rounded while loading",
+    huggingface=True,
+    needs=("module",),
+)
+def load(subject: Subject) -> Effect:
+    """Saved in float32, loaded in bfloat16."""
+    tables = _tables(subject)
+    module: Any = subject.module
+    with tempfile.TemporaryDirectory() as folder:
+        copy.deepcopy(module).float().save_pretrained(folder)
+        low = type(module).from_pretrained(folder, dtype=torch.bfloat16)
+    found = {name: table for name, table in angle_tables(low).items() if name in tables}
+    wrong = {n: t for n, t in found.items() if not torch.allclose(t.double(), tables[n].double(), rtol=1e-5)}
+    if not wrong:
+        return Effect(0.0, "the tables keep their precision")
+    return Effect(_effect_of(subject, wrong), f"{_names(wrong)} rounded; logits at distance {_far(subject)} move")
+
+
+@check(
+    "precision.distance",
+    "In bfloat16 the error of the logits does not grow with the position.",
+    "angles or positions computed in low precision",
+    needs=("module", "positions"),
+    precise=False,
+)
+def distance(subject: Subject) -> Effect:
+    """The mean error of a bfloat16 copy with exact tables, near the origin and far from it."""
+    if subject.facts.absolute or not angle_tables(subject.module):  # type: ignore[arg-type]
+        raise Inapplicable("no angles that could grow")
+    twin = subject.again(subject.seed, torch.float32)
+    tables = angle_tables(twin.module)  # type: ignore[arg-type]
+    exact = {name: table.clone() for name, table in tables.items()}
+    near, far = (_row(twin, start) for start in (0, _FAR))
+    twin.module.to(torch.bfloat16)  # type: ignore[union-attr]
+    _restore(twin.module, exact)  # type: ignore[arg-type]
+    errors = [_mean(_row(twin, start), full) for start, full in ((0, near), (_FAR, far))]
+    grown = errors[1] > 3 * errors[0] + 0.02
+    return Effect(errors[1] if grown else 0.0, f"mean error {errors[0]:.2g} near, {errors[1]:.2g} at {_FAR}")
+
+
+def _tables(subject: Subject) -> dict[str, Tensor]:
+    found = angle_tables(subject.module)  # type: ignore[arg-type]
+    if not found:
+        raise Inapplicable("no table of angles")
+    return found
+
+
+def _far(subject: Subject) -> int:
+    return max(_FAR, subject.facts.limit or 0) if not subject.facts.absolute else (subject.facts.limit or 32) - 1
+
+
+def _effect_of(subject: Subject, tables: dict[str, Tensor]) -> float:
+    """How far the logits move when only these tables take other values, for tokens far apart."""
+    twin = copy.deepcopy(subject.adapter)
+    module: nn.Module = twin.module  # type: ignore[attr-defined]
+    _restore(module, {name: t.to(dict(module.named_buffers())[name].dtype) for name, t in tables.items()})
+    before = _apart(subject)
+    subject_of_twin = copy.copy(subject)
+    subject_of_twin.adapter = twin
+    return difference(_apart(subject_of_twin), before)
+
+
+def _apart(subject: Subject) -> Tensor:
+    """Logits of sixteen tokens, half of them far away; through a cache, so that the gap is no border."""
+    ids = subject.tokens(1, 16)
+    if not subject.takes("positions"):
+        return subject.logits(ids)
+    line = torch.arange(8, device=ids.device)
+    positions = torch.cat([line, line + _far(subject) - 8])[None]
+    cache = subject.adapter.new_cache() if subject.takes("cache") else None  # type: ignore[attr-defined]
+    return subject.logits(ids, positions=positions, cache=cache)
+
+
+def _row(subject: Subject, start: int) -> Tensor:
+    ids = subject.tokens(4, 16)
+    return subject.logits(ids, positions=subject.arange(4, 16, start)).float()
+
+
+def _mean(found: Tensor, wanted: Tensor) -> float:
+    return ((found - wanted).abs().mean() / wanted.std()).item()
+
+
+def _restore(module: nn.Module, tables: dict[str, Tensor]) -> None:
+    for name, table in tables.items():
+        parent, _, last = name.rpartition(".")
+        module.get_submodule(parent)._buffers[last] = table.clone()
+
+
+def _names(tables: dict[str, Tensor]) -> str:
+    return ", ".join(sorted({name.rpartition(".")[2] for name in tables}))

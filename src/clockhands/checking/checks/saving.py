@@ -1,0 +1,77 @@
+"""What is saved and loaded answers as before."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+import torch
+
+from clockhands.checking.registry import Effect, Inapplicable, check, difference
+from clockhands.checking.subject import Subject
+
+
+@check(
+    "load.round_trip",
+    "Saved and loaded, the model gives the same logits.",
+    "a buffer that is neither saved nor made again",
+    huggingface=True,
+)
+def round_trip(subject: Subject) -> Effect:
+    """save_pretrained, then from_pretrained, which builds on the meta device."""
+    module: Any = subject.module
+    dtype = next(module.parameters()).dtype
+    with tempfile.TemporaryDirectory() as folder:
+        module.save_pretrained(folder)
+        loaded = type(module).from_pretrained(folder, dtype=dtype).eval()
+    twin = subject.again(subject.seed, dtype)
+    if hasattr(loaded, "set_experts_implementation"):
+        loaded.set_experts_implementation("eager")
+    twin.adapter.module = loaded  # type: ignore[attr-defined]
+    ids = subject.tokens(1, 24)
+    return Effect(difference(twin.logits(ids), subject.logits(ids)))
+
+
+@check(
+    "load.meta",
+    "Built without storage and filled from its state dict, the model gives the same logits.",
+    "a non-persistent buffer left uninitialised",
+    needs=("module",),
+)
+def meta(subject: Subject) -> Effect:
+    """Through the adapter's own ``fresh()``, as large models are loaded in plain PyTorch."""
+    fresh = getattr(subject.adapter, "fresh", None)
+    if fresh is None:
+        raise Inapplicable("the adapter has no fresh()")
+    with torch.device("meta"):
+        twin = fresh()
+    module = twin.module
+    module.to_empty(device="cpu")
+    for parameter in (*module.parameters(), *module.buffers()):
+        torch.nn.init.constant_(parameter, 0.37) if parameter.is_floating_point() else parameter.zero_()
+    for each in module.modules():
+        getattr(each, "reset_buffers", lambda: None)()
+    original = subject.module
+    module.load_state_dict(original.state_dict())  # type: ignore[union-attr]
+    module.to(next(original.parameters()).dtype).eval()  # type: ignore[union-attr]
+    ids = subject.tokens(1, 24)
+    return Effect(difference(twin.logits(ids), subject.logits(ids)))
+
+
+@check(
+    "load.state",
+    "Reading a long text leaves the state dict as it was.",
+    "a table that grows and is saved grown",
+    needs=("module",),
+)
+def state(subject: Subject) -> Effect:
+    """Names and shapes, before and after the longest text the model claims to read."""
+    twin = subject.again(subject.seed, torch.float32)
+    module = twin.module
+    assert module is not None
+    before = {name: tuple(t.shape) for name, t in module.state_dict().items()}
+    length = min(subject.facts.limit or 96, 96) - 4
+    twin.logits(twin.tokens(1, max(length, 8)))
+    after = {name: tuple(t.shape) for name, t in module.state_dict().items()}
+    changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return Effect(float(bool(changed)), f"changed: {', '.join(changed[:3])}" if changed else "")

@@ -1,0 +1,144 @@
+"""Models of transformers behind the adapter: decoders, encoders, and the two sides of an encoder-decoder."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+_CACHES = ("past_key_values", "cache_params", "state")
+_SOURCE_SEED = 99
+
+
+class Held:
+    """A cache between calls: whatever the model returned last, and how many tokens it has read."""
+
+    def __init__(self, state: Any = None) -> None:
+        self.state = state
+        self.length = 0
+
+
+class HFModel:
+    """A decoder or encoder of transformers; an encoder-decoder is seen from its decoder, over one fixed source."""
+
+    per_token = True
+
+    def __init__(self, model: PreTrainedModel, kind: str) -> None:
+        self.module = model.eval()
+        self.kind = kind
+        self.config = model.config.get_text_config(decoder=True) if kind == "causal" else model.config
+        self.vocabulary = _vocabulary(model)
+        self.causal = kind != "masked"
+        self.cache_name = _cache_name(model) if self.causal else None
+        self.takes = self._takes()
+
+    def _takes(self) -> frozenset[str]:
+        names = set(inspect.signature(self.module.forward).parameters)
+        base = getattr(self.module, self.module.base_model_prefix, None)
+        if base is not None and "kwargs" in names:
+            names |= set(inspect.signature(base.forward).parameters)
+        prefix = "decoder_" if self.kind == "seq2seq" else ""
+        found = {"mask": f"{prefix}attention_mask", "positions": f"{prefix}position_ids"}
+        takes = {what for what, name in found.items() if name in names}
+        return frozenset(takes | ({"cache"} if self.cache_name else set()))
+
+    @property
+    def special(self) -> set[int]:
+        """Token ids with a meaning of their own, which the checks do not use as text."""
+        numbers: set[int] = set()
+        for config in (self.module.config, self.config):
+            for name, value in config.to_dict().items():
+                if name.endswith(("_token_id", "_token_index")):
+                    numbers |= {n for n in (value if isinstance(value, list) else [value]) if isinstance(n, int)}
+        return numbers
+
+    def new_cache(self) -> Held:
+        """An empty cache; the model makes its own at the first call."""
+        return Held()
+
+    def roll_back(self, cache: Held, tokens: int) -> None:
+        """Forget the last ``tokens``. Raises NotImplementedError where the cache cannot."""
+        if not hasattr(cache.state, "crop"):
+            raise NotImplementedError(f"{type(cache.state).__name__} cannot be cropped")
+        cache.state.crop(-tokens)
+        cache.length -= tokens
+
+    def logits(
+        self, ids: Tensor, mask: Tensor | None = None, positions: Tensor | None = None, cache: Held | None = None
+    ) -> Tensor:
+        """Logits of every token; ``cache=None`` means that none is used."""
+        return self.forward(ids, mask, positions, cache).logits[:, -ids.shape[1] :]
+
+    def forward(self, ids: Tensor, mask: Tensor | None, positions: Tensor | None, cache: Held | None) -> Any:
+        """The model's own output object."""
+        given = self.inputs(ids)
+        prefix = "decoder_" if self.kind == "seq2seq" else ""
+        if mask is not None:
+            given[f"{prefix}attention_mask"] = self._mask(mask)
+        if positions is not None:
+            given[f"{prefix}position_ids"] = positions
+        if self.cache_name is not None:
+            given["use_cache"] = cache is not None
+        if cache is not None and cache.state is not None:
+            given[str(self.cache_name)] = cache.state
+        with torch.no_grad():
+            output = self.module(**given)
+        if cache is not None:
+            cache.state = getattr(output, str(self.cache_name))
+            cache.length += ids.shape[1]
+        return output
+
+    def inputs(self, ids: Tensor) -> dict[str, Any]:
+        """The token arguments of one call."""
+        if self.kind != "seq2seq":
+            return {"input_ids": ids}
+        source = fixed_source(self, ids.shape[0]).to(ids.device)
+        return {"input_ids": source, "decoder_input_ids": ids}
+
+    def _mask(self, mask: Tensor) -> Tensor:
+        if mask.dim() == 2:
+            return mask.long()
+        dtype = next(self.module.parameters()).dtype
+        return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, torch.finfo(dtype).min)
+
+
+class HFSource(HFModel):
+    """The source side of an encoder-decoder: what the decoder answers to a fixed prefix, as the source changes."""
+
+    per_token = False
+
+    def __init__(self, model: PreTrainedModel, kind: str = "seq2seq") -> None:
+        super().__init__(model, kind)
+        self.causal = False
+        self.cache_name = None
+        self.takes = frozenset({"mask"})
+
+    def logits(
+        self, ids: Tensor, mask: Tensor | None = None, positions: Tensor | None = None, cache: Held | None = None
+    ) -> Tensor:
+        """Logits of the fixed target prefix; the axis S is the target's, not that of ``ids``."""
+        target = fixed_source(self, 1)[:, :8].repeat(ids.shape[0], 1).to(ids.device)
+        given = {"input_ids": ids, "decoder_input_ids": target, "use_cache": False}
+        with torch.no_grad():
+            return self.module(**given, attention_mask=None if mask is None else mask.long()).logits
+
+
+def fixed_source(adapter: HFModel, rows: int) -> Tensor:
+    """One source text of 16 tokens, the same at every call."""
+    generator = torch.Generator().manual_seed(_SOURCE_SEED)
+    low, high = (10, adapter.vocabulary) if adapter.vocabulary > 20 else (0, adapter.vocabulary)
+    return torch.randint(low, high, (1, 16), generator=generator).repeat(rows, 1)
+
+
+def _vocabulary(model: PreTrainedModel) -> int:
+    embedding = model.get_input_embeddings()
+    count = getattr(embedding, "num_embeddings", None) or getattr(model.config, "vocab_size", None)
+    return int(count) if count else 160
+
+
+def _cache_name(model: PreTrainedModel) -> str | None:
+    names = inspect.signature(model.forward).parameters
+    return next((name for name in _CACHES if name in names), None) if "use_cache" in names else None

@@ -1,0 +1,105 @@
+"""Differences that a scheme declares: no fault, and what is safe instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from clockhands.checking.subject import Subject
+
+
+@dataclass(frozen=True)
+class Declared:
+    """Why a difference is expected, and what to do instead."""
+
+    verdict: Literal["PROPERTY", "WARN"]
+    reason: str
+    safe: str = ""
+
+
+@dataclass(frozen=True)
+class _Rule:
+    checks: tuple[str, ...]
+    applies: Callable[[Subject], bool]
+    answer: Declared
+
+
+def _absolute(subject: Subject) -> bool:
+    return subject.facts.absolute
+
+
+def _absolute_side(subject: Subject) -> bool:
+    return subject.facts.absolute and not subject.takes("positions")
+
+
+def _recurrent(subject: Subject) -> bool:
+    return subject.facts.recurrent
+
+
+def _offset(subject: Subject) -> bool:
+    return subject.facts.first > 0
+
+
+def _always(subject: Subject) -> bool:
+    return True
+
+
+_RULES = (
+    _Rule(("shift",), _absolute, Declared("PROPERTY", "absolute positions: every place has its own vector")),
+    _Rule(
+        ("padding.left.mask", "generate.left_padded"),
+        _absolute_side,
+        Declared(
+            "PROPERTY",
+            "absolute positions count the pads, and the model takes no position_ids",
+            "pad on the right, or sort the rows by length",
+        ),
+    ),
+    _Rule(
+        ("padding.left.mask",),
+        _absolute,
+        Declared("PROPERTY", "absolute positions count the pads", "pass position_ids made from the mask"),
+    ),
+    _Rule(
+        ("positions.explicit", "length.claimed"),
+        _offset,
+        Declared(
+            "PROPERTY",
+            "the model counts positions from padding_idx + 1",
+            "let the model make position_ids, or add the offset",
+        ),
+    ),
+    _Rule(
+        ("padding.", "packing.", "cache.padded", "shift", "generate.left_padded", "batch."),
+        _recurrent,
+        Declared("PROPERTY", "a running state or convolution carries what stands before", "pad on the right; no packing"),
+    ),
+    _Rule(
+        ("packing.mask", "packing.cache"),
+        _always,
+        Declared(
+            "WARN",
+            "documents are told by position_ids only without a mask and without a cache",
+            "pass no attention_mask and use_cache=False, or a four-dimensional mask",
+        ),
+    ),
+    _Rule(
+        ("length.beyond", "size.odd"),
+        _always,
+        Declared("WARN", "the message does not say what was wrong"),
+    ),
+    _Rule(
+        ("state.medium", "cache.steps", "cache.chunks", "causal.prefix", "cache.padded"),
+        lambda subject: subject.facts.hashed,
+        Declared("PROPERTY", "hashed attention: buckets depend on all tokens"),
+    ),
+)
+
+
+def declared(check: str, subject: Subject) -> Declared | None:
+    """The rule that explains this difference for this subject, if any."""
+    for rule in _RULES:
+        if any(check == name or check.startswith(name) for name in rule.checks) and rule.applies(subject):
+            return rule.answer
+    return None

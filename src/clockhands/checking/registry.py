@@ -1,0 +1,112 @@
+"""What a check is, and the list of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from clockhands.checking.subject import Subject
+
+TOLERANCE = 1e-3
+
+
+class Inapplicable(Exception):
+    """The check says nothing about this model; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a check measured: a difference in standard deviations of the logits.
+
+    ``wanted`` says whether the difference should be there (a changed theta must change the logits) or not.
+    """
+
+    size: float
+    note: str = ""
+    wanted: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether the measurement is what a correct model gives."""
+        return (self.size > TOLERANCE) == self.wanted
+
+
+@dataclass(frozen=True)
+class Check:
+    """One law. ``needs`` are arguments the model must take; ``sides`` which views of a model it is about."""
+
+    name: str
+    asserts: str
+    catches: str
+    measure: Callable[[Subject], Effect]
+    needs: tuple[str, ...] = ()
+    causal: bool | None = None
+    huggingface: bool = False
+    optional: bool = False
+    precise: bool = True
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        """Why the check does not apply, or None."""
+        for argument in self.needs:
+            if argument == "module" and subject.module is None:
+                return "the adapter has no module"
+            if argument != "module" and not subject.takes(argument):
+                return f"the model takes no {argument}"
+        if self.causal and not subject.causal:
+            return "about causal models"
+        if not subject.aligned and (self.causal is not None or "positions" in self.needs):
+            return "about token-wise outputs"
+        if self.huggingface and not hasattr(subject.adapter, "config"):
+            return "about models of transformers"
+        return None
+
+
+CHECKS: dict[str, Check] = {}
+
+
+def check(
+    name: str,
+    asserts: str,
+    catches: str,
+    *,
+    needs: tuple[str, ...] = (),
+    causal: bool | None = None,
+    huggingface: bool = False,
+    optional: bool = False,
+    precise: bool = True,
+) -> Callable[[Callable[[Subject], Effect]], Callable[[Subject], Effect]]:
+    """Register the decorated function as a check. ``precise=False``: repeated in float32, float64 has no meaning."""
+
+    def register(measure: Callable[[Subject], Effect]) -> Callable[[Subject], Effect]:
+        CHECKS[name] = Check(name, asserts, catches, measure, needs, causal, huggingface, optional, precise)
+        return measure
+
+    return register
+
+
+def difference(found: Tensor, wanted: Tensor) -> float:
+    """Largest difference of two logit tensors, in standard deviations of the wanted ones."""
+    if found.shape != wanted.shape:
+        return float("inf")
+    scale = wanted.double().std().clamp(min=1e-12)
+    size = ((found.double() - wanted.double()).abs().max() / scale).item()
+    return size if size == size else float("inf")
+
+
+def worst(found: Tensor, wanted: Tensor) -> tuple[float, int]:
+    """``difference`` and the place along the text (axis -2) where it is largest."""
+    gaps = (found.double() - wanted.double()).abs().amax(-1)
+    return difference(found, wanted), int(gaps.reshape(-1, gaps.shape[-1]).amax(0).argmax())
+
+
+def largest(*effects: Effect) -> Effect:
+    """Of several measurements of one law, the one that breaks it most."""
+    return max(effects, key=lambda effect: effect.size if not effect.wanted else -effect.size)
+
+
+def mask_of(ids: Tensor) -> Tensor:
+    """A mask that hides nothing."""
+    return torch.ones(ids.shape, dtype=torch.bool, device=ids.device)

@@ -1,0 +1,178 @@
+"""A subject: an adapter, what is known about how it encodes position, and how to build it again."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clockhands.checking.adapter import Adapter, accepts, device_of
+
+Rebuild = Callable[[int, torch.dtype], Adapter]
+_TABLE = re.compile(
+    r"(^|\.)(wpe|pos_emb\w*|pos_embed\w*|position_embedding\w*|embed_positions|positions?_emb\w*|embedding_?positions?|"
+    r"learned_pos\w*|position_enc\w*|positional\w*|pos_encoding|position_ids_embedding)(\.|$)"
+)
+_RECURRENT = re.compile(
+    r"Mamba|Rwkv|xLSTM|mLSTM|Recurrent|GatedDelta|LinearAttention|LightningAttention|ShortConv|KimiDelta|Mixer2|Conv1d"
+)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known before anything is judged.
+
+    ``absolute``: position enters as a vector of its own, so a common shift must change the logits. ``recurrent``: a
+    state runs along the text, so pads and documents before a token reach it unless they are kept out by hand.
+    ``first``: the number of the first position by default (RoBERTa counts from ``padding_idx + 1``).
+    """
+
+    scheme: str = "unknown"
+    absolute: bool = False
+    recurrent: bool = False
+    hashed: bool = False
+    window: int | None = None
+    limit: int | None = None
+    first: int = 0
+
+
+@dataclass
+class Subject:
+    """A model under check. ``seed`` draws the texts; ``rebuild(seed, dtype)`` gives the model again."""
+
+    name: str
+    adapter: Adapter
+    rebuild: Rebuild
+    facts: Facts = field(default_factory=Facts)
+    seed: int = 0
+    side: str = ""
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The PyTorch module behind the adapter, if there is one."""
+        return getattr(self.adapter, "module", None)
+
+    @property
+    def causal(self) -> bool:
+        """Whether a token may see only those before it."""
+        return bool(getattr(self.adapter, "causal", True))
+
+    @property
+    def aligned(self) -> bool:
+        """Whether output i belongs to input token i (not so for the source side of an encoder-decoder)."""
+        return bool(getattr(self.adapter, "per_token", True))
+
+    def takes(self, argument: str) -> bool:
+        """Whether the model accepts ``mask``, ``positions`` or ``cache``."""
+        return accepts(self.adapter, argument)
+
+    def tokens(self, rows: int, length: int, salt: int = 0) -> Tensor:
+        """Random text without special tokens, drawn from the subject's seed."""
+        generator = torch.Generator().manual_seed(1000 * self.seed + salt)
+        special = getattr(self.adapter, "special", set())
+        usable = torch.tensor([n for n in range(self._first_token(), self.adapter.vocabulary) if n not in special])
+        chosen = torch.randint(0, len(usable), (rows, length), generator=generator)
+        return usable[chosen].to(device_of(self.adapter))
+
+    def other(self, ids: Tensor) -> Tensor:
+        """The same shape with another token at every place."""
+        low = self._first_token()
+        return low + (ids - low + 1 + (self.adapter.vocabulary - low) // 3) % (self.adapter.vocabulary - low)
+
+    def _first_token(self) -> int:
+        return 10 if self.adapter.vocabulary > 30 else 0
+
+    def logits(
+        self, ids: Tensor, mask: Tensor | None = None, positions: Tensor | None = None, cache: Any = None
+    ) -> Tensor:
+        """One call of the model; arguments that are None are left out."""
+        with torch.no_grad():
+            return self.adapter.logits(ids, mask, positions, cache)
+
+    def positions(self, mask: Tensor) -> Tensor:
+        """The position of every token by its mask: the first real token has the number the model starts at."""
+        return (mask.long().cumsum(-1) - 1).clamp(min=0) + self.facts.first
+
+    def arange(self, rows: int, length: int, start: int = 0) -> Tensor:
+        """Explicit default positions."""
+        line = torch.arange(start, start + length, device=device_of(self.adapter)) + self.facts.first
+        return line.repeat(rows, 1)
+
+    def again(self, seed: int, dtype: torch.dtype) -> Subject:
+        """The same subject with other texts, in another precision, from a model that nothing has touched."""
+        return replace(self, adapter=self.rebuild(seed, dtype), seed=seed)
+
+
+def copied(adapter: Adapter) -> Rebuild:
+    """Rebuild by copying: the weights stay, precision and texts change."""
+
+    def rebuild(seed: int, dtype: torch.dtype) -> Adapter:
+        del seed  # the weights are given
+        twin = copy.deepcopy(adapter)
+        module = getattr(twin, "module", None)
+        if module is not None:
+            module.to(dtype)
+        return twin
+
+    return rebuild
+
+
+def detect(adapter: Adapter) -> Facts:
+    """Read from the module and its configuration how position enters; behaviour decides the rest."""
+    module = getattr(adapter, "module", None)
+    if module is None:
+        return Facts(absolute=bool(getattr(adapter, "absolute", False)), limit=getattr(adapter, "max_length", None))
+    config = getattr(module, "config", None)
+    tables = [name for name, _ in _named(module) if _TABLE.search(name)]
+    classes = {type(m).__name__ for m in module.modules()}
+    rotary = any("rotary" in name.lower() or "rope" in name.lower() for name in classes)
+    facts = Facts(
+        scheme=_scheme(classes, tables, rotary, config),
+        absolute=bool(tables) or bool(getattr(adapter, "absolute", False)),
+        recurrent=any(_RECURRENT.search(name) for name in classes),
+        hashed=any("LSH" in name for name in classes),
+        window=_first(config, "sliding_window", "attention_window", "window_size", "local_attention"),
+        limit=_first(config, "max_position_embeddings", "n_positions") or getattr(adapter, "max_length", None),
+    )
+    return replace(facts, first=first_position(adapter, adapter.vocabulary))
+
+
+def _named(module: nn.Module) -> list[tuple[str, Any]]:
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    sinusoids = [(name, m) for name, m in module.named_modules() if "Sinusoidal" in type(m).__name__]
+    return [(name, t) for name, t in tensors if t.dim() >= 2] + [(f"{name}.pos_emb", m) for name, m in sinusoids]
+
+
+def _scheme(classes: set[str], tables: list[str], rotary: bool, config: Any) -> str:
+    if getattr(config, "alibi", False) or getattr(config, "model_type", "") in ("bloom", "mpt"):
+        return "ALiBi"
+    found = ["RoPE"] if rotary else []
+    if tables:
+        found.append("absolute")
+    if any("Relative" in name or "T5Attention" in name for name in classes):
+        found.append("relative")
+    return " + ".join(found) or "none found"
+
+
+def _first(config: Any, *names: str) -> int | None:
+    found = (getattr(config, name, None) for name in names)
+    return next((value for value in found if isinstance(value, int) and value > 0), None)
+
+
+def first_position(adapter: Adapter, vocabulary: int) -> int:
+    """The number of the first default position, found by trying: explicit positions that change nothing."""
+    if not accepts(adapter, "positions"):
+        return 0
+    ids = torch.arange(8, device=device_of(adapter)).add(min(10, vocabulary - 8)).unsqueeze(0)
+    with torch.no_grad():
+        default = adapter.logits(ids)
+        for start in range(4):
+            positions = torch.arange(start, start + 8, device=ids.device).unsqueeze(0)
+            if torch.allclose(adapter.logits(ids, None, positions), default, rtol=1e-4, atol=1e-4):
+                return start
+    return 0

@@ -1,0 +1,51 @@
+"""From what the user names to subjects: an architecture, a folder or hub name, a model in hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from clockhands.checking.adapter import Adapter, adapt
+from clockhands.checking.builds import Build, Kind, build_model, tiny_config
+from clockhands.checking.huggingface import HFModel, HFSource
+from clockhands.checking.subject import Subject, copied, detect
+
+
+def from_build(build: Build, config: Any = None, seed: int = 0) -> list[Subject]:
+    """Subjects of a shrunk architecture: one, or the decoder and the source of an encoder-decoder."""
+    config = tiny_config(build) if config is None else config
+    views = [(HFModel, "")] + ([(HFSource, "source.")] if build.kind == "seq2seq" else [])
+    return [_shrunk(view, side, build, config, seed) for view, side in views]
+
+
+def _shrunk(view: type[HFModel], side: str, build: Build, config: Any, seed: int) -> Subject:
+    def rebuild(seed: int, dtype: torch.dtype) -> Adapter:
+        adapter = view(build_model(config, build.kind, seed).to(dtype), build.kind)
+        adapter.shrunk = True  # type: ignore[attr-defined]
+        return adapter
+
+    adapter = rebuild(seed, torch.float32)
+    return Subject(build.name, adapter, rebuild, detect(adapter), seed, side)
+
+
+def from_model(model: Any, name: str = "", **optional: Any) -> list[Subject]:
+    """Subjects of a model in hand: of transformers, a module, an adapter, or a function."""
+    from transformers import PreTrainedModel
+
+    if isinstance(model, PreTrainedModel):
+        kind = kind_of(model)
+        views = [(HFModel, "")] + ([(HFSource, "source.")] if kind == "seq2seq" else [])
+        adapters: list[tuple[Adapter, str]] = [(view(model, kind), side) for view, side in views]
+    else:
+        adapters = [(adapt(model, **optional), "")]
+    label = name or type(model).__name__
+    return [Subject(label, a, copied(a), detect(a), 0, side) for a, side in adapters]
+
+
+def kind_of(model: Any) -> Kind:
+    """Causal, masked or seq2seq, by the model's head and configuration."""
+    if getattr(model.config, "is_encoder_decoder", False):
+        return "seq2seq"
+    masked = "MaskedLM" in type(model).__name__ or not model.can_generate()
+    return "masked" if masked else "causal"
