@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from io import BytesIO
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from clockhands.findings import Figure, Mark, Panel
 from clockhands.report.faults import check_figure
 from clockhands.report.heat import Heat, colour_bar, draw_heatmap, label_ticks
-from clockhands.report.look import Look, Wardrobe
+from clockhands.report.legend import LINE, common, entries, lines
+from clockhands.report.look import Wardrobe
 from clockhands.report.marks import Pen, Spot
 from clockhands.report.share import share_axes
 from clockhands.report.style import rc
 from clockhands.report.svg import Target, finish
-from clockhands.report.text import visible
+from clockhands.report.text import number, visible
 
 DENSE = 5  # columns from which panels are small multiples: shared axes, small type
 
@@ -30,7 +30,8 @@ DENSE = 5  # columns from which panels are small multiples: shared axes, small t
 def draw(figure: Figure, name: str) -> str:
     """The figure as SVG text. ``name`` prefixes every id, so that many figures may stand on one page.
 
-    ``svg.as_file`` makes a file of it. Raises DataError, with the place, if a mark is of unknown kind or contradicts itself.
+    ``svg.as_file`` makes a file of it. Raises DataError, with the
+    place, if a mark is of unknown kind or contradicts itself.
     """
     check_figure(figure, name)
     with matplotlib.rc_context(rc(name)), warnings.catch_warnings():
@@ -51,12 +52,12 @@ class Sheet:
         self.columns = min(figure.columns, len(figure.panels))
         self.rows = math.ceil(len(figure.panels) / self.columns)
         self.dense = self.columns >= DENSE
-        self.width = {1: 620.0, 2: 780.0}.get(self.columns, 860.0)
+        self.width = 660.0 if self.columns == 1 else 890.0
         self.panel_width = self.width / self.columns
         self.wardrobe = Wardrobe(figure)
         self.pens: list[Pen] = []
-        self.legend = _legend(figure, self.wardrobe)
-        height = self.rows * self._panel_height() + 17 * self._legend_rows() + (14 if self.dense else 0)
+        self.legend = common(figure.panels, self.wardrobe, dense=self.dense)
+        height = self.rows * self._panel_height() + LINE * lines(self.legend, self.width) + 14 * self.dense
         self.canvas = Canvas(figsize=(self.width / 72, height / 72), dpi=72, layout="constrained")
         FigureCanvasSVG(self.canvas)
 
@@ -75,12 +76,13 @@ class Sheet:
             colour_bar(self.canvas, heat)
         if self.legend:
             handles, labels = list(self.legend.values()), list(self.legend)
-            ncols = math.ceil(len(labels) / self._legend_rows())
+            ncols = math.ceil(len(labels) / lines(self.legend, self.width))
             self.canvas.legend(handles, labels, loc="outside upper left", ncols=ncols, columnspacing=1.6)
 
     def targets(self) -> list[Target]:
         """Where each value stands on the finished sheet, in points from its top left corner."""
         self.canvas.draw_without_rendering()
+        self.canvas.set_layout_engine("none")  # it has done its work; saving would do it again
         groups = [(pen.ax, group) for pen in self.pens for group in pen.spots if group]
         step = max(1, math.ceil(sum(len(group) for _, group in groups) / 420))
         height = self.canvas.bbox.height
@@ -110,10 +112,12 @@ class Sheet:
 
     def _dress(self, pen: Pen) -> None:
         panel, ax = pen.panel, pen.ax
-        ax.set_title(visible(panel.title), fontsize=7.5 if self.dense else 10, pad=3 if self.dense else 6)
+        above = 0.0 if self.legend or self.dense else self._own_legend(pen)
+        ax.set_title(visible(panel.title), pad=3 if self.dense else 6 + above)
         ax.set_xlabel(visible(panel.xlabel))
         ax.set_ylabel(visible(panel.ylabel))
         _name_ticks(ax, pen, self.panel_width)
+        _plain_numbers(ax)
         if panel.equal and not any(mark.kind == "heatmap" for mark in panel.marks):
             ax.set_aspect("equal", adjustable="datalim")
         if panel.xlim:
@@ -121,7 +125,20 @@ class Sheet:
         if panel.ylim:
             ax.set_ylim(panel.ylim)
         if self.dense:
-            ax.tick_params(labelsize=7, length=2, pad=1.5)
+            ax.title.set(fontsize=7.5, fontweight="normal")
+            ax.tick_params(labelsize=7, length=0, pad=1.5)
+            ax.grid(False)
+            ax.locator_params(nbins=3) if panel.xscale == panel.yscale == "linear" else None
+
+    def _own_legend(self, pen: Pen) -> float:
+        """A legend between this panel's title and its data; returns the height it takes."""
+        found = entries(pen.panel, self.wardrobe)
+        count = lines(found, self.panel_width * 0.85)
+        if found:
+            ncols = math.ceil(len(found) / count)
+            place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.1}
+            pen.ax.legend(list(found.values()), list(found), ncols=ncols, columnspacing=1.4, borderpad=0.1, **place)
+        return LINE * count
 
     def _heats(self) -> dict[tuple[str, bool], Heat]:
         heats: dict[tuple[str, bool], Heat] = {}
@@ -137,12 +154,6 @@ class Sheet:
         if self.dense:
             return plain + 12
         return max(plain, *(_names_down(panel) for panel in self.figure.panels))
-
-    def _legend_rows(self) -> int:
-        if not self.legend:
-            return 0
-        longest = max(len(label) for label in self.legend) * 5.8 + 44
-        return math.ceil(len(self.legend) / max(1, int(self.width // longest)))
 
 
 def _names_down(panel: Panel) -> float:
@@ -163,39 +174,15 @@ def _name_ticks(ax: Axes, pen: Pen, width: float) -> None:
         ax.grid(False, axis="y")
 
 
+def _plain_numbers(ax: Axes) -> None:
+    """Powers as plain text: Matplotlib's own are mathematical markup, which a page would show as it is."""
+    for axis in (ax.xaxis, ax.yaxis):
+        if axis.get_scale() == "log":
+            axis.set_major_formatter(FuncFormatter(lambda value, _: number(float(value))))
+            axis.set_minor_formatter(NullFormatter())
+
+
 _LEANING = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
-
-
-def _legend(figure: Figure, wardrobe: Wardrobe) -> dict[str, Line2D | Patch]:
-    """One entry a label; a single label needs none, unless it marks chance."""
-    entries: dict[str, Line2D | Patch] = {}
-    for panel in figure.panels:
-        for mark in panel.marks:
-            if mark.label and mark.kind not in ("heatmap", "text"):
-                entries.setdefault(visible(mark.label), _HANDLES[mark.kind](wardrobe.look(panel, mark)))
-    marks = [mark for panel in figure.panels for mark in panel.marks]
-    alone = len(entries) == 1 and len({mark.label for mark in marks}) == 1
-    return {} if alone and all(mark.emphasis != "null" for mark in marks) else entries
-
-
-def _stroke(look: Look) -> Line2D:
-    return Line2D([], [], color=look.colour, lw=look.width, ls=look.dash)
-
-
-def _dot(look: Look) -> Line2D:
-    return Line2D([], [], color=look.colour, lw=0, marker=look.marker, ms=5)
-
-
-_HANDLES: dict[str, Callable[[Look], Line2D | Patch]] = {
-    "line": _stroke,
-    "hline": _stroke,
-    "vline": _stroke,
-    "points": _dot,
-    "arrows": _stroke,
-    "bars": lambda look: Patch(color=look.colour, lw=0),
-    "stack": lambda look: Patch(color=look.colour, lw=0),
-    "band": lambda look: Patch(color=look.colour, lw=0, alpha=0.3),
-}
 
 
 def _target(ax: Axes, spot: Spot, height: float) -> Target:

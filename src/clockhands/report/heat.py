@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,11 +82,11 @@ def label_ticks(ax: Axes, mark: Mark, width: float, height: float) -> None:
     if names:
         longest = max(map(len, names))
         upright = longest * 5.6 + 6 <= width / len(names) or longest <= 3
-        step = _step(len(names), width, longest * 5.6 + 8 if upright else 11)
+        step = _step(len(names), width, longest * 5.6 + 8 if upright else 12)
         ax.set_xticks(range(0, len(names), step), names[::step], rotation=0 if upright else 90)
     rows = [_name(value) for value in mark.y]
     if rows:
-        step = _step(len(rows), height, 11)
+        step = _step(len(rows), height, 12)
         ax.set_yticks(range(0, len(rows), step), rows[::step])
 
 
@@ -112,9 +113,14 @@ def _coarse(values: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np
 
 
 def _write_cells(ax: Axes, values: np.ndarray[Any, np.dtype[np.float64]], image: AxesImage) -> None:
+    largest = float(np.nanmax(np.abs(values)))
+    decimals = max(0, 1 - math.floor(math.log10(largest))) if 0 < largest < math.inf else 0
+    if decimals > 4:
+        return
     for (row, column), value in np.ndenumerate(values):
         if np.isfinite(value):
             red, green, blue, _ = image.cmap(image.norm(value))
             dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
+            text = f"{value:.{min(decimals, 2)}f}".replace("-", "−")
             colour = "#ffffff" if dark else "#101010"
-            ax.text(column, row, number(float(value), 2), ha="center", va="center", fontsize=7.5, color=colour)
+            ax.text(column, row, text, ha="center", va="center", fontsize=7.5, color=colour)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from clockhands.findings import Figure, Mark, Panel
-from clockhands.report.style import DASHES, MARKERS, NULL, RAMP, SERIES
+from clockhands.report.style import DASHES, MARKERS, NULL, NULL_DASHES, RAMP, SERIES
 
 
 @dataclass(frozen=True)
@@ -20,28 +20,43 @@ class Look:
     width: float = 1.5
 
 
-_NULL = Look(NULL, marker="o", dash=(0, (4, 2.2)), width=1.3)
-
-
 class Wardrobe:
     """Gives each mark of one figure its look."""
 
     def __init__(self, figure: Figure) -> None:
-        keys = [_key(panel, mark) for panel in figure.panels for mark in panel.marks if _coloured(mark)]
-        main = [_key(panel, mark) for panel in figure.panels for mark in panel.marks if mark.emphasis == "main"]
-        ordered = list(dict.fromkeys([*main, *keys]))
-        self._looks = {key: _pick(index, len(ordered)) for index, key in enumerate(ordered)}
+        self._series = _spread([_keys(panel, null=False) for panel in figure.panels])
+        self._nulls = _spread([_keys(panel, null=True) for panel in figure.panels])
+        self._total = 1 + max(self._series.values(), default=0)
 
     def look(self, panel: Panel, mark: Mark) -> Look:
         """Chance is grey and dashed; the main mark is first of the palette and heavier."""
+        key = _key(panel, mark)
         if mark.emphasis == "null":
-            return _NULL
-        base = self._looks.get(_key(panel, mark), Look(NULL))
-        return replace(base, width=2.4) if mark.emphasis == "main" else base
+            return Look(NULL, dash=NULL_DASHES[self._nulls.get(key, 0) % len(NULL_DASHES)], width=1.3)
+        if key not in self._series:
+            return Look(NULL)
+        look = _pick(self._series[key], self._total)
+        return replace(look, width=2.4, dash="-") if mark.emphasis == "main" else look
+
+
+def _keys(panel: Panel, *, null: bool) -> list[str]:
+    """What needs telling apart in a panel, the main mark first."""
+    marks = [mark for mark in panel.marks if _coloured(mark) and (mark.emphasis == "null") == null]
+    marks.sort(key=lambda mark: mark.emphasis != "main")
+    return list(dict.fromkeys(_key(panel, mark) for mark in marks))
+
+
+def _spread(panels: Sequence[Sequence[str]]) -> dict[str, int]:
+    """To each key the first place that no key met in the same panel has."""
+    places: dict[str, int] = {}
+    for key in dict.fromkeys(key for keys in panels for key in keys):
+        taken = {places.get(other) for keys in panels if key in keys for other in keys}
+        places[key] = next(place for place in range(len(taken) + 1) if place not in taken)
+    return places
 
 
 def _coloured(mark: Mark) -> bool:
-    if mark.emphasis == "null" or mark.kind in ("heatmap", "text"):
+    if mark.kind in ("heatmap", "text"):
         return False
     return bool(mark.label) or mark.kind not in ("hline", "vline", "band")
 

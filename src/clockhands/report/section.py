@@ -37,7 +37,7 @@ def section(name: str, finding: Finding, svg: str | None) -> str:
 
 
 def numbers(finding: Finding) -> str:
-    """The value, large, with its interval and what chance gives."""
+    """The value, large, with its interval and its null: what chance or an untrained model gives."""
     if finding.value is None:
         return ""
     if isinstance(finding.value, str):
@@ -47,7 +47,7 @@ def numbers(finding: Finding) -> str:
         value = f'<span class="value">{escape(number(finding.value))}{unit}</span>'
     beside = [span(finding.interval)] if finding.interval else []
     if finding.null is not None:
-        beside.append(f"by chance {number(finding.null)} {span(finding.null_interval)}".strip())
+        beside.append(f"null {number(finding.null)} {span(finding.null_interval)}".strip())
     lines = "".join(f'<span class="beside">{escape(line)}</span>' for line in beside)
     return f'<p class="numbers">{value}{lines}</p>'
 

@@ -37,6 +37,7 @@ DARK = {
 }
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.6, 1.2, 1.6)))
+NULL_DASHES = ((0, (4, 2.2)), (0, (1.2, 1.8)), (0, (7, 2, 1.2, 2)))
 SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 

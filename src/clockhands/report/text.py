@@ -52,7 +52,9 @@ def _real(value: float, digits: int) -> str:
     if not -4 <= power < 6:
         mantissa = mantissa.rstrip("0").rstrip(".")
         return f"{mantissa} × 10{str(power).translate(_SUPERSCRIPT)}".replace("-", "−")
-    return f"{value:,.{max(digits - 1 - power, 0)}f}".replace("-", "−").replace(",", "\u202f")
+    fixed = f"{value:,.{max(digits - 1 - power, 0)}f}"
+    fixed = fixed.rstrip("0").rstrip(".") if "." in fixed else fixed
+    return fixed.replace("-", "−").replace(",", "\u202f")
 
 
 def quantity(value: Any, unit: str = "") -> str:
