@@ -2,34 +2,52 @@
 
 from __future__ import annotations
 
+from clockhands.schemes.absolute.binary import Binary
+from clockhands.schemes.absolute.index import Index
+from clockhands.schemes.absolute.learned import Learned
 from clockhands.schemes.absolute.none import NoPosition
+from clockhands.schemes.absolute.random import RandomVectors
 from clockhands.schemes.absolute.sinusoidal import Sinusoidal
 from clockhands.schemes.attend import attend, attend_reference, recording
 from clockhands.schemes.base import Declares, DistanceBias, Scheme
 from clockhands.schemes.bias.alibi import Alibi
+from clockhands.schemes.bias.t5 import T5Bias
 from clockhands.schemes.catalogue import Sizes, build, faults, options
 from clockhands.schemes.content.cope import CoPE
+from clockhands.schemes.content.shaw import Shaw
 from clockhands.schemes.rotary.rope import RoPE
 
 CATALOGUE: dict[str, type[Scheme]] = {
     "none": NoPosition,
+    "index": Index,
+    "binary": Binary,
+    "random": RandomVectors,
     "sinusoidal": Sinusoidal,
+    "learned": Learned,
     "rope": RoPE,
     "alibi": Alibi,
+    "t5": T5Bias,
+    "shaw": Shaw,
     "cope": CoPE,
 }
 
 __all__ = [
     "CATALOGUE",
     "Alibi",
+    "Binary",
     "CoPE",
     "Declares",
     "DistanceBias",
+    "Index",
+    "Learned",
     "NoPosition",
+    "RandomVectors",
     "RoPE",
     "Scheme",
+    "Shaw",
     "Sinusoidal",
     "Sizes",
+    "T5Bias",
     "attend",
     "attend_reference",
     "build",

@@ -64,7 +64,7 @@ def attend_reference(
     dropout: float = 0.0,
 ) -> Attended:
     """Attention step by step; every tensor exists whole. The arguments are those of ``attend``."""
-    scale = 1 / math.sqrt(q_BHSK.shape[-1]) if scale is None else scale
+    scale = scheme.scale(q_BHSK.shape[-1]) if scale is None else scale
     q, k = (q_BHSK, k_BHTK) if rotated else scheme.rotate(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
     visible = visible_pairs(q.shape[-2], k.shape[-2], visible_BHST, causal, q.device)
     logits = q @ k.transpose(-1, -2) * scale
@@ -95,13 +95,13 @@ def attend(
     """Attended values by the fastest path that gives what ``attend_reference`` gives.
 
     ``visible_BHST`` is True where a query may look (None: everywhere). ``causal`` adds the mask of the last S of T
-    tokens (query s sees keys up to T - S + s) and lets kernels skip what it hides. ``scale`` multiplies q·k: 1/√K of
-    the unrotated width unless given (T5: 1.0). ``rotated`` says that q and k have been through ``scheme.rotate``.
+    tokens (query s sees keys up to T - S + s) and lets kernels skip what it hides. ``scale`` multiplies q·k:
+    ``scheme.scale(K)`` of the unrotated width unless given. ``rotated`` says that q and k have been through ``scheme.rotate``.
     ``dropout`` acts on the weights; pass 0 outside training.
     """
-    scale = 1 / math.sqrt(q_BHSK.shape[-1]) if scale is None else scale
+    scale = scheme.scale(q_BHSK.shape[-1]) if scale is None else scale
     recorder = _recorder.get()
-    if recorder is not None or scheme.hooks() & {"logits", "weigh", "values"}:
+    if recorder is not None or scheme.active_hooks() & {"logits", "weigh", "values"}:
         kept = 0.0 if recorder is not None else dropout
         attended = attend_reference(
             scheme, q_BHSK, k_BHTK, v_BHTK, qpos_BS, kpos_BT, visible_BHST,

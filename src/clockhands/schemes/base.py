@@ -18,6 +18,7 @@ The constructor's signature is the configuration: positional parameters are *siz
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -78,6 +79,14 @@ class Scheme(nn.Module):
     def hooks(cls) -> frozenset[str]:
         """The names of the hooks that this scheme overrides: where it enters."""
         return frozenset(name for name in HOOKS if getattr(cls, name) is not getattr(Scheme, name))
+
+    def active_hooks(self) -> frozenset[str]:
+        """The hooks that this instance needs under its options; kernels are chosen by them."""
+        return type(self).hooks()
+
+    def scale(self, head_dim: int) -> float:
+        """The factor on q·k, from the width of a head before ``rotate``; what scales content terms of a bias too."""
+        return 1 / math.sqrt(head_dim)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"] | None:
         """Vectors for the input layer to add or concatenate; ``layer`` counts re-adding at every layer."""
@@ -203,4 +212,13 @@ def check_length(pos: Num[Tensor, "*any"], maximum: int, scheme: str, option: st
         raise PositionError(
             f"position {bad} is outside the {maximum} positions of {scheme}; shorten the text, raise {option}, "
             f"or choose a scheme that extrapolates"
+        )
+
+
+def check_integer(pos: Num[Tensor, "*any"], scheme: str) -> None:
+    """Raise PositionError for real-valued positions, which a table cannot hold."""
+    if pos.is_floating_point():
+        raise PositionError(
+            f"{scheme} looks positions up in a table, and these are real numbers ({pos.dtype}); "
+            f"choose a scheme that declares real_valued, or a transform that keeps integers"
         )

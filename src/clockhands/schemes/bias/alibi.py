@@ -6,18 +6,26 @@ import math
 from typing import Literal, final
 
 import torch
+from torch import nn
 
+from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares, DistanceBias
 from clockhands.shapes import Float, Num, Tensor
 
 
-def alibi_slopes(num_heads: int) -> Float[Tensor, " H"]:
-    """m_h = 2^(-8h/H), h = 1..H, for a power of two; otherwise the slopes of the next lower power of two, then every
-    other slope of its double (Press et al. 2022, footnote on other numbers of heads; the authors' ``get_slopes``)."""
+def alibi_slopes(num_heads: int, rule: Literal["paper", "geometric"] = "paper") -> Float[Tensor, " H"]:
+    """The steepness m_h of each head.
+
+    ``paper``: 2^(-8h/H), h = 1..H, for a power of two; otherwise the slopes of the next lower power of two, then every
+    other slope of its double (Press et al. 2022, section 3; the authors' ``get_slopes``). ``geometric``: 2^(-8h/H) for
+    any H, as attention-gym, fairseq2 and TransformerLens have it; the same where H is a power of two.
+    """
 
     def geometric(count: int) -> list[float]:
         return [2 ** (-8 * head / count) for head in range(1, count + 1)]
 
+    if rule == "geometric":
+        return torch.tensor(geometric(num_heads), dtype=torch.float32)
     power = 2 ** math.floor(math.log2(num_heads))
     extra = geometric(2 * power)[0::2][: num_heads - power]
     return torch.tensor(geometric(power) + extra, dtype=torch.float32)
@@ -28,11 +36,16 @@ class Alibi(DistanceBias):
     """Attention with linear biases (Press et al. 2022, section 3): -m_h·(i - j), not scaled by 1/√d_head.
 
     Args:
-        num_heads: H; any number.
+        num_heads: H; any number (an even one for ``asymmetric``).
         causal: whether keys to the right of the query are masked.
-        form: ``causal`` (-m·(i - j)), ``symmetric`` (-m·|i - j|), or ``asymmetric`` (half of the heads look left, half
-            look right: a head sees its own side with -m·|i - j| and the other not at all). Default: ``causal`` under a
-            causal mask, else ``symmetric``.
+        form: ``causal`` -m·(i - j); for both directions, of which the paper says nothing: ``symmetric`` -m·|i - j|;
+            ``asymmetric``, half of the heads see only the left and half only the right, each half with the slopes of
+            H/2 heads (the authors, issue 5 of their repository, which also has the other two); ``two-sided``, slopes
+            of their own for left and right; ``broken``, -m·(|i - j| - ½) on the left and -m·|i - j| on the right,
+            which breaks the symmetry (Ruoss et al. 2023, code). ``auto``: ``causal`` under a causal mask, else
+            ``symmetric``.
+        slopes: ``paper``, ``geometric`` (they differ where H is no power of two).
+        learned: whether the slopes are trained, beginning from these; always so in ``two-sided``.
     """
 
     equation = r"\ell_{ij} = q_i \cdot k_j / \sqrt{d_h} - m_h (i - j)"
@@ -44,23 +57,46 @@ class Alibi(DistanceBias):
         num_heads: int,
         causal: bool = True,
         *,
-        form: Literal["auto", "causal", "symmetric", "asymmetric"] = "auto",
+        form: Literal["auto", "causal", "symmetric", "asymmetric", "two-sided", "broken"] = "auto",
+        slopes: Literal["paper", "geometric"] = "paper",
+        learned: bool = False,
     ) -> None:
         super().__init__()
         self.form = ("causal" if causal else "symmetric") if form == "auto" else form
-        self.register_buffer("slopes_H", alibi_slopes(num_heads), persistent=False)
+        if self.form == "asymmetric" and num_heads % 2:
+            raise ConfigError([f"form 'asymmetric' gives each side half of the heads, but there are {num_heads}"])
+        self.num_heads, self.rule = num_heads, slopes
+        sides = 2 if self.form == "two-sided" else 1
+        start_OH = torch.empty(sides, num_heads)
+        self.slopes_OH: Tensor
+        if learned or sides == 2:
+            self.slopes_OH = nn.Parameter(start_OH)
+        else:
+            self.register_buffer("slopes_OH", start_OH, persistent=False)
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Set the slopes to the rule's; ``O`` runs over the sides (left, right), one where they are alike."""
+        if self.form == "asymmetric":
+            self.slopes_OH.copy_(alibi_slopes(self.num_heads // 2, self.rule).repeat(2))
+        else:
+            self.slopes_OH.copy_(alibi_slopes(self.num_heads, self.rule).expand_as(self.slopes_OH))
 
     @property
     def declares(self) -> Declares:
         return Declares(translation_invariant=True, causal_only=self.form == "causal", real_valued=True)
 
     def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
-        distance = distance_R.float()
-        if self.form != "causal":
-            distance = distance.abs()
-        bias_HR = -self.slopes_H.float()[:, None] * distance
+        slopes_OH = self.slopes_OH.float()
+        distance_R = distance_R.float()
+        if self.form == "causal":
+            return -slopes_OH[0, :, None] * distance_R
+        left_R = (distance_R > 0).float()
+        steepness_HR = slopes_OH[-1, :, None] * (1 - left_R) + slopes_OH[0, :, None] * left_R
+        bias_HR = -steepness_HR * (distance_R.abs() - (0.5 * left_R if self.form == "broken" else 0.0))
         if self.form == "asymmetric":
-            looks_left_H = torch.arange(len(self.slopes_H), device=bias_HR.device) % 2 == 0
+            looks_left_H = torch.arange(self.num_heads, device=bias_HR.device) < self.num_heads // 2
             other_side_HR = torch.where(looks_left_H[:, None], distance_R < 0, distance_R > 0)
             bias_HR = bias_HR.masked_fill(other_side_HR, -math.inf)
         return bias_HR

@@ -1,0 +1,113 @@
+"""T5's bias: a learned number for each head and each bucket of distances, fine nearby and coarse far away."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, final
+
+import torch
+from torch import nn
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.base import Declares, DistanceBias, check_integer
+from clockhands.shapes import Float, Int, Num, Tensor
+
+
+def boundaries(buckets: int, max_distance: int) -> list[int]:
+    """The smallest distance of each bucket but the first: one by one up to half of them, then evenly in the logarithm.
+
+    Past E = buckets/2 bucket E + b begins at the smallest n with log(n/E) / log(max_distance/E)·(buckets - E) >= b
+    (Raffel et al. 2020, section 2.1, code). Integer powers decide it, so that no rounded logarithm can.
+    """
+    exact = buckets // 2
+    rest = buckets - exact
+    starts = list(range(1, exact + 1))
+    distance = exact
+    for step in range(1, rest):
+        while distance**rest * exact**step < max_distance**step * exact**rest:
+            distance += 1
+        starts.append(distance)
+    return starts
+
+
+@final
+class T5Bias(DistanceBias):
+    """T5's relative position buckets (Raffel et al. 2020, section 2.1), one table shared by all layers.
+
+    Args:
+        num_heads: H.
+        d_model: its -1/2 power is the standard deviation of the table at the start, as in T5.
+        causal: whether keys to the right of the query are masked.
+        num_buckets: of which both directions take half each.
+        max_distance: everything further shares the last bucket.
+        bidirectional: whether left and right have buckets of their own; None: unless the mask is causal.
+        logit_scale: ``sqrt`` divides q·k by √d_head; ``none`` does not, as in T5, whose initialisation makes up for it.
+        bias_scale: factor on the table (x-transformers sets it to √d_head); T5 has none.
+    """
+
+    equation = r"\ell_{ij} = q_i \cdot k_j + b_h[\mathrm{bucket}(j - i)]"
+    source = "Raffel et al. 2020, section 2.1"
+    peers = ("transformers T5Attention", "x-transformers RelativePositionBias")
+
+    def __init__(
+        self,
+        num_heads: int,
+        d_model: int,
+        causal: bool = True,
+        *,
+        num_buckets: int = 32,
+        max_distance: int = 128,
+        bidirectional: bool | None = None,
+        logit_scale: Literal["sqrt", "none"] = "sqrt",
+        bias_scale: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.bidirectional = not causal if bidirectional is None else bidirectional
+        self.one_side = num_buckets // 2 if self.bidirectional else num_buckets
+        self.num_buckets, self.max_distance = num_buckets, max_distance
+        self.logit_scale, self.bias_scale = logit_scale, bias_scale
+        self._check()
+        self.d_model = d_model
+        self.table_HN = nn.Parameter(torch.empty(num_heads, num_buckets))
+        self.register_buffer("starts_N", torch.empty(self.one_side - 1, dtype=torch.long), persistent=False)
+        self.reset_parameters()
+
+    def _check(self) -> None:
+        wrong = []
+        if self.num_buckets < 4 or (self.bidirectional and self.num_buckets % 2):
+            wrong.append(f"num_buckets is {self.num_buckets}; it must be at least 4, and even for both directions")
+        if self.max_distance <= self.one_side // 2:
+            wrong.append(f"max_distance is {self.max_distance}; it must exceed the {self.one_side // 2} exact buckets")
+        if wrong:
+            raise ConfigError(wrong, "scheme 't5'")
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw the table from N(0, 1/d_model) and lay the bucket boundaries."""
+        nn.init.normal_(self.table_HN, std=self.d_model**-0.5)
+        starts = boundaries(self.one_side, self.max_distance)
+        self.starts_N.copy_(torch.tensor(starts, dtype=torch.long))
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=True, causal_only=not self.bidirectional)
+
+    def scale(self, head_dim: int) -> float:
+        return 1.0 if self.logit_scale == "none" else 1 / math.sqrt(head_dim)
+
+    def bucket(self, distance_R: Num[Tensor, "*R"]) -> Int[Tensor, "*R"]:
+        """The bucket of each distance i - j; keys to the right come after those to the left, if they have buckets."""
+        if not self.bidirectional:
+            return torch.bucketize(distance_R.clamp(min=0).contiguous(), self.starts_N, right=True)
+        one_side_R = torch.bucketize(distance_R.abs().contiguous(), self.starts_N, right=True)
+        return one_side_R + (distance_R < 0) * self.one_side
+
+    def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+        check_integer(distance_R, "t5")
+        return self.table_HN.float()[:, self.bucket(distance_R)] * self.bias_scale
+
+    def to_hf_config(self) -> dict[str, int]:
+        return {
+            "relative_attention_num_buckets": self.num_buckets,
+            "relative_attention_max_distance": self.max_distance,
+        }

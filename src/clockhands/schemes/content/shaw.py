@@ -1,0 +1,88 @@
+"""Shaw's relative positions: a learned key, and a learned value, for each distance."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import nn
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme, check_integer, distances
+from clockhands.shapes import Float, Int, Tensor
+
+
+@final
+class Shaw(Scheme):
+    """Self-attention with relative position representations (Shaw et al. 2018, equations 3 to 5).
+
+    e_ij = q_i·(k_j + a^K_w)/√d_head and z_i = Σ_j α_ij (v_j + a^V_w) with w = clip(j - i, -k, k). Each layer has tables
+    of its own, which its heads share.
+
+    Args:
+        head_dim: width of a head.
+        clip: k, the furthest distance told apart.
+        values: whether the values have a table too (equation 3); without it fused kernels serve.
+    """
+
+    equation = (
+        r"\ell_{ij} = q_i \cdot (k_j + a^K_{\mathrm{clip}(j-i)}) / \sqrt{d_h}, \quad"
+        r" z_i = \sum_j \alpha_{ij} (v_j + a^V_{\mathrm{clip}(j-i)})"
+    )
+    source = "Shaw et al. 2018, section 3"
+    peers = ("transformers Wav2Vec2-BERT (keys), SpeechT5 (keys)",)
+    per_layer = True
+
+    def __init__(self, head_dim: int, *, clip: int = 16, values: bool = True) -> None:
+        super().__init__()
+        if clip < 0:
+            raise ConfigError([f"clip is {clip}; the furthest distance told apart must be 0 or more"], "scheme 'shaw'")
+        self.clip, self.head_dim = clip, head_dim
+        self.keys_RK = nn.Parameter(torch.empty(2 * clip + 1, head_dim))
+        self.values_RK = nn.Parameter(torch.empty(2 * clip + 1, head_dim)) if values else None
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Glorot's uniform distribution, the default of the authors' Tensor2Tensor."""
+        for table_RK in self.parameters():
+            nn.init.xavier_uniform_(table_RK)
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=True)
+
+    def active_hooks(self) -> frozenset[str]:
+        return frozenset({"bias"} if self.values_RK is None else {"bias", "values"})
+
+    def index(self, qpos_BS: Positions, kpos_BT: KeyPositions) -> Int[Tensor, "#B 1 S T"]:
+        """Rows of the tables: clip(j - i, -k, k) + k."""
+        check_integer(kpos_BT, "shaw")
+        return (-distances(qpos_BS, kpos_BT)).clamp(-self.clip, self.clip)[:, None] + self.clip
+
+    def bias(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "B H S T"]:
+        """q_i·a^K_w/√d_head, gathered from the product with the whole table."""
+        at_BHSR = q_BHSK @ self.keys_RK.to(q_BHSK.dtype).T * self.scale(self.head_dim)
+        index_BHST = self.index(qpos_BS, kpos_BT).expand(*at_BHSR.shape[:3], k_BHTK.shape[2])
+        return at_BHSR.gather(-1, index_BHST)
+
+    def values(
+        self,
+        out_BHSK: Float[Tensor, "B H S K"],
+        weights_BHST: Float[Tensor, "B H S T"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "B H S K"]:
+        """Adds Σ_j α_ij a^V_w: the weights are collected by distance first, so that no S x T x K tensor exists."""
+        if self.values_RK is None:
+            return out_BHSK
+        collected_BHSR = weights_BHST.new_zeros(*weights_BHST.shape[:3], 2 * self.clip + 1)
+        index_BHST = self.index(qpos_BS, kpos_BT).expand_as(weights_BHST)
+        collected_BHSR = collected_BHSR.scatter_add(-1, index_BHST, weights_BHST)
+        return out_BHSK + collected_BHSR.to(out_BHSK.dtype) @ self.values_RK.to(out_BHSK.dtype)
