@@ -1,4 +1,4 @@
-"""The oracles: slow Python loops over i and j in float64 that cite the paper. They define what a scheme must compute."""
+"""The oracles: slow Python loops over i and j in float64 that cite the paper. They define what is right."""
 
 from tests.schemes.oracles import absolute, bias, content, rotary
 from tests.schemes.oracles.registry import ORACLES, VARIANTS, Case, Expected, causal_mask, oracle, weights

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 
 from tests.schemes.oracles.registry import Case, Expected, oracle
@@ -14,22 +15,102 @@ def no_position(case: Case) -> Expected:
     return Expected(logits_HST=case.scores())
 
 
+def empty(case: Case) -> torch.Tensor:
+    return torch.zeros(len(case.qpos_S), case.width, dtype=torch.float64)
+
+
+@oracle(
+    "index",
+    {"form": "value"},
+    {"form": "direction", "amplitude": 0.5},
+    {"form": "direction", "learned_direction": True, "normalise": "maximum", "max_length": 40},
+    {"normalise": "length"},
+    {"normalise": "maximum", "form": "value"},
+)
+def index(case: Case) -> Expected:
+    """p, p/(n - 1) or p/(L_max - 1), times a vector."""
+    table, o = empty(case), case.options
+    divisor = {"none": 1, "length": len(case.qpos_S) - 1, "maximum": o.get("max_length", 512) - 1}
+    unit = np.random.RandomState(0).standard_normal(case.width)
+    unit = unit / math.sqrt(sum(u * u for u in unit))
+    if o.get("learned_direction"):
+        unit = case.scheme.direction_P.tolist()
+    for s, p in enumerate(case.qpos_S.tolist()):
+        number = o.get("amplitude", 1.0) * p / divisor[o.get("normalise", "none")]
+        for c in range(case.width):
+            form = o.get("form", "channel")
+            table[s, c] = number * (float(c == 0) if form == "channel" else 1.0 if form == "value" else unit[c])
+    return Expected(encode_SP=table)
+
+
+@oracle("binary", {"digits": 5, "values": "unsigned", "amplitude": 2.0})
+def binary(case: Case) -> Expected:
+    table, o = empty(case), case.options
+    digits = o.get("digits", 16)
+    for s, p in enumerate(case.qpos_S.tolist()):
+        text = f"{int(p):0{digits}b}"[::-1]
+        for c in range(case.width):
+            digit = int(text[c % digits])
+            signed = o.get("values", "signed") == "signed"
+            table[s, c] = o.get("amplitude", 1.0) * (2 * digit - 1 if signed else digit)
+    return Expected(encode_SP=table)
+
+
+@oracle("random", {"rows": "shuffled", "max_length": 32, "seed": 3}, {"amplitude": 0.1, "max_length": 16})
+def random(case: Case) -> Expected:
+    o = case.options
+    stream, length = np.random.RandomState(o.get("seed", 0)), o.get("max_length", 1024)
+    if o.get("rows") == "shuffled":
+        order = stream.permutation(length)
+        rows = [[wave(order[p], c, case.width, 10_000.0) for c in range(case.width)] for p in case.qpos_S.tolist()]
+        return Expected(encode_SP=torch.tensor(rows, dtype=torch.float64))
+    rows = stream.standard_normal((length, case.width)) * math.sqrt(0.5)
+    return Expected(encode_SP=o.get("amplitude", 1.0) * torch.tensor(rows)[case.qpos_S])
+
+
+def wave(p: float, c: int, width: int, base: float) -> float:
+    """PE(p, c) as the paper prints it."""
+    angle = p / base ** (2 * (c // 2) / width)
+    return math.sin(angle) if c % 2 == 0 else math.cos(angle)
+
+
 @oracle(
     "sinusoidal",
     {"layout": "half"},
     {"exponent": "tensor2tensor", "layout": "half"},
     {"base": 100.0, "amplitude": 0.3},
     {"learned_amplitude": True, "amplitude": 2.0},
+    {"waves": "sine"},
+    {"waves": "cosine", "base": 50.0},
+    {"random_phases": True, "seed": 5},
+    {"wavelength": 7.5},
 )
 def sinusoidal(case: Case) -> Expected:
     """Vaswani et al. 2017, section 3.5; Tensor2Tensor ``get_timing_signal_1d`` for the other exponent."""
-    d, base = case.width, case.options.get("base", 10_000.0)
-    amplitude = float(case.scheme.amplitude)
-    table = torch.zeros(len(case.qpos_S), d, dtype=torch.float64)
+    d, o, table = case.width, case.options, empty(case)
+    waves, half = o.get("waves", "both"), o.get("layout") == "half"
+    phases = np.random.RandomState(o.get("seed", 0)).uniform(0, 2 * math.pi, d)
+    amplitude = float(torch.as_tensor(case.scheme.amplitude).detach())
     for s, p in enumerate(case.qpos_S.tolist()):
-        for c in range(d // 2):
-            power = 2 * c / d if case.options.get("exponent", "paper") == "paper" else c / (d / 2 - 1)
-            angle = p / base**power
-            sin_at, cos_at = (c, d // 2 + c) if case.options.get("layout") == "half" else (2 * c, 2 * c + 1)
-            table[s, sin_at], table[s, cos_at] = amplitude * math.sin(angle), amplitude * math.cos(angle)
+        for channel in range(d):
+            if waves != "both":
+                hand, count, is_sine = channel, d, waves == "sine"
+            elif half:
+                hand, count, is_sine = channel % (d // 2), d // 2, channel < d // 2
+            else:
+                hand, count, is_sine = channel // 2, d // 2, channel % 2 == 0
+            power = hand / count if o.get("exponent", "paper") == "paper" else hand / (count - 1)
+            omega = 2 * math.pi / o["wavelength"] if "wavelength" in o else o.get("base", 10_000.0) ** -power
+            phase = phases[channel] if o.get("random_phases") else 0.0
+            function = math.sin if is_sine else math.cos
+            table[s, channel] = amplitude * function(p * omega + phase)
     return Expected(encode_SP=table)
+
+
+@oracle("learned", {"offset": 2, "max_length": 20}, {"beyond": "clamp", "max_length": 4})
+def learned(case: Case) -> Expected:
+    """One row a position; clamped positions share the last row; ``offset`` rows stay unused (fairseq)."""
+    table, o = case.scheme.table_LP.detach().double(), case.options
+    last = o.get("max_length", 512) - 1
+    rows = [table[min(int(p), last) + o.get("offset", 0)] for p in case.qpos_S.tolist()]
+    return Expected(encode_SP=torch.stack(rows))

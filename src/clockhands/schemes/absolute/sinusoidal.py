@@ -5,27 +5,16 @@ from __future__ import annotations
 import math
 from typing import Literal, final
 
+import numpy as np
 import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares, Positions, Scheme
-from clockhands.shapes import Float, Num, Tensor
+from clockhands.schemes.hands import Exponent, angles, cos_sin, exact, frequencies, one_row, single_axis
+from clockhands.shapes import Float, Tensor
 
 Layout = Literal["interleaved", "half"]
-
-
-def frequencies(width: int, base: float, exponent: Literal["paper", "tensor2tensor"] = "paper") -> Float[Tensor, " F"]:
-    """ω_c = base^(-2c/width) (paper), or base^(-c/(width/2 - 1)) (tensor2tensor), c = 0 .. width/2 - 1, in float64."""
-    half = width // 2
-    index_F = torch.arange(half, dtype=torch.float64)
-    power_F = 2 * index_F / width if exponent == "paper" else index_F / max(half - 1, 1)
-    return torch.exp(-math.log(base) * power_F)
-
-
-def angles(pos: Num[Tensor, "*B"], omega_F: Float[Tensor, " F"]) -> Float[Tensor, "*B F"]:
-    """pos·ω in float64: in float32 the angle is off by 2e-2 at position 1,000,000."""
-    return pos.double()[..., None] * omega_F.to(pos.device, torch.float64)
 
 
 @final
@@ -38,8 +27,16 @@ class Sinusoidal(Scheme):
             a permutation of the same channels.
         exponent: ``paper`` (2c/d) or ``tensor2tensor`` (c/(d/2 - 1): the last wavelength is exactly 2π·base).
         base: the wavelengths form a geometric progression from 2π to base·2π.
+        wavelength: one wavelength, in tokens, for every pair, in place of the progression.
+        waves: ``both``; or ``sine`` or ``cosine`` alone, one for each channel c at its own frequency base^(-c/d): then
+            no linear map takes the encoding of t to that of t + k.
+        random_phases: every channel starts at its own random angle, so that no two channels are a hand's sine and
+            cosine.
+        seed: of the random phases.
         amplitude: factor of the whole encoding; norm² is amplitude²·width/2.
         learned_amplitude: make that factor a parameter.
+
+    Raises ConfigError for an odd width (unless ``waves`` is one of the two), and for options out of range.
     """
 
     equation = r"PE(p, 2c) = \sin(p / b^{2c/d}), \quad PE(p, 2c+1) = \cos(p / b^{2c/d})"
@@ -51,27 +48,64 @@ class Sinusoidal(Scheme):
         width: int,
         *,
         layout: Layout = "interleaved",
-        exponent: Literal["paper", "tensor2tensor"] = "paper",
+        exponent: Exponent = "paper",
         base: float = 10_000.0,
+        wavelength: float | None = None,
+        waves: Literal["both", "sine", "cosine"] = "both",
+        random_phases: bool = False,
+        seed: int = 0,
         amplitude: float = 1.0,
         learned_amplitude: bool = False,
     ) -> None:
         super().__init__()
-        if width % 2:
-            raise ConfigError([f"sinusoidal needs an even width, and width is {width}"], "the scheme")
-        self.layout = layout
-        self.register_buffer("omega_F", frequencies(width, base, exponent), persistent=False)
-        self.amplitude = nn.Parameter(torch.tensor(amplitude)) if learned_amplitude else amplitude
+        _check(width, base, wavelength, waves)
+        self.width, self.layout, self.exponent, self.base = width, layout, exponent, base
+        self.wavelength, self.waves, self.random_phases, self.seed = wavelength, waves, random_phases, seed
+        self._amplitude = amplitude
+        self.amplitude = nn.Parameter(torch.tensor(float(amplitude))) if learned_amplitude else amplitude
 
     @property
     def declares(self) -> Declares:
         return Declares(real_valued=True)
 
+    def frequencies(self) -> Float[Tensor, " F"]:
+        """Radians per position of each pair (of each channel, with one kind of wave), in float64."""
+        count = self.width // 2 if self.waves == "both" else self.width
+        if self.wavelength is not None:
+            return torch.full((count,), 2 * math.pi / self.wavelength, dtype=torch.float64, device="cpu")
+        return frequencies(2 * count, self.base, self.exponent)
+
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
-        angle_BSF = angles(pos_BS, self.omega_F)
-        sin_BSF, cos_BSF = angle_BSF.sin().float(), angle_BSF.cos().float()
+        pos = one_row(single_axis(pos_BS, "sinusoidal"))
+        angle_BSP = self._per_channel(angles(pos, self.frequencies()))
+        if self.random_phases:
+            phase_P = np.random.RandomState(self.seed).uniform(0, 2 * math.pi, self.width)
+            angle_BSP = angle_BSP + torch.as_tensor(phase_P, dtype=exact(pos.device), device=pos.device)
+        pe_BSP = cos_sin(angle_BSP)[1]
+        return (self.amplitude * pe_BSP).expand(pos_BS.shape[0], -1, -1)
+
+    def _per_channel(self, angle_BSF: Float[Tensor, "B S F"]) -> Float[Tensor, "B S P"]:
+        """The angle whose sine each channel is: cos x = sin(x + π/2)."""
+        quarter = math.pi / 2
+        if self.waves != "both":
+            return angle_BSF if self.waves == "sine" else angle_BSF + quarter
         if self.layout == "half":
-            pe_BSP = torch.cat([sin_BSF, cos_BSF], dim=-1)
-        else:
-            pe_BSP = torch.stack([sin_BSF, cos_BSF], dim=-1).flatten(-2)
-        return self.amplitude * pe_BSP
+            return torch.cat([angle_BSF, angle_BSF + quarter], dim=-1)
+        return torch.stack([angle_BSF, angle_BSF + quarter], dim=-1).flatten(-2)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        if isinstance(self.amplitude, nn.Parameter):
+            self.amplitude.fill_(self._amplitude)
+
+
+def _check(width: int, base: float, wavelength: float | None, waves: str) -> None:
+    wrong = []
+    if width % 2 and waves == "both":
+        wrong.append(f"sinusoidal pairs its channels and needs an even width; width is {width}")
+    if base <= 0:
+        wrong.append(f"sinusoidal.base is {base}, but must be above 0")
+    if wavelength is not None and wavelength <= 0:
+        wrong.append(f"sinusoidal.wavelength is {wavelength}, but must be above 0 tokens")
+    if wrong:
+        raise ConfigError(wrong, "the scheme")

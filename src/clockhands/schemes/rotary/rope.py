@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.absolute.sinusoidal import angles, frequencies
 from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
-from clockhands.shapes import Float, Tensor
+from clockhands.schemes.hands import Memo, angles, cos_sin, frequencies, one_row, single_axis
+from clockhands.shapes import Float, Num, Tensor
+
+Layout = Literal["interleaved", "half"]
+CosSin = tuple[Float[Tensor, "#B #H S F"], Float[Tensor, "#B #H S F"]]
 
 
 def turn(
     x_BHSK: Float[Tensor, "B H S K"],
     cos_BHSF: Float[Tensor, "#B #H S F"],
     sin_BHSF: Float[Tensor, "#B #H S F"],
-    layout: Literal["interleaved", "half"],
+    layout: Layout,
 ) -> Float[Tensor, "B H S K"]:
     """Rotate the first 2F channels pair by pair, in float32; pairs are (2c, 2c+1) or (c, c+F). The rest passes."""
     turned = 2 * cos_BHSF.shape[-1]
@@ -48,7 +51,7 @@ class RoPE(Scheme):
         head_dim: int,
         *,
         base: float = 10_000.0,
-        layout: Literal["half", "interleaved"] = "half",
+        layout: Layout = "half",
         fraction: float = 1.0,
     ) -> None:
         super().__init__()
@@ -56,16 +59,30 @@ class RoPE(Scheme):
         if not 0 < fraction <= 1 or turned < 2 or turned % 2:
             raise ConfigError(
                 [
-                    f"rope turns pairs of channels, an even number: head_dim {head_dim} x fraction {fraction} is {turned} channels"
+                    f"rope turns pairs of channels, an even number: head_dim {head_dim} x fraction {fraction} "
+                    f"is {turned} channels"
                 ],
                 "the scheme",
             )
-        self.layout: Literal["half", "interleaved"] = layout
-        self.register_buffer("theta_F", frequencies(turned, base), persistent=False)
+        self.base, self.layout, self.fraction, self.turned = base, layout, fraction, turned
+        self._memo = Memo()
 
     @property
     def declares(self) -> Declares:
         return Declares(translation_invariant=True, real_valued=True)
+
+    def frequencies(self) -> Float[Tensor, " F"]:
+        """Radians per position of each pair, in float64."""
+        return frequencies(self.turned, self.base)
+
+    def cos_sin(self, pos: Num[Tensor, ...]) -> CosSin:
+        """Cosines and sines [#B, #H, S, F] in float32, computed once for one position tensor."""
+        return self._memo(pos, self.base, lambda: self._cos_sin(pos))
+
+    def _cos_sin(self, pos: Num[Tensor, ...]) -> CosSin:
+        own = one_row(single_axis(pos, "rope"))
+        cos, sin = cos_sin(angles(own, self.frequencies()))
+        return (cos, sin) if own.dim() == 3 else (cos[:, None], sin[:, None])
 
     def rotate(
         self,
@@ -74,8 +91,13 @@ class RoPE(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
-        q_angle, k_angle = angles(qpos_BS, self.theta_F)[:, None], angles(kpos_BT, self.theta_F)[:, None]
         return (
-            turn(q_BHSK, q_angle.cos().float(), q_angle.sin().float(), self.layout),
-            turn(k_BHTK, k_angle.cos().float(), k_angle.sin().float(), self.layout),
+            turn(q_BHSK, *self.cos_sin(qpos_BS), self.layout),
+            turn(k_BHTK, *self.cos_sin(kpos_BT), self.layout),
         )
+
+    def to_hf_config(self) -> dict[str, Any] | None:
+        parameters: dict[str, Any] = {"rope_type": "default", "rope_theta": self.base}
+        if self.fraction != 1.0:
+            parameters["partial_rotary_factor"] = self.fraction
+        return {"rope_parameters": parameters}

@@ -1,0 +1,56 @@
+"""The position in binary digits: square waves where the sinusoid has round ones."""
+
+from __future__ import annotations
+
+from typing import Literal, final
+
+import torch
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.base import Declares, Positions, Scheme, check_integer, check_length
+from clockhands.schemes.hands import single_axis
+from clockhands.shapes import Float, Tensor
+
+
+@final
+class Binary(Scheme):
+    """Channel c holds digit c mod ``digits`` of the position, the lowest first.
+
+    Args:
+        width: d_model, or d_p where the encoding is concatenated; at least ``digits``.
+        digits: positions from 0 to 2^digits - 1 can be told apart; others are refused.
+        values: ``signed`` (-1 and 1) or ``unsigned`` (0 and 1).
+        amplitude: factor of the whole encoding.
+    """
+
+    equation = r"e(p)_c = 2 \left(\lfloor p / 2^{c \bmod n} \rfloor \bmod 2\right) - 1"
+    source = "folklore: the discrete clock that the sinusoid smooths"
+    peers = ()
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        digits: int = 16,
+        values: Literal["signed", "unsigned"] = "signed",
+        amplitude: float = 1.0,
+    ) -> None:
+        super().__init__()
+        if not 1 <= digits <= min(width, 62):
+            raise ConfigError(
+                [f"binary.digits is {digits}, but must be between 1 and the width, which is {width} (62 at most)"],
+                "the scheme",
+            )
+        self.width, self.digits, self.alphabet, self.amplitude = width, digits, values, amplitude
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(max_length=2**self.digits, beyond="raise")
+
+    def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+        pos = single_axis(pos_BS, "binary")
+        check_integer(pos, "binary")
+        check_length(pos, 2**self.digits, "binary", "digits")
+        place_P = torch.arange(self.width, device=pos.device) % self.digits
+        digit_BSP = (pos.long()[..., None] >> place_P).bitwise_and(1).float()
+        return self.amplitude * (2 * digit_BSP - 1 if self.alphabet == "signed" else digit_BSP)

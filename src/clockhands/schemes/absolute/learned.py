@@ -1,0 +1,69 @@
+"""A learned vector for every position."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, final
+
+import torch
+from torch import nn
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.base import Declares, Positions, Scheme, check_integer, check_length
+from clockhands.schemes.hands import single_axis
+from clockhands.shapes import Float, Tensor
+
+
+@final
+class Learned(Scheme):
+    """A table with one learned vector for each position (Gehring et al. 2017; BERT, GPT-2).
+
+    Args:
+        width: d_model, or d_p where the encoding is concatenated.
+        max_length: number of positions.
+        beyond: what happens to position ``max_length`` and later: ``raise`` or ``clamp`` to the last.
+        std: the table starts as N(0, std²).
+        offset: rows before position 0 that are never used, as in fairseq, BART and OPT checkpoints (padding_idx + 1).
+    """
+
+    equation = r"e(p) = E_p, \quad E \in R^{L_{max} \times d}"
+    source = "Gehring et al. 2017, section 3.1; Devlin et al. 2019"
+    peers = ("transformers GPT-2, BERT, OPT", "fairseq LearnedPositionalEmbedding", "x-transformers")
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        max_length: int = 512,
+        beyond: Literal["raise", "clamp"] = "raise",
+        std: float = 0.02,
+        offset: int = 0,
+    ) -> None:
+        super().__init__()
+        if max_length < 1 or offset < 0:
+            raise ConfigError(
+                [f"learned needs max_length of at least 1 and offset of at least 0; got {max_length} and {offset}"],
+                "the scheme",
+            )
+        self.max_length, self.beyond, self.std, self.offset = max_length, beyond, std, offset
+        self.table_LP = nn.Parameter(torch.empty(max_length + offset, width))
+        self.reset_parameters()
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(max_length=self.max_length, beyond=self.beyond)
+
+    def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+        pos = single_axis(pos_BS, "learned")
+        check_integer(pos, "learned")
+        if self.beyond == "clamp":
+            pos = pos.clamp(0, self.max_length - 1)
+        check_length(pos, self.max_length, "learned")
+        return nn.functional.embedding(pos + self.offset, self.table_LP)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.table_LP, std=self.std)
+
+    def to_hf_config(self) -> dict[str, Any] | None:
+        """``max_position_embeddings``, which GPT-2 also answers to."""
+        return {"max_position_embeddings": self.max_length}

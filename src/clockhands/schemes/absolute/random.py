@@ -1,0 +1,81 @@
+"""A fixed random vector for every position: as easy to tell apart as sinusoids, but without their order."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal, final
+
+import numpy as np
+import torch
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.absolute.sinusoidal import Sinusoidal
+from clockhands.schemes.base import Declares, Positions, Scheme, check_integer, check_length
+from clockhands.schemes.hands import single_axis
+from clockhands.shapes import Float, Tensor
+
+Rows = Literal["gaussian", "shuffled"]
+
+
+@lru_cache(maxsize=8)
+def random_table(rows: Rows, max_length: int, width: int, seed: int) -> Float[Tensor, "L P"]:
+    """The table, a function of its arguments alone on every platform (NumPy's frozen RandomState stream)."""
+    stream = np.random.RandomState(seed)
+    with torch.device("cpu"), torch.inference_mode(False), torch.no_grad():
+        if rows == "gaussian":
+            return torch.as_tensor(stream.standard_normal((max_length, width)) * 0.5**0.5, dtype=torch.float32)
+        order_L = torch.as_tensor(stream.permutation(max_length))
+        return Sinusoidal(width).encode(order_L[None])[0].contiguous()
+
+
+@final
+class RandomVectors(Scheme):
+    """Fixed random vectors, the control for what the sinusoid's form contributes beyond telling positions apart.
+
+    Args:
+        width: d_model, or d_p where the encoding is concatenated.
+        rows: ``gaussian`` (independent N(0, 1/2) channels: the sinusoid's mean square) or ``shuffled`` (the rows of the
+            sinusoidal table in a random order: the same vectors and norms, but neighbours are no longer alike).
+        max_length: number of positions.
+        beyond: what happens to position ``max_length`` and later: ``raise`` or ``clamp`` to the last.
+        seed: of the vectors or of the order.
+        amplitude: factor of the whole encoding.
+    """
+
+    equation = r"e(p) = a\,R_p, \quad R_{pc} \sim N(0, 1/2) \text{ fixed}"
+    source = "control experiment"
+    peers = ()
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        rows: Rows = "gaussian",
+        max_length: int = 1024,
+        beyond: Literal["raise", "clamp"] = "raise",
+        seed: int = 0,
+        amplitude: float = 1.0,
+    ) -> None:
+        super().__init__()
+        wrong = []
+        if max_length < 1:
+            wrong.append(f"random.max_length is {max_length}, but must be at least 1")
+        if rows == "shuffled" and width % 2:
+            wrong.append(f"shuffled rows of sinusoids need an even width; width is {width}")
+        if wrong:
+            raise ConfigError(wrong, "the scheme")
+        self.width, self.rows, self.max_length, self.beyond = width, rows, max_length, beyond
+        self.seed, self.amplitude = seed, amplitude
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(max_length=self.max_length, beyond=self.beyond)
+
+    def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+        pos = single_axis(pos_BS, "random")
+        check_integer(pos, "random")
+        if self.beyond == "clamp":
+            pos = pos.clamp(0, self.max_length - 1)
+        check_length(pos, self.max_length, "random")
+        table_LP = random_table(self.rows, self.max_length, self.width, self.seed)
+        return self.amplitude * table_LP.to(pos.device)[pos]

@@ -1,0 +1,108 @@
+"""The hands of the clock: frequencies, angles, and their cosines and sines, exact at any position.
+
+Frequencies are functions of the options and are never buffers: a model cast to bfloat16, or built on the meta device,
+cannot spoil them (schemes.md, traps 1 and 5).
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Literal
+
+import torch
+
+from clockhands.errors import PositionError
+from clockhands.shapes import Float, Num, Tensor
+
+Exponent = Literal["paper", "tensor2tensor"]
+
+
+def exact(device: torch.device) -> torch.dtype:
+    """The dtype angles are computed in: float64, and float32 on the one device that has no float64."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+@lru_cache(maxsize=256)
+def frequencies(width: int, base: float, exponent: Exponent = "paper") -> Float[Tensor, " F"]:
+    """ω_c = base^(-2c/width) (paper), or base^(-c/(width/2 - 1)) (tensor2tensor), c = 0 .. width/2 - 1, in float64."""
+    half = width // 2
+    with torch.device("cpu"), torch.inference_mode(False):
+        index_F = torch.arange(half, dtype=torch.float64)
+        power_F = 2 * index_F / width if exponent == "paper" else index_F / max(half - 1, 1)
+        return torch.exp(-math.log(base) * power_F)
+
+
+def angles(pos: Num[Tensor, "*B"], omega_F: Float[Tensor, " F"]) -> Float[Tensor, "*B F"]:
+    """pos·ω in float64: in float32 the angle is off by 2e-2 at position 1,000,000."""
+    dtype = exact(pos.device)
+    return pos.to(dtype)[..., None] * omega_F.to(pos.device, dtype)
+
+
+def cos_sin(angle: Float[Tensor, "*B F"]) -> tuple[Float[Tensor, "*B F"], Float[Tensor, "*B F"]]:
+    """Cosine and sine in float32, of an angle that is first brought to [-π, π] in its own precision.
+
+    Float32 functions of a reduced angle are four times as fast as float64 ones and as exact as their result's dtype.
+    """
+    turns = angle / (2 * math.pi)
+    reduced = ((turns - turns.round()) * (2 * math.pi)).float()
+    return reduced.cos(), reduced.sin()
+
+
+def single_axis(pos: Num[Tensor, "*B"], scheme: str) -> Num[Tensor, ...]:
+    """Positions of one coordinate without the coordinate axis: [B, S], or [B, H, S] where every head has its own.
+
+    Raises PositionError for several coordinates.
+    """
+    if pos.dim() == 2:
+        return pos
+    if pos.shape[-1] != 1:
+        raise PositionError(
+            f"{scheme} encodes one coordinate, and these positions have {pos.shape[-1]}; "
+            f"choose a scheme for several axes, or pass one of them"
+        )
+    return pos[..., 0]
+
+
+def one_row(pos: Num[Tensor, "B ..."]) -> Num[Tensor, "B2 ..."]:
+    """A single row where all rows are the same memory (an expanded tensor), so that work is done once."""
+    return pos[:1] if pos.shape[0] > 1 and pos.stride(0) == 0 else pos
+
+
+class Memo:
+    """Keeps what was computed last from a position tensor, as long as that very tensor lives unchanged.
+
+    All layers of a forward pass share one position tensor, so its cosines and sines are computed once. The key is the
+    tensor's identity and version, never its shape (trap 12). Nothing is kept for positions that carry a gradient, in
+    inference mode (its tensors have no version and cannot serve a later backward pass), or while compiling.
+    """
+
+    def __init__(self, slots: int = 2) -> None:
+        self._kept: dict[int, tuple[weakref.ref[Tensor], int, Any, Any]] = {}
+        self._slots = slots
+
+    def __call__(self, pos: Tensor, key: Any, compute: Callable[[], Any]) -> Any:
+        if (
+            torch.compiler.is_compiling()
+            or pos.requires_grad
+            or torch.is_inference_mode_enabled()
+            or pos.is_inference()
+        ):
+            return compute()
+        kept = self._kept.get(id(pos))
+        if kept is not None and kept[0]() is pos and kept[1] == pos._version and kept[2] == key:
+            return kept[3]
+        value = compute()
+        self._kept.pop(id(pos), None)
+        while len(self._kept) >= self._slots:
+            self._kept.pop(next(iter(self._kept)))
+        self._kept[id(pos)] = (weakref.ref(pos), pos._version, key, value)
+        return value
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Memo:
+        return Memo(self._slots)
+
+    def __reduce__(self) -> tuple[type[Memo], tuple[int]]:
+        return Memo, (self._slots,)
