@@ -1,0 +1,161 @@
+"""Opening a checkpoint: a local folder or a hub name. What is not understood is refused before weights are read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clockhands.errors import CheckpointError
+from clockhands.inspection.subject import Subject
+
+_SUFFIXES = (".safetensors", ".safetensors.index.json")
+
+
+def open_subject(source: str | Path, *, trust_remote_code: bool = False, device: str = "cpu") -> Subject:
+    """Open a folder, or a name on the Hugging Face hub, as what ``inspect`` looks at.
+
+    Weights are read in float32 and from safetensors only. Raises CheckpointError, saying what to do, for a missing
+    path, a position setting that is not understood, pickled weights, code that needs trust, and a model too large.
+    """
+    from transformers import AutoModel
+
+    raw = _configuration(source)
+    _refuse_unknown(raw, source)
+    remote = "auto_map" in raw and not _is_known(raw)
+    if remote and not trust_remote_code:
+        raise CheckpointError(
+            f"{source} brings its own code (model_type {raw.get('model_type')!r}), which would run on this machine; "
+            "read it, then give --trust-remote-code (trust_remote_code=True)"
+        )
+    if not remote and not _is_known(raw):
+        raise CheckpointError(f"{source} has model_type {raw.get('model_type')!r}, which transformers does not know")
+    if Path(source).is_dir():
+        _check_weights(Path(source))
+    try:
+        model = AutoModel.from_pretrained(
+            str(source), use_safetensors=True, dtype=torch.float32, trust_remote_code=trust_remote_code
+        )
+    except (OSError, ValueError, ImportError) as fault:
+        raise CheckpointError(f"cannot open {source}: {_line(fault)}") from fault
+    return Subject.of(model.to(device), _tokenizer(source, trust_remote_code), str(source))
+
+
+def _configuration(source: str | Path) -> dict[str, Any]:
+    """config.json as it is written; transformers would drop or repair what we must refuse."""
+    path = Path(source)
+    if path.is_file():
+        raise CheckpointError(f"{source} is a file; give the folder that holds config.json and model.safetensors")
+    if path.is_dir():
+        try:
+            return dict(json.loads((path / "config.json").read_text(encoding="utf8")))
+        except FileNotFoundError:
+            raise CheckpointError(f"{source} holds no config.json, so it is no saved model") from None
+        except (OSError, ValueError) as fault:
+            raise CheckpointError(f"{path / 'config.json'} cannot be read: {_line(fault)}") from fault
+    if path.is_absolute() or str(source).startswith((".", "~")) or str(source).count("/") != 1:
+        raise CheckpointError(
+            f"there is no folder {source}; give a saved model's folder, or a hub name such as org/name"
+        )
+    from transformers import PreTrainedConfig
+
+    try:
+        return dict(PreTrainedConfig.get_config_dict(str(source))[0])
+    except (OSError, ValueError) as fault:
+        raise CheckpointError(
+            f"{source} is neither a folder here nor a model that the hub gives: {_line(fault)}"
+        ) from fault
+
+
+def _is_known(raw: dict[str, Any]) -> bool:
+    from transformers import CONFIG_MAPPING
+
+    return raw.get("model_type") in CONFIG_MAPPING
+
+
+def _refuse_unknown(raw: dict[str, Any], source: str | Path) -> None:
+    """Refuse a position setting that transformers would ignore or that no formula here covers, by key and value."""
+    kind = raw.get("position_embedding_type")
+    if isinstance(kind, str) and kind.startswith("relative"):
+        raise CheckpointError(
+            f"{source} sets position_embedding_type = {kind!r}; transformers 5 ignores that and would load the model "
+            "as if its positions were absolute, so nothing measured would be true of it"
+        )
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    known = {"default", *ROPE_INIT_FUNCTIONS}
+    for key, value in _rope_types(raw):
+        if value not in known:
+            raise CheckpointError(
+                f"{source} sets {key} = {value!r}; the rope types understood are {', '.join(sorted(known))}"
+            )
+
+
+def _rope_types(raw: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Every rope type written in a configuration, with its key; some name one per layer type, some nest sub-models."""
+    for key, value in raw.items():
+        if not isinstance(value, dict):
+            continue
+        where = f"{prefix}{key}"
+        if key in ("rope_scaling", "rope_parameters") or prefix.startswith(("rope_scaling", "rope_parameters")):
+            for name in ("rope_type", "type"):
+                if isinstance(value.get(name), str):
+                    yield f"{where}.{name}", value[name]
+                    break
+        yield from _rope_types(value, f"{where}.")
+
+
+def _check_weights(folder: Path) -> None:
+    """Refuse a folder without safetensors, and a model that would not fit the memory."""
+    files = [path for path in folder.iterdir() if path.name.endswith(_SUFFIXES)]
+    if not files:
+        pickles = sorted(path.name for path in folder.iterdir() if path.suffix in (".bin", ".pt", ".pth", ".ckpt"))
+        if pickles:
+            raise CheckpointError(
+                f"{folder} holds its weights only as pickle ({pickles[0]}), which can run any code when it is read; "
+                "convert it with save_pretrained(..., safe_serialization=True) where you trust it"
+            )
+        raise CheckpointError(f"{folder} holds no weights (model.safetensors)")
+    check_fits(sum(_float32_bytes(path) for path in files if path.suffix == ".safetensors"), folder)
+
+
+def _float32_bytes(path: Path) -> int:
+    """What the tensors of a safetensors file take as float32; only its header is read."""
+    from safetensors import safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+    except Exception as fault:
+        raise CheckpointError(f"{path} is no safetensors file: {_line(fault)}") from fault
+    return sum(4 * torch.Size(shape).numel() for shape in shapes)
+
+
+def check_fits(needed: int, source: str | Path, available: int | None = None) -> None:
+    """Raises CheckpointError if a model of ``needed`` bytes does not fit into ``available`` (default: what is free)."""
+    if available is None:
+        available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed * 1.2 > available:
+        raise CheckpointError(
+            f"{source} needs {needed / 2**30:.1f} GiB for its weights and more to run, and {available / 2**30:.1f} GiB "
+            "of memory are free; use a machine with more, or a smaller model of the family"
+        )
+
+
+def _tokenizer(source: str | Path, trust_remote_code: bool) -> Any:
+    """The checkpoint's tokenizer, or None if it has none; then texts must be given as token ids."""
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(str(source), trust_remote_code=trust_remote_code)
+    except Exception:  # whatever a missing or foreign tokenizer raises, the model can still be inspected on ids
+        return None
+
+
+def _line(fault: BaseException) -> str:
+    """The first line of what a library said."""
+    return str(fault).strip().splitlines()[0] if str(fault).strip() else type(fault).__name__

@@ -1,0 +1,155 @@
+"""The model under inspection: what is run, what it is called, and where position enters."""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import nn
+
+from clockhands.errors import CheckpointError
+from clockhands.inspection.families import FAMILIES, Family, sentence
+from clockhands.shapes import Float, Tensor
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What is added at the input: token rows (already scaled), position rows from the first token on, and the rest."""
+
+    words_VD: Float[Tensor, "V D"]
+    positions_PD: Float[Tensor, "P D"]
+    segment_D: Float[Tensor, " D"]
+    scale: float
+    norm: nn.Module | None
+
+
+@dataclass
+class Subject:
+    """An opened model. ``model`` is the stack of layers that is looked at: of an encoder-decoder, its encoder."""
+
+    model: nn.Module
+    tokenizer: Any
+    name: str
+    family: Family | None
+    mechanisms: tuple[str, ...]
+
+    @classmethod
+    def of(cls, model: nn.Module, tokenizer: Any = None, name: str = "") -> Subject:
+        """Take a model object of ``transformers``; its head, if it has one, is left aside."""
+        config: Any = model.config
+        stack: Any = getattr(model, "base_model", model)
+        stack = stack.get_encoder() if getattr(config, "is_encoder_decoder", False) else stack
+        family = FAMILIES.get(config.model_type)
+        mechanisms = family.mechanisms(config) if family else ()
+        name = name or getattr(config, "name_or_path", "") or type(model).__name__
+        return cls(stack.eval(), tokenizer, name, family, mechanisms)
+
+    @property
+    def mechanism(self) -> str:
+        """How position enters, in one sentence."""
+        return sentence(self.mechanisms)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        return next(self.model.parameters()).device
+
+    @property
+    def longest(self) -> int | None:
+        """The longest input it is built for; None where nothing bounds it."""
+        if self.positions is not None and self.family is not None:
+            return len(self.positions.weight) - self.family.offset
+        config = self.model.config
+        for name in ("max_position_embeddings", "n_positions", "max_seq_len"):
+            if isinstance(getattr(config, name, None), int) and getattr(config, name) > 0:
+                return int(getattr(config, name))
+        return None
+
+    @property
+    def causal(self) -> bool:
+        """Whether no token sees those after it; found by asking the model."""
+        return self._causal
+
+    @cached_property
+    def _causal(self) -> bool:
+        ids = torch.full((1, 6), 5, device=self.device)
+        changed = ids.clone()
+        changed[0, -1] = 6
+        before, after = self.forward(ids)[-1], self.forward(changed)[-1]
+        return bool(torch.allclose(before[0, :-1], after[0, :-1], atol=1e-5))
+
+    @torch.no_grad()
+    def forward(self, ids_BT: Tensor, **options: Any) -> tuple[Tensor, ...]:
+        """Hidden states, B × T × D each: the embedding output, then every block's. Every token is attended."""
+        ids_BT = ids_BT.to(self.device)
+        output = self.model(
+            input_ids=ids_BT,
+            attention_mask=torch.ones_like(ids_BT),
+            output_hidden_states=True,
+            return_dict=True,
+            **({"use_cache": False} if "use_cache" in _arguments(self.model) else {}),
+            **options,
+        )
+        return tuple(output.hidden_states)
+
+    def accepts(self, argument: str) -> bool:
+        """Whether the model's forward has an argument of this name."""
+        return argument in _arguments(self.model)
+
+    @property
+    def positions(self) -> nn.Embedding | None:
+        """The position table as a module, where the input has one."""
+        if self.family is None or not self.family.positions or not {"learned", "sinusoid"} & set(self.mechanisms):
+            return None
+        found = operator.attrgetter(self.family.positions)(self.model)
+        return found if isinstance(getattr(found, "weight", None), Tensor) else None
+
+    def tables(self) -> Tables | None:
+        """The input tables in float32 on the CPU, or None where position does not enter at the input."""
+        if self.positions is None or self.family is None:
+            return None
+        family = self.family
+        words = operator.attrgetter(family.words)(self.model).weight.detach().float().cpu()
+        scale = float(operator.attrgetter(family.scale)(self.model)) if family.scale else 1.0
+        positions = self.positions.weight.detach().float().cpu()[family.offset :]
+        segment = torch.zeros(words.shape[1])
+        segments = operator.attrgetter(family.segments)(self.model) if family.segments else None
+        if segments is not None:
+            segment = segments.weight.detach().float().cpu()[0]
+        norm = operator.attrgetter(family.norm)(self.model) if family.norm else None
+        return Tables(words * scale, positions, segment, scale, norm)
+
+    @contextmanager
+    def with_positions(self, rows_PD: Tensor) -> Iterator[None]:
+        """Inside, the model reads these rows from its position table. Raises CheckpointError where there is none."""
+        table = self.positions
+        if table is None or self.family is None:
+            raise CheckpointError(f"{self.name} has no position table at its input")
+        kept = table.weight.data
+        changed = kept.clone()
+        changed[self.family.offset : self.family.offset + len(rows_PD)] = rows_PD.to(changed)
+        table.weight.data = changed
+        try:
+            yield
+        finally:
+            table.weight.data = kept
+
+    def untrained(self, seed: int = 0) -> Subject:
+        """The same architecture with its weights drawn anew, as its class initialises them: the usual control."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            fresh = type(self.model)(copy.deepcopy(self.model.config))
+        fresh = fresh.to(device=self.device, dtype=next(self.model.parameters()).dtype).eval()
+        return replace(self, model=fresh, name=f"{self.name} (untrained)")
+
+
+def _arguments(model: nn.Module) -> frozenset[str]:
+    import inspect
+
+    return frozenset(inspect.signature(model.forward).parameters)

@@ -1,0 +1,93 @@
+"""Every family: attention is read exactly, and its logits split exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from clockhands.inspection.capture import capture
+from clockhands.inspection.decomposition import TERMS, parts
+from clockhands.inspection.subject import Subject
+
+from .tiny import CONFIGS, LAYERS, VOCAB, tiny
+
+ROUNDS_INSIDE = {"modernbert", "qwen3", "gemma3", "cohere", "olmo2", "gpt-neo", "gpt-j", "mpt"}
+"""Families whose own code drops to float32 on the way to the logits (a norm, a rotation, a softmax)."""
+
+
+def _ids(texts: int = 5, length: int = 12) -> torch.Tensor:
+    return torch.randint(3, VOCAB, (texts, length), generator=torch.Generator().manual_seed(0))
+
+
+def _eager_attentions(model: Any, ids: torch.Tensor) -> Any:
+    stack = model.get_encoder() if model.config.is_encoder_decoder else model
+    if stack._can_set_attn_implementation():
+        stack.set_attn_implementation("eager")
+    else:
+        stack.config._attn_implementation = "eager"
+    with torch.no_grad():
+        return stack(input_ids=ids, attention_mask=torch.ones_like(ids), output_attentions=True).attentions
+
+
+@pytest.mark.parametrize("name", sorted(set(CONFIGS) - {"falcon-alibi"}))
+def test_captured_attention_is_the_eager_implementations(name: str) -> None:
+    subject, ids = Subject.of(tiny(name)), _ids()
+    recorded = capture(subject.model, subject.forward, ids, batch=5)
+    assert len(recorded.layers) == LAYERS
+    expected = _eager_attentions(tiny(name), ids)
+    for layer, weights in zip(recorded.layers, expected, strict=True):
+        (_, call), *_ = layer.calls()
+        assert torch.equal(call.weights_BHST, weights)
+        assert call.weights_BHST.std() > 0.05, "flat attention would prove little"
+
+
+def test_falcon_with_alibi_is_read_as_its_fused_code_computes_it() -> None:
+    """Its eager code adds the slopes twice; the published model has them once, as the fused code does."""
+    subject, ids = Subject.of(tiny("falcon-alibi")), _ids()
+    plain = tiny("falcon-alibi")
+    assert plain.config._attn_implementation == "sdpa"
+    with torch.no_grad():
+        expected = plain(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True).hidden_states
+    recorded = capture(subject.model, subject.forward, ids, batch=5)
+    torch.testing.assert_close(recorded.hidden[-1], expected[-1])
+    (_, call), *_ = recorded.layers[0].calls()
+    slope = recorded.layers[0].bias(call)[0, 0, -1].diff()
+    torch.testing.assert_close(slope, torch.full_like(slope, 2.0**-2 * 8**-0.5), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64], ids=["float32", "float64"])
+def test_the_terms_sum_to_the_logits(name: str, kind: torch.dtype) -> None:
+    subject = Subject.of(tiny(name).to(kind))
+    recorded = capture(subject.model, subject.forward, _ids(), batch=2)
+    bound = 1e-10 if kind == torch.float64 and name not in ROUNDS_INSIDE else 1e-5
+    for layer in recorded.layers:
+        for _, batch in parts(layer):
+            allowed = batch.real.allowed_BHST
+            total = sum((batch.term(term) for term in TERMS), torch.zeros(()))
+            logits = batch.real.logits_BHST[allowed]
+            error = float((total[allowed] - logits).abs().max() / logits.abs().max())
+            assert error < bound
+            assert error == pytest.approx(batch.error(), abs=bound)
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+def test_the_input_tables_are_where_the_data_says(name: str) -> None:
+    """Token row × scale + position row + segment, through the norm, is what enters the first block."""
+    subject, ids = Subject.of(tiny(name)), _ids()
+    assert subject.mechanisms, "every family listed has a mechanism"
+    tables = subject.tables()
+    if tables is None:
+        assert not {"learned", "sinusoid"} & set(subject.mechanisms)
+        return
+    total = tables.words_VD[ids] + tables.positions_PD[: ids.shape[1]] + tables.segment_D
+    entering = []
+    if tables.norm is not None:
+        hook = tables.norm.register_forward_pre_hook(lambda module, args: entering.append(args[0]))
+        subject.forward(ids)
+        hook.remove()
+    else:
+        entering.append(subject.forward(ids)[0])
+    torch.testing.assert_close(entering[0], total, atol=1e-5, rtol=1e-5)
