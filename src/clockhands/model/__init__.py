@@ -1,1 +1,20 @@
-"""."""
+"""The Transformer of "Attention Is All You Need", with every published variation as a named option.
+
+Without transformers: ``TransformerConfig`` and ``Position`` (config.py: plain frozen dataclasses that validate
+themselves), ``preset`` (presets.py: ``paper-base``, ``tutorial``, ``tiny``), ``Transformer`` (transformer.py).
+
+With transformers (``clockhands.model.huggingface``): ``ClockhandsConfig``, ``ClockhandsForSeq2SeqLM``,
+``ClockhandsForCausalLM``, ``ClockhandsForMaskedLM``::
+
+    config = ClockhandsConfig(transformer=preset("tiny", {"vocab_size": 500}).to_dict(), label_smoothing=0.1,
+                              pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1)
+    model = ClockhandsForSeq2SeqLM(config)
+    loss = model(input_ids=..., attention_mask=..., labels=..., num_items_in_batch=...).loss
+
+``labels`` hold -100 where nothing is to be learnt. While training, label smoothing acts and no logits are returned.
+"""
+
+from clockhands.model.config import Position, TransformerConfig
+from clockhands.model.presets import PRESETS, preset
+
+__all__ = ["PRESETS", "Position", "TransformerConfig", "preset"]

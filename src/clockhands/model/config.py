@@ -1,0 +1,231 @@
+"""What a Transformer is made of: plain data, validated whole, with the paper's value as every default."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from clockhands.errors import ConfigError, unknown
+from clockhands.schemes import CATALOGUE, Scheme, Sizes, build
+
+Kind = Literal["encoder-decoder", "decoder", "encoder"]
+Side = Literal["encoder", "decoder", "cross"]
+DropoutPlace = Literal["embedding", "residual", "ffn-residual", "attention", "activation"]
+DROPOUT_PLACES: tuple[DropoutPlace, ...] = get_args(DropoutPlace)
+
+TRANSFORMS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "shift": {"maximum": int},
+    "randomise": {"maximum": int},
+    "cape": {"max_global_shift": float, "max_local_shift": float, "max_scale": float},
+    "scale": {"factor": float},
+}
+"""What may be done to positions before a scheme reads them (see ``positions.py``), and the options of each."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """How one side of the model gets position.
+
+    ``scheme`` and ``options``: a name of the catalogue and the options of its constructor. ``combine``: how what it
+    gives at the token embedding meets the tokens: ``add``; ``concatenate`` (d_t + d_p = d_model); ``project``
+    (concatenate d_model + d_p channels, then a linear layer back to d_model). ``width``: d_p, for the last two.
+    ``every_layer``: add the encoding again before every layer. ``skip_every``: n lets every n-th layer go without
+    position (iRoPE: 4); 0 lets none. ``transform`` and ``transform_options``: what is done to the positions first:
+    ``shift`` (SHAPE), ``randomise`` (Ruoss), ``cape``, ``scale`` (position interpolation).
+    """
+
+    scheme: str = "none"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    combine: Literal["add", "concatenate", "project"] = "add"
+    width: int | None = None
+    every_layer: bool = False
+    skip_every: int = 0
+    transform: Literal["none", "shift", "randomise", "cape", "scale"] = "none"
+    transform_options: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any] | str | Position) -> Position:
+        """From a name, or a table in which keys that are no field are options of the scheme: ``{scheme, base}``."""
+        if isinstance(given, Position):
+            return given
+        if isinstance(given, str):
+            return cls(scheme=given)
+        names = {f.name for f in dataclasses.fields(cls)}
+        own = {key: value for key, value in given.items() if key in names}
+        loose = {key: value for key, value in given.items() if key not in names}
+        return cls(**{**own, "options": {**own.get("options", {}), **loose}})
+
+    def encoding_width(self, d_model: int) -> int:
+        """The width of what the scheme gives at the embedding: d_model where it is added, else d_p."""
+        return d_model if self.combine == "add" else (self.width or 0)
+
+    def token_width(self, d_model: int) -> int:
+        """The width of the token embedding, d_t: what concatenation leaves to the tokens."""
+        return d_model - (self.width or 0) if self.combine == "concatenate" else d_model
+
+    @property
+    def cacheable(self) -> bool:
+        """Whether positions of earlier tokens stay what they were when the text grows."""
+        return self.transform not in ("randomise", "cape")
+
+
+SINUSOIDAL = Position("sinusoidal")
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """A Transformer of "Attention Is All You Need" (Vaswani et al. 2017); the defaults are the paper's base model.
+
+    Args:
+        kind: ``encoder-decoder``, ``decoder`` (language model) or ``encoder`` (masked language model).
+        vocab_size: words that are written (and read, by a single stack).
+        source_vocab_size: words that the encoder of a pair reads; None: the same vocabulary.
+        num_kv_heads: heads of keys and values, each shared by a group of queries; None: as many as ``num_heads``.
+        head_dim: d_head; None: d_model / num_heads.
+        norm: ``post``: norm(x + f(x)), the paper; ``pre``: x + f(norm(x)).
+        final_norm: a norm after the last layer; None: only with ``pre``.
+        norm_kind, norm_eps, norm_bias: layer norm or root mean square norm.
+        embedding_norm: a norm after the token embedding, as in BLOOM.
+        token_scale: factor of the token embedding: ``sqrt`` (√d_model), ``one`` or ``learned`` (starting at √d_model).
+        tying: which matrices are one: ``three-way`` (source, target, output), ``target`` (target, output), ``none``.
+        output_bias: a bias for each word of the output layer.
+        initialisation: ``paper`` (embeddings N(0, d^-1/2), matrices Xavier), ``xavier`` (embeddings too), ``normal02``.
+        attention_bias, ffn_bias: biases of the projections of attention and of the feed-forward layers.
+        dropout: the rate, at the ``dropout_places``: ``embedding`` (after the sum), ``residual`` (output of every
+            sublayer), ``ffn-residual`` (of the feed-forward only), ``attention`` (weights), ``activation``.
+        activation, gated: of the feed-forward layers; gated: act(W_g x) * W_u x.
+        attention_scale: factor of q·k; None: 1/√d_head (T5: 1).
+        residual: whether sublayers add to their input (off: to see what the connection carries).
+        parallel: attention and feed-forward read the same x and are added together (GPT-NeoX); needs ``pre``.
+        encoder, decoder, cross: where each side's attention gets position from; cross-attention: none in the paper.
+    """
+
+    kind: Kind = "encoder-decoder"
+    vocab_size: int = 8000
+    source_vocab_size: int | None = None
+    d_model: int = 512
+    num_heads: int = 8
+    num_kv_heads: int | None = None
+    head_dim: int | None = None
+    d_ff: int = 2048
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    norm: Literal["post", "pre"] = "post"
+    final_norm: bool | None = None
+    norm_kind: Literal["layer", "rms"] = "layer"
+    norm_eps: float = 1e-5
+    norm_bias: bool = True
+    embedding_norm: bool = False
+    token_scale: Literal["sqrt", "one", "learned"] = "sqrt"
+    tying: Literal["three-way", "target", "none"] = "three-way"
+    output_bias: bool = False
+    initialisation: Literal["paper", "xavier", "normal02"] = "paper"
+    attention_bias: bool = False
+    ffn_bias: bool = True
+    dropout: float = 0.1
+    dropout_places: tuple[DropoutPlace, ...] = ("embedding", "residual")
+    activation: Literal["relu", "gelu", "gelu-tanh", "silu"] = "relu"
+    gated: bool = False
+    attention_scale: float | None = None
+    residual: bool = True
+    parallel: bool = False
+    encoder: Position = SINUSOIDAL
+    decoder: Position = SINUSOIDAL
+    cross: Position = field(default_factory=Position)
+
+    def __post_init__(self) -> None:
+        from clockhands.model.faults import faults
+
+        wrong = faults(self)
+        if wrong:
+            raise ConfigError(wrong, "the model")
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any], source: str = "the model") -> TransformerConfig:
+        """From a table as in a recipe or a config.json. ``encoder``, ``decoder``, ``cross`` may be names or tables.
+
+        Raises ConfigError naming every unknown key (with the nearest name) and every value that cannot be.
+        """
+        names = [f.name for f in dataclasses.fields(cls)]
+        wrong = [unknown("option of the model", key, names) for key in given if key not in names]
+        known = {key: value for key, value in given.items() if key in names}
+        for side in ("encoder", "decoder", "cross"):
+            if side in known:
+                known[side] = Position.from_dict(known[side])
+        if "dropout_places" in known:
+            known["dropout_places"] = tuple(known["dropout_places"])
+        try:
+            config = cls(**known)
+        except ConfigError as fault:
+            raise ConfigError([*wrong, *fault.faults], source) from fault
+        if wrong:
+            raise ConfigError(wrong, source)
+        return config
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data that ``from_dict`` reads back, ready for JSON or TOML."""
+        table = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        for side in ("encoder", "decoder", "cross"):
+            table[side] = {f.name: getattr(table[side], f.name) for f in dataclasses.fields(Position)}
+            table[side]["options"] = dict(table[side]["options"])
+            table[side]["transform_options"] = dict(table[side]["transform_options"])
+        return {**table, "dropout_places": list(self.dropout_places)}
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """The attentions that this kind has."""
+        return {
+            "encoder-decoder": ("encoder", "decoder", "cross"),
+            "decoder": ("decoder",),
+            "encoder": ("encoder",),
+        }[self.kind]  # type: ignore[return-value]
+
+    @property
+    def d_head(self) -> int:
+        return self.head_dim or self.d_model // self.num_heads
+
+    @property
+    def kv_heads(self) -> int:
+        return self.num_kv_heads or self.num_heads
+
+    @property
+    def scale(self) -> float:
+        """The factor of q·k."""
+        return 1 / math.sqrt(self.d_head) if self.attention_scale is None else self.attention_scale
+
+    def rate(self, place: DropoutPlace) -> float:
+        """The dropout rate at a place, 0 where it does not act."""
+        implied = place == "ffn-residual" and "residual" in self.dropout_places
+        return self.dropout if implied or place in self.dropout_places else 0.0
+
+    def position(self, side: Side) -> Position:
+        chosen: Position = getattr(self, side)
+        return chosen
+
+    def layers(self, side: Side) -> int:
+        return self.encoder_layers if side == "encoder" else self.decoder_layers
+
+    def vocabulary(self, side: Side) -> int:
+        """The number of words that a side reads."""
+        reads_source = side == "encoder" and self.kind == "encoder-decoder"
+        return (self.source_vocab_size or self.vocab_size) if reads_source else self.vocab_size
+
+    def sizes(self, side: Side) -> Sizes:
+        """What the schemes of a side are told about the model."""
+        return Sizes(
+            width=self.position(side).encoding_width(self.d_model),
+            d_model=self.d_model,
+            num_heads=self.num_heads,
+            head_dim=self.d_head,
+            num_layers=self.layers(side),
+            causal=side == "decoder",
+        )
+
+    def scheme(self, side: Side) -> Scheme:
+        """One new instance of a side's scheme. Raises ConfigError where the scheme refuses these sizes."""
+        position = self.position(side)
+        return build(CATALOGUE, position.scheme, self.sizes(side), position.options)

@@ -1,0 +1,37 @@
+"""Named configurations; everything else of a model follows from ``TransformerConfig``'s defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clockhands.errors import UsageError, unknown
+from clockhands.model.config import TransformerConfig
+
+_TUTORIAL_POSITION = {"scheme": "sinusoidal", "layout": "half"}
+_TINY_POSITION = {"scheme": "sinusoidal"}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    # Vaswani et al. 2017, table 3, row "base".
+    "paper-base": {},
+    # The TensorFlow tutorial's Portuguese-to-English model: heads as wide as the model, three separate matrices,
+    # dropout on the attention weights and after the feed-forward layers but not after attention, Keras' epsilon.
+    "tutorial": {
+        "d_model": 128, "num_heads": 8, "head_dim": 128, "d_ff": 512, "encoder_layers": 4, "decoder_layers": 4,
+        "norm_eps": 1e-3, "attention_bias": True, "tying": "none", "output_bias": True, "initialisation": "xavier",
+        "dropout_places": ("embedding", "attention", "ffn-residual"),
+        "encoder": _TUTORIAL_POSITION, "decoder": _TUTORIAL_POSITION,
+    },
+    # Small enough to train in seconds on a laptop: what the tour and the examples use.
+    "tiny": {
+        "d_model": 64, "num_heads": 4, "d_ff": 256, "encoder_layers": 2, "decoder_layers": 2, "norm": "pre",
+        "dropout": 0.0, "encoder": _TINY_POSITION, "decoder": _TINY_POSITION,
+    },
+}  # fmt: skip
+
+
+def preset(name: str, changes: Mapping[str, Any] | None = None) -> TransformerConfig:
+    """A named configuration with changes on top. Raises UsageError for an unknown name, ConfigError for bad changes."""
+    if name not in PRESETS:
+        raise UsageError(unknown("preset", name, PRESETS))
+    return TransformerConfig.from_dict({**PRESETS[name], **(changes or {})}, f"preset {name!r}")
