@@ -52,7 +52,7 @@ class Sheet:
         self.columns = min(figure.columns, len(figure.panels))
         self.rows = math.ceil(len(figure.panels) / self.columns)
         self.dense = self.columns >= DENSE
-        self.width = 660.0 if self.columns == 1 else 890.0
+        self.width = 700.0 if self.columns == 1 else 890.0
         self.panel_width = self.width / self.columns
         self.wardrobe = Wardrobe(figure)
         self.pens: list[Pen] = []
@@ -113,7 +113,8 @@ class Sheet:
     def _dress(self, pen: Pen) -> None:
         panel, ax = pen.panel, pen.ax
         above = 0.0 if self.legend or self.dense else self._own_legend(pen)
-        ax.set_title(visible(panel.title), pad=3 if self.dense else 6 + above)
+        small = {"pad": 3, "fontsize": 7.5, "fontweight": "normal"} if self.dense else {"pad": 6 + above}
+        ax.set_title(visible(panel.title), **small)
         ax.set_xlabel(visible(panel.xlabel))
         ax.set_ylabel(visible(panel.ylabel))
         _name_ticks(ax, pen, self.panel_width)
@@ -125,7 +126,6 @@ class Sheet:
         if panel.ylim:
             ax.set_ylim(panel.ylim)
         if self.dense:
-            ax.title.set(fontsize=7.5, fontweight="normal")
             ax.tick_params(labelsize=7, length=0, pad=1.5)
             ax.grid(False)
             ax.locator_params(nbins=3) if panel.xscale == panel.yscale == "linear" else None

@@ -11,7 +11,8 @@ from clockhands.report.style import FONT, dark_css
 from clockhands.report.text import slug, visible
 
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
-_FAMILY = re.compile(r"font: (?P<weight>bold |\d+ )?(?P<size>[\d.]+px) [^;]+")
+_FAMILY = re.compile(r"font-family: [^;]+;? ?")
+_SPACES = re.compile(r"\s*([MLHVCQZz])\s*")
 _REFERENCE = re.compile(r"url\(#")
 _DIGITS = re.compile(r"-?\d+\.\d{3,}")
 
@@ -35,6 +36,7 @@ def finish(raw: bytes, name: str, targets: Sequence[Target], *, caption: str) ->
     prefix = slug(name)
     for metadata in root.findall(f"{{{_SVG}}}metadata"):
         root.remove(metadata)
+    _prune(root, _referenced(root))
     for element in root.iter():
         _own_ids(element, prefix)
         _lighten(element)
@@ -49,6 +51,27 @@ def as_file(svg: str) -> str:
     opening, rest = svg.split(">", 1)
     dark = "@media screen and (prefers-color-scheme: dark){" + dark_css() + "}"
     return f'<?xml version="1.0" encoding="utf-8"?>\n{opening}><style>{dark}</style>{rest}\n'
+
+
+def _referenced(root: ET.Element) -> set[str]:
+    values = [value for element in root.iter() for value in element.attrib.values()]
+    return {found for value in values for found in re.findall(r"^#(.+)$|url\(#([^)]+)\)", value) for found in found}
+
+
+def _prune(parent: ET.Element, kept: set[str]) -> None:
+    """Drop what draws nothing: unused ids, empty groups, invisible backgrounds, indentation."""
+    for element in list(parent):
+        _prune(element, kept)
+        element.tail = None
+        if element.tag != f"{{{_SVG}}}text" and not (element.text or "").strip():
+            element.text = None
+        if element.get("id") not in kept:
+            element.attrib.pop("id", None)
+        bare_group = element.tag == f"{{{_SVG}}}g" and not len(element)
+        if bare_group or element.attrib.get("style") == "fill: none":
+            parent.remove(element)
+        elif element.tag == f"{{{_SVG}}}g" and not element.attrib and len(element) == 1:
+            parent[list(parent).index(element)] = element[0]
 
 
 def _own_ids(element: ET.Element, prefix: str) -> None:
@@ -66,15 +89,12 @@ def _lighten(element: ET.Element) -> None:
     """A hundredth of a point is finer than any screen; the page's font replaces the one used to measure."""
     for key in ("d", "x", "y", "points"):
         if key in element.attrib:
-            element.set(key, _DIGITS.sub(lambda match: f"{float(match[0]):.2f}", element.attrib[key]))
-    style = element.get("style", "")
-    if "font: " in style:
-        element.set("style", _FAMILY.sub(_font, style))
-
-
-def _font(match: re.Match[str]) -> str:
-    weight = f"; font-weight: {match['weight'].strip()}" if match["weight"] else ""
-    return f"font-size: {match['size']}{weight}"
+            short = _DIGITS.sub(lambda match: f"{float(match[0]):.2f}", element.attrib[key])
+            element.set(key, _SPACES.sub(r"\1", short).strip())
+    if "style" in element.attrib:
+        element.set("style", _FAMILY.sub("", element.attrib["style"]))
+    if element.get("transform", "").startswith("rotate(-0 "):
+        del element.attrib["transform"]
 
 
 def _hover_layer(targets: Sequence[Target]) -> ET.Element:
