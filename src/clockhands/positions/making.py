@@ -1,13 +1,7 @@
-"""Positions as data: the one place that makes them. No scheme calls ``arange`` or guesses an offset.
-
-A position tensor is ``[B, S]``, or ``[B, S, A]`` with several coordinates for each token (row and column, time, height
-and width). Integers count tokens; floats are real-valued times or stretched counts. Padding gets position 0: it is
-masked away, and 0 is inside every table.
-"""
+"""Making positions, from masks, documents, times and grids, and plain changes of them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -31,13 +25,13 @@ def from_mask(mask_BS: Mask) -> Int[Tensor, "B S"]:
     return counted_BS.clamp(min=0) * mask_BS.long()
 
 
-def continued(mask_BT: Mask, new: int) -> Int[Tensor, "B S"]:
-    """Positions of the last ``new`` tokens when ``mask_BT`` covers the cached tokens and the new ones."""
-    if not 0 < new <= mask_BT.shape[-1]:
+def continued(mask_BS: Mask, new: int) -> Int[Tensor, "B new"]:
+    """Positions of the last ``new`` tokens when ``mask_BS`` covers the cached tokens and the new ones."""
+    if not 0 < new <= mask_BS.shape[-1]:
         raise PositionError(
-            f"{new} new tokens do not fit a mask of {mask_BT.shape[-1]}; pass the mask of the cached and the new tokens"
+            f"{new} new tokens do not fit a mask of {mask_BS.shape[-1]}; pass the mask of the cached and the new tokens"
         )
-    return from_mask(mask_BT)[:, -new:]
+    return from_mask(mask_BS)[:, -new:]
 
 
 def packed(documents_BS: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
@@ -58,58 +52,6 @@ def shifted(pos_BS: Num[Tensor, "B S *A"], offset: int | Num[Tensor, " B"]) -> N
     if isinstance(offset, int):
         return pos_BS + offset
     return pos_BS + offset.reshape(-1, *[1] * (pos_BS.dim() - 1))
-
-
-def random_shift(
-    pos_BS: Num[Tensor, "B S *A"], maximum: int, generator: torch.Generator | None = None
-) -> Num[Tensor, "B S *A"]:
-    """SHAPE in training: one k from {0, ..., maximum} for each row."""
-    if maximum < 0:
-        raise PositionError(f"the largest shift is {maximum}; it must be 0 or more")
-    offset_B = torch.randint(0, maximum + 1, (pos_BS.shape[0],), generator=generator)
-    return shifted(pos_BS, offset_B.to(pos_BS.device))
-
-
-def randomised(
-    pos_BS: Int[Tensor, "B S"], maximum: int, generator: torch.Generator | None = None
-) -> Int[Tensor, "B S"]:
-    """Replace position p by the p-th smallest of a random subset of {0, ..., maximum - 1} (Ruoss et al. 2023).
-
-    The subset has as many members as the longest row counts, is drawn without replacement, once for the batch, and is
-    used at test time as well as in training. Raises PositionError if ``maximum`` is smaller than the length.
-    """
-    length = int(pos_BS.max()) + 1
-    if maximum < length:
-        raise PositionError(f"{length} tokens cannot take distinct positions below {maximum}; raise the maximum")
-    subset_S = torch.randperm(maximum, generator=generator)[:length].sort().values.to(pos_BS.device)
-    return subset_S[pos_BS]
-
-
-def cape(
-    pos_BS: Num[Tensor, "B S"],
-    *,
-    max_global_shift: float = 5.0,
-    max_local_shift: float = 0.5,
-    max_scale: float = 1.03,
-    generator: torch.Generator | None = None,
-    mask_BS: Mask | None = None,
-) -> Float[Tensor, "B S"]:
-    """CAPE's augmentation (Likhomanenko et al. 2021, section 3): (p - mean + Δ + ε_p)·λ, for training only.
-
-    Δ ~ U(-max_global_shift, max_global_shift) for each row, ε_p ~ U(-max_local_shift, max_local_shift) for each token,
-    log λ ~ U(-log max_scale, log max_scale) for each row. With ``max_local_shift`` of at most 0.5 order is kept.
-    """
-    if max_scale < 1.0 or max_global_shift < 0 or max_local_shift < 0:
-        raise PositionError(
-            f"CAPE needs max_scale >= 1 and shifts >= 0; got {max_scale}, {max_global_shift} and {max_local_shift}"
-        )
-    batch, device = pos_BS.shape[0], pos_BS.device
-
-    def uniform(*shape: int) -> Tensor:
-        return (torch.rand(*shape, generator=generator) * 2 - 1).to(device)
-
-    jitter = uniform(batch, 1) * max_global_shift + uniform(*pos_BS.shape) * max_local_shift
-    return (centred(pos_BS, mask_BS) + jitter) * torch.exp(uniform(batch, 1) * math.log(max_scale))
 
 
 def centred(pos_BS: Num[Tensor, "B S"], mask_BS: Mask | None = None) -> Float[Tensor, "B S"]:
@@ -141,3 +83,21 @@ def grid(batch: int, *lengths: int, device: torch.device | str | None = None) ->
     axes = [torch.arange(length, device=device) for length in lengths]
     cells_SA = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).reshape(-1, len(lengths))
     return cells_SA.expand(batch, *cells_SA.shape)
+
+
+def last_token(pos_BS: Num[Tensor, "B S"], mask_BS: Mask) -> Num[Tensor, "B 1"]:
+    """The largest position of each row's real tokens; one more is where the next token stands."""
+    return torch.where(mask_BS.bool(), pos_BS, pos_BS.min()).amax(dim=-1, keepdim=True)
+
+
+def text_axes(pos_BS: Num[Tensor, "B S"], axes: int) -> Num[Tensor, "B S A"]:
+    """The same number on every axis: how text stands in a model of several coordinates (M-RoPE: t = h = w)."""
+    return pos_BS[..., None].expand(*pos_BS.shape, axes)
+
+
+def normalised(pos_BSA: Num[Tensor, "B S *A"], mask_BS: Mask, scale: float = 1.0) -> Float[Tensor, "B S *A"]:
+    """(p + 1) / (last + 1) x scale over each row's real tokens, on every axis: DETR's normalised coordinates."""
+    pos = pos_BSA.float() + 1
+    real = mask_BS.bool().reshape(*mask_BS.shape, *[1] * (pos.dim() - 2))
+    last = torch.where(real, pos, torch.ones_like(pos)).amax(dim=1, keepdim=True)
+    return pos / last * scale

@@ -1,0 +1,228 @@
+"""Changes of positions that a configuration names: shifted (SHAPE), randomised, CAPE's augmentation, scaled.
+
+A transform is a frozen dataclass; its fields are its options. It is called with the positions, the mask of real
+tokens, whether the model trains, and a generator for what training draws::
+
+    pos_BS = transform(pos_BS, mask_BS, training=True, generator=generator)
+
+Outside training a transform is a fixed function of the positions, so that one token at a time gives the same as all at
+once; the exceptions say so through ``depends_on_length``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+
+from clockhands.errors import ConfigError, PositionError, unknown
+from clockhands.positions.making import Mask, centred, scaled, shifted
+from clockhands.shapes import Float, Int, Num, Tensor
+
+
+@runtime_checkable
+class Transform(Protocol):
+    """What every transform is: a call, and two facts about its results."""
+
+    @property
+    def depends_on_length(self) -> bool:
+        """Whether a token's new position depends on the tokens after it: such positions cannot be decoded with."""
+
+    @property
+    def real_valued(self) -> bool:
+        """Whether the new positions lie between the integers: tables cannot take them."""
+
+    def __call__(
+        self,
+        pos_BS: Num[Tensor, "B S *A"],
+        mask_BS: Mask | None = None,
+        *,
+        training: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> Num[Tensor, "B S *A"]:
+        """The positions to use in place of ``pos_BS``."""
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """SHAPE (Kiyono et al. 2021, section 3): p + k, with one k ~ U{0, ..., maximum} for each row in training.
+
+    ``test``: the offset outside training; None is ``maximum``, as in the authors' code (their paper uses 0).
+    """
+
+    maximum: int = 100
+    test: int | None = None
+    depends_on_length = False
+    real_valued = False
+
+    def __post_init__(self) -> None:
+        _refuse("shifted", (self.maximum < 0, f"maximum is {self.maximum}, but must be 0 or more"))
+
+    def __call__(
+        self,
+        pos_BS: Num[Tensor, "B S *A"],
+        mask_BS: Mask | None = None,
+        *,
+        training: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> Num[Tensor, "B S *A"]:
+        if not training:
+            return shifted(pos_BS, self.maximum if self.test is None else self.test)
+        offset_B = torch.randint(0, self.maximum + 1, (pos_BS.shape[0],), generator=generator)
+        return shifted(pos_BS, offset_B.to(pos_BS.device))
+
+
+@dataclass(frozen=True)
+class Randomised:
+    """Replace position p by the p-th smallest of a random subset of {0, ..., maximum - 1} (Ruoss et al. 2023).
+
+    The subset is drawn without replacement, once for a batch, in training and, as in the paper, at test time too. It
+    has ``length`` members; None is as many as the batch's longest row counts, as in the authors' code: then a later
+    token changes every position, and decoding needs ``length`` to be fixed (the largest length to be decoded).
+    Outside training the draw is a function of ``seed``, so that it stays the same from step to step.
+
+    Raises PositionError where a position does not fit the subset.
+    """
+
+    maximum: int = 2048
+    length: int | None = None
+    seed: int = 0
+    real_valued = False
+
+    def __post_init__(self) -> None:
+        length = self.length or 1
+        _refuse("randomised", (not 1 <= length <= self.maximum, f"length is {length} and maximum {self.maximum}"))
+
+    @property
+    def depends_on_length(self) -> bool:
+        return self.length is None
+
+    def __call__(
+        self,
+        pos_BS: Int[Tensor, "B S"],
+        mask_BS: Mask | None = None,
+        *,
+        training: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> Int[Tensor, "B S"]:
+        needed = int(pos_BS.max()) + 1
+        length = needed if self.length is None else self.length
+        if length > self.maximum or needed > length:
+            raise PositionError(
+                f"{needed} positions cannot become different ones of a subset of {length} out of {self.maximum}; "
+                f"raise randomised.{'maximum' if self.length is None else 'length'}"
+            )
+        if training:
+            subset_L = torch.randperm(self.maximum, generator=generator)[:length].sort().values
+        else:
+            subset_L = _fixed_subset(self.maximum, length, self.seed)
+        return subset_L.to(pos_BS.device)[pos_BS]
+
+
+@lru_cache(maxsize=64)
+def _fixed_subset(maximum: int, length: int, seed: int) -> Int[Tensor, " L"]:
+    chosen = np.sort(np.random.RandomState(seed).permutation(maximum)[:length])
+    with torch.inference_mode(False):
+        return torch.as_tensor(chosen, dtype=torch.int64, device="cpu")
+
+
+@dataclass(frozen=True)
+class Cape:
+    """CAPE's augmentation (Likhomanenko et al. 2021, section 3): (p - mean + Δ + ε_p)·λ in training.
+
+    Δ ~ U(-max_global_shift, max_global_shift) for each row, ε_p ~ U(-max_local_shift, max_local_shift) for each token,
+    log λ ~ U(-log max_scale, log max_scale) for each row. With ``max_local_shift`` of at most 0.5 order is kept.
+    ``centre``: subtract the mean position of the row's real tokens, in training and after it, as in the paper; the mean
+    is not known while decoding token by token, so a decoder needs ``centre`` off.
+    """
+
+    max_global_shift: float = 5.0
+    max_local_shift: float = 0.5
+    max_scale: float = 1.03
+    centre: bool = True
+    real_valued = True
+
+    def __post_init__(self) -> None:
+        shifts = (self.max_global_shift, self.max_local_shift)
+        _refuse(
+            "cape",
+            (min(shifts) < 0, f"the largest shifts are {shifts}, but must be 0 or more"),
+            (self.max_scale < 1, f"max_scale is {self.max_scale}, but must be at least 1"),
+        )
+
+    @property
+    def depends_on_length(self) -> bool:
+        return self.centre
+
+    def __call__(
+        self,
+        pos_BS: Num[Tensor, "B S"],
+        mask_BS: Mask | None = None,
+        *,
+        training: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> Float[Tensor, "B S"]:
+        pos = centred(pos_BS, mask_BS) if self.centre else pos_BS.float()
+        if not training:
+            return pos
+
+        def uniform(*shape: int) -> Tensor:
+            return (torch.rand(*shape, generator=generator) * 2 - 1).to(pos.device)
+
+        batch, length = pos.shape
+        jitter = uniform(batch, 1) * self.max_global_shift + uniform(batch, length) * self.max_local_shift
+        return (pos + jitter) * torch.exp(uniform(batch, 1) * math.log(self.max_scale))
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Position interpolation (Chen et al. 2023, equation 4): p / factor, so that longer texts fit."""
+
+    factor: float = 1.0
+    depends_on_length = False
+    real_valued = True
+
+    def __post_init__(self) -> None:
+        _refuse("scaled", (self.factor <= 0, f"factor is {self.factor}, but must be above 0"))
+
+    def __call__(
+        self,
+        pos_BS: Num[Tensor, "B S *A"],
+        mask_BS: Mask | None = None,
+        *,
+        training: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> Float[Tensor, "B S *A"]:
+        return scaled(pos_BS, self.factor)
+
+
+TRANSFORMS: dict[str, type[Shifted] | type[Randomised] | type[Cape] | type[Scaled]] = {
+    "shifted": Shifted,
+    "randomised": Randomised,
+    "cape": Cape,
+    "scaled": Scaled,
+}
+
+
+def make_transform(name: str, options: Mapping[str, Any] | None = None) -> Transform:
+    """A transform by name with its options. Raises ConfigError naming every fault."""
+    given = dict(options or {})
+    if name not in TRANSFORMS:
+        raise ConfigError([unknown("position transform", name, TRANSFORMS)], "positions")
+    known = [field.name for field in dataclasses.fields(TRANSFORMS[name])]
+    wrong = [unknown(f"option of {name}", key, known) for key in given if key not in known]
+    if wrong:
+        raise ConfigError(wrong, f"position transform {name!r}")
+    return TRANSFORMS[name](**given)
+
+
+def _refuse(name: str, *checks: tuple[bool, str]) -> None:
+    wrong = [f"{name}: {sentence}" for bad, sentence in checks if bad]
+    if wrong:
+        raise ConfigError(wrong, f"position transform {name!r}")
