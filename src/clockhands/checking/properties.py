@@ -46,6 +46,15 @@ def _always(subject: Subject) -> bool:
 
 
 _RULES = (
+    _Rule(
+        ("packing.positions",),
+        lambda subject: not subject.causal,
+        Declared(
+            "WARN",
+            "an encoder takes position_ids as positions only, never as borders of documents",
+            "a four-dimensional block mask",
+        ),
+    ),
     _Rule(("shift",), _absolute, Declared("PROPERTY", "absolute positions: every place has its own vector")),
     _Rule(
         ("padding.left.mask", "generate.left_padded"),
@@ -90,9 +99,18 @@ _RULES = (
         Declared("WARN", "the message does not say what was wrong"),
     ),
     _Rule(
-        ("state.medium", "cache.steps", "cache.chunks", "causal.prefix", "cache.padded"),
+        ("state.", "cache.", "causal.", "padding.", "generate."),
         lambda subject: subject.facts.hashed,
-        Declared("PROPERTY", "hashed attention: buckets depend on all tokens"),
+        Declared("PROPERTY", "hashed attention: the buckets depend on all tokens, also on later ones and on pads"),
+    ),
+    _Rule(
+        ("shift", "causal.prefix", "cache.steps", "cache.chunks", "generate."),
+        lambda subject: subject.facts.stretches,
+        Declared(
+            "PROPERTY",
+            "the frequencies change when the text crosses the original length; keys in the cache keep the old ones",
+            "stay on one side of the original length, or read the whole text again after crossing it",
+        ),
     ),
 )
 

@@ -29,6 +29,7 @@ class Facts:
 
     ``absolute``: position enters as a vector of its own, so a common shift must change the logits. ``recurrent``: a
     state runs along the text, so pads and documents before a token reach it unless they are kept out by hand.
+    ``stretches``: the frequencies depend on the length read so far (dynamic NTK, LongRoPE).
     ``first``: the number of the first position by default (RoBERTa counts from ``padding_idx + 1``).
     """
 
@@ -39,6 +40,7 @@ class Facts:
     window: int | None = None
     limit: int | None = None
     first: int = 0
+    stretches: bool = False
 
 
 @dataclass
@@ -137,6 +139,7 @@ def detect(adapter: Adapter) -> Facts:
         recurrent=any(_RECURRENT.search(name) for name in classes),
         hashed=any("LSH" in name for name in classes),
         window=_first(config, "sliding_window", "attention_window", "window_size", "local_attention"),
+        stretches=_stretches(config),
         limit=_first(config, "max_position_embeddings", "n_positions") or getattr(adapter, "max_length", None),
     )
     return replace(facts, first=first_position(adapter, adapter.vocabulary))
@@ -157,6 +160,11 @@ def _scheme(classes: set[str], tables: list[str], rotary: bool, config: Any) -> 
     if any("Relative" in name or "T5Attention" in name for name in classes):
         found.append("relative")
     return " + ".join(found) or "none found"
+
+
+def _stretches(config: Any) -> bool:
+    kinds = ("'dynamic'", "'longrope'", "'su'")
+    return any(kind in str(getattr(config, "rope_parameters", None)) for kind in kinds)
 
 
 def _first(config: Any, *names: str) -> int | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from clockhands.checking.builds import build_model
 from clockhands.checking.registry import Effect, Inapplicable, check, difference, largest
 from clockhands.checking.subject import Subject
 
@@ -40,24 +43,30 @@ def flex(subject: Subject) -> Effect:
 
 
 def _against_eager(subject: Subject, other: str) -> Effect:
-    module: Any = subject.module
-    kept = module.config._attn_implementation
     ids = subject.tokens(2, 24)
     masks = _masks(ids) if subject.takes("mask") else {"no padding": None}
+    twins = [_with(subject, name) for name in ("eager", other)]
     effects = []
-    try:
-        for label, mask in masks.items():
-            found = [_by(subject, name, ids, mask) for name in ("eager", other)]
-            real = mask if mask is not None and subject.aligned else slice(None)
-            effects.append(Effect(difference(found[1][real], found[0][real]), label))
-    finally:
-        module.set_attn_implementation(kept)
+    for label, mask in masks.items():
+        found = [twin.logits(ids, mask) for twin in twins]
+        real = mask if mask is not None and subject.aligned else slice(None)
+        effects.append(Effect(difference(found[1][real], found[0][real]), label))
     return largest(*effects)
 
 
-def _by(subject: Subject, name: str, ids: Tensor, mask: Tensor | None) -> Tensor:
-    subject.module.set_attn_implementation(name)  # type: ignore[union-attr, operator]
-    return subject.logits(ids, mask)
+def _with(subject: Subject, name: str) -> Subject:
+    """The same weights under another implementation, built anew: some models choose theirs only then."""
+    module: Any = subject.module
+    adapter: Any = subject.adapter
+    if getattr(adapter, "shrunk", False):
+        model = build_model(module.config, adapter.kind, attention=name).to(next(module.parameters()).dtype)
+        model.load_state_dict(module.state_dict())
+    else:
+        model = copy.deepcopy(module)
+        model.set_attn_implementation(name)
+    if model.config._attn_implementation != name:
+        raise Inapplicable(f"the model does not switch to {name}")
+    return dataclasses.replace(subject, adapter=type(adapter)(model, adapter.kind))
 
 
 def _masks(ids: Tensor) -> dict[str, Tensor | None]:

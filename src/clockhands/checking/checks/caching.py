@@ -56,7 +56,7 @@ def rollback(subject: Subject) -> Effect:
     subject.logits(wrong, cache=cache)
     try:
         back(cache, 5)
-    except (NotImplementedError, ValueError, AttributeError, TypeError) as fault:
+    except (NotImplementedError, ValueError, AttributeError, TypeError, RuntimeError) as fault:
         raise Inapplicable(f"the cache refuses: {_short(fault)}") from fault
     found = subject.logits(ids[:, 8:], cache=cache)
     return Effect(difference(found, subject.logits(ids)[:, 8:]), "5 tokens taken back of 13")

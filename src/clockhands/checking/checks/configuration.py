@@ -22,6 +22,7 @@ from clockhands.checking.subject import Subject
 )
 def theta(subject: Subject) -> Effect:
     """Each one alone times fifty; the weights stay."""
+    _rotates(subject)
     effects = []
     for path in _paths(_raw(subject), "rope_theta"):
         size = _changed(subject, path, lambda value: (value or 10000.0) * 50)
@@ -53,6 +54,7 @@ def partial(subject: Subject) -> Effect:
 )
 def scaling(subject: Subject) -> Effect:
     """Linear, factor 8, in place of the default type."""
+    _rotates(subject)
     raw = _raw(subject)
     paths = [path for path in _paths(raw, "rope_type") if _at(raw, path) == "default"]
     if not paths:
@@ -76,6 +78,11 @@ def round_trip(subject: Subject) -> Effect:
     import json
 
     return Effect(_built(subject, json.loads(subject.module.config.to_json_string(use_diff=False))))  # type: ignore
+
+
+def _rotates(subject: Subject) -> None:
+    if "RoPE" not in subject.facts.scheme:
+        raise Inapplicable("nothing is rotated")
 
 
 def _raw(subject: Subject) -> dict[str, Any]:

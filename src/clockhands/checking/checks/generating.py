@@ -102,6 +102,9 @@ def _run(subject: Subject, ids: Tensor, **given: Any) -> Any:
         raise Inapplicable("the model does not generate")
     given.setdefault("attention_mask", torch.ones_like(ids))
     options = {"max_new_tokens": _NEW, "min_new_tokens": _NEW, "do_sample": False, "num_beams": 1}
+    config = module.generation_config
+    if getattr(module.config, "is_encoder_decoder", False) and config.decoder_start_token_id is None:
+        given["decoder_start_token_id"] = 2
     output = module.generate(
         ids, **options, **given, pad_token_id=0, output_logits=True, return_dict_in_generate=True
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clockhands.checking.registry import Effect, check, difference, largest
+from clockhands.checking.registry import Effect, Inapplicable, check, difference, largest
 from clockhands.checking.subject import Subject
 
 _SIZES = (7, 6)
@@ -59,6 +59,10 @@ def block_mask(subject: Subject) -> Effect:
     if subject.causal:
         allowed = allowed.tril()
     ids = subject.tokens(1, sum(_SIZES))
+    try:
+        subject.logits(ids, allowed[None, None].to(ids.device))
+    except (ValueError, RuntimeError, IndexError, TypeError) as fault:
+        raise Inapplicable("the model takes no four-dimensional mask") from fault
     return _packed(subject, mask=allowed[None, None].to(ids.device))
 
 

@@ -1,0 +1,163 @@
+"""What one run of the checker found: plain data, the line about what may be relied on, and findings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from clockhands.checking.registry import CHECKS
+from clockhands.checking.runner import Outcome
+from clockhands.errors import DataError
+from clockhands.findings import Finding, Findings, Light, Table
+
+SCHEMA = 1
+USES: dict[str, tuple[str, ...]] = {
+    "right padding": ("padding.right", "padding.content"),
+    "left padding by the mask alone": ("padding.left.mask",),
+    "left padding with position_ids": ("padding.left.positions",),
+    "left-padded generate": ("generate.left_padded",),
+    "cached decoding": ("cache.steps", "generate.forward"),
+    "resume": ("cache.chunks", "generate.resume"),
+    "rollback": ("cache.rollback",),
+    "packing": ("packing.positions",),
+    "packing under a block mask": ("packing.block_mask",),
+    "positions with gaps": ("packing.gaps",),
+    "bf16 by from_pretrained": ("precision.load", "precision.distance"),
+    "bf16 by .to()": ("precision.to",),
+}
+_LIGHTS: dict[str, Light] = {"PASS": "good", "FAIL": "bad", "WARN": "warn", "PROPERTY": "info", "N/A": "skip"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcomes of all checks on one model. ``fault`` is set where the model could not be built at all."""
+
+    model: str
+    kind: str
+    scheme: str
+    outcomes: tuple[Outcome, ...]
+    versions: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    fault: str = ""
+    command: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything is called a fault."""
+        return bool(self.fault) or any(outcome.verdict == "FAIL" for outcome in self.outcomes)
+
+    def count(self, verdict: str) -> int:
+        """How many checks ended so."""
+        return sum(outcome.verdict == verdict for outcome in self.outcomes)
+
+    def rely(self) -> dict[str, bool | None]:
+        """For every use, whether it is safe; None where it was not or could not be checked."""
+        return {use: self._safe(names) for use, names in USES.items()}
+
+    def _safe(self, names: Sequence[str]) -> bool | None:
+        found = [o.verdict for o in self.outcomes if o.check.removeprefix("source.") in names and o.verdict != "N/A"]
+        return all(verdict == "PASS" for verdict in found) if found else None
+
+    def reliance(self) -> str:
+        """The last line: which uses are safe."""
+        words = {True: "yes", False: "no"}
+        known = [f"{use} {words[safe]}" for use, safe in self.rely().items() if safe is not None]
+        return "You may rely on: " + (" · ".join(known) if known else "nothing that was checked") + "."
+
+    def as_dict(self) -> dict[str, Any]:
+        """The stable JSON form."""
+        return {
+            "schema": SCHEMA,
+            "model": self.model,
+            "kind": self.kind,
+            "scheme": self.scheme,
+            "versions": dict(self.versions),
+            "seconds": self.seconds,
+            "fault": self.fault,
+            "rely": self.rely(),
+            "outcomes": [outcome.as_dict() for outcome in self.outcomes],
+        }
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Result:
+        """Read ``as_dict``. Raises DataError if it is something else."""
+        try:
+            if raw["schema"] != SCHEMA:
+                raise DataError(f"the checks were written in schema {raw['schema']}, this is {SCHEMA}: run them again")
+            outcomes = tuple(Outcome(**each) for each in raw["outcomes"])
+            names = ("model", "kind", "scheme", "versions", "seconds", "fault")
+            return cls(outcomes=outcomes, **{name: raw[name] for name in names})
+        except (KeyError, TypeError) as fault:
+            raise DataError(f"this is no result of clockhands check: {fault}") from fault
+
+    def findings(self) -> Findings:
+        """The result as findings, faults first, for pages and notebooks."""
+        order = ("FAIL", "WARN", "PROPERTY", "PASS", "N/A")
+        ranked = sorted(self.outcomes, key=lambda outcome: order.index(outcome.verdict))
+        facts = {"model": self.model, "encoding": self.scheme, **self.versions, "reliance": self.reliance()}
+        items = (self._reliance_finding(), *(self._finding(outcome) for outcome in ranked))
+        title = f"Does {self.model} handle position correctly?"
+        return Findings(title, items, facts, self._signature(), self.command)
+
+    def _signature(self) -> str:
+        counts = ",".join(f"{verdict}:{self.count(verdict)}" for verdict in _LIGHTS)
+        return f"check|{self.model}|{counts}"
+
+    def _reliance_finding(self) -> Finding:
+        rows = [(use, "yes" if safe else "no") for use, safe in self.rely().items() if safe is not None]
+        light: Light = "bad" if self.failed else "good"
+        table = Table.of(("use", "safe"), rows)
+        return Finding("check.rely", "What may you rely on?", self.fault or self.reliance(), light=light, table=table)
+
+    def _finding(self, outcome: Outcome) -> Finding:
+        name = outcome.check.removeprefix("source.")
+        check = CHECKS.get(name)
+        return Finding(
+            f"check.{outcome.check}",
+            check.asserts if check else outcome.check,
+            sentence(outcome),
+            outcome.size if outcome.size is None or outcome.size < float("inf") else None,
+            "std of the logits",
+            null=0.0 if outcome.size is not None else None,
+            light=_LIGHTS[outcome.verdict],
+            method=f"Catches: {check.catches}." if check else "",
+            command=f"{self.command} --only {name}" if self.command else "",
+            details={key: value for key, value in outcome.as_dict().items() if value not in ("", None)},
+        )
+
+
+def sentence(outcome: Outcome) -> str:
+    """One outcome in words: the verdict, its size, the cause and what is safe."""
+    size = "" if outcome.size is None else f" {outcome.size:.2g} std"
+    parts = [f"{outcome.verdict}{size}" + (f" ({outcome.note})" if outcome.note else "")]
+    parts += [text for text in (outcome.reason, outcome.cause) if text and text not in parts[0]]
+    if outcome.safe:
+        parts.append(f"Safe: {outcome.safe}")
+    return ". ".join(dict.fromkeys(part.rstrip(".") for part in parts)) + "."
+
+
+def changes(before: Iterable[Result], after: Iterable[Result]) -> list[str]:
+    """What became worse between two runs, one line each; better or new checks are no change for the worse."""
+    rank = {"PASS": 0, "N/A": 0, "PROPERTY": 1, "WARN": 2, "FAIL": 3}
+    old = {(r.model, o.check): o.verdict for r in before for o in r.outcomes}
+    worse = []
+    for result in after:
+        for outcome in result.outcomes:
+            was = old.get((result.model, outcome.check))
+            if was is None and outcome.verdict == "FAIL":
+                worse.append(f"{result.model} {outcome.check}: new, FAIL")
+            elif was is not None and rank[outcome.verdict] > rank[was]:
+                worse.append(f"{result.model} {outcome.check}: {was} became {outcome.verdict}")
+    return worse
+
+
+def load(path: str | Path) -> list[Result]:
+    """Results that ``--json`` wrote: one, or a list. Raises DataError if the file is missing or something else."""
+    try:
+        raw = json.loads(Path(path).read_text(encoding="utf8"))
+    except (OSError, json.JSONDecodeError) as fault:
+        raise DataError(f"cannot read check results from {path}: {fault}") from fault
+    return [Result.from_dict(each) for each in (raw if isinstance(raw, list) else [raw])]

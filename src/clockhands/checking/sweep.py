@@ -1,0 +1,157 @@
+"""Every architecture, in worker processes: resumable, and neither a hang nor a crash stops it."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from clockhands.checking.result import Result
+from clockhands.errors import DataError
+
+Tell = Callable[[Result, int, int], None]
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    pipe: Connection
+    build: str = ""
+    since: float = 0.0
+
+
+def sweep(
+    names: Sequence[str],
+    folder: str | Path,
+    *,
+    only: Sequence[str] | None = None,
+    slow: bool = False,
+    workers: int = 1,
+    limit: float = 120.0,
+    tell: Tell | None = None,
+) -> list[Result]:
+    """Check the named builds; what ``folder/results.jsonl`` already holds is not done again.
+
+    ``limit``: seconds for one architecture; past it the worker is ended and the architecture recorded as hanging.
+    Results come back in the order of ``names``.
+    """
+    path = Path(folder) / "results.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    done = {result.model: result for result in _kept(path)}
+    todo = deque(name for name in names if name not in done)
+    with path.open("a", encoding="utf8") as stream:
+        for result in _run(todo, only, slow, min(workers, max(len(todo), 1)), limit):
+            stream.write(json.dumps(result.as_dict(), ensure_ascii=False) + "\n")
+            stream.flush()
+            done[result.model] = result
+            if tell is not None:
+                tell(result, sum(name in done for name in names), len(names))
+    return [done[name] for name in names if name in done]
+
+
+def _kept(path: Path) -> Iterator[Result]:
+    """Results of an interrupted sweep; a line that was cut off in the middle is done again."""
+    if not path.exists():
+        return
+    for line in path.read_text(encoding="utf8").splitlines():
+        try:
+            yield Result.from_dict(json.loads(line))
+        except (json.JSONDecodeError, DataError):
+            continue
+
+
+def _run(
+    todo: deque[str], only: Sequence[str] | None, slow: bool, count: int, limit: float
+) -> Iterator[Result]:
+    pool = [_start(only, slow) for _ in range(count if todo else 0)]
+    try:
+        for worker in pool:
+            _give(worker, todo)
+        while any(worker.build for worker in pool):
+            busy = [worker for worker in pool if worker.build]
+            wait([worker.pipe for worker in busy], timeout=0.5)
+            for worker in busy:
+                result = _collect(worker, limit)
+                if result is None:
+                    continue
+                yield result
+                if not worker.process.is_alive():
+                    pool[pool.index(worker)] = worker = _start(only, slow)
+                _give(worker, todo)
+    finally:
+        for worker in pool:
+            worker.process.kill()
+
+
+def _start(only: Sequence[str] | None, slow: bool) -> _Worker:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs, only, slow), daemon=True)
+    process.start()
+    theirs.close()
+    return _Worker(process, ours)
+
+
+def _give(worker: _Worker, todo: deque[str]) -> None:
+    worker.build = todo.popleft() if todo else ""
+    worker.since = time.monotonic()
+    if worker.build:
+        worker.pipe.send(worker.build)
+
+
+def _collect(worker: _Worker, limit: float) -> Result | None:
+    """The worker's answer, or what became of it; None while it works."""
+    try:
+        if worker.pipe.poll():
+            return Result.from_dict(worker.pipe.recv())
+    except (EOFError, OSError):
+        worker.process.join(5)
+        return _lost(worker, f"the process ended with code {worker.process.exitcode}")
+    if time.monotonic() - worker.since < limit:
+        return None
+    worker.process.kill()
+    worker.process.join(5)
+    return _lost(worker, f"no answer within {limit:.0f} s")
+
+
+def _lost(worker: _Worker, fault: str) -> Result:
+    kind = worker.build.rpartition(":")[2]
+    return Result(worker.build, kind, "", (), {}, round(time.monotonic() - worker.since, 1), fault)
+
+
+def _serve(pipe: Connection, only: Sequence[str] | None, slow: bool) -> None:
+    """One worker: names in, results out, until the parent is gone."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    import torch
+    from transformers.utils import logging
+
+    from clockhands.checking.builds import find
+    from clockhands.checking.examine import examine_build
+    from clockhands.checking.runner import select
+
+    torch.set_num_threads(1)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    checks = select(only, slow)
+    while True:
+        try:
+            name = pipe.recv()
+        except (EOFError, OSError):
+            return
+        (build,) = [each for each in find(name) if each.name == name]
+        pipe.send(examine_build(build, checks).as_dict())
+
+
+def every(names: Iterable[str] | None = None) -> list[str]:
+    """The full names of all builds (``bert:masked``), or of those whose type is given."""
+    from clockhands.checking.builds import architectures
+
+    builds = [build.name for build in architectures()]
+    return builds if names is None else [name for name in builds if name.partition(":")[0] in set(names)]
