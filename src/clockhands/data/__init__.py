@@ -37,7 +37,14 @@ from clockhands.data.encoding import (
     encode_texts,
 )
 from clockhands.data.pairs import Corpus, Pair
-from clockhands.data.tokens import Tokenizers, open_tokenizer, train_tokenizer, train_tokenizers
+from clockhands.data.tokens import (
+    Normalisation,
+    Tokenizers,
+    TokenKind,
+    open_tokenizer,
+    train_tokenizer,
+    train_tokenizers,
+)
 
 __all__ = [
     "BUILTIN",
@@ -48,11 +55,13 @@ __all__ = [
     "Example",
     "LengthBatches",
     "MaskedCollator",
+    "Normalisation",
     "Pair",
     "PairCollator",
     "PairDataset",
     "PlannedBatches",
     "RandomBatches",
+    "TokenKind",
     "Tokenizers",
     "WindowCollator",
     "WindowDataset",

@@ -11,6 +11,7 @@ from clockhands.data.hub import huggingface
 from clockhands.data.pairs import Corpus
 from clockhands.data.sources import parallel, table, text
 from clockhands.errors import ConfigError, UsageError, unknown
+from clockhands.schemes.catalogue import Option, describe, fits
 
 BUILTIN: Mapping[str, Callable[..., Corpus]] = {"numbers": numbers, "roles": roles, "stdlib": stdlib}
 SOURCES: Mapping[str, Callable[..., Corpus]] = {
@@ -29,23 +30,29 @@ def corpus_function(name: str) -> Callable[..., Corpus]:
     return CORPORA[name]
 
 
-def corpus_options(name: str) -> dict[str, inspect.Parameter]:
-    """The options of a corpus: annotation and default of each. Raises UsageError for an unknown corpus."""
-    return dict(inspect.signature(corpus_function(name), eval_str=True).parameters)
+def corpus_options(name: str) -> dict[str, Option]:
+    """The options of a corpus by name. Raises UsageError for an unknown corpus."""
+    parameters = inspect.signature(corpus_function(name), eval_str=True).parameters.values()
+    return {option.name: Option(option.name, option.annotation, option.default) for option in parameters}
 
 
 def open_corpus(name: str, **options: Any) -> Corpus:
     """The corpus with these options: ``open_corpus("numbers", source="fr")``.
 
-    Raises UsageError for an unknown corpus, ConfigError with all unknown and missing options at once, and what the
+    Raises UsageError for an unknown corpus, ConfigError with everything wrong about the options at once, and what the
     corpus itself raises.
     """
     known = corpus_options(name)
     faults = [unknown("option", option, known) for option in options if option not in known]
     faults += [
+        f"{option} is {options[option]!r}, but must be {describe(known[option].kind)}"
+        for option in options
+        if option in known and not fits(options[option], known[option].kind)
+    ]
+    faults += [
         f"option {option!r} is missing"
-        for option, parameter in known.items()
-        if parameter.default is parameter.empty and option not in options
+        for option in known
+        if known[option].default is inspect.Parameter.empty and option not in options
     ]
     if faults:
         raise ConfigError(faults, f"corpus {name!r}")

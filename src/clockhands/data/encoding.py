@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from clockhands.data.pairs import Pair
-from clockhands.errors import DataError, UsageError
+from clockhands.errors import DataError, UsageError, unknown
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -130,12 +130,12 @@ def encode_pairs(
     tokenizers: Tokenizers,
     *,
     max_length: int | None = None,
-    longer: Literal["raise", "drop", "cut"] = "raise",
+    longer: str = "raise",
 ) -> PairDataset:
-    """Encode both sides. A pair with a side of more than ``max_length`` ids (its end included) is refused, dropped
-    (``dropped`` of the result counts them) or cut (each side ends as before).
+    """Encode both sides. A pair with a side of more than ``max_length`` ids (its end included) is refused (``longer``
+    is ``raise``), left out (``drop``; ``dropped`` of the result counts them) or shortened (``cut``; its ends stay).
 
-    Raises DataError for a longer pair if ``longer`` is ``raise``, and if nothing remains.
+    Raises DataError for a longer pair if it is to be refused, and if nothing remains; UsageError for another word.
     """
     sources = encode_texts(tokenizers.source, [pair.source for pair in pairs])
     targets = encode_texts(tokenizers.target, [pair.target for pair in pairs])
@@ -159,6 +159,8 @@ def encode_stream(tokenizer: PreTrainedTokenizerBase, documents: Sequence[str]) 
 def _shorten(
     rows: list[tuple[list[int], list[int]]], max_length: int, longer: str
 ) -> list[tuple[list[int], list[int]]]:
+    if longer not in ("raise", "drop", "cut"):
+        raise UsageError(unknown("choice for longer pairs", longer, ("raise", "drop", "cut")))
     if longer == "drop":
         return [row for row in rows if max(map(len, row)) <= max_length]
     if longer == "cut":

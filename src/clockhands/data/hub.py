@@ -14,7 +14,7 @@ from clockhands.errors import DataError, UsageError, unknown
 
 def huggingface(
     *,
-    name: str,
+    dataset: str,
     subset: str | None = None,
     revision: str | None = None,
     source: str = "source",
@@ -28,28 +28,28 @@ def huggingface(
 ) -> Corpus:
     """The splits of a data set, by the names they have there; ``validation`` and ``test`` may be missing.
 
-    ``name`` is a hub name or a local folder (of data files, or written by ``save_to_disk``). Columns inside others
+    ``dataset`` is a hub name or a local folder (of data files, or written by ``save_to_disk``). Columns inside others
     are written ``translation.de``. With ``text`` the corpus is one of documents. Nothing but a hub name reaches the
     network, and no code of the data set's is run.
 
     Raises UsageError where the ``datasets`` package is not installed, for an unknown split; DataError where the data
     set cannot be opened, for a missing column and for blank sides (unless ``skip_blank``).
     """
-    found = _open(name, subset, revision)
+    found = _open(dataset, subset, revision)
     if train not in found:
-        raise UsageError(f"data set {name!r}: {unknown('split', train, found)}")
+        raise UsageError(f"data set {dataset!r}: {unknown('split', train, found)}")
     wanted = {"train": train, "validation": validation, "test": test}
     splits: dict[str, Items] = {}
     for split, there in wanted.items():
         if there is not None and there in found:
-            rows = _rows(found[there], f"{name}[{there}]")
+            rows = _rows(found[there], f"{dataset}[{there}]")
             if text is not None:
                 splits[split] = [document for place, row in rows if (document := column(row, text, place)).strip()]
             else:
                 sides = ((place, column(row, source, place), column(row, target, place)) for place, row in rows)
                 splits[split] = list(pairs_of(sides, skip_blank))
     kind: Kind = "translation" if text is None else "language"
-    return corpus_of("huggingface", kind, splits, holdout, name if subset is None else f"{name}/{subset}")
+    return corpus_of("huggingface", kind, splits, holdout, dataset if subset is None else f"{dataset}/{subset}")
 
 
 def _open(name: str, subset: str | None, revision: str | None) -> Mapping[str, Any]:

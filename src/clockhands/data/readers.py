@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from clockhands.data.pairs import Pair
 from clockhands.errors import DataError, UsageError, nearest, unknown
@@ -63,18 +63,18 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> list[str]:
     return read_text(path, encoding).removesuffix("\n").split("\n")
 
 
-def read_documents(path: str | Path, unit: Unit = "line", encoding: str = "utf-8") -> list[str]:
+def read_documents(path: str | Path, unit: str = "line", encoding: str = "utf-8") -> list[str]:
     """A text as documents: every line, every paragraph (between blank lines), or the whole file as one.
 
-    Blank lines are no documents. Raises as ``read_text``.
+    Blank lines are no documents. Raises UsageError for an unknown unit, else as ``read_text``.
     """
+    if unit not in get_args(Unit):
+        raise UsageError(unknown("unit", unit, get_args(Unit)))
     if unit == "file":
         return [read_text(path, encoding)]
     lines = read_lines(path, encoding)
     if unit == "line":
         return [line for line in lines if line.strip()]
-    if unit != "paragraph":
-        raise UsageError(unknown("unit", unit, ("line", "paragraph", "file")))
     paragraphs = ("\n".join(line if line.strip() else "" for line in lines)).split("\n\n")
     return [paragraph.strip("\n") for paragraph in paragraphs if paragraph.strip()]
 

@@ -22,7 +22,7 @@ from clockhands.data.readers import (
 )
 from clockhands.errors import DataError, UsageError
 
-Paths: TypeAlias = str | Path | Sequence[str | Path]
+Paths: TypeAlias = str | Path | list[str]
 HOLDOUT = 0.02
 
 

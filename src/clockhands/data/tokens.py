@@ -58,12 +58,12 @@ class Tokenizers:
 def train_tokenizers(
     corpus: Corpus,
     *,
-    purpose: Purpose | None = None,
+    purpose: str | None = None,
     shared: bool = True,
-    kind: TokenKind = "bpe",
+    kind: str = "bpe",
     vocabulary: int | None = None,
     lowercase: bool = False,
-    normalisation: Normalisation = "nfc",
+    normalisation: str = "nfc",
     min_frequency: int = 1,
 ) -> Tokenizers:
     """Tokenizers learned from the training split: one for both sides, or one each. Raises as ``train_tokenizer``.
@@ -91,11 +91,11 @@ def train_tokenizers(
 def train_tokenizer(
     texts: Sequence[str],
     *,
-    purpose: Purpose = "translation",
-    kind: TokenKind = "bpe",
+    purpose: str = "translation",
+    kind: str = "bpe",
     vocabulary: int | None = None,
     lowercase: bool = False,
-    normalisation: Normalisation = "nfc",
+    normalisation: str = "nfc",
     min_frequency: int = 1,
 ) -> PreTrainedTokenizerBase:
     """A tokenizer learned from ``texts``.

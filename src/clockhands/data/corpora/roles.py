@@ -35,6 +35,9 @@ VERBS = {
 Phrase: TypeAlias = tuple[str, str, str]
 """English, Esperanto as the one who acts, Esperanto as the one to whom it is done."""
 
+PATIENCE = 1000
+"""So many draws in a row that bring nothing new mean that there is hardly anything new left."""
+
 
 def roles(
     *, train: int = 10_000, validation: int = 500, test: int = 1_000, adjectives: float = 0.3, seed: int = 0
@@ -84,14 +87,18 @@ def order_blind_ceiling(pairs: Iterable[Pair]) -> float:
 def _twins(count: int, adjectives: float, rng: random.Random) -> list[tuple[Pair, Pair]]:
     """``count`` different sentences with their twins; no two of them are the same set of sentences."""
     found: dict[frozenset[str], tuple[Pair, Pair]] = {}
-    for _ in range(100 * count):
-        if len(found) == count:
-            return list(found.values())
+    misses = 0
+    while len(found) < count and misses < PATIENCE:
         verb = rng.choice(sorted(VERBS))
         one, other = _phrase(adjectives, rng), _phrase(adjectives, rng)
-        if one[0].split()[-1] != other[0].split()[-1]:
-            twin = _sentence(one, verb, other), _sentence(other, verb, one)
-            found.setdefault(frozenset(pair.source for pair in twin), twin)
+        if one[0].split()[-1] == other[0].split()[-1]:
+            continue
+        twin = _sentence(one, verb, other), _sentence(other, verb, one)
+        key = frozenset(pair.source for pair in twin)
+        misses = misses + 1 if key in found else 0
+        found[key] = twin
+    if len(found) == count:
+        return list(found.values())
     raise UsageError(
         f"corpus 'roles': there are not {2 * count:,} different sentences with adjectives={adjectives} "
         f"(only {2 * len(found):,} were found); ask for fewer or for more adjectives"

@@ -18,7 +18,7 @@ LEFT_OUT = frozenset({"site-packages", "dist-packages", "test", "tests", "idle_t
 def stdlib(*, limit: int = 4_000_000, validation: float = 0.05, test: float = 0.05) -> Corpus:
     """Every module of the standard library but its tests, one document a file.
 
-    A file's split and its place in the queue follow from a hash of its name alone, so a smaller ``limit`` (in
+    The files queue by a hash of their names, and a file's place decides its split, so a smaller ``limit`` (in
     characters; 0 for everything) takes a part of what a larger one takes. ``validation`` and ``test`` are shares
     of the files. The text is that of the running Python: ``facts`` names the version.
 
@@ -30,42 +30,41 @@ def stdlib(*, limit: int = 4_000_000, validation: float = 0.05, test: float = 0.
         raise UsageError(f"corpus 'stdlib': validation={validation} and test={test} are shares above 0 and below 0.9")
     chosen = _files(Path(sysconfig.get_paths()["stdlib"]), limit)
     splits: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
-    for name, text in sorted(chosen.items()):
-        place = _place(name, "split")
-        split = "validation" if place < validation else "test" if place < validation + test else "train"
-        splits[split].append(text)
+    for place, text in enumerate(chosen):
+        splits[_split(place, validation, test)].append(text)
     empty = [name for name, documents in splits.items() if not documents]
     if empty:
         raise UsageError(f"corpus 'stdlib': no file falls into {' and '.join(empty)}; raise 'limit' or the share")
-    characters = sum(map(len, chosen.values()))
+    characters = sum(map(len, chosen))
     facts: dict[str, Fact] = {"python": platform.python_version(), "files": len(chosen), "characters": characters}
     description = f"source of the standard library of Python {platform.python_version()}"
     return Corpus("stdlib", "language", splits, description, facts)
 
 
-def _files(folder: Path, limit: int) -> dict[str, str]:
-    """Name and text of the files taken, up to ``limit`` characters, in the order of their hashes."""
+def _files(folder: Path, limit: int) -> list[str]:
+    """The text of the files taken, up to ``limit`` characters, in the order of the hashes of their names."""
     names = [
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*.py")
         if not LEFT_OUT.intersection(path.relative_to(folder).parts)
     ]
-    chosen: dict[str, str] = {}
+    chosen: list[str] = []
     room = limit or float("inf")
-    for name in sorted(names, key=lambda name: _place(name, "queue")):
+    for name in sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest()):
         with tokenize.open(folder / name) as stream:
             text = stream.read()
         room -= len(text)
         if room < 0:
             break
         if text.strip():
-            chosen[name] = text
+            chosen.append(text)
     if not chosen:
         raise DataError(f"no Python source was found in {folder}; this interpreter comes without its standard library")
     return chosen
 
 
-def _place(name: str, purpose: str) -> float:
-    """A number from 0 to 1 that depends on the name alone."""
-    digest = hashlib.sha256(f"{purpose}:{name}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64
+def _split(place: int, validation: float, test: float) -> str:
+    """The split of a place in the queue: both shares spread evenly, out of step with each other."""
+    if int((place + 1) * validation) > int(place * validation):
+        return "validation"
+    return "test" if int((place + 1) * test + 0.5) > int(place * test + 0.5) else "train"
