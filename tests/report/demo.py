@@ -133,7 +133,8 @@ def clock() -> Finding:
     return Finding(
         "table.clock",
         "Does a shift turn the position vectors like a clock's hands?",
-        "Three hands turn at constant speed, with periods of 5.6, 15.8 and 68 tokens; a shift by 1 is a rotation to 0.5 %.",
+        "Three hands turn at constant speed, with periods of 5.6, 15.8 and 68 tokens; "
+        "a shift by 1 is a rotation to 0.5 %.",
         value=4.2e-7,
         unit="rad²",
         null=0.98,

@@ -8,6 +8,7 @@ from io import BytesIO
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
@@ -86,7 +87,8 @@ class Sheet:
         groups = [(pen.ax, group) for pen in self.pens for group in pen.spots if group]
         step = max(1, math.ceil(sum(len(group) for _, group in groups) / 420))
         height = self.canvas.bbox.height
-        return [_target(ax, spot, height) for ax, group in groups for spot in group[::step]]
+        placed = (_target(ax, spot, height) for ax, group in groups for spot in group[::step])
+        return [target for target in placed if target]
 
     def _panel(self, pen: Pen, heats: dict[tuple[str, bool], Heat]) -> None:
         panel, ax = pen.panel, pen.ax
@@ -159,7 +161,7 @@ class Sheet:
 def _names_down(panel: Panel) -> float:
     names = {value for mark in panel.marks for value in mark.y if isinstance(value, str)}
     each = 14 if any(mark.kind == "heatmap" for mark in panel.marks) else 19
-    return each * len(names) + 46 if len(names) <= 60 else 0.0
+    return each * len(names) + 46.0 if len(names) <= 60 else 0.0
 
 
 def _name_ticks(ax: Axes, pen: Pen, width: float) -> None:
@@ -185,12 +187,13 @@ def _plain_numbers(ax: Axes) -> None:
 _LEANING = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
 
 
-def _target(ax: Axes, spot: Spot, height: float) -> Target:
+def _target(ax: Axes, spot: Spot, height: float) -> Target | None:
     """From data to sheet coordinates, kept inside the panel. An edge that is NaN runs along the whole panel."""
-    box = ax.bbox
-    (x0, y0), (x1, y1) = ax.transData.transform([(spot.x0, spot.y0), (spot.x1, spot.y1)])
-    left, right = (box.x0, box.x1) if math.isnan(spot.x0) else sorted((x0, x1))
-    low, high = (box.y0, box.y1) if math.isnan(spot.y0) else sorted((y0, y1))
-    left, right = (min(max(edge, box.x0), box.x1) for edge in (left, right))
-    low, high = (min(max(edge, box.y0), box.y1) for edge in (low, high))
-    return Target(left, height - high, right - left, high - low, spot.text)
+    (left, right), (bottom, top) = sorted(ax.get_xlim()), sorted(ax.get_ylim())
+    x0, x1 = (left, right) if math.isnan(spot.x0) else (spot.x0, spot.x1)
+    y0, y1 = (bottom, top) if math.isnan(spot.y0) else (spot.y0, spot.y1)
+    edges = np.clip(ax.transData.transform([(x0, y0), (x1, y1)]), ax.bbox.min, ax.bbox.max)
+    if not np.isfinite(edges).all():  # no place on this scale, as zero has none on a logarithmic one
+        return None
+    (x, low), (right, high) = edges.min(axis=0).tolist(), edges.max(axis=0).tolist()
+    return Target(x, height - high, right - x, high - low, spot.text)

@@ -82,11 +82,11 @@ def label_ticks(ax: Axes, mark: Mark, width: float, height: float) -> None:
     if names:
         longest = max(map(len, names))
         upright = longest * 5.6 + 6 <= width / len(names) or longest <= 3
-        step = _step(len(names), width, longest * 5.6 + 8 if upright else 12)
+        step = _step(len(names), width, longest * 5.6 + 8 if upright else 12.0)
         ax.set_xticks(range(0, len(names), step), names[::step], rotation=0 if upright else 90)
     rows = [_name(value) for value in mark.y]
     if rows:
-        step = _step(len(rows), height, 12)
+        step = _step(len(rows), height, 12.0)
         ax.set_yticks(range(0, len(rows), step), rows[::step])
 
 

@@ -71,7 +71,7 @@ def _pair(names: tuple[str, str], a: Finding | None, b: Finding | None) -> Findi
 
 def _difference(a: Finding, b: Finding) -> float | None:
     if isinstance(a.value, (int, float)) and isinstance(b.value, (int, float)) and a.unit == b.unit:
-        return b.value - a.value
+        return float(b.value) - float(a.value)
     return None
 
 

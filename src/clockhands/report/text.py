@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from clockhands.findings import Finding
@@ -62,7 +62,7 @@ def quantity(value: Any, unit: str = "") -> str:
     return f"{number(value)}\u00a0{visible(unit)}" if unit else number(value)
 
 
-def span(interval: tuple[float, float] | None) -> str:
+def span(interval: Sequence[Any] | None) -> str:
     """``[0.21, 0.34]``, or nothing."""
     return f"[{number(interval[0])}, {number(interval[1])}]" if interval else ""
 
