@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.absolute.sinusoidal import Sinusoidal
 from clockhands.schemes.base import Declares, Positions, Scheme, check_integer, check_length
 from clockhands.schemes.hands import single_axis
 from clockhands.shapes import Float, Tensor
@@ -18,14 +17,14 @@ Rows = Literal["gaussian", "shuffled"]
 
 
 @lru_cache(maxsize=8)
-def random_table(rows: Rows, max_length: int, width: int, seed: int) -> Float[Tensor, "L P"]:
-    """The table, a function of its arguments alone on every platform (NumPy's frozen RandomState stream)."""
+def random_table(rows: Rows, max_length: int, width: int, seed: int) -> np.ndarray:
+    """The float32 table [L, P], a function of its arguments alone on every platform (NumPy's frozen RandomState)."""
     stream = np.random.RandomState(seed)
-    with torch.device("cpu"), torch.inference_mode(False), torch.no_grad():
-        if rows == "gaussian":
-            return torch.as_tensor(stream.standard_normal((max_length, width)) * 0.5**0.5, dtype=torch.float32)
-        order_L = torch.as_tensor(stream.permutation(max_length))
-        return Sinusoidal(width).encode(order_L[None])[0].contiguous()
+    if rows == "gaussian":
+        return (stream.standard_normal((max_length, width)) * 0.5**0.5).astype(np.float32)
+    order_L = stream.permutation(max_length)
+    angle_LF = order_L[:, None] * 10_000.0 ** (-2 * np.arange(width // 2) / width)
+    return np.stack([np.sin(angle_LF), np.cos(angle_LF)], axis=-1).reshape(max_length, width).astype(np.float32)
 
 
 @final
@@ -77,5 +76,5 @@ class RandomVectors(Scheme):
         if self.beyond == "clamp":
             pos = pos.clamp(0, self.max_length - 1)
         check_length(pos, self.max_length, "random")
-        table_LP = random_table(self.rows, self.max_length, self.width, self.seed)
-        return self.amplitude * table_LP.to(pos.device)[pos]
+        table_LP = torch.as_tensor(random_table(self.rows, self.max_length, self.width, self.seed), device=pos.device)
+        return self.amplitude * table_LP[pos]

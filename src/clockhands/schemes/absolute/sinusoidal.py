@@ -11,7 +11,7 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares, Positions, Scheme
-from clockhands.schemes.hands import Exponent, angles, cos_sin, exact, frequencies, one_row, single_axis
+from clockhands.schemes.hands import Exponent, cos_sin, frequencies, one_row, single_axis
 from clockhands.shapes import Float, Tensor
 
 Layout = Literal["interleaved", "half"]
@@ -68,30 +68,33 @@ class Sinusoidal(Scheme):
     def declares(self) -> Declares:
         return Declares(real_valued=True)
 
-    def frequencies(self) -> Float[Tensor, " F"]:
+    def frequencies(self, device: torch.device | str | None = None) -> Float[Tensor, " F"]:
         """Radians per position of each pair (of each channel, with one kind of wave), in float64."""
         count = self.width // 2 if self.waves == "both" else self.width
-        if self.wavelength is not None:
-            return torch.full((count,), 2 * math.pi / self.wavelength, dtype=torch.float64, device="cpu")
-        return frequencies(2 * count, self.base, self.exponent)
+        omega_F = frequencies(2 * count, self.base, self.exponent, device)
+        return omega_F if self.wavelength is None else torch.full_like(omega_F, 2 * math.pi / self.wavelength)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
         pos = one_row(single_axis(pos_BS, "sinusoidal"))
-        angle_BSP = self._per_channel(angles(pos, self.frequencies()))
+        cos_BSF, sin_BSF = cos_sin(pos, self.frequencies(pos.device))
+        pe_BSP = self._channels(sin_BSF, cos_BSF)
         if self.random_phases:
             phase_P = np.random.RandomState(self.seed).uniform(0, 2 * math.pi, self.width)
-            angle_BSP = angle_BSP + torch.as_tensor(phase_P, dtype=exact(pos.device), device=pos.device)
-        pe_BSP = cos_sin(angle_BSP)[1]
-        return (self.amplitude * pe_BSP).expand(pos_BS.shape[0], -1, -1)
+            cos_P, sin_P = (
+                torch.as_tensor(f(phase_P), dtype=torch.float32, device=pos.device) for f in (np.cos, np.sin)
+            )
+            pe_BSP = pe_BSP * cos_P + self._channels(cos_BSF, -sin_BSF) * sin_P
+        if isinstance(self.amplitude, nn.Parameter) or self.amplitude != 1.0:
+            pe_BSP = self.amplitude * pe_BSP
+        return pe_BSP.expand(pos_BS.shape[0], -1, -1)
 
-    def _per_channel(self, angle_BSF: Float[Tensor, "B S F"]) -> Float[Tensor, "B S P"]:
-        """The angle whose sine each channel is: cos x = sin(x + π/2)."""
-        quarter = math.pi / 2
+    def _channels(self, sine_BSF: Float[Tensor, "B S F"], cosine_BSF: Float[Tensor, "B S F"]) -> Float[Tensor, "B S P"]:
+        """Lay the values out over the channels."""
         if self.waves != "both":
-            return angle_BSF if self.waves == "sine" else angle_BSF + quarter
+            return sine_BSF if self.waves == "sine" else cosine_BSF
         if self.layout == "half":
-            return torch.cat([angle_BSF, angle_BSF + quarter], dim=-1)
-        return torch.stack([angle_BSF, angle_BSF + quarter], dim=-1).flatten(-2)
+            return torch.cat([sine_BSF, cosine_BSF], dim=-1)
+        return torch.stack([sine_BSF, cosine_BSF], dim=-1).flatten(-2)
 
     @torch.no_grad()
     def reset_parameters(self) -> None:

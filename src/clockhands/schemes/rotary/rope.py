@@ -8,7 +8,7 @@ import torch
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
-from clockhands.schemes.hands import Memo, angles, cos_sin, frequencies, one_row, single_axis
+from clockhands.schemes.hands import Memo, cos_sin, frequencies, one_row, single_axis, working
 from clockhands.shapes import Float, Num, Tensor
 
 Layout = Literal["interleaved", "half"]
@@ -21,9 +21,12 @@ def turn(
     sin_BHSF: Float[Tensor, "#B #H S F"],
     layout: Layout,
 ) -> Float[Tensor, "B H S K"]:
-    """Rotate the first 2F channels pair by pair, in float32; pairs are (2c, 2c+1) or (c, c+F). The rest passes."""
+    """Rotate the first 2F channels pair by pair; pairs are (2c, 2c+1) or (c, c+F). The rest passes.
+
+    Low precision turns in float32 and comes back in its own dtype.
+    """
     turned = 2 * cos_BHSF.shape[-1]
-    head, rest = x_BHSK[..., :turned].float(), x_BHSK[..., turned:]
+    head, rest = x_BHSK[..., :turned].to(cos_BHSF.dtype), x_BHSK[..., turned:]
     pair_dim = -1 if layout == "interleaved" else -2
     a, b = head.unflatten(-1, (-1, 2) if layout == "interleaved" else (2, -1)).unbind(pair_dim)
     pair = (a * cos_BHSF - b * sin_BHSF, b * cos_BHSF + a * sin_BHSF)
@@ -71,17 +74,17 @@ class RoPE(Scheme):
     def declares(self) -> Declares:
         return Declares(translation_invariant=True, real_valued=True)
 
-    def frequencies(self) -> Float[Tensor, " F"]:
+    def frequencies(self, device: torch.device | str | None = None) -> Float[Tensor, " F"]:
         """Radians per position of each pair, in float64."""
-        return frequencies(self.turned, self.base)
+        return frequencies(self.turned, self.base, device=device)
 
-    def cos_sin(self, pos: Num[Tensor, ...]) -> CosSin:
-        """Cosines and sines [#B, #H, S, F] in float32, computed once for one position tensor."""
-        return self._memo(pos, self.base, lambda: self._cos_sin(pos))
+    def cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype = torch.float32) -> CosSin:
+        """Cosines and sines [#B, #H, S, F], computed once for all layers that pass this very position tensor."""
+        return self._memo(pos, dtype, lambda: self._cos_sin(pos, dtype))
 
-    def _cos_sin(self, pos: Num[Tensor, ...]) -> CosSin:
+    def _cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
         own = one_row(single_axis(pos, "rope"))
-        cos, sin = cos_sin(angles(own, self.frequencies()))
+        cos, sin = cos_sin(own, self.frequencies(own.device), dtype)
         return (cos, sin) if own.dim() == 3 else (cos[:, None], sin[:, None])
 
     def rotate(
@@ -91,9 +94,10 @@ class RoPE(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
+        dtype = working(q_BHSK.dtype)
         return (
-            turn(q_BHSK, *self.cos_sin(qpos_BS), self.layout),
-            turn(k_BHTK, *self.cos_sin(kpos_BT), self.layout),
+            turn(q_BHSK, *self.cos_sin(qpos_BS, dtype), self.layout),
+            turn(k_BHTK, *self.cos_sin(kpos_BT, dtype), self.layout),
         )
 
     def to_hf_config(self) -> dict[str, Any] | None:
