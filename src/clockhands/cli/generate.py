@@ -1,0 +1,48 @@
+"""``clockhands generate``: continue a prompt."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from clockhands.cli.common import add_device, prepare
+
+EXAMPLES = (
+    'clockhands generate runs/shakespeare --prompt "ROMEO:" --tokens 200 --seed 1',
+    'clockhands generate runs/stdlib --prompt "def " --temperature 0',
+    "clockhands generate runs/stdlib --samples 3 --top-k 40 --json",
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="folder of a trained run")
+    parser.add_argument("--prompt", default="", help="the text to continue (default: the start of a text)")
+    parser.add_argument("--tokens", type=int, default=200, help="how many tokens to add (default: %(default)s)")
+    parser.add_argument("--temperature", type=float, default=0.8, help="0 takes the likeliest (default: %(default)s)")
+    parser.add_argument("--top-k", type=int, default=0, help="draw among the k likeliest tokens (default: all)")
+    parser.add_argument("--top-p", type=float, default=1.0, help="draw among the likeliest that make up this share")
+    parser.add_argument("--beam", type=int, default=1, help="search this many beams instead of sampling")
+    parser.add_argument("--samples", type=int, default=1, help="how many continuations")
+    parser.add_argument("--seed", type=int, help="draw the same again")
+    parser.add_argument("--json", action="store_true", help="JSON Lines with prompt and text")
+    add_device(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    prepare(options)
+    from clockhands.generation import generate, open_run
+
+    texts = generate(
+        open_run(options.run, device=options.device),
+        options.prompt,
+        tokens=options.tokens,
+        temperature=options.temperature,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        beam=options.beam,
+        samples=options.samples,
+        seed=options.seed,
+    )
+    for text in texts:
+        print(json.dumps({"prompt": options.prompt, "text": text}, ensure_ascii=False) if options.json else text)
+    return 0

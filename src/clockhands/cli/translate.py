@@ -1,0 +1,93 @@
+"""``clockhands translate``: words, a file or standard input."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from clockhands.cli.common import add_device, add_search, prepare, search_of
+from clockhands.errors import DataError, UsageError
+
+EXAMPLES = (
+    'clockhands translate runs/tour "zweihundertdrei"',
+    "clockhands translate runs/mine --input test.de --beam 5 --output test.en",
+    "clockhands translate runs/mine --json < test.de",
+    'clockhands translate runs/tour "zweihundertdrei" --attention attention.svg',
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="folder of a trained run")
+    parser.add_argument("text", nargs="*", help="sentences; without any, and without --input, standard input is read")
+    parser.add_argument("--input", metavar="FILE", help="one sentence a line (.gz too)")
+    parser.add_argument("--output", metavar="FILE", help="write here instead of to standard output")
+    parser.add_argument("--overwrite", action="store_true", help="replace --output or --attention where it exists")
+    parser.add_argument("--json", action="store_true", help="JSON Lines with source, translation and score")
+    parser.add_argument("--attention", metavar="SVG", help="draw which source words each target word looked at")
+    add_search(parser)
+    add_device(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.text and options.input:
+        raise UsageError("give sentences or --input, not both")
+    for name in (options.output, options.attention):
+        if name and Path(name).exists() and not options.overwrite:
+            raise UsageError(f"{name} exists; name another file, or pass --overwrite")
+    prepare(options)
+    from clockhands.generation import open_run, translate
+
+    opened = open_run(options.run, device=options.device)
+    if options.attention:
+        return _draw(opened, options)
+    done = translate(opened, _sentences(options), search_of(options))
+    lines = (
+        json.dumps({"source": t.source, "translation": t.text, "score": round(t.score, 6)}, ensure_ascii=False)
+        if options.json
+        else t.text
+        for t in done
+    )
+    if options.output:
+        from clockhands.files import write_text
+
+        write_text(options.output, "".join(f"{line}\n" for line in lines))
+        return 0
+    for line in lines:
+        print(line, flush=True)
+    return 0
+
+
+def _sentences(options: argparse.Namespace) -> Iterator[str]:
+    if options.text:
+        yield from options.text
+        return
+    if options.input is None:
+        # What is not UTF-8 on a pipe is replaced: half of a stream must not be lost for one byte.
+        sys.stdin.reconfigure(errors="replace")  # type: ignore[union-attr]
+        yield from (line.rstrip("\n") for line in sys.stdin)
+        return
+    path = Path(options.input)
+    try:
+        with gzip.open(path, "rt", encoding="utf8") if path.suffix == ".gz" else path.open(encoding="utf8") as lines:
+            yield from (line.rstrip("\n") for line in lines)
+    except (OSError, UnicodeDecodeError) as fault:
+        reason = f"it is not UTF-8 ({fault.reason})" if isinstance(fault, UnicodeDecodeError) else fault.strerror
+        raise DataError(f"cannot read {path}: {reason}") from fault
+
+
+def _draw(opened: object, options: argparse.Namespace) -> int:
+    from clockhands.files import write_text
+    from clockhands.generation import attention_figure
+    from clockhands.report.draw import draw
+    from clockhands.report.svg import as_file
+
+    sentences = list(_sentences(options))
+    if len(sentences) != 1:
+        raise UsageError(f"--attention draws one sentence, and {len(sentences)} were given")
+    write_text(options.attention, as_file(draw(attention_figure(opened, sentences[0]), "attention")))
+    print(f"drew {options.attention}")
+    return 0

@@ -1,0 +1,62 @@
+"""Which source words each target word looked at: cross-attention as a figure, per layer and head."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clockhands.data import encode_texts
+from clockhands.errors import UsageError
+from clockhands.findings import Figure, Mark, Panel
+from clockhands.generation.opened import Opened, open_run
+from clockhands.generation.translate import Search, translate
+from clockhands.schemes.attend import Attended, recording
+from clockhands.shapes import Float, Tensor
+
+
+def cross_attention(
+    run: str | Path | Opened | Any, source: str, target: str | None = None
+) -> tuple[Float[Tensor, "L H S T"], list[str], list[str]]:
+    """Attention weights of the decoder's cross-attention, the source tokens [T] and the target tokens [S] they wrote.
+
+    The target is the model's own translation unless given. Raises UsageError for an empty source.
+    """
+    opened = open_run(run)
+    opened.require("encoder-decoder", "draw cross-attention")
+    if not source.strip():
+        raise UsageError("there is no source sentence to draw the attention of")
+    if target is None:
+        target = next(translate(opened, [source], Search())).text
+    device = opened.model.device
+    ids_BT = torch.tensor(encode_texts(opened.tokenizers.source, [source]), device=device)
+    labels_BS = torch.tensor(encode_texts(opened.tokenizers.target, [target]), device=device)
+    recorded: list[Attended] = []
+    with recording(recorded.append), torch.inference_mode():
+        opened.model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT), labels=labels_BS)
+    layers = opened.model.config.num_hidden_layers
+    # The decoder's layers come last and attend twice each: to themselves, then to the source.
+    across = recorded[-2 * layers :][1::2]
+    weights_LHST = torch.stack([attended.weights_BHST[0].float().cpu() for attended in across])
+    return weights_LHST, _words(opened.tokenizers.source, ids_BT), _words(opened.tokenizers.target, labels_BS)
+
+
+def attention_figure(run: str | Path | Opened | Any, source: str, target: str | None = None) -> Figure:
+    """One heatmap for each layer and head: target tokens down, source tokens across."""
+    weights_LHST, sources, targets = cross_attention(run, source, target)
+    panels = [
+        Panel(
+            (Mark("heatmap", z=tuple(map(tuple, head_ST.tolist())), x=tuple(sources), y=tuple(targets)),),
+            title=f"layer {layer + 1}, head {head + 1}",
+        )
+        for layer, layer_HST in enumerate(weights_LHST)
+        for head, head_ST in enumerate(layer_HST)
+    ]
+    caption = "How much each target token (row) looked at each source token (column); every row sums to 1."
+    return Figure(tuple(panels), caption, columns=min(4, weights_LHST.shape[1]), height=len(targets) / len(sources))
+
+
+def _words(tokenizer: Any, ids_BS: Tensor) -> list[str]:
+    """Each token as a person reads it."""
+    return [tokenizer.decode([token]) or tokenizer.convert_ids_to_tokens(int(token)) for token in ids_BS[0]]

@@ -1,0 +1,161 @@
+"""Evaluation of a run on text it has not seen: scores of translations, and the loss per token, by length."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from clockhands.data import IGNORED, Pair, encode_pairs, encode_stream
+from clockhands.data.collate import Batch, PairCollator, WindowCollator
+from clockhands.data.encoding import Example, WindowDataset
+from clockhands.errors import DataError
+from clockhands.findings import Table
+from clockhands.generation.opened import Opened, open_run
+from clockhands.generation.score import Score, Tokenization, bootstrap_interval, score_translations
+from clockhands.generation.translate import Search, Translation, translate
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Nats per token: each example's summed loss and token count, and the mean over all tokens with its interval."""
+
+    nats_N: NDArray[np.float64]
+    tokens_N: NDArray[np.int64]
+
+    @property
+    def mean(self) -> float:
+        """Nats per token."""
+        return float(self.nats_N.sum() / self.tokens_N.sum())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 %, by resampling examples; the ratio is linearised (Särndal et al. 1992, section 5.6) around the mean."""
+        residual = (self.nats_N - self.mean * self.tokens_N) / self.tokens_N.mean()
+        low, high = bootstrap_interval(residual)
+        return self.mean + low, self.mean + high
+
+    def score(self) -> Score:
+        """The loss as one more score."""
+        return Score("loss", self.mean, *self.interval, "nats per token")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """``scores`` with intervals, the ``loss`` per token, and a table by length; translations where there are any."""
+
+    scores: tuple[Score, ...]
+    loss: Loss
+    by_length: Table
+    translations: tuple[Translation, ...] = ()
+
+
+def evaluate(
+    run: str | Path | Opened | Any,
+    text: Sequence[Pair] | Sequence[str],
+    *,
+    search: Search | None = None,
+    tokenize: Tokenization = "13a",
+    lowercase: bool = False,
+    length: int | None = None,
+    buckets: int = 5,
+) -> Evaluation:
+    """Evaluate a translator on pairs, or a language model on documents.
+
+    A language model reads windows of ``length`` tokens (by default 128) side by side; its table is by place in the
+    window. Raises UsageError if the text is of the other kind, DataError if there is none.
+    """
+    opened = open_run(run)
+    if not text:
+        raise DataError("there is no text to evaluate on")
+    if isinstance(text[0], Pair):
+        opened.require("encoder-decoder", "evaluate translations")
+        pairs = [pair for pair in text if isinstance(pair, Pair)]
+        return _evaluate_pairs(opened, pairs, search or Search(), tokenize, lowercase, buckets)
+    opened.require("decoder", "evaluate continuations")
+    return _evaluate_stream(opened, [t for t in text if isinstance(t, str)], length or 128, buckets)
+
+
+def _evaluate_pairs(
+    opened: Opened, pairs: list[Pair], search: Search, tokenize: Tokenization, lowercase: bool, buckets: int
+) -> Evaluation:
+    done = tuple(translate(opened, [pair.source for pair in pairs], search))
+    references = [pair.target for pair in pairs]
+    texts = [translation.text for translation in done]
+    scores = score_translations(texts, references, tokenize=tokenize, lowercase=lowercase)
+    loss = pair_loss(opened, pairs, search.batch)
+    exact_N = np.array([a.strip() == b.strip() for a, b in zip(texts, references, strict=True)])
+    return Evaluation((*scores, loss.score()), loss, _by_length(loss, exact_N, buckets), done)
+
+
+def pair_loss(opened: Opened, pairs: Sequence[Pair], batch: int = 64) -> Loss:
+    """The loss of each target given its source."""
+    dataset = encode_pairs(pairs, opened.tokenizers)
+    order = np.argsort(dataset.lengths.max(axis=1), kind="stable")
+    collate = PairCollator(opened.tokenizers.source.pad_token_id)
+    nats_N, tokens_N = np.zeros(len(order)), np.zeros(len(order), np.int64)
+    for indices in _chunks(order, batch):
+        loss_BS = token_losses(opened, collate([dataset[int(i)] for i in indices]))
+        nats_N[indices] = loss_BS.sum(-1).cpu().numpy()
+        tokens_N[indices] = dataset.lengths[indices, 1]
+    return Loss(nats_N, tokens_N)
+
+
+@torch.inference_mode()
+def token_losses(opened: Opened, batch: Batch) -> torch.Tensor:
+    """Nats of every label, [B, S], 0 where nothing is to be said. A causal model's labels are shifted here."""
+    batch = {name: value.to(opened.model.device) for name, value in batch.items()}
+    labels_BS = batch["labels"]
+    inputs = batch if opened.kind == "encoder-decoder" else {k: v for k, v in batch.items() if k != "labels"}
+    logits_BSV = opened.model(**inputs).logits.float()
+    if opened.kind == "decoder":
+        logits_BSV, labels_BS = logits_BSV[:, :-1], labels_BS[:, 1:]
+    return F.cross_entropy(logits_BSV.transpose(1, 2), labels_BS, ignore_index=IGNORED, reduction="none")
+
+
+def _evaluate_stream(opened: Opened, documents: list[str], length: int, buckets: int) -> Evaluation:
+    stream = encode_stream(opened.tokenizers.source, documents)
+    windows = WindowDataset(stream, length)
+    loss_NS = np.concatenate([
+        token_losses(opened, WindowCollator()(examples)).cpu().numpy() for examples in _examples(windows, 32)
+    ])  # fmt: skip
+    loss = Loss(loss_NS.sum(1).astype(np.float64), np.full(len(loss_NS), loss_NS.shape[1]))
+    edges = np.linspace(0, loss_NS.shape[1], min(buckets, loss_NS.shape[1]) + 1).astype(int)
+    rows = [
+        [f"{low + 1}-{high}", (high - low) * len(loss_NS), float(part.mean()), math.exp(float(part.mean()))]
+        for low, high in pairwise(edges)
+        for part in [loss_NS[:, low:high]]
+    ]
+    perplexity = Score("perplexity", math.exp(loss.mean), *map(math.exp, loss.interval), f"window:{length}")
+    table = Table.of(["place in window", "tokens", "loss per token", "perplexity"], rows)
+    return Evaluation((loss.score(), perplexity), loss, table)
+
+
+def _by_length(loss: Loss, exact_N: NDArray[np.bool_], buckets: int) -> Table:
+    """Loss and exact match by target length, in buckets of about as many pairs each."""
+    edges = np.unique(np.quantile(loss.tokens_N, np.linspace(0, 1, buckets + 1), method="nearest"))
+    rows = []
+    for low, high in zip([edges[0] - 1, *edges[1:-1]], edges[1:] if len(edges) > 1 else edges, strict=True):
+        inside_N = (loss.tokens_N > low) & (loss.tokens_N <= high)
+        if inside_N.any():
+            part = Loss(loss.nats_N[inside_N], loss.tokens_N[inside_N])
+            rows.append([f"{low + 1}-{high}", int(inside_N.sum()), part.mean, 100 * float(exact_N[inside_N].mean())])
+    return Table.of(["target tokens", "pairs", "loss per token", "exact match %"], rows)
+
+
+def _chunks(order: NDArray[np.int64], size: int) -> Iterator[NDArray[np.int64]]:
+    for start in range(0, len(order), size):
+        yield order[start : start + size]
+
+
+def _examples(dataset: WindowDataset, size: int) -> Iterator[list[Example]]:
+    for start in range(0, len(dataset), size):
+        yield [dataset[i] for i in range(start, min(start + size, len(dataset)))]

@@ -1,0 +1,78 @@
+"""Scores of translations: BLEU and chrF with sacreBLEU's signatures, exact match, each with a bootstrap interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clockhands.errors import DataError
+
+RESAMPLES = 1000
+SEED = 12_345
+Tokenization = Literal["13a", "none", "char", "intl", "zh", "ja-mecab"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number with its 95 % interval and the signature that says how to get it again."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    signature: str
+
+    def __str__(self) -> str:
+        return f"{self.name}|{self.signature} = {self.value:.1f} [{self.low:.1f}, {self.high:.1f}]"
+
+
+def score_translations(
+    hypotheses: Sequence[str], references: Sequence[str], *, tokenize: Tokenization = "13a", lowercase: bool = False
+) -> list[Score]:
+    """BLEU, chrF and exact match, in percent, of hypotheses against one reference each.
+
+    BLEU and chrF are sacreBLEU's, their intervals its paired-bootstrap resampling (Koehn 2004; ``RESAMPLES`` draws);
+    exact match has SciPy's bootstrap. ``tokenize`` and ``lowercase`` are sacreBLEU's (``none``: tokenised references).
+    Raises DataError if the two differ in number or there is nothing to score.
+    """
+    if len(hypotheses) != len(references):
+        raise DataError(f"{len(hypotheses)} translations for {len(references)} references; they must be as many")
+    if not hypotheses:
+        raise DataError("there is nothing to score: no translation and no reference")
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
+    bleu = BLEU(tokenize=tokenize, lowercase=lowercase)
+    scores = [_corpus(metric, hypotheses, references) for metric in (bleu, CHRF(lowercase=lowercase))]
+    return [*scores, exact_match(hypotheses, references)]
+
+
+def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """The share of translations that equal their reference, in percent."""
+    right = np.array([h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True)], dtype=float)
+    low, high = bootstrap_interval(100 * right)
+    return Score("exact", 100 * float(right.mean()), low, high, f"nrefs:1|bs:{RESAMPLES}|seed:{SEED}")
+
+
+def bootstrap_interval(values: NDArray[np.float64], confidence: float = 0.95) -> tuple[float, float]:
+    """Percentile bootstrap interval of the mean (Efron & Tibshirani 1993); the value itself where all are equal."""
+    from scipy.stats import bootstrap
+
+    if len(values) < 2 or np.ptp(values) == 0:
+        return float(values.mean()), float(values.mean())
+    drawn = bootstrap(
+        (values,), np.mean, n_resamples=RESAMPLES, confidence_level=confidence, method="percentile", rng=SEED
+    )
+    return float(drawn.confidence_interval.low), float(drawn.confidence_interval.high)
+
+
+def _corpus(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=RESAMPLES)
+    half = 0.0 if len(hypotheses) < 2 else float(result._ci)
+    mean = float(result._mean) if len(hypotheses) > 1 else float(result.score)
+    signature = str(metric.get_signature().format(short=True))
+    return Score(str(result.name), float(result.score), mean - half, mean + half, signature)

@@ -1,0 +1,100 @@
+"""Translation: sentences in, sentences out, in their order, however many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clockhands.data import encode_texts
+from clockhands.data.collate import pad
+from clockhands.errors import UsageError
+from clockhands.generation.opened import Opened, open_run
+
+# Sentences that are sorted by length together: enough for little padding, few enough to stream.
+POOL = 32
+
+
+@dataclass(frozen=True)
+class Translation:
+    """``score`` is the mean log-probability (natural) of the tokens of ``text``, its end included."""
+
+    source: str
+    text: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Search:
+    """How to decode. ``beam`` 1 is greedy; ``length_penalty`` is the exponent of the length that divides its score.
+
+    ``max_length`` bounds the tokens of a translation: twice the source and 50 more, unless it is given.
+    """
+
+    beam: int = 1
+    length_penalty: float = 1.0
+    batch: int = 64
+    max_length: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("beam", self.beam), ("batch", self.batch), ("max_length", self.max_length or 1)):
+            if value < 1:
+                raise UsageError(f"{name} is {value}; it must be 1 or more")
+
+
+def translate(
+    run: str | Path | Opened | Any, sources: Iterable[str], search: Search | None = None
+) -> Iterator[Translation]:
+    """Translate one sentence after the other; lazily, so that a file of any size or a pipe can be given.
+
+    Raises UsageError if the run does not translate. An empty sentence has an empty translation.
+    """
+    opened = open_run(run)
+    opened.require("encoder-decoder", "translate")
+    search = search or Search()
+    stream = iter(sources)
+    while pool := list(islice(stream, search.batch * POOL)):
+        yield from _pool(opened, pool, search)
+
+
+def _pool(opened: Opened, pool: list[str], search: Search) -> list[Translation]:
+    """Batches of like lengths, put back in order."""
+    wanted = [index for index, source in enumerate(pool) if source.strip()]
+    ids = dict(zip(wanted, encode_texts(opened.tokenizers.source, [pool[i] for i in wanted]), strict=True))
+    done = {index: Translation(source, "", 0.0) for index, source in enumerate(pool)}
+    order = sorted(wanted, key=lambda index: len(ids[index]))
+    for start in range(0, len(order), search.batch):
+        indices = order[start : start + search.batch]
+        texts, scores = _batch(opened, [ids[index] for index in indices], search)
+        done |= {i: Translation(pool[i], text, score) for i, text, score in zip(indices, texts, scores, strict=True)}
+    return [done[index] for index in range(len(pool))]
+
+
+@torch.inference_mode()
+def _batch(opened: Opened, rows: list[list[int]], search: Search) -> tuple[list[str], list[float]]:
+    import numpy as np
+
+    tokenizer = opened.tokenizers.target
+    ids_BT, mask_BT = pad([np.asarray(row, dtype=np.int32) for row in rows], opened.tokenizers.source.pad_token_id)
+    device = opened.model.device
+    result = opened.model.generate(  # type: ignore[operator]
+        input_ids=ids_BT.to(device),
+        attention_mask=mask_BT.to(device),
+        num_beams=search.beam,
+        do_sample=False,
+        length_penalty=search.length_penalty,
+        max_new_tokens=search.max_length or 2 * ids_BT.shape[1] + 50,
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
+    written_BS = result.sequences[:, 1:]
+    log_p_BS = opened.model.compute_transition_scores(  # type: ignore[operator]
+        result.sequences, result.scores, getattr(result, "beam_indices", None), normalize_logits=search.beam == 1
+    )
+    real_BS = (written_BS != tokenizer.pad_token_id)[:, : log_p_BS.shape[1]]
+    mean_B = (log_p_BS * real_BS).sum(-1) / real_BS.sum(-1).clamp(min=1)
+    return tokenizer.batch_decode(written_BS, skip_special_tokens=True), mean_B.tolist()
