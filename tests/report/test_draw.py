@@ -52,6 +52,11 @@ def transform(image: ET.Element) -> tuple[float, ...]:
     return (a, 0.0, 0.0, d, 0.0, 0.0)
 
 
+def decoded(image: ET.Element) -> Image.Image:
+    """The embedded picture as grey values."""
+    return Image.open(io.BytesIO(base64.b64decode(image.get(LINK, "").split(",", 1)[1]))).convert("L")
+
+
 def forged(whole: Any, **fields: Any) -> Any:
     """A copy whose fields hold what its types forbid, as a file written elsewhere may."""
     made = copy.copy(whole)
@@ -130,10 +135,9 @@ def test_words_on_the_side_lay_bars_down() -> None:
 def test_heatmap_is_a_small_picture_of_the_data() -> None:
     """The embedded PNG, decoded: as many pixels as cells, the brightest where the value is largest."""
     root = one(Mark("heatmap", "", z=((0.0, 1.0, 2.0), (3.0, 4.0, 9.0))))
-    image = max(root.iter(f"{SVG}image"), key=lambda e: e.get(LINK, "") and float(e.get("width", 0)))
-    picture = Image.open(io.BytesIO(base64.b64decode(image.get(LINK, "").split(",", 1)[1]))).convert("L")
-    assert picture.size == (3, 2)
-    pixels = list(picture.get_flattened_data()) if hasattr(picture, "get_flattened_data") else list(picture.getdata())
+    images = {(picture := decoded(image)).size: (image, picture) for image in root.iter(f"{SVG}image")}
+    image, picture = images[3, 2]
+    pixels = [picture.getpixel((x, y)) for y in range(2) for x in range(3)]
     down = [pixels[:3], pixels[3:]]
     (_, _, _, upright, _, _) = transform(image)
     top, bottom = down if upright > 0 else reversed(down)
@@ -254,9 +258,7 @@ def test_figures_without_panels_or_columns_or_scale_are_refused() -> None:
             draw(figure, "f")
 
 
-NUMBERS = st.one_of(
-    st.none(), st.floats(allow_subnormal=False, min_value=-1e30, max_value=1e30), st.integers(-9, 9)
-)
+NUMBERS = st.one_of(st.none(), st.floats(allow_subnormal=False, min_value=-1e30, max_value=1e30), st.integers(-9, 9))
 
 
 @settings(max_examples=25, deadline=None)

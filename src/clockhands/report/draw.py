@@ -192,8 +192,8 @@ def _target(ax: Axes, spot: Spot, height: float) -> Target | None:
     (left, right), (bottom, top) = sorted(ax.get_xlim()), sorted(ax.get_ylim())
     x0, x1 = (left, right) if math.isnan(spot.x0) else (spot.x0, spot.x1)
     y0, y1 = (bottom, top) if math.isnan(spot.y0) else (spot.y0, spot.y1)
+    if (ax.get_xscale() == "log" and max(x0, x1) <= 0) or (ax.get_yscale() == "log" and max(y0, y1) <= 0):
+        return None  # zero has no place on a logarithmic scale
     edges = np.clip(ax.transData.transform([(x0, y0), (x1, y1)]), ax.bbox.min, ax.bbox.max)
-    if not np.isfinite(edges).all():  # no place on this scale, as zero has none on a logarithmic one
-        return None
     (x, low), (right, high) = edges.min(axis=0).tolist(), edges.max(axis=0).tolist()
     return Target(x, height - high, right - x, high - low, spot.text)

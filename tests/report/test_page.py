@@ -1,0 +1,198 @@
+"""The page, read back with an HTML parser."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from html.parser import HTMLParser
+from urllib.parse import unquote
+
+import pytest
+
+from clockhands.findings import Finding, Findings, Table
+from clockhands.report import page
+from clockhands.report.page import POLICY
+from clockhands.report.section import LARGEST_CSV, SHOWN_ROWS, to_csv
+from tests.report.demo import EVIL, demo
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Tree(HTMLParser):
+    """Every start tag with its attributes, the text of chosen tags, and whether tags close in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.words: dict[str, list[str]] = {}
+        self.stack: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.stack == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {key: value or "" for key, value in attrs}))
+        self.words.setdefault(tag, []).append("")
+        if tag not in VOID:
+            self.stack.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {key: value or "" for key, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.stack.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        for tag in set(self.stack):
+            self.words[tag][-1] += data
+
+    def every(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    def classed(self, name: str) -> list[dict[str, str]]:
+        return [attributes for _, attributes in self.tags if name in attributes.get("class", "").split()]
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return page(demo())
+
+
+@pytest.fixture(scope="module")
+def tree(text: str) -> Tree:
+    return Tree(text)
+
+
+def plain(*items: Finding, title: str = "Plain") -> Findings:
+    return Findings(title, items)
+
+
+def test_is_one_file_without_network_or_script(text: str, tree: Tree) -> None:
+    assert len(text.encode()) < 1_000_000
+    assert not {"script", "iframe", "object", "img"} & {tag for tag, _ in tree.tags}
+    policy = next(meta["content"] for meta in tree.every("meta") if meta.get("http-equiv") == "Content-Security-Policy")
+    assert policy == POLICY and policy.startswith("default-src 'none'")
+    fetched = [
+        value
+        for tag, attributes in tree.tags
+        if tag != "a"
+        for key, value in attributes.items()
+        if key in ("src", "href", "xlink:href")
+    ]
+    assert fetched and all(value.startswith(("data:", "#")) for value in fetched)
+    assert not re.search(r"url\((?!#)", text)
+
+
+def test_every_finding_is_a_section_with_its_question_and_verdict(tree: Tree) -> None:
+    measured = [item for item in demo() if item.light != "skip"]
+    assert tree.words["h3"] == [item.question for item in measured]
+    assert len(tree.classed("verdict")) == len(measured)
+    body = tree.words["body"][0]
+    assert all(item.verdict in body for item in demo())
+
+
+def test_links_lead_somewhere_and_ids_are_unique(tree: Tree) -> None:
+    ids = [attributes["id"] for _, attributes in tree.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    inner = {link["href"][1:] for link in tree.every("a") if link["href"].startswith("#")}
+    assert inner <= set(ids)
+    assert len(inner) == len(demo())
+
+
+def test_lights_say_what_they_mean_in_words_and_symbols(tree: Tree) -> None:
+    lamps = [lamp for lamp in tree.every("a") if "light" in lamp.get("class", "").split()]
+    meaning = {"good": "good", "warn": "to watch", "bad": "bad", "info": "to know", "skip": "not applicable"}
+    assert [lamp["aria-label"].split(":")[0] for lamp in lamps] == [meaning[item.light] for item in demo()]
+    assert "3 good, 2 to watch, 1 bad, 3 to know, 2 not applicable" in tree.words["header"][0]
+
+
+def test_numbers_stand_with_interval_and_null(text: str) -> None:
+    section = text[text.index('id="loudness-share"') : text.index('id="table-similarity"')]
+    words = re.sub(r"<[^>]+>", "|", section[: section.index("<figure")])
+    for shown in ("9.4&nbsp;", "%", "[8.1, 11.2]", "null 1.3 [1.2, 1.4]"):
+        assert shown in words.replace("\u00a0", " ")
+
+
+def test_groups_in_order_and_skipped_last(tree: Tree) -> None:
+    groups = ["The input", "Attention", "Further up", "Cause", "Does not apply here"]
+    assert tree.words["h2"] == groups * 2
+    assert "This model adds learned positions; it rotates nothing." in tree.words["main"][0]
+
+
+def everywhere(text: str) -> Findings:
+    """Findings that hold ``text`` in every field that is text."""
+    finding = Finding(
+        name=text,
+        question=text,
+        verdict=text,
+        value=text,
+        unit=text,
+        table=Table.of((text, "n"), [(text, 1.0)]),
+        method=f"`{text}` {text}",
+        source=text,
+        command=f"echo '{text}'",
+        details={"group": text, text: text},
+    )
+    return Findings(text, (finding,), facts={text: text}, signature=text, command=text)
+
+
+@pytest.mark.parametrize("evil", [EVIL, '"></td><script>alert(1)</script>', "' onload='x", "</style><b>", "&lt;b&gt;"])
+def test_hostile_text_is_text_everywhere(evil: str) -> None:
+    """The page has exactly the elements it has with a harmless word, and the text is read back as it was."""
+    tree, harmless = Tree(page(everywhere(evil))), Tree(page(everywhere("word")))
+    assert [tag for tag, _ in tree.tags] == [tag for tag, _ in harmless.tags]
+    assert [set(a) for _, a in tree.tags] == [set(a) for _, a in harmless.tags]
+    assert tree.words["td"][0] == evil and tree.words["title"] == [evil] and tree.words["h3"] == [evil]
+
+
+def test_folded_table_and_its_download_hold_the_same_values() -> None:
+    table = Table.of(("word", "n"), [("a,\"b'", 0.1234567), ("ü\n#%&", None), (EVIL, 3)])
+    tree = Tree(page(plain(Finding("t", "Q?", "V.", table=table))))
+    assert tree.words["td"] == ["a,\"b'", "0.123", "ü␊#%&", "–", EVIL, "3"]
+    link = next(link for link in tree.every("a") if "download" in link)
+    assert link["download"] == "t.csv"
+    content = unquote(link["href"].split(",", 1)[1])
+    assert list(csv.reader(io.StringIO(content, newline=""))) == [
+        ["word", "n"],
+        ["a,\"b'", "0.1234567"],
+        ["ü\n#%&", ""],
+        [EVIL, "3"],
+    ]
+    assert content == to_csv(table)
+
+
+def test_long_tables_point_to_their_file() -> None:
+    rows = [(f"row {number}", number / 7) for number in range(2000)]
+    table = Table.of(("name", "value"), rows)
+    assert len(to_csv(table)) > LARGEST_CSV
+    text = page(plain(Finding("long", "Q?", "V.", table=table)))
+    assert text.count("<tr>") == SHOWN_ROWS + 1
+    assert f"The first {SHOWN_ROWS} of 2000 rows; all are in <code>tables/long.csv</code>" in text
+    assert len(text) < 60_000
+
+
+def test_method_shows_formula_source_details_and_command() -> None:
+    finding = Finding(
+        "m",
+        "Q?",
+        "V.",
+        method="Ridge.\n\n`y = Xb`",
+        source="arXiv:1706.03762",
+        command="clockhands inspect x",
+        details={"texts": 96},
+    )
+    tree = Tree(page(plain(finding)))
+    assert "y = Xb" in tree.words["code"]
+    assert "clockhands inspect x" in tree.words["pre"]
+    assert tree.words["dt"] == ["source", "texts"] and tree.words["dd"] == ["arXiv:1706.03762", "96"]
+
+
+def test_equal_findings_give_equal_pages(text: str) -> None:
+    light = Findings(demo().title, tuple(item for item in demo() if item.name != "heads.distance"))
+    assert page(light) == page(Findings.from_json(light.to_json()))
+
+
+def test_an_empty_run_and_another_title() -> None:
+    tree = Tree(page(plain(title="Nothing"), title="Other"))
+    assert tree.words["h1"] == ["Other"]

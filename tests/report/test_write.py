@@ -1,0 +1,101 @@
+"""The folder, the notebook and the terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from clockhands.errors import DataError, UsageError
+from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Table
+from clockhands.report import page, show, write
+from tests.report.demo import EVIL
+
+FIGURE = Figure((Panel((Mark("line", "a", (1, 2), (3.0, 4.0)),)),))
+ONE = Finding("a.one", "One?", "One.", figure=FIGURE, table=Table.of(("k", "v"), [("x", 0.25)]), light="good")
+TWO = Finding("two", "Two?", "[bold]Two[/bold] " + EVIL, light="bad")
+SKIP = Finding("three", "Three?", "There is none.", light="skip")
+RUN = Findings("A run", (ONE, TWO, SKIP), facts={"model": "m"})
+
+
+def test_writes_page_json_figures_and_tables(tmp_path: Path) -> None:
+    paths = write(RUN, tmp_path / "deep" / "report")
+    names = [str(path.relative_to(tmp_path / "deep" / "report")) for path in paths]
+    assert names == ["index.html", "findings.json", "figures/a-one.svg", "tables/a-one.csv"]
+    assert paths[0].read_text(encoding="utf8") == page(RUN)
+    assert Findings.load(paths[1]) == RUN
+    assert ET.parse(paths[2]).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    assert list(csv.reader(io.StringIO(paths[3].read_text()))) == [["k", "v"], ["x", "0.25"]]
+
+
+def test_second_run_replaces_the_first_and_leaves_other_files(tmp_path: Path) -> None:
+    write(RUN, tmp_path)
+    (tmp_path / "figures" / "mine.svg").write_text("mine")
+    write(Findings("Later", (replace(ONE, name="b"), TWO)), tmp_path)
+    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == ["b.svg", "mine.svg"]
+    assert [path.name for path in (tmp_path / "tables").iterdir()] == ["b.csv"]
+    assert "Later" in (tmp_path / "index.html").read_text(encoding="utf8")
+
+
+@pytest.mark.parametrize("name", ["index.html", "findings.json"])
+def test_what_is_not_ours_is_not_overwritten(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("<html>my thesis</html>")
+    with pytest.raises(UsageError) as caught:
+        write(RUN, tmp_path)
+    assert str(tmp_path / name) in str(caught.value) and "choose another folder" in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "<html>my thesis</html>"
+
+
+def test_a_figure_that_cannot_be_drawn_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
+    write(RUN, tmp_path)
+    before = (tmp_path / "index.html").read_bytes()
+    bad = replace(ONE, figure=Figure((Panel((Mark("line", "a", (1,), (1.0, 2.0)),)),)))
+    with pytest.raises(DataError, match="equally many"):
+        write(Findings("Bad", (bad,)), tmp_path)
+    assert (tmp_path / "index.html").read_bytes() == before
+
+
+def test_terminal_prints_symbols_and_reads_no_markup() -> None:
+    out = io.StringIO()
+    show(RUN, Console(file=out, width=100))
+    text = out.getvalue()
+    assert "\x1b" not in text
+    assert " ✓ One?" in text and " ✕ Two?" in text and " – Three? There is none." in text
+    assert "[bold]Two[/bold] " + EVIL in text
+    assert text.index("Three?") > text.index("Two?")
+    assert "✓ 1 good   ✕ 1 bad   – 1 not applicable" in text
+
+
+def test_terminal_colours_where_there_is_a_terminal() -> None:
+    out = io.StringIO()
+    show(RUN, Console(file=out, width=100, force_terminal=True, color_system="standard"))
+    assert "\x1b[1;32m" in out.getvalue()
+
+
+def test_notebook_frames_the_whole_page() -> None:
+    frames: list[dict[str, str | None]] = []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            frames.append({"tag": tag, **dict(attrs)})
+
+    Reader().feed(RUN._repr_html_())
+    assert len(frames) == 1
+    assert frames[0]["srcdoc"] == page(RUN)
+    assert "allow-scripts" not in (frames[0]["sandbox"] or "")
+
+
+def test_importing_the_report_is_light() -> None:
+    heavy = "torch", "numpy", "matplotlib", "transformers", "rich"
+    code = f"import sys, clockhands.report; print([m for m in {heavy!r} if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
