@@ -202,12 +202,22 @@ def _token(key: str, value: Any) -> Any:
     return next((number for name, number in rules.items() if key.startswith(name)), rules["other"])
 
 
-def build_model(config: PretrainedConfig, kind: Kind, seed: int = 0, attention: str | None = None) -> PreTrainedModel:
-    """A model of that configuration in float32 evaluation mode, with weights in which position is audible."""
+def build_model(
+    config: PretrainedConfig,
+    kind: Kind,
+    seed: int = 0,
+    attention: str | None = None,
+    cls: type[PreTrainedModel] | None = None,
+) -> PreTrainedModel:
+    """A model of that configuration in float32 evaluation mode, with weights in which position is audible.
+
+    ``cls`` is given where the configuration is a part of another (the text part of a wrapper).
+    """
     config = copy.deepcopy(config)
     torch.manual_seed(seed)
     options = {} if attention is None else {"attn_implementation": attention}
-    model = _AUTO[kind].from_config(config, dtype=torch.float32, **options)
+    make = _AUTO[kind].from_config if cls is None else cls._from_config
+    model = make(config, dtype=torch.float32, **options)
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation("eager")
     return loud(model.eval(), seed)
@@ -238,7 +248,7 @@ def _redraw(name: str, parameter: nn.Parameter, owner: nn.Module, generator: tor
         parameter.copy_(noise * 1.2 / math.sqrt(_fan_in(owner, parameter)))
     elif parameter.dim() == 1 and bool((parameter == 1).all()):
         parameter.add_(0.2 * noise)
-    elif parameter.dim() == 1 and name.endswith(("bias", "weight")) and bool((parameter == 0).all()):
+    elif parameter.dim() == 1 and bool((parameter == 0).all()):
         parameter.copy_(0.2 * noise)
 
 

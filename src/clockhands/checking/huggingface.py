@@ -36,10 +36,7 @@ class HFModel:
         self.takes = self._takes()
 
     def _takes(self) -> frozenset[str]:
-        names = set(inspect.signature(self.module.forward).parameters)
-        base = getattr(self.module, self.module.base_model_prefix, None)
-        if base is not None and "kwargs" in names:
-            names |= set(inspect.signature(base.forward).parameters)
+        names = _arguments(self.module)
         prefix = "decoder_" if self.kind == "seq2seq" else ""
         found = {"mask": f"{prefix}attention_mask", "positions": f"{prefix}position_ids"}
         takes = {what for what, name in found.items() if name in names}
@@ -139,6 +136,15 @@ def _vocabulary(model: PreTrainedModel) -> int:
     return int(count) if count else 160
 
 
+def _arguments(model: PreTrainedModel) -> set[str]:
+    """What ``forward`` takes, by name or handed on to the base model."""
+    names = set(inspect.signature(model.forward).parameters)
+    base = getattr(model, model.base_model_prefix, None)
+    if base is not None and "kwargs" in names:
+        names |= set(inspect.signature(base.forward).parameters)
+    return names
+
+
 def _cache_name(model: PreTrainedModel) -> str | None:
-    names = inspect.signature(model.forward).parameters
+    names = _arguments(model)
     return next((name for name in _CACHES if name in names), None) if "use_cache" in names else None

@@ -59,7 +59,7 @@ def _with(subject: Subject, name: str) -> Subject:
     module: Any = subject.module
     adapter: Any = subject.adapter
     if getattr(adapter, "shrunk", False):
-        model = build_model(module.config, adapter.kind, attention=name).to(next(module.parameters()).dtype)
+        model = build_model(module.config, adapter.kind, 0, name, type(module)).to(next(module.parameters()).dtype)
         model.load_state_dict(module.state_dict())
     else:
         model = copy.deepcopy(module)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,7 +25,7 @@ def theta(subject: Subject) -> Effect:
     """Each one alone times fifty; the weights stay."""
     _rotates(subject)
     effects = []
-    for path in _paths(_raw(subject), "rope_theta"):
+    for path in _used(subject, "rope_theta"):
         size = _changed(subject, path, lambda value: (value or 10000.0) * 50)
         effects.append(Effect(size, f"{'.'.join(path)} times 50", wanted=True))
     if not effects:
@@ -40,7 +41,7 @@ def theta(subject: Subject) -> Effect:
 )
 def partial(subject: Subject) -> Effect:
     """Halved; the weights stay."""
-    paths = list(_paths(_raw(subject), "partial_rotary_factor"))
+    paths = _used(subject, "partial_rotary_factor")
     if not paths:
         raise Inapplicable("no partial_rotary_factor in the configuration")
     return largest(*(Effect(_changed(subject, p, lambda v: (v or 1.0) / 2), ".".join(p), True) for p in paths))
@@ -56,14 +57,14 @@ def scaling(subject: Subject) -> Effect:
     """Linear, factor 8, in place of the default type."""
     _rotates(subject)
     raw = _raw(subject)
-    paths = [path for path in _paths(raw, "rope_type") if _at(raw, path) == "default"]
+    paths = [path for path in _used(subject, "rope_type") if _at(raw, path) == "default"]
     if not paths:
         raise Inapplicable("no unscaled rotary frequencies in the configuration")
     effects = []
     for path in paths:
         changed = copy.deepcopy(raw)
         _at(changed, path[:-1]).update(rope_type="linear", factor=8.0)
-        effects.append(Effect(_built(subject, changed), ".".join(path[:-1]), True))
+        effects.append(Effect(_built(subject, _config(subject, changed)), ".".join(path[:-1]), True))
     return largest(*effects)
 
 
@@ -74,10 +75,12 @@ def scaling(subject: Subject) -> Effect:
     huggingface=True,
 )
 def round_trip(subject: Subject) -> Effect:
-    """to_json_string and back; the weights stay."""
-    import json
-
-    return Effect(_built(subject, json.loads(subject.module.config.to_json_string(use_diff=False))))  # type: ignore
+    """Through a file and back; the weights stay."""
+    _raw(subject)
+    config = subject.module.config  # type: ignore[union-attr]
+    with tempfile.TemporaryDirectory() as folder:
+        config.save_pretrained(folder)
+        return Effect(_built(subject, type(config).from_pretrained(folder)))  # type: ignore[operator, union-attr]
 
 
 def _rotates(subject: Subject) -> None:
@@ -89,6 +92,19 @@ def _raw(subject: Subject) -> dict[str, Any]:
     if not getattr(subject.adapter, "shrunk", False):
         raise Inapplicable("rebuilds the model: only with --tiny")
     return subject.module.config.to_dict()  # type: ignore
+
+
+def _used(subject: Subject, key: str) -> list[tuple[str, ...]]:
+    """Where the key stands, leaving out settings of layer types and parts that this model does not have."""
+    raw = _raw(subject)
+    kinds = set(raw.get("layer_types") or ())
+    paths = []
+    for path in _paths(raw, key):
+        named = [part for part in path if part.endswith(("_attention", "hybrid", "hybrid_sliding"))]
+        foreign = any("vision" in part or "audio" in part or "patcher" in part for part in path)
+        if not foreign and not (kinds and named and not kinds & set(named)):
+            paths.append(path)
+    return paths
 
 
 def _paths(raw: dict[str, Any], key: str, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -109,21 +125,29 @@ def _changed(subject: Subject, path: tuple[str, ...], change: Any) -> float:
     raw = copy.deepcopy(_raw(subject))
     holder = _at(raw, path[:-1])
     holder[path[-1]] = change(holder[path[-1]])
-    return _built(subject, raw)
+    return _built(subject, _config(subject, raw))
 
 
-def _built(subject: Subject, raw: dict[str, Any]) -> float:
-    """How far the logits move when the same weights stand in a model of this configuration."""
-    module: Any = subject.module
+def _config(subject: Subject, raw: dict[str, Any]) -> Any:
     for name in ("transformers_version", "dtype", "architectures"):
         raw.pop(name, None)
     try:
-        model = build_model(type(module.config).from_dict(raw), subject.adapter.kind)  # type: ignore[attr-defined]
-    except (ValueError, KeyError, TypeError, RuntimeError) as fault:
-        raise Inapplicable(f"the changed configuration is refused: {str(fault).splitlines()[0][:80]}") from fault
+        return type(subject.module.config).from_dict(raw)  # type: ignore
+    except Exception as fault:  # strict configurations raise their own kinds
+        raise Inapplicable(f"the changed configuration is refused: {' '.join(str(fault).split())[:80]}") from fault
+
+
+def _built(subject: Subject, config: Any) -> float:
+    """How far the logits move when the same weights stand in a model of this configuration."""
+    module: Any = subject.module
+    adapter: Any = subject.adapter
+    try:
+        model = build_model(config, adapter.kind, cls=type(module))
+    except Exception as fault:  # as above
+        raise Inapplicable(f"the changed configuration is refused: {' '.join(str(fault).split())[:80]}") from fault
     model.to(next(module.parameters()).dtype)
     model.load_state_dict(module.state_dict())
-    twin = dataclasses.replace(subject, adapter=type(subject.adapter)(model, subject.adapter.kind))  # type: ignore
+    twin = dataclasses.replace(subject, adapter=type(adapter)(model, adapter.kind))
     return difference(_read(twin), _read(subject))
 
 

@@ -53,7 +53,7 @@ def odd(subject: Subject) -> Effect:
     raw = copy.deepcopy(module.config.to_dict())
     raw["head_dim"] = 15
     try:
-        model = build_model(type(module.config).from_dict(raw), subject.adapter.kind)  # type: ignore[attr-defined]
+        model = build_model(type(module.config).from_dict(raw), subject.adapter.kind, cls=type(module))  # type: ignore
         type(subject.adapter)(model, subject.adapter.kind).logits(subject.tokens(1, 8))  # type: ignore
     except Exception as fault:  # whatever is raised is what is judged
         message = " ".join(str(fault).split())[:120]
