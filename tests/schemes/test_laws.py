@@ -2,95 +2,221 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from clockhands import positions
-from clockhands.schemes import CATALOGUE, Scheme, Sizes, attend, attend_reference, build
-from tests.schemes.oracles import ORACLES, VARIANTS, Case, weights
+from clockhands.errors import PositionError
+from clockhands.schemes import CATALOGUE, attend_reference
+from tests.schemes.exceptions import EXCEPTIONS
+from tests.schemes.laws import BATCH, LENGTH, WIDTH, decode, encoded, every, inputs, make, on_axes, place, run
+from tests.schemes.oracles import ORACLES, Case, weights
 
-HEADS, LENGTH, HEAD_DIM, BATCH = 6, 9, 8, 2
-WIDTH = HEADS * HEAD_DIM
-
-# {law: {scheme: reason}}: what a scheme honestly cannot promise.
-EXCEPTIONS: dict[str, dict[str, str]] = {}
-
-CASES = [
-    pytest.param(name, options, id=f"{name}-{options}") for name in CATALOGUE for options in VARIANTS.get(name, [{}])
-]
+Options = dict[str, Any]
+FAR = torch.tensor([[0, 1, 255, 256, 257, 4_095, 65_537, 999_999, 1_000_000]])
 
 
-def make(name: str, options: dict[str, Any], causal: bool = True) -> Scheme:
-    """A scheme whose learned parameters are all away from zero, so that a dropped term shows."""
-    scheme = build(CATALOGUE, name, Sizes(WIDTH, WIDTH, HEADS, HEAD_DIM, 2, causal), options)
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in scheme.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.3)
-    return scheme.eval()
-
-
-def inputs(dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(2)
-    q, k, v = (torch.randn(BATCH, HEADS, LENGTH, HEAD_DIM, generator=generator).to(dtype) for _ in range(3))
-    return q, k, v, torch.randn(BATCH, LENGTH, WIDTH, generator=generator).to(dtype)
-
-
-def place(scheme: Scheme, x_BSD: Tensor, pos_BS: Tensor) -> Tensor:
-    own = scheme.locate(x_BSD, pos_BS, None)
-    return pos_BS if own is None else own
-
-
-def sides(scheme: Scheme) -> list[bool]:
-    """The masks under which a scheme is defined: causal, and bidirectional unless it is causal only."""
-    return [True] if scheme.declares.causal_only else [True, False]
-
-
-def excused(law: str, name: str) -> None:
-    if name in EXCEPTIONS.get(law, {}):
-        pytest.skip(f"{name}: {EXCEPTIONS[law][name]}")
+def close(got: torch.Tensor, wanted: torch.Tensor, atol: float = 2e-5, rtol: float = 1e-4) -> None:
+    torch.testing.assert_close(got.double(), wanted.double(), atol=atol, rtol=rtol)
 
 
 def test_every_scheme_has_an_oracle() -> None:
     assert sorted(ORACLES) == sorted(CATALOGUE), "an oracle is missing, or one is left over"
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
-def test_equals_its_oracle(name: str, options: dict[str, Any]) -> None:
-    for causal in sides(make(name, options)):
-        scheme = make(name, options, causal)
-        q, k, v, x = inputs()
-        pos = positions.sequential(BATCH, LENGTH)
-        case = Case(
-            scheme, options, q[0].double(), k[0].double(), v[0].double(), pos[0], pos[0], x[0].double(), causal, WIDTH
-        )
-        expected = ORACLES[name](case)
-        if expected.encode_SP is not None:
-            torch.testing.assert_close(
-                scheme.encode(pos)[0].double(), expected.encode_SP, atol=expected.tolerance, rtol=0
-            )
-            continue
-        qpos = place(scheme, x, pos)
-        weight = weights(expected.logits_HST, causal) if expected.logits_HST is not None else None
-        out = weight @ v[0].double() if expected.out_HSK is None else expected.out_HSK
-        for kernel in (lambda *a, **kw: attend_reference(*a, **kw).out_BHSK, attend):
-            got = kernel(scheme, q, k, v, qpos, qpos, causal=causal)[0].double()
-            torch.testing.assert_close(got, out, atol=expected.tolerance, rtol=1e-4)
+def test_every_exception_names_a_scheme_and_a_reason() -> None:
+    for reasons in EXCEPTIONS.values():
+        assert set(reasons) <= set(CATALOGUE)
+        assert all(reasons.values())
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
-def test_common_shift_changes_nothing_where_declared(name: str, options: dict[str, Any]) -> None:
-    excused("shift", name)
-    for causal in sides(make(name, options)):
-        scheme = make(name, options, causal)
-        q, k, v, x = inputs()
-        pos = positions.sequential(BATCH, LENGTH)
-        here = attend(scheme, q, k, v, place(scheme, x, pos), place(scheme, x, pos), causal=causal)
-        there = place(scheme, x, positions.shifted(pos, 5))
-        moved = attend(scheme, q, k, v, there, there, causal=causal)
-        pe, pe_moved = scheme.encode(pos), scheme.encode(positions.shifted(pos, 5))
-        same = torch.allclose(here, moved, atol=1e-5) and (pe is None or torch.allclose(pe, pe_moved, atol=1e-6))
-        assert same == scheme.declares.translation_invariant
+def equals_oracle(name: str, options: Options, causal: bool, pos: torch.Tensor | None = None) -> None:
+    scheme = make(name, options, causal)
+    if pos is not None and scheme.declares.max_length is not None and scheme.declares.beyond == "raise":
+        pos = pos.clamp(max=scheme.declares.max_length - 1)
+    data = inputs(scheme, pos=pos.expand(BATCH, -1) if pos is not None else None)
+    q, k, v, x, p = (tensor[0] for tensor in (data.q.double(), data.k.double(), data.v.double(), data.x, data.pos))
+    expected = ORACLES[name](Case(scheme, options, q, k, v, p, p, x.double(), causal, WIDTH))
+    if expected.encode_SP is not None:
+        return close(encoded(scheme, data.pos)[0], expected.encode_SP, expected.tolerance, 1e-6)
+    out = weights(expected.logits_HST, causal) @ v if expected.out_HSK is None else expected.out_HSK
+    where = place(scheme, data)
+    close(run(scheme, data, causal)[0], out, expected.tolerance)
+    slow = attend_reference(scheme, data.q, data.k, data.v, where, where, causal=causal)
+    close(slow.out_BHSK[0], out, expected.tolerance)
+    return None
+
+
+@every("oracle")
+def test_equals_its_oracle(name: str, options: Options, causal: bool) -> None:
+    equals_oracle(name, options, causal)
+
+
+@every("far")
+def test_trap_03_equals_its_oracle_at_positions_up_to_a_million(name: str, options: Options, causal: bool) -> None:
+    equals_oracle(name, options, causal, FAR)
+
+
+@every("cache")
+def test_trap_07_a_few_tokens_at_a_time_equals_all_at_once(name: str, options: Options, causal: bool) -> None:
+    scheme = make(name, options, causal)
+    data = inputs(scheme)
+    if not scheme.declares.depends_on_length:
+        one_by_one = torch.cat([encoded(scheme, data.pos[:, t : t + 1]) for t in range(LENGTH)], dim=1)
+        close(one_by_one, encoded(scheme, data.pos))
+    if not causal:
+        return
+    for steps in ([1] * LENGTH, [4, 1, 3, 1]):
+        got, start = decode(scheme, data, steps), 0
+        for stop in torch.tensor(steps).cumsum(0).tolist():
+            seen = data.rows(0, stop) if scheme.declares.depends_on_length else data
+            close(got[:, :, start:stop], run(scheme, seen, causal)[:, :, start:stop])
+            start = stop
+
+
+@every("padding")
+@pytest.mark.parametrize("left", [True, False], ids=["left", "right"])
+def test_trap_06_padding_changes_nothing_real(name: str, options: Options, causal: bool, left: bool) -> None:
+    scheme, pad = make(name, options, causal), 3
+    data = inputs(scheme)
+    real = torch.ones(BATCH, LENGTH, dtype=torch.bool)
+    real[0, :pad] = not left
+    real[0, LENGTH - pad :] = left
+    padded = inputs(scheme, pos=positions.from_mask(real))
+    padded.x = padded.x * real[..., None]
+    alone = inputs(scheme)
+    alone.q, alone.k, alone.v, alone.x = (t[:1] for t in (data.q, data.k, data.v, data.x))
+    alone = alone.rows(pad, LENGTH) if left else alone.rows(0, LENGTH - pad)
+    alone.pos = on_axes(scheme, positions.sequential(1, LENGTH - pad))
+    close(encoded(scheme, padded.pos)[:1, real[0]], encoded(scheme, alone.pos))
+    out = run(scheme, padded, causal, real[:, None, None, :].expand(-1, -1, LENGTH, -1))
+    close(out[:1, :, real[0]], run(scheme, alone, causal))
+
+
+@every("packing")
+def test_trap_10_packing_changes_nothing_real(name: str, options: Options, causal: bool) -> None:
+    scheme = make(name, options, causal)
+    documents = torch.tensor([[0] * 4 + [1] * (LENGTH - 4)] * BATCH)
+    data = inputs(scheme, pos=positions.packed(documents))
+    packed = run(scheme, data, causal, positions.same_document(documents)[:, None])
+    for start, stop in ((0, 4), (4, LENGTH)):
+        alone = data.rows(start, stop)
+        close(packed[:, :, start:stop], run(scheme, alone, causal))
+        close(encoded(scheme, data.pos)[:, start:stop], encoded(scheme, alone.pos))
+
+
+@every("shift")
+def test_common_shift_changes_nothing_exactly_where_declared(name: str, options: Options, causal: bool) -> None:
+    scheme = make(name, options, causal)
+    data = inputs(scheme)
+    here, vectors = run(scheme, data, causal), encoded(scheme, data.pos)
+    data.pos = positions.shifted(data.pos, 5)
+    same = torch.allclose(here, run(scheme, data, causal), atol=1e-5)
+    same = same and torch.allclose(vectors, encoded(scheme, data.pos), atol=1e-6)
+    assert same == scheme.declares.translation_invariant
+
+
+@every("masked")
+def test_what_is_masked_stays_masked(name: str, options: Options, causal: bool) -> None:
+    scheme = make(name, options, causal)
+    data = inputs(scheme)
+    visible = torch.ones(BATCH, 1, LENGTH, LENGTH, dtype=torch.bool)
+    visible[..., 2] = False
+    visible[:, :, 2, 2] = True
+    before = run(scheme, data, causal, visible)
+    data.k[:, :, 2], data.v[:, :, 2] = 1e4, -1e4
+    others = [s for s in range(LENGTH) if s != 2]
+    close(run(scheme, data, causal, visible)[:, :, others], before[:, :, others])
+
+
+@every("dtype")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
+def test_trap_01_dtype_in_is_dtype_out_and_angles_stay_exact(
+    name: str, options: Options, causal: bool, dtype: torch.dtype
+) -> None:
+    scheme = make(name, options, causal)
+    last = scheme.declares.max_length or 5000
+    pos = torch.arange(min(last, 5000) - LENGTH, min(last, 5000)).expand(BATCH, -1).clamp(min=0)
+    rounded = inputs(scheme, pos=pos).to(dtype)
+    out = run(scheme, rounded, causal)
+    assert out.dtype == dtype
+    error = {torch.bfloat16: 6e-2, torch.float16: 6e-3, torch.float64: 2e-5}[dtype]
+    close(out, run(scheme, rounded.to(torch.float32), causal), error, error)
+
+
+@every("cast")
+def test_trap_01_a_scheme_cast_to_bfloat16_keeps_its_angles(name: str, options: Options, causal: bool) -> None:
+    scheme = make(name, options, causal)
+    last = min(scheme.declares.max_length or 5000, 5000)
+    data = inputs(scheme, pos=torch.arange(last - LENGTH, last).expand(BATCH, -1).clamp(min=0)).to(torch.bfloat16)
+    cast = copy.deepcopy(scheme).bfloat16()
+    rounded = copy.deepcopy(cast).float()
+    close(run(cast, data, causal), run(rounded, data.to(torch.float32), causal), 6e-2, 6e-2)
+    vectors = encoded(rounded, data.pos)
+    loudest = float(vectors.detach().abs().max()) if vectors.numel() else 0.0
+    close(encoded(cast, data.pos), vectors, 1e-2 * loudest, 1e-2)
+
+
+@every("save")
+def test_saved_and_loaded_is_exactly_the_same(name: str, options: Options, causal: bool) -> None:
+    scheme, other = make(name, options, causal), make(name, options, causal)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.add_(1)
+    other.load_state_dict(scheme.state_dict(), strict=True)
+    for twin in (other, copy.deepcopy(scheme)):
+        data = inputs(scheme)
+        assert torch.equal(run(twin, data, causal), run(scheme, data, causal))
+        assert torch.equal(encoded(twin, data.pos), encoded(scheme, data.pos))
+
+
+@every("meta")
+def test_trap_05_built_on_the_meta_device_it_holds_no_garbage(name: str, options: Options, causal: bool) -> None:
+    scheme = make(name, options, causal)
+    with torch.device("meta"):
+        empty = make(name, options, causal)
+    empty = empty.to_empty(device="cpu")
+    with torch.no_grad():
+        for tensor in (*empty.parameters(), *empty.buffers()):
+            tensor.fill_(float("nan") if tensor.is_floating_point() else -12_345)
+    empty.reset_parameters()
+    data = inputs(scheme)
+    assert bool(run(empty, data, causal).isfinite().all())
+    assert bool(encoded(empty, data.pos).isfinite().all())
+    empty.load_state_dict(scheme.state_dict(), strict=True)
+    assert torch.equal(run(empty, data, causal), run(scheme, data, causal))
+    assert torch.equal(encoded(empty, data.pos), encoded(scheme, data.pos))
+
+
+@every("gradient")
+def test_gradients_reach_every_parameter_and_input(name: str, options: Options, causal: bool) -> None:
+    scheme = make(name, options, causal)
+    data = inputs(scheme)
+    for tensor in (data.q, data.k, data.v):
+        tensor.requires_grad_()
+    vectors = encoded(scheme, data.pos)
+    goal = torch.randn(BATCH, *data.q.shape[1:]).mul(run(scheme, data, causal)).sum()
+    (goal + (torch.randn_like(vectors) * vectors).sum()).backward()
+    for label, tensor in (*scheme.named_parameters(), ("q", data.q), ("k", data.k), ("v", data.v)):
+        assert tensor.grad is not None, f"no gradient reaches {label}"
+        assert tensor.grad.isfinite().all(), f"the gradient of {label} is not finite"
+        assert tensor.grad.abs().max() > 0, f"the gradient of {label} is zero"
+
+
+@every("beyond")
+def test_beyond_its_length_it_does_what_it_declares(name: str, options: Options, causal: bool) -> None:
+    scheme = make(name, options, causal)
+    largest = scheme.declares.max_length or 50
+    last = inputs(scheme, pos=torch.full((BATCH, LENGTH), largest - 1))
+    past = inputs(scheme, pos=torch.full((BATCH, LENGTH), 4 * largest))
+    if scheme.declares.max_length is not None and scheme.declares.beyond == "raise":
+        with pytest.raises(PositionError, match=f"position {4 * largest} is outside the {largest} positions"):
+            run(scheme, past, causal), encoded(scheme, past.pos)
+        return
+    out, vectors = run(scheme, past, causal), encoded(scheme, past.pos)
+    assert bool(out.isfinite().all() & vectors.isfinite().all())
+    if scheme.declares.max_length is not None and scheme.declares.beyond == "clamp":
+        assert torch.equal(vectors, encoded(scheme, last.pos))

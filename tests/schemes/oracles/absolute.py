@@ -30,7 +30,7 @@ def empty(case: Case) -> torch.Tensor:
 def index(case: Case) -> Expected:
     """p, p/(n - 1) or p/(L_max - 1), times a vector."""
     table, o = empty(case), case.options
-    divisor = {"none": 1, "length": len(case.qpos_S) - 1, "maximum": o.get("max_length", 512) - 1}
+    divisor = {"none": 1, "length": max(case.qpos_S.tolist()), "maximum": o.get("max_length", 512) - 1}
     unit = np.random.RandomState(0).standard_normal(case.width)
     unit = unit / math.sqrt(sum(u * u for u in unit))
     if o.get("learned_direction"):

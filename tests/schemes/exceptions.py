@@ -1,0 +1,14 @@
+"""{law: {scheme: reason}}: what a scheme honestly cannot promise. A law skips it and says why."""
+
+EXCEPTIONS: dict[str, dict[str, str]] = {
+    "packing": {
+        "index": "normalised by length it reads the longest document of the row",
+    },
+    "far": {
+        "dynamic": "its network is fed distances as they are, and float32 carries seven digits of a million through it",
+        "swin": "offsets beyond its window raise PositionError (test_swin.py)",
+    },
+    "shift": {
+        "fire": "its normaliser is the learned L until a query stands beyond it (test_fire.py has both cases)",
+    },
+}

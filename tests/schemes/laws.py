@@ -1,0 +1,121 @@
+"""What the laws share: every scheme under every variant, inputs, and attention as a decoder with a cache does it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from clockhands import positions
+from clockhands.schemes import CATALOGUE, Scheme, Sizes, attend, build
+from tests.schemes.exceptions import EXCEPTIONS
+from tests.schemes.oracles import VARIANTS
+
+HEADS, LENGTH, HEAD_DIM, BATCH = 6, 9, 8, 2
+WIDTH = HEADS * HEAD_DIM
+
+
+def every(law: str) -> pytest.MarkDecorator:
+    """Run a law over every scheme, variant and side (causal or not) for which it is not excepted by name and reason."""
+    cases = []
+    for name in CATALOGUE:
+        for options in VARIANTS.get(name, [{}]):
+            for causal in (True, False):
+                if not causal and make(name, options).declares.causal_only:
+                    continue
+                reason = EXCEPTIONS.get(law, {}).get(name, "")
+                marks = [pytest.mark.skip(reason=f"{name}: {reason}")] if reason else []
+                said = ",".join(f"{key}={value}" for key, value in options.items())
+                side = "causal" if causal else "bidirectional"
+                cases.append(pytest.param(name, options, causal, marks=marks, id=f"{name}({said})-{side}"))
+    return pytest.mark.parametrize(("name", "options", "causal"), cases)
+
+
+def make(name: str, options: dict[str, Any], causal: bool = True) -> Scheme:
+    """A scheme whose learned parameters are all away from where they start, so that a dropped term shows."""
+    scheme = build(CATALOGUE, name, Sizes(WIDTH, WIDTH, HEADS, HEAD_DIM, 2, causal), options)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in scheme.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.3)
+    return scheme.eval()
+
+
+@dataclass
+class Inputs:
+    """What one attention layer has: queries, keys, values before rotation, its own input, and positions."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    x: Tensor
+    pos: Tensor
+
+    def rows(self, start: int, stop: int) -> Inputs:
+        """The tokens from ``start`` to ``stop``."""
+        parts = (tensor[:, :, start:stop] for tensor in (self.q, self.k, self.v))
+        return Inputs(*parts, self.x[:, start:stop], self.pos[:, start:stop])
+
+    def to(self, dtype: torch.dtype) -> Inputs:
+        return Inputs(*(tensor.to(dtype) for tensor in (self.q, self.k, self.v, self.x)), self.pos)
+
+
+def inputs(scheme: Scheme, batch: int = BATCH, length: int = LENGTH, pos: Tensor | None = None) -> Inputs:
+    generator = torch.Generator().manual_seed(2)
+    q, k, v = (torch.randn(batch, HEADS, length, HEAD_DIM, generator=generator) for _ in range(3))
+    x = torch.randn(batch, length, WIDTH, generator=generator)
+    pos = positions.sequential(batch, length) if pos is None else pos
+    return Inputs(q, k, v, x, on_axes(scheme, pos))
+
+
+def on_axes(scheme: Scheme, pos_BS: Tensor) -> Tensor:
+    """Positions with as many coordinates as the scheme reads: p // 3, p % 3 + p // 5, p % 4, ..."""
+    axes = scheme.declares.axes
+    if axes in (None, 1):
+        return pos_BS
+    return torch.stack([pos_BS // 3, pos_BS % 3 + pos_BS // 5, pos_BS % 4][:axes], dim=-1)
+
+
+def place(scheme: Scheme, data: Inputs) -> Tensor:
+    """Where the tokens stand: as told, or where they place themselves."""
+    own = scheme.locate(data.x, data.pos, None)
+    return data.pos if own is None else own
+
+
+def run(scheme: Scheme, data: Inputs, causal: bool, visible: Tensor | None = None) -> Tensor:
+    """Attention all at once."""
+    pos = place(scheme, data)
+    return attend(scheme, data.q, data.k, data.v, pos, pos, visible, causal=causal)
+
+
+def encoded(scheme: Scheme, pos: Tensor) -> Tensor:
+    """What the scheme adds at the embedding; vectors of width 0 where it adds nothing."""
+    vectors = scheme.encode(pos)
+    return torch.zeros(*pos.shape[:2], 0) if vectors is None else vectors
+
+
+def decode(scheme: Scheme, data: Inputs, steps: list[int]) -> Tensor:
+    """Attention a few tokens at a time with a cache of keys, rotated or raw as the scheme declares, and positions."""
+    rotated = scheme.declares.cache == "rotated"
+    keys, values, places, outs, start = [], [], [], [], 0
+    for step in steps:
+        new = data.rows(start, start + step)
+        past = torch.cat(places, dim=2) if places and places[0].dim() == 4 else None
+        own = scheme.locate(new.x, new.pos, past)
+        q, k, qpos = new.q, new.k, new.pos if own is None else own
+        if rotated:
+            q, k = scheme.rotate(q, k, qpos, qpos)
+        places.append(qpos)
+        keys.append(k)
+        values.append(new.v)
+        kpos = torch.cat(places, dim=1 if own is None else 2)
+        scale = scheme.scale(data.q.shape[-1])
+        out = attend(
+            scheme, q, torch.cat(keys, 2), torch.cat(values, 2), qpos, kpos, causal=True, scale=scale, rotated=rotated
+        )
+        outs.append(out)
+        start += step
+    return torch.cat(outs, dim=2)
