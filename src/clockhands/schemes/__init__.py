@@ -11,7 +11,13 @@ from clockhands.schemes.absolute.sinusoidal import Sinusoidal
 from clockhands.schemes.attend import attend, attend_reference, recording
 from clockhands.schemes.base import Declares, DistanceBias, Scheme
 from clockhands.schemes.bias.alibi import Alibi
+from clockhands.schemes.bias.fire import Fire
+from clockhands.schemes.bias.kerple import Kerple
+from clockhands.schemes.bias.mlp import DynamicPositionBias
+from clockhands.schemes.bias.sandwich import Sandwich
+from clockhands.schemes.bias.swin import LogCPB, SwinTable
 from clockhands.schemes.bias.t5 import T5Bias
+from clockhands.schemes.bias.window import Window
 from clockhands.schemes.catalogue import Sizes, build, faults, options
 from clockhands.schemes.content.cope import CoPE
 from clockhands.schemes.content.shaw import Shaw
@@ -27,6 +33,13 @@ CATALOGUE: dict[str, type[Scheme]] = {
     "rope": RoPE,
     "alibi": Alibi,
     "t5": T5Bias,
+    "kerple": Kerple,
+    "fire": Fire,
+    "sandwich": Sandwich,
+    "dynamic": DynamicPositionBias,
+    "swin": SwinTable,
+    "log-cpb": LogCPB,
+    "window": Window,
     "shaw": Shaw,
     "cope": CoPE,
 }
@@ -38,16 +51,23 @@ __all__ = [
     "CoPE",
     "Declares",
     "DistanceBias",
+    "DynamicPositionBias",
+    "Fire",
     "Index",
+    "Kerple",
     "Learned",
+    "LogCPB",
     "NoPosition",
     "RandomVectors",
     "RoPE",
+    "Sandwich",
     "Scheme",
     "Shaw",
     "Sinusoidal",
     "Sizes",
+    "SwinTable",
     "T5Bias",
+    "Window",
     "attend",
     "attend_reference",
     "build",

@@ -67,10 +67,11 @@ def attend_reference(
     scale = scheme.scale(q_BHSK.shape[-1]) if scale is None else scale
     q, k = (q_BHSK, k_BHTK) if rotated else scheme.rotate(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
     visible = visible_pairs(q.shape[-2], k.shape[-2], visible_BHST, causal, q.device)
-    logits = q @ k.transpose(-1, -2) * scale
+    # At least float32 from here: a bias of 1,000 is rounded to 4 in bfloat16, and a softmax to 3 digits.
+    logits = (q @ k.transpose(-1, -2) * scale).to(torch.promote_types(q.dtype, torch.float32))
     bias = scheme.bias(q, k, qpos_BS, kpos_BT)
     if bias is not None:
-        logits = logits + bias.to(logits.dtype)
+        logits = logits + bias
     logits = scheme.logits(logits, visible, q, k, qpos_BS, kpos_BT)
     weights = scheme.weigh(logits.masked_fill(~visible, -math.inf), qpos_BS, kpos_BT).to(v_BHTK.dtype)
     dropped = F.dropout(weights, dropout)
@@ -96,8 +97,8 @@ def attend(
 
     ``visible_BHST`` is True where a query may look (None: everywhere). ``causal`` adds the mask of the last S of T
     tokens (query s sees keys up to T - S + s) and lets kernels skip what it hides. ``scale`` multiplies q·k:
-    ``scheme.scale(K)`` of the unrotated width unless given. ``rotated`` says that q and k have been through ``scheme.rotate``.
-    ``dropout`` acts on the weights; pass 0 outside training.
+    ``scheme.scale(K)`` of the unrotated width unless given. ``rotated`` says that q and k have been through
+    ``scheme.rotate``. ``dropout`` acts on the weights; pass 0 outside training.
     """
     scale = scheme.scale(q_BHSK.shape[-1]) if scale is None else scale
     recorder = _recorder.get()
@@ -146,5 +147,6 @@ def _fused(
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=is_causal, scale=scale)
     mask: Tensor = visible_pairs(queries, keys, visible, causal, q.device)
     if bias is not None:
-        mask = bias.to(q.dtype).masked_fill(~mask, -math.inf)
+        # The fused kernels take a float32 mask with low-precision queries, and add it in float32.
+        mask = bias.to(torch.promote_types(q.dtype, torch.float32)).masked_fill(~mask, -math.inf)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)

@@ -178,8 +178,15 @@ class DistanceBias(Scheme):
     ) -> Float[Tensor, "#B H S T"]:
         """The curve laid out over all pairs: [B, H, S, T], or [1, H, S, T] where all rows have the same positions."""
         distance_BST = distances(qpos_BS, kpos_BT)
-        flat_HR = self.kernel(distance_BST.reshape(-1))
-        return flat_HR.unflatten(1, distance_BST.shape).transpose(0, 1)
+        if distance_BST.is_floating_point() or torch.compiler.is_compiling() or distance_BST.numel() == 0:
+            flat_HR = self.kernel(distance_BST.reshape(-1))
+            return flat_HR.unflatten(1, distance_BST.shape).transpose(0, 1)
+        low, high = (int(end) for end in distance_BST.aminmax())
+        if high - low >= distance_BST.numel():
+            flat_HR = self.kernel(distance_BST.reshape(-1))
+            return flat_HR.unflatten(1, distance_BST.shape).transpose(0, 1)
+        curve_RH = self.kernel(torch.arange(low, high + 1, device=distance_BST.device)).T
+        return nn.functional.embedding(distance_BST - low, curve_RH).permute(0, 3, 1, 2)
 
     def score_mod(self, qpos_BS: Num[Tensor, "B S"], kpos_BT: Num[Tensor, "B T"]) -> ScoreMod:
         """A FlexAttention ``score_mod`` for these positions, which must be integers: looks the curve up by distance."""

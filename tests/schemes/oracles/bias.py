@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import torch
+
 from tests.schemes.oracles.registry import Case, Expected, oracle
 
 
@@ -34,7 +36,7 @@ def alibi(case: Case) -> Expected:
     slope = slopes(heads // 2) * 2 if form == "asymmetric" else slopes(heads)
     left, right = slope, slope
     if case.options.get("learned") or form == "two-sided":
-        left, right = case.scheme.slopes_OH[0].tolist(), case.scheme.slopes_OH[-1].tolist()
+        left, right = (case.scheme.slopes_OH[side].abs().tolist() for side in (0, -1))
 
     def term(h: int, i: int, j: int) -> float:
         r = float(case.qpos_S[i] - case.kpos_T[j])
@@ -85,3 +87,120 @@ def t5(case: Case) -> Expected:
     if options.get("logit_scale") == "none":
         expected.logits_HST = expected.logits_HST + case.scores() * (math.sqrt(case.q_HSK.shape[-1]) - 1)
     return expected
+
+
+def perceptron(mlp: torch.nn.Module, numbers: list[float], activation: str) -> list[float]:
+    """A network written out: weighted sums and an activation between the layers, in float64."""
+    values = numbers
+    for at, layer in enumerate(mlp.layers):
+        if at and activation == "relu":
+            values = [max(value, 0.0) for value in values]
+        elif at:
+            values = [value / (1 + math.exp(-value)) for value in values]
+        rows = layer.weight.detach().double().tolist()
+        starts = [0.0] * len(rows) if layer.bias is None else layer.bias.detach().double().tolist()
+        values = [
+            start + sum(a * b for a, b in zip(row, values, strict=True))
+            for row, start in zip(rows, starts, strict=True)
+        ]
+    return values
+
+
+@oracle("kerple", {"form": "power"})
+def kerple(case: Case) -> Expected:
+    """Chi et al. 2022, equations 6 and 7, with the authors' bounds on the parameters."""
+    power = case.options.get("form") == "power"
+    size = [max(value, 0.01) for value in case.scheme.size_H.tolist()]
+    shape = [min(max(value, 0.01), 2.0 if power else math.inf) for value in case.scheme.shape_H.tolist()]
+
+    def term(h: int, i: int, j: int) -> float:
+        far = abs(float(case.qpos_S[i] - case.kpos_T[j]))
+        return -size[h] * (far ** shape[h] if power else math.log(1 + shape[h] * far))
+
+    return case.add(term)
+
+
+@oracle("sandwich", {"size": 16, "base": 50.0})
+def sandwich(case: Case) -> Expected:
+    """Chi et al. 2023, appendix E: inner products of sinusoidal vectors over the compression ratio 8h/H."""
+    size, base, heads = case.options.get("size", 128), case.options.get("base", 10_000.0), case.q_HSK.shape[0]
+
+    def vector(p: float) -> list[float]:
+        angles = [p / base ** (2 * c / size) for c in range(size // 2)]
+        return [math.sin(a) for a in angles] + [math.cos(a) for a in angles]
+
+    def term(h: int, i: int, j: int) -> float:
+        inner = sum(a * b for a, b in zip(vector(float(case.qpos_S[i])), vector(float(case.kpos_T[j])), strict=True))
+        return inner / (8 * (h + 1) / heads)
+
+    return case.add(term)
+
+
+@oracle("window", {"left": 2}, {"left": 3, "right": 0})
+def window(case: Case) -> Expected:
+    """Beltagy et al. 2020, section 3.1: nothing outside the window is seen."""
+    left = case.options.get("left", 127)
+    right = case.options.get("right", left)
+    return case.add(lambda h, i, j: 0.0 if -right <= int(case.qpos_S[i] - case.kpos_T[j]) <= left else -math.inf)
+
+
+@oracle("dynamic", {"depth": 1, "hidden": 5}, {"log_distance": True, "depth": 3})
+def dynamic(case: Case) -> Expected:
+    """CrossFormer, section 3.3, in one dimension: the network's answer for i - j or its signed logarithm."""
+
+    def term(h: int, i: int, j: int) -> float:
+        r = float(case.qpos_S[i] - case.kpos_T[j])
+        if case.options.get("log_distance"):
+            r = math.copysign(math.log(1 + abs(r)), r)
+        return perceptron(case.scheme.mlp, [r], "silu")[h]
+
+    return case.add(term)
+
+
+@oracle("fire", {"length": 4.0, "c": 0.7}, {"length": 8.0, "threshold": "halved"})
+def fire(case: Case) -> Expected:
+    """Li et al. 2024, equation 18 and the code of appendix E."""
+    c = float(case.scheme.c)
+    length = case.options.get("length", 512.0) / (2 if case.options.get("threshold") == "halved" else 1)
+    limit = abs(float(case.scheme.factor) * length)
+
+    def psi(x: float) -> float:
+        return math.log(abs(c * x) + 1)
+
+    def term(h: int, i: int, j: int) -> float:
+        here = float(case.qpos_S[i])
+        share = psi(here - float(case.kpos_T[j])) / (psi(max(here, limit)) + 1e-6)
+        return perceptron(case.scheme.mlp, [share], "relu")[h]
+
+    return case.add(term)
+
+
+@oracle("swin", {"rows": 4, "columns": 5})
+def swin(case: Case) -> Expected:
+    """Liu et al. 2021, equation 4: B[row offset + M - 1, column offset + M - 1]."""
+    rows = case.options.get("rows", 7)
+    columns = case.options.get("columns", rows)
+    table = case.scheme.table_RH.detach().double().view(2 * rows - 1, 2 * columns - 1, -1)
+
+    def term(h: int, i: int, j: int) -> float:
+        down, right = (int(case.qpos_S[i, a] - case.kpos_T[j, a]) for a in range(2))
+        return float(table[down + rows - 1, right + columns - 1, h])
+
+    return case.add(term)
+
+
+@oracle("log-cpb", {"rows": 3, "columns": 6, "hidden": 9})
+def log_cpb(case: Case) -> Expected:
+    """Liu et al. 2022, equations 4 and 5, and the scaling of the authors' code."""
+    rows = case.options.get("rows", 8)
+    reach = (rows - 1, case.options.get("columns", rows) - 1)
+
+    def spaced(offset: float, side: int) -> float:
+        scaled = offset / reach[side] * 8
+        return math.copysign(math.log2(abs(scaled) + 1) / math.log2(8), scaled)
+
+    def term(h: int, i: int, j: int) -> float:
+        offset = [spaced(float(case.qpos_S[i, a] - case.kpos_T[j, a]), a) for a in range(2)]
+        return 16 / (1 + math.exp(-perceptron(case.scheme.mlp, offset, "relu")[h]))
+
+    return case.add(term)

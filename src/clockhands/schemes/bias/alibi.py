@@ -45,7 +45,8 @@ class Alibi(DistanceBias):
             which breaks the symmetry (Ruoss et al. 2023, code). ``auto``: ``causal`` under a causal mask, else
             ``symmetric``.
         slopes: ``paper``, ``geometric`` (they differ where H is no power of two).
-        learned: whether the slopes are trained, beginning from these; always so in ``two-sided``.
+        learned: whether the slopes are trained, beginning from these; always so in ``two-sided``. Their absolute values
+            count, so that a penalty cannot turn into a reward.
     """
 
     equation = r"\ell_{ij} = q_i \cdot k_j / \sqrt{d_h} - m_h (i - j)"
@@ -88,7 +89,7 @@ class Alibi(DistanceBias):
         return Declares(translation_invariant=True, causal_only=self.form == "causal", real_valued=True)
 
     def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
-        slopes_OH = self.slopes_OH.float()
+        slopes_OH = self.slopes_OH.float().abs()
         distance_R = distance_R.float()
         if self.form == "causal":
             return -slopes_OH[0, :, None] * distance_R

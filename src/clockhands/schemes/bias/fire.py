@@ -1,0 +1,80 @@
+"""FIRE: a learned function of the distance relative to how far one could look at all."""
+
+from __future__ import annotations
+
+from typing import Literal, final
+
+import torch
+from torch import nn
+
+from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme, distances
+from clockhands.schemes.bias.mlp import Perceptron
+from clockhands.shapes import Float, Num, Tensor
+
+
+@final
+class Fire(Scheme):
+    """Functional interpolation for relative position encoding (Li et al. 2024, equations 7 and 18, appendix E).
+
+    f(ψ(|i - j|) / ψ(max(i, |L|))) with ψ(x) = ln(|c·x| + 1), c and L learned, f a network 1 → hidden → H with ReLU. The
+    query's own position normalises, so a common shift of all positions changes the bias.
+
+    Args:
+        num_heads: H.
+        hidden: width of the hidden layer.
+        c: where the learned c begins.
+        length: where the learned threshold L begins; it is learned as a factor on this number.
+        threshold: ``whole`` compares the position with L, as the paper prints; ``halved`` with L/2, as one of the two
+            files in the repository of DAPE does.
+    """
+
+    equation = (
+        r"\ell_{ij} \mathrel{+}= f_h\!\left(\frac{\psi(i - j)}{\psi(\max(L, i))}\right), \psi(x) = \log(|cx| + 1)"
+    )
+    source = "Li et al. 2024, section 3"
+
+    def __init__(
+        self,
+        num_heads: int,
+        *,
+        hidden: int = 32,
+        c: float = 0.1,
+        length: float = 512.0,
+        threshold: Literal["whole", "halved"] = "whole",
+    ) -> None:
+        super().__init__()
+        self.start, self.length = c, length if threshold == "whole" else length / 2
+        self.c = nn.Parameter(torch.empty(()))
+        self.factor = nn.Parameter(torch.empty(()))
+        self.mlp = Perceptron(1, hidden, num_heads, activation=nn.ReLU)
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """c and the factor on L as given, the network as PyTorch draws linear layers."""
+        self.c.fill_(self.start)
+        self.factor.fill_(1.0)
+        self.mlp.reset_parameters()
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=False, real_valued=True)
+
+    def psi(self, x: Num[Tensor, "*any"]) -> Float[Tensor, "*any"]:
+        """ln(|c·x| + 1), in float32."""
+        return torch.log1p((self.c.float() * x).abs())
+
+    def bias(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "#B H S T"]:
+        return self.curve(distances(qpos_BS, kpos_BT).float(), qpos_BS.float())
+
+    def curve(self, distance_BST: Float[Tensor, "#B S T"], qpos_BS: Float[Tensor, "B S"]) -> Float[Tensor, "#B H S T"]:
+        """The network's answers for distances and the positions of their queries."""
+        furthest_BS = torch.maximum(qpos_BS[: distance_BST.shape[0]], (self.factor.float() * self.length).abs())
+        share_BST = self.psi(distance_BST) / (self.psi(furthest_BS)[:, :, None] + 1e-6)
+        return self.mlp(share_BST[..., None]).permute(0, 3, 1, 2)

@@ -1,0 +1,60 @@
+"""KERPLE: a learned penalty that grows with the logarithm, or with a power, of the distance."""
+
+from __future__ import annotations
+
+from typing import Literal, final
+
+import torch
+from torch import nn
+
+from clockhands.schemes.base import Declares, DistanceBias
+from clockhands.shapes import Float, Num, Tensor
+
+SMALLEST = 1e-2
+
+
+def bounded(parameter_H: Float[Tensor, " H"], low: float, high: float | None = None) -> Float[Tensor, " H"]:
+    """The value inside its bounds, the gradient as if there were none: the authors clamp the parameter in place, so
+    that a step may leave the bound again, and this does the same without writing to a parameter in a forward pass."""
+    value_H = parameter_H.float()
+    return value_H + (value_H.clamp(low, high) - value_H).detach()
+
+
+@final
+class Kerple(DistanceBias):
+    """Kernelised relative position embedding (Chi et al. 2022, section 4): conditionally positive definite kernels.
+
+    ``log``: -r1·ln(1 + r2·|i - j|), r1, r2 > 0. ``power``: -r1·|i - j|^r2, r1 > 0, 0 < r2 <= 2. Both parameters are
+    learned for each head, shared by the layers, and kept at 0.01 or more, as in the authors' code.
+
+    Args:
+        num_heads: H.
+        form: ``log`` or ``power``.
+    """
+
+    equation = r"\ell_{ij} \mathrel{+}= -r_1 \log(1 + r_2 |i - j|) \quad\text{or}\quad -r_1 |i - j|^{r_2}"
+    source = "Chi et al. 2022, equations 6 and 7"
+
+    def __init__(self, num_heads: int, *, form: Literal["log", "power"] = "log") -> None:
+        super().__init__()
+        self.form = form
+        self.size_H = nn.Parameter(torch.empty(num_heads))
+        self.shape_H = nn.Parameter(torch.empty(num_heads))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """The authors' draws. Log: r1 from U(0, 2), r2 from U(0, 1). Power: r1 from U(0, 1), r2 from U(0, 2)."""
+        nn.init.uniform_(self.size_H, 0, 2 if self.form == "log" else 1)
+        nn.init.uniform_(self.shape_H, 0, 1 if self.form == "log" else 2)
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=True, real_valued=True)
+
+    def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+        far_R = distance_R.abs().float()
+        size_H1 = bounded(self.size_H, SMALLEST)[:, None]
+        if self.form == "log":
+            return -size_H1 * torch.log1p(bounded(self.shape_H, SMALLEST)[:, None] * far_R)
+        return -size_H1 * far_R ** bounded(self.shape_H, SMALLEST, 2.0)[:, None]

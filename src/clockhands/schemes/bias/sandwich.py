@@ -1,0 +1,44 @@
+"""Sandwich: what the inner product of two sinusoidal encodings says of distance, added to the logits."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.base import Declares, DistanceBias
+from clockhands.shapes import Float, Num, Tensor
+
+
+@final
+class Sandwich(DistanceBias):
+    """Sandwich (Chi et al. 2023, section 5): Σ_c cos((i - j)·ω_c) / (8h/H), h = 1..H, ω_c = base^(-2c/d̄).
+
+    Args:
+        num_heads: H.
+        size: d̄, the width of the sinusoids whose inner product this is; even. The paper sets 128.
+        base: of the wavelengths.
+    """
+
+    equation = r"\ell_{ij} \mathrel{+}= \frac{H}{8h} \sum_{c < \bar d/2} \cos((i - j)\,\omega_c)"
+    source = "Chi et al. 2023, section 5"
+    peers = ("attention-gym generate_sandwich_bias",)
+
+    def __init__(self, num_heads: int, *, size: int = 128, base: float = 10_000.0) -> None:
+        super().__init__()
+        if size < 2 or size % 2:
+            raise ConfigError([f"size is {size}; the width of the sinusoids must be even and at least 2"], "sandwich")
+        self.num_heads, self.size, self.base = num_heads, size, base
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=True, real_valued=True)
+
+    def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+        """Angles in float64: a distance of 100,000 would lose three digits of its angle in float32."""
+        device = distance_R.device
+        hand_F = torch.arange(self.size // 2, device=device, dtype=torch.float64)
+        angle_RF = distance_R.double()[:, None] * self.base ** (-2 * hand_F / self.size)
+        head_H = torch.arange(1, self.num_heads + 1, device=device)
+        return (torch.cos(angle_RF).sum(-1) * self.num_heads / (8 * head_H[:, None])).float()

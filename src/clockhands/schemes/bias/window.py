@@ -1,0 +1,45 @@
+"""A window: who is too far away is not seen at all."""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+import torch
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.base import Declares, DistanceBias
+from clockhands.shapes import Float, Num, Tensor
+
+
+@final
+class Window(DistanceBias):
+    """Sliding window attention (Beltagy et al. 2020, section 3.1) without any other position: 0 inside, -∞ outside.
+
+    Args:
+        num_heads: H.
+        left: how many tokens to the left are seen, the query's own not counted.
+        right: how many to the right; None: as many as to the left.
+    """
+
+    equation = r"\ell_{ij} \mathrel{+}= 0 \text{ if } -\mathrm{right} \le i - j \le \mathrm{left} \text{ else } -\infty"
+    source = "Beltagy et al. 2020, section 3.1"
+    peers = ("transformers sliding_window (left = sliding_window - 1)",)
+
+    def __init__(self, num_heads: int, *, left: int = 127, right: int | None = None) -> None:
+        super().__init__()
+        self.left, self.right = left, left if right is None else right
+        if self.left < 0 or self.right < 0:
+            raise ConfigError(
+                [f"a window of {self.left} left and {self.right} right; both must be 0 or more"], "window"
+            )
+        self.num_heads = num_heads
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=True, real_valued=True)
+
+    def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+        seen_R = (distance_R <= self.left) & (distance_R >= -self.right)
+        bias_R = torch.zeros(seen_R.shape, device=distance_R.device).masked_fill(~seen_R, -math.inf)
+        return bias_R.expand(self.num_heads, -1)
