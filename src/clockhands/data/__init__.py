@@ -36,15 +36,9 @@ from clockhands.data.encoding import (
     encode_stream,
     encode_texts,
 )
+from clockhands.data.kinds import Normalisation, TokenKind
 from clockhands.data.pairs import Corpus, Pair
-from clockhands.data.tokens import (
-    Normalisation,
-    Tokenizers,
-    TokenKind,
-    open_tokenizer,
-    train_tokenizer,
-    train_tokenizers,
-)
+from clockhands.data.tokens import Purpose, Tokenizers, open_tokenizer, train_tokenizer, train_tokenizers
 
 __all__ = [
     "BUILTIN",
@@ -60,6 +54,7 @@ __all__ = [
     "PairCollator",
     "PairDataset",
     "PlannedBatches",
+    "Purpose",
     "RandomBatches",
     "TokenKind",
     "Tokenizers",

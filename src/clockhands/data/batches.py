@@ -17,8 +17,8 @@ from torch.utils.data import Sampler
 from clockhands.errors import UsageError
 
 Indices: TypeAlias = NDArray[np.int64]
-BLUR = 2.0
-"""By how many tokens the order among examples of one length is blurred."""
+MIXED = 1.0
+"""By up to how many batches an example is moved from its place in the sorted epoch, so that every epoch mixes anew."""
 
 
 class PlannedBatches(Sampler[list[int]], ABC):
@@ -80,11 +80,11 @@ class LengthBatches(PlannedBatches):
         shards: int = 1,
     ) -> None:
         super().__init__(seed=seed, shard=shard, shards=shards)
-        self.longest_N = lengths_NC.max(axis=1)
+        self.longest_N = lengths_NC.max(axis=1, initial=0)
         # Up in one length, down in the next: neighbours across two lengths are alike too.
         self.difference_N = (lengths_NC[:, 0] - lengths_NC[:, -1]) * np.where(self.longest_N % 2, 1, -1)
         _check_bounds(self.longest_N, tokens, batch_size, bucketed)
-        self.bucketed, self.shuffle = bucketed, shuffle
+        self.tokens, self.batch_size, self.bucketed, self.shuffle = tokens, batch_size, bucketed, shuffle
         # The longest side alone decides where the sorted epoch is cut, so the cuts are the same in every epoch.
         longest_N = np.sort(self.longest_N)
         self.cuts = _cuts_by_tokens(longest_N, tokens) if tokens else list(range(0, len(longest_N), batch_size or 1))
@@ -95,20 +95,25 @@ class LengthBatches(PlannedBatches):
     def plan(self, epoch: int) -> list[Indices]:
         """See the base class."""
         rng = self._random(epoch)
-        order_N = self._order(rng)
-        ends = [*self.cuts[1:], len(order_N)]
-        batches = [order_N[start:end] for start, end in zip(self.cuts, ends, strict=True)]
+        batches = np.split(self._order(rng), self.cuts[1:]) if self.cuts else []
         if self.shuffle and self.bucketed:
             return [batches[number] for number in rng.permutation(len(batches))]
-        return batches
+        return list(batches)
 
     def _order(self, rng: np.random.Generator) -> Indices:
-        """By the longest side, then by how much longer the source is, blurred so that every epoch mixes anew."""
+        """By the longest side, then by how much longer the source is; mixed with its neighbours."""
         count = len(self.longest_N)
         if not self.bucketed:
             return rng.permutation(count) if self.shuffle else np.arange(count)
-        blur_N = rng.uniform(0, BLUR, count) if self.shuffle else np.zeros(count)
-        return np.lexsort((self.difference_N + blur_N, self.longest_N))
+        if not self.shuffle:
+            return np.lexsort((self.difference_N, self.longest_N))
+        order_N = np.lexsort((rng.random(count), self.difference_N, self.longest_N))
+        longest_N = self.longest_N[order_N]
+        far_N = MIXED * rng.random(count)
+        if self.tokens is None:
+            return order_N[np.argsort(np.arange(count) + far_N * (self.batch_size or 1))]
+        # The cuts by tokens hold as long as the lengths stay in order: nothing moves from one length to another.
+        return order_N[np.lexsort((np.arange(count) + far_N * (self.tokens // np.maximum(longest_N, 1)), longest_N))]
 
 
 class RandomBatches(PlannedBatches):

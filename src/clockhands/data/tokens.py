@@ -7,26 +7,22 @@ token as anywhere else, and a text ends with ``</s>``. For language models text 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, processors
 
+from clockhands.data.kinds import KINDS, SPECIAL, normalizer
 from clockhands.data.pairs import Corpus
 from clockhands.errors import DataError, UsageError, unknown
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-TokenKind: TypeAlias = Literal["bpe", "unigram", "word", "character"]
 Purpose: TypeAlias = Literal["translation", "language", "masked"]
-Normalisation: TypeAlias = Literal["none", "nfc", "nfkc"]
-SPECIAL = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>"}
-USUAL_VOCABULARY = 8000
-WORD = r" ?\w+| ?[^\s\w]|\s"
 
 
 @dataclass(frozen=True)
@@ -113,11 +109,11 @@ def train_tokenizer(
         raise UsageError(f"min_frequency={min_frequency}; a token occurs at least once")
     special = [token for name, token in SPECIAL.items() if purpose == "masked" or name != "mask_token"]
     tokenizer, trainer = KINDS[kind](purpose == "translation", special, vocabulary, min_frequency)
-    tokenizer.normalizer = _normalizer(lowercase, normalisation, tokenizer.normalizer)
+    tokenizer.normalizer = normalizer(lowercase, normalisation, tokenizer.normalizer)
     if kind == "unigram" and vocabulary is not None:
-        # Checked beforehand: the trainer stops with a panic of its own.
-        characters = set(chain.from_iterable(map(tokenizer.normalizer.normalize_str, texts))) | {"▁"}
-        _check_size(max(vocabulary, len(characters - {" "}) + len(special)), vocabulary, kind)
+        # Below this the trainer stops with a panic of its own; from here on it says what it needs.
+        characters = set(chain.from_iterable(map(tokenizer.normalizer.normalize_str, texts)))
+        trainer.vocab_size = max(vocabulary, len(characters | {"▁"}) + len(special))
     _train(tokenizer, trainer, texts)
     _check_size(tokenizer.get_vocab_size(), vocabulary, kind)
     if purpose == "translation":
@@ -155,9 +151,11 @@ def open_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
 
 def _save(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         tokenizer.save_pretrained(str(folder))
-    except OSError as fault:
-        raise DataError(f"cannot write the tokenizer to {folder}: {fault.strerror or fault}") from fault
+    except Exception as fault:
+        # The Rust side raises plain exceptions for a full disk or missing rights.
+        raise DataError(f"cannot write the tokenizer to {folder}: {fault}") from fault
 
 
 def _for_transformers(tokenizer: Tokenizer, special: list[str]) -> PreTrainedTokenizerBase:
@@ -183,72 +181,3 @@ def _check_size(size: int, vocabulary: int | None, kind: str) -> None:
         f"vocabulary={vocabulary} is {bound} than this text allows; "
         f"the {limit} possible with a {kind} tokenizer is {size}"
     )
-
-
-def _normalizer(lowercase: bool, normalisation: str, last: Any) -> Any:
-    forms: dict[str, list[Any]] = {"none": [], "nfc": [normalizers.NFC()], "nfkc": [normalizers.NFKC()]}
-    if normalisation not in forms:
-        raise UsageError(unknown("normalisation", normalisation, forms))
-    steps = [*forms[normalisation], *([normalizers.Lowercase()] if lowercase else []), *([last] if last else [])]
-    return normalizers.Sequence(steps)
-
-
-def _bpe(prefix: bool, special: list[str], vocabulary: int | None, min_frequency: int) -> tuple[Tokenizer, Any]:
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
-    tokenizer.decoder = _decoder(decoders.ByteLevel(), prefix)
-    return tokenizer, trainers.BpeTrainer(
-        vocab_size=vocabulary or USUAL_VOCABULARY,
-        special_tokens=special,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        min_frequency=min_frequency,
-        show_progress=False,
-    )
-
-
-def _unigram(prefix: bool, special: list[str], vocabulary: int | None, _: int) -> tuple[Tokenizer, Any]:
-    scheme: Literal["always", "never"] = "always" if prefix else "never"
-    tokenizer = Tokenizer(models.Unigram())
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme)
-    tokenizer.decoder = decoders.Metaspace(prepend_scheme=scheme)
-    return tokenizer, trainers.UnigramTrainer(
-        vocab_size=vocabulary or USUAL_VOCABULARY,
-        special_tokens=special,
-        unk_token=SPECIAL["unk_token"],
-        show_progress=False,
-    )
-
-
-def _word(prefix: bool, special: list[str], vocabulary: int | None, min_frequency: int) -> tuple[Tokenizer, Any]:
-    tokenizer, trainer = _whole(WORD, special, vocabulary, min_frequency)
-    tokenizer.decoder = _decoder(decoders.Fuse(), prefix)
-    if prefix:
-        tokenizer.normalizer = normalizers.Prepend(" ")
-    return tokenizer, trainer
-
-
-def _character(_: bool, special: list[str], vocabulary: int | None, min_frequency: int) -> tuple[Tokenizer, Any]:
-    tokenizer, trainer = _whole(r"(?m).", special, vocabulary, min_frequency)
-    tokenizer.decoder = decoders.Fuse()
-    return tokenizer, trainer
-
-
-def _whole(pattern: str, special: list[str], vocabulary: int | None, min_frequency: int) -> tuple[Tokenizer, Any]:
-    """A vocabulary of whatever the pattern cuts out."""
-    tokenizer = Tokenizer(models.WordLevel(unk_token=SPECIAL["unk_token"]))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
-    return tokenizer, trainers.WordLevelTrainer(
-        vocab_size=vocabulary or 10**9, special_tokens=special, min_frequency=min_frequency, show_progress=False
-    )
-
-
-def _decoder(joined: Any, prefix: bool) -> Any:
-    return decoders.Sequence([joined, decoders.Strip(" ", 1, 0)]) if prefix else joined
-
-
-KINDS: dict[str, Callable[[bool, list[str], int | None, int], tuple[Tokenizer, Any]]] = {
-    "bpe": _bpe,
-    "unigram": _unigram,
-    "word": _word,
-    "character": _character,
-}

@@ -1,0 +1,95 @@
+"""The kinds of tokenizers: how each cuts a text, what it learns, how it writes back.
+
+Each is a function from (whether texts get a space in front, special tokens, vocabulary, least frequency) to an
+untrained tokenizer and its trainer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from clockhands.errors import UsageError, unknown
+
+Normalisation: TypeAlias = Literal["none", "nfc", "nfkc"]
+TokenKind: TypeAlias = Literal["bpe", "unigram", "word", "character"]
+SPECIAL = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>"}
+LOOKS_SPECIAL = pre_tokenizers.Split(Regex("<(?=/?s>|pad>|unk>|mask>)"), "isolated")
+"""Cuts what looks like a special token inside a text, so that no learned piece can be one."""
+USUAL_VOCABULARY = 8000
+EVERYTHING = 10**9
+WORD = r" ?\w+| ?[^\s\w]|\s"
+
+
+def normalizer(lowercase: bool, normalisation: str, last: Any) -> Any:
+    """The steps that a text goes through first; ``last`` is the kind's own. Raises UsageError for an unknown form."""
+    forms: dict[str, list[Any]] = {"none": [], "nfc": [normalizers.NFC()], "nfkc": [normalizers.NFKC()]}
+    if normalisation not in forms:
+        raise UsageError(unknown("normalisation", normalisation, forms))
+    steps = [*forms[normalisation], *([normalizers.Lowercase()] if lowercase else []), *([last] if last else [])]
+    return normalizers.Sequence(steps)
+
+
+def _bpe(prefix: bool, special: list[str], vocabulary: int | None, min_frequency: int) -> tuple[Tokenizer, Any]:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.ByteLevel(prefix), LOOKS_SPECIAL])
+    tokenizer.decoder = _decoder(decoders.ByteLevel(), prefix)
+    return tokenizer, trainers.BpeTrainer(
+        vocab_size=vocabulary or USUAL_VOCABULARY,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        min_frequency=min_frequency,
+        show_progress=False,
+    )
+
+
+def _unigram(prefix: bool, special: list[str], vocabulary: int | None, min_frequency: int) -> tuple[Tokenizer, Any]:
+    if min_frequency > 1:
+        raise UsageError(f"min_frequency={min_frequency} is for bpe, word and character, not unigram")
+    scheme: Literal["always", "never"] = "always" if prefix else "never"
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace(prepend_scheme=scheme), LOOKS_SPECIAL])
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme=scheme)
+    return tokenizer, trainers.UnigramTrainer(
+        vocab_size=vocabulary or USUAL_VOCABULARY,
+        special_tokens=special,
+        unk_token=SPECIAL["unk_token"],
+        show_progress=False,
+    )
+
+
+def _word(prefix: bool, special: list[str], vocabulary: int | None, min_frequency: int) -> tuple[Tokenizer, Any]:
+    tokenizer, trainer = _whole(WORD, special, vocabulary, min_frequency)
+    tokenizer.decoder = _decoder(decoders.Fuse(), prefix)
+    if prefix:
+        tokenizer.normalizer = normalizers.Prepend(" ")
+    return tokenizer, trainer
+
+
+def _character(_: bool, special: list[str], vocabulary: int | None, min_frequency: int) -> tuple[Tokenizer, Any]:
+    tokenizer, trainer = _whole(r"(?m).", special, vocabulary, min_frequency)
+    tokenizer.decoder = decoders.Fuse()
+    return tokenizer, trainer
+
+
+def _whole(pattern: str, special: list[str], vocabulary: int | None, min_frequency: int) -> tuple[Tokenizer, Any]:
+    """A vocabulary of whatever the pattern cuts out."""
+    tokenizer = Tokenizer(models.WordLevel(unk_token=SPECIAL["unk_token"]))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
+    return tokenizer, trainers.WordLevelTrainer(
+        vocab_size=vocabulary or EVERYTHING, special_tokens=special, min_frequency=min_frequency, show_progress=False
+    )
+
+
+def _decoder(joined: Any, prefix: bool) -> Any:
+    return decoders.Sequence([joined, decoders.Strip(" ", 1, 0)]) if prefix else joined
+
+
+KINDS: dict[str, Callable[[bool, list[str], int | None, int], tuple[Tokenizer, Any]]] = {
+    "bpe": _bpe,
+    "unigram": _unigram,
+    "word": _word,
+    "character": _character,
+}

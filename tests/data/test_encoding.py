@@ -1,0 +1,108 @@
+"""Text to ids, and ids to examples."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clockhands.data import (
+    IGNORED,
+    Corpus,
+    Pair,
+    Tokenizers,
+    WindowDataset,
+    encode_pairs,
+    encode_stream,
+    encode_texts,
+    open_corpus,
+    train_tokenizer,
+    train_tokenizers,
+)
+from clockhands.data.encoding import Ragged
+from clockhands.errors import DataError, UsageError
+
+PAIRS = [Pair("ab", "b"), Pair("a", "abab"), Pair("b", "a")]
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> Tokenizers:
+    # Ids: a 4, b 5, the end 2.
+    one = train_tokenizer(["aab"], kind="character")
+    return Tokenizers(one, one)
+
+
+def test_pairs_end_on_both_sides(tokenizers: Tokenizers) -> None:
+    data = encode_pairs(PAIRS, tokenizers)
+    assert [data[row]["input_ids"].tolist() for row in range(3)] == [[4, 5, 2], [4, 2], [5, 2]]
+    assert [data[row]["labels"].tolist() for row in range(3)] == [[5, 2], [4, 5, 4, 5, 2], [4, 2]]
+    assert data.lengths.tolist() == [[3, 2], [2, 5], [2, 2]]
+    assert data[~1]["input_ids"].tolist() == [4, 2] and data[~1]["labels"].tolist() == [IGNORED] * 5
+
+
+def test_long_pairs_are_refused_dropped_or_cut(tokenizers: Tokenizers) -> None:
+    with pytest.raises(DataError, match="pair 2 has 2 source and 5 target tokens, more than max_length=3; raise it"):
+        encode_pairs(PAIRS, tokenizers, max_length=3)
+    dropped = encode_pairs(PAIRS, tokenizers, max_length=3, longer="drop")
+    assert (len(dropped), dropped.dropped) == (2, 1)
+    cut = encode_pairs(PAIRS, tokenizers, max_length=3, longer="cut")
+    assert (len(cut), cut.dropped) == (3, 0)
+    assert cut[1]["labels"].tolist() == [4, 5, 2]
+    with pytest.raises(DataError, match="none of 3 pairs is left: all are longer than max_length=1"):
+        encode_pairs(PAIRS, tokenizers, max_length=1, longer="drop")
+    with pytest.raises(UsageError, match="unknown choice for longer pairs 'trim'"):
+        encode_pairs(PAIRS, tokenizers, max_length=9, longer="trim")
+
+
+@given(st.lists(st.lists(st.integers(0, 9))))
+def test_ragged_rows(rows: list[list[int]]) -> None:
+    ragged = Ragged.of(rows)
+    assert [ragged[row].tolist() for row in range(len(ragged))] == rows
+    assert ragged.lengths.tolist() == [len(row) for row in rows]
+
+
+def test_a_stream_ends_every_document() -> None:
+    tokenizer = train_tokenizer(["aab"], kind="character", purpose="language")
+    assert encode_stream(tokenizer, ["ab", "", "b"]).tolist() == [4, 5, 2, 2, 5, 2]
+    assert encode_stream(tokenizer, []).tolist() == []
+
+
+@given(st.integers(2, 60), st.integers(2, 20))
+def test_windows_side_by_side_predict_every_token_once(size: int, length: int) -> None:
+    stream = np.arange(size, dtype=np.int32)
+    if size < length:
+        with pytest.raises(UsageError, match=f"the text has {size} tokens, less than one window of length={length}"):
+            WindowDataset(stream, length)
+        return
+    data = WindowDataset(stream, length)
+    predicted = [token for row in range(len(data)) for token in data[row]["labels"][1:].tolist()]
+    assert predicted == list(range(1, len(predicted) + 1))
+    assert size - len(predicted) - 1 < length - 1
+    anywhere = WindowDataset(stream, length, stride=1)
+    assert anywhere[len(anywhere) - 1]["input_ids"][-1] == size - 1
+    assert anywhere.lengths.shape == (size - length + 1, 1)
+
+
+def test_a_window_needs_two_tokens() -> None:
+    with pytest.raises(UsageError, match="length=1; a window holds at least 2"):
+        WindowDataset(np.arange(9, dtype=np.int32), 1)
+
+
+def test_one_text_is_encoded_as_in_a_batch() -> None:
+    corpus = open_corpus("roles", train=100, validation=10, test=10)
+    tokenizer = train_tokenizers(corpus, vocabulary=300).source
+    texts = corpus.texts("train")
+    assert encode_texts(tokenizer, texts) == [tokenizer(text)["input_ids"] for text in texts]
+
+
+def test_multi30k_is_encoded_in_seconds(multi30k: tuple[Corpus, Tokenizers]) -> None:
+    corpus, tokenizers = multi30k
+    started = time.process_time()
+    data = encode_pairs(corpus.pairs("train"), tokenizers)
+    assert time.process_time() - started < 10
+    pair = corpus.pairs("train")[1234]
+    written = tokenizers.target.decode(data[1234]["labels"], skip_special_tokens=True)
+    assert written == pair.target

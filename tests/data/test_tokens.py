@@ -1,0 +1,208 @@
+"""Tokenizers: they write back what they read, are saved for AutoTokenizer, and refuse what a text does not allow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clockhands.data import (
+    Corpus,
+    Pair,
+    Tokenizers,
+    encode_stream,
+    encode_texts,
+    open_corpus,
+    open_tokenizer,
+    train_tokenizer,
+    train_tokenizers,
+)
+from clockhands.errors import DataError, UsageError
+
+KINDS = ("bpe", "unigram", "word", "character")
+TEXTS = [
+    "Der Hund (alt, grau) beißt Tom. Tom beißt den Hund nicht!",
+    "the dog bit Tom; Tom bit  the dog: 'twice', it's said.",
+    "def f(x):\n\treturn x + 1\n",
+] * 3
+
+
+@pytest.fixture(scope="module")
+def trained() -> dict[tuple[str, str], Any]:
+    return {
+        (kind, purpose): train_tokenizer(TEXTS, kind=kind, purpose=purpose)
+        for kind in KINDS
+        for purpose in ("translation", "language", "masked")
+    }
+
+
+@pytest.mark.parametrize("purpose", ["translation", "language", "masked"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_learned_is_written_back(trained: dict[Any, Any], kind: str, purpose: str) -> None:
+    tokenizer = trained[kind, purpose]
+    for text in TEXTS:
+        ids = tokenizer(text)["input_ids"]
+        assert tokenizer.unk_token_id not in ids
+        assert tokenizer.decode(ids, skip_special_tokens=True) == text
+
+
+@settings(max_examples=50)
+@given(st.text().filter(lambda text: "▁" not in text))
+def test_bytes_write_back_anything(text: str) -> None:
+    for purpose in ("translation", "language"):
+        tokenizer = BYTES[purpose]
+        ids = encode_texts(tokenizer, [text])[0]
+        written = tokenizer.decode(ids[:-1])
+        # For translation the first word is taken as if a space stood before it, and one space is not told from none.
+        assert written == text or (purpose == "translation" and written == text.removeprefix(" "))
+
+
+BYTES = {
+    purpose: train_tokenizer(TEXTS, purpose=purpose, normalisation="none", vocabulary=300)
+    for purpose in ("translation", "language")
+}
+
+
+def test_the_first_word_is_the_word_it_is_elsewhere(trained: dict[Any, Any]) -> None:
+    for kind in KINDS:
+        tokens = trained[kind, "translation"].convert_ids_to_tokens(
+            trained[kind, "translation"]("Tom bit Tom").input_ids
+        )
+        assert tokens[-1] == "</s>"
+        if kind != "character":
+            assert tokens[0] == tokens[-2]
+
+
+def test_special_tokens_have_their_ids_and_are_text_inside_a_text(trained: dict[Any, Any]) -> None:
+    for (_, purpose), tokenizer in trained.items():
+        special = ["<pad>", "<s>", "</s>", "<unk>", *(["<mask>"] if purpose == "masked" else [])]
+        assert tokenizer.convert_tokens_to_ids(special) == list(range(len(special)))
+        ids = encode_texts(tokenizer, ["a </s> b <pad>"])[0]
+        assert ids.count(tokenizer.eos_token_id) == 1 and ids[-1] == tokenizer.eos_token_id
+        assert tokenizer.pad_token_id not in ids
+    # Nor does text that is full of it teach it.
+    for kind in KINDS:
+        learned = train_tokenizer(["</s>", "a </s> <s> b"] * 50, kind=kind)
+        assert learned.eos_token_id not in learned("a </s> b", split_special_tokens=True)["input_ids"][:-1]
+    # Nothing is left switched over: a prompt with a mask still has its mask.
+    masked = trained["bpe", "masked"]
+    encode_texts(masked, ["x"])
+    assert masked.mask_token_id in masked("the <mask> bit")["input_ids"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_saved_and_opened_by_autotokenizer(trained: dict[Any, Any], kind: str, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = trained[kind, "translation"]
+    Tokenizers(tokenizer, tokenizer).save(tmp_path)
+    opened = AutoTokenizer.from_pretrained(tmp_path)
+    for text in [*TEXTS, "  Unbekanntes Ж ", ""]:
+        assert opened(text)["input_ids"] == tokenizer(text)["input_ids"]
+        assert opened.decode(opened(text)["input_ids"]) == tokenizer.decode(tokenizer(text)["input_ids"])
+    assert Tokenizers.load(tmp_path).shared
+    assert not list(tmp_path.glob("*.pkl"))
+
+
+def test_one_tokenizer_or_one_each(tmp_path: Path) -> None:
+    corpus = Corpus("own", "translation", {"train": [Pair("abc abd", "xyz"), Pair("abd", "xyy")]})
+    shared = train_tokenizers(corpus, kind="character")
+    apart = train_tokenizers(corpus, kind="character", shared=False)
+    assert shared.shared and not apart.shared
+    assert (len(shared.source), len(apart.source), len(apart.target)) == (4 + 8, 4 + 5, 4 + 3)
+    apart.save(tmp_path)
+    opened = Tokenizers.load(tmp_path)
+    assert not opened.shared
+    assert opened.target("xyz")["input_ids"] == apart.target("xyz")["input_ids"]
+    assert opened.source("xyz")["input_ids"] == [3, 3, 3, 2]
+
+
+def test_normalisation() -> None:
+    texts = ["Ä ﬁx A\u0308"]
+    ids = {
+        form: train_tokenizer(texts, kind="character", normalisation=form)("Ä A\u0308 ﬁ").input_ids
+        for form in ("none", "nfc", "nfkc")
+    }
+    assert [len(row) for row in ids.values()] == [7, 6, 7]
+    assert ids["nfc"][0] == ids["nfc"][2] and ids["none"][0] != ids["none"][2]
+    lower = train_tokenizer(texts, kind="character", lowercase=True)
+    assert lower("ÄX").input_ids == lower("äx").input_ids
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_size_named_in_the_message_is_possible(kind: str) -> None:
+    import re
+
+    with pytest.raises(UsageError, match="vocabulary=90000 is larger than this text allows; the largest") as caught:
+        train_tokenizer(TEXTS, kind=kind, vocabulary=90_000)
+    largest = int(re.findall(r"is (\d+)$", str(caught.value))[0])
+    assert len(train_tokenizer(TEXTS, kind=kind, vocabulary=largest)) == largest
+    if kind in ("bpe", "unigram"):
+        with pytest.raises(UsageError, match="vocabulary=7 is smaller than this text allows; the smallest") as caught:
+            train_tokenizer(TEXTS, kind=kind, vocabulary=7)
+        smallest = int(re.findall(r"is (\d+)$", str(caught.value))[0])
+        assert len(train_tokenizer(TEXTS, kind=kind, vocabulary=smallest)) == smallest
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "words"}, "unknown kind of tokenizer 'words'; did you mean 'word'"),
+        ({"purpose": "translate"}, "unknown purpose of a tokenizer 'translate'; did you mean 'translation'"),
+        ({"normalisation": "nfd"}, "unknown normalisation 'nfd'; did you mean 'nf"),
+        ({"min_frequency": 2, "kind": "unigram"}, "min_frequency=2 is for bpe, word and character"),
+        ({"min_frequency": 0}, "min_frequency=0; a token occurs at least once"),
+    ],
+)
+def test_training_refuses(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        train_tokenizer(TEXTS, **options)
+
+
+def test_no_text_and_no_tokenizer(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="there is no text to learn a tokenizer from"):
+        train_tokenizer(["", "  "])
+    with pytest.raises(DataError, match="there is no tokenizer folder .*absent"):  # noqa: RUF043
+        open_tokenizer(tmp_path / "absent")
+    with pytest.raises(DataError, match="cannot open the tokenizer"):
+        open_tokenizer(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="cannot write the tokenizer to"):
+        tokenizer = train_tokenizer(["text"], kind="character")
+        Tokenizers(tokenizer, tokenizer).save(tmp_path / "file")
+
+
+def test_existing_tokenizers_end_their_texts(tmp_path: Path) -> None:
+    """As BERT's (a separator instead of an end) and GPT-2's (no padding, nothing added) are."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    def saved(name: str, template: str | None, **special: str) -> Path:
+        tokenizer = Tokenizer(models.WordLevel({"[CLS]": 0, "[SEP]": 1, "a": 2, "[UNK]": 3}, unk_token="[UNK]"))
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+        if template:
+            tokenizer.post_processor = processors.TemplateProcessing(
+                single=template, special_tokens=[("[CLS]", 0), ("[SEP]", 1)]
+            )
+        PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(tmp_path / name)
+        return tmp_path / name
+
+    bert = open_tokenizer(saved("bert", "[CLS] $A [SEP]", cls_token="[CLS]", sep_token="[SEP]", pad_token="[UNK]"))
+    assert encode_texts(bert, ["a a"]) == [[0, 2, 2, 1]]
+    gpt = open_tokenizer(saved("gpt", None, eos_token="[SEP]"))
+    assert encode_texts(gpt, ["a a", ""]) == [[2, 2, 1], [1]]
+    assert encode_stream(gpt, ["a", "a a"]).tolist() == [2, 1, 2, 2, 1]
+    assert gpt.pad_token_id == 4 and len(gpt) == 5
+    with pytest.raises(UsageError, match="has no token that ends a text"):
+        open_tokenizer(saved("none", None, unk_token="[UNK]"))
+
+
+def test_bags_of_subwords_hide_the_order_of_roles() -> None:
+    """The order-blind ceiling is one of words; it holds for tokens too, because no token knows where it stands."""
+    corpus = open_corpus("roles", train=200, validation=20, test=20)
+    tokenizer = train_tokenizers(corpus, vocabulary=400).source
+    bags = [tuple(sorted(ids)) for ids in encode_texts(tokenizer, corpus.sources("test"))]
+    assert all(bags.count(bag) >= 2 for bag in bags)
