@@ -23,8 +23,8 @@ def run(model: str, *items: Finding, **facts: str) -> Findings:
 def test_difference_is_b_minus_a_and_says_whether_intervals_meet() -> None:
     a = run("before", finding(0.25, interval=(0.2, 0.3), light="good"))
     apart = side_by_side(a, run("after", finding(0.75, interval=(0.7, 0.8), light="warn")))["f"]
-    assert apart.value == 0.5
-    assert apart.verdict == "A: V. B: V. Difference B − A: 0.5; the intervals do not overlap."
+    assert apart.value == 0.5 and apart.unit == "B − A"
+    assert apart.verdict == "A: V.\nB: V.\nDifference B − A: 0.5; the intervals do not overlap."
     assert apart.light == "warn"
     assert apart.details["A"] == "0.25" and apart.details["B"] == "0.75"
     meet = side_by_side(a, run("after", finding(0.26, interval=(0.1, 0.4))))["f"]
@@ -75,7 +75,7 @@ def test_what_only_one_has_and_what_one_skipped() -> None:
     other = Finding("g", "G?", "G.", value=2.0)
     both = side_by_side(run("a", skip), run("b", finding(1.0, light="good"), other))
     assert both["f"].light == "good"
-    assert both["f"].verdict == "A: It rotates nothing. B: V."
+    assert both["f"].verdict == "A: It rotates nothing.\nB: V."
     assert both["g"].verdict == "Measured in B only (b). G." and both["g"].value == 2.0
     none = side_by_side(run("a", skip), run("b", skip))["f"]
     assert none.light == "skip" and none.verdict == "It rotates nothing."

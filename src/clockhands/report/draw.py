@@ -5,21 +5,23 @@ from __future__ import annotations
 import math
 import warnings
 from io import BytesIO
-from typing import Any
+from typing import Any, cast
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from clockhands.findings import Figure, Mark, Panel
 from clockhands.report.faults import check_figure
 from clockhands.report.heat import Heat, colour_bar, draw_heatmap, label_ticks
+from clockhands.report.hover import Spot
 from clockhands.report.legend import LINE, common, entries, lines
 from clockhands.report.look import Wardrobe
-from clockhands.report.marks import Pen, Spot
+from clockhands.report.marks import Pen
 from clockhands.report.share import share_axes
 from clockhands.report.style import rc
 from clockhands.report.svg import Target, finish
@@ -35,7 +37,7 @@ def draw(figure: Figure, name: str) -> str:
     place, if a mark is of unknown kind or contradicts itself.
     """
     check_figure(figure, name)
-    with matplotlib.rc_context(rc(name)), warnings.catch_warnings():
+    with matplotlib.rc_context(cast(Any, rc(name))), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         sheet = Sheet(figure)
         sheet.fill()
@@ -59,13 +61,11 @@ class Sheet:
         self.pens: list[Pen] = []
         self.legend = common(figure.panels, self.wardrobe, dense=self.dense)
         height = self.rows * self._panel_height() + LINE * lines(self.legend, self.width) + 14 * self.dense
-        self.canvas = Canvas(figsize=(self.width / 72, height / 72), dpi=72, layout="constrained")
+        self.canvas = Canvas(figsize=(self.width / 72, height / 72), dpi=72, layout=_layout(self.dense))
         FigureCanvasSVG(self.canvas)
 
     def fill(self) -> None:
         """Draw all panels, then what belongs to all of them."""
-        gap = 0.02 if self.dense else 0.06
-        self.canvas.get_layout_engine().set(w_pad=gap, h_pad=gap, hspace=0.03, wspace=0.02)
         heats = self._heats()
         grid = self.canvas.add_gridspec(self.rows, self.columns)
         for index, panel in enumerate(self.figure.panels):
@@ -158,6 +158,11 @@ class Sheet:
         return max(plain, *(_names_down(panel) for panel in self.figure.panels))
 
 
+def _layout(dense: bool) -> ConstrainedLayoutEngine:
+    gap = 0.02 if dense else 0.06
+    return ConstrainedLayoutEngine(w_pad=gap, h_pad=gap, hspace=0.03, wspace=0.02)
+
+
 def _names_down(panel: Panel) -> float:
     names = {value for mark in panel.marks for value in mark.y if isinstance(value, str)}
     each = 14 if any(mark.kind == "heatmap" for mark in panel.marks) else 19
@@ -184,7 +189,7 @@ def _plain_numbers(ax: Axes) -> None:
             axis.set_minor_formatter(NullFormatter())
 
 
-_LEANING = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
+_LEANING: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
 
 
 def _target(ax: Axes, spot: Spot, height: float) -> Target | None:

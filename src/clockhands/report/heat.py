@@ -13,7 +13,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.image import AxesImage
 
 from clockhands.findings import Mark, Scalar
-from clockhands.report.marks import Spot, hover
+from clockhands.report.hover import Spot, hover
 from clockhands.report.style import DIVERGING, SEQUENTIAL
 from clockhands.report.text import number, visible
 
@@ -68,7 +68,8 @@ def draw_heatmap(ax: Axes, mark: Mark, norm: Normalize, *, equal: bool, cell: fl
 def colour_bar(canvas: Canvas, heat: Heat) -> None:
     """One bar beside all panels that share the scale."""
     bar = canvas.colorbar(heat.images[0], ax=heat.axes, shrink=0.9, aspect=28, pad=0.015, fraction=0.05)
-    bar.solids.set_rasterized(True)
+    if bar.solids is not None:
+        bar.solids.set_rasterized(True)
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=0, labelsize=8)
     bar.ax.grid(False)

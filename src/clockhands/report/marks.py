@@ -12,22 +12,12 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from clockhands.findings import Mark, Panel, Scalar
+from clockhands.report.hover import Spot, abscissae, hover
 from clockhands.report.look import Look, Wardrobe
 from clockhands.report.style import FAINT, INK
 from clockhands.report.text import number, visible
 
 NAN = float("nan")
-
-
-@dataclass(frozen=True)
-class Spot:
-    """A place to point at, in data coordinates: a dot (``x0 == x1``, ``y0 == y1``) or a box."""
-
-    x0: float
-    y0: float
-    x1: float
-    y1: float
-    text: str
 
 
 class Scale:
@@ -86,38 +76,9 @@ class Pen:
         return base
 
 
-def abscissae(mark: Mark) -> tuple[Scalar, ...]:
-    """The x values; places 0, 1, 2 ... when a mark gives none."""
-    if mark.x or mark.kind in ("hline", "heatmap"):
-        return mark.x
-    return tuple(range(len(mark.y or mark.low)))
-
-
 def _spans(mark: Mark, value: Scalar) -> bool:
     """Whether a value takes part in making an axis: a rule or a note at a number is no category."""
     return isinstance(value, str) or mark.kind not in ("hline", "vline", "text")
-
-
-def hover(mark: Mark, index: int) -> str:
-    """The name of a point if it has one, and its values."""
-    parts = [visible(mark.names[index])] if mark.names else []
-    if mark.kind == "heatmap":
-        return _cell_text(mark, index, parts)
-    x = number(abscissae(mark)[index])
-    values = [x, number(mark.y[index])] if mark.y else [x]
-    if mark.low and mark.high:
-        measured = 0 if mark.y and isinstance(mark.y[index], str) else -1
-        values[measured] += f" [{number(mark.low[index])}, {number(mark.high[index])}]"
-    values_text = ", ".join(values)
-    parts.append(f"{visible(mark.label)}: {values_text}" if mark.label else values_text)
-    return "\n".join(parts)
-
-
-def _cell_text(mark: Mark, index: int, parts: list[str]) -> str:
-    row, column = divmod(index, len(mark.z[0]))
-    down = visible(mark.y[row]) if mark.y else str(row)
-    across = visible(mark.x[column]) if mark.x else str(column)
-    return "\n".join([*parts, f"{down}, {across}: {number(mark.z[row][column])}"])
 
 
 def _line(pen: Pen, mark: Mark, look: Look) -> None:

@@ -27,7 +27,7 @@ def section(name: str, finding: Finding, svg: str | None) -> str:
         f'<section class="finding" id="{name}">',
         f"<h3>{escape(finding.question)}</h3>",
         '<div class="answer">' + numbers(finding),
-        f'<p class="verdict">{light(finding.light)}<span>{escape(finding.verdict)}</span></p></div>',
+        f'<p class="verdict">{light(finding.light)}<span>{escape(finding.verdict, lines=True)}</span></p></div>',
         _figure(finding, svg),
         _table(name, finding.table),
         _method(finding),
@@ -55,9 +55,9 @@ def numbers(finding: Finding) -> str:
 def _figure(finding: Finding, svg: str | None) -> str:
     if finding.figure is None or svg is None:
         return ""
-    fixed = " fixed" if finding.figure.columns >= 5 else ""
+    kind = {1: " one"}.get(finding.figure.columns, " fixed" if finding.figure.columns >= 5 else "")
     caption = f"<figcaption>{escape(finding.figure.caption)}</figcaption>" if finding.figure.caption else ""
-    return f'<figure><div class="plot{fixed}" tabindex="0">{svg}</div>{caption}</figure>'
+    return f'<figure><div class="plot{kind}" tabindex="0">{svg}</div>{caption}</figure>'
 
 
 def to_csv(table: Table) -> str:

@@ -57,8 +57,9 @@ def _pair(names: tuple[str, str], a: Finding | None, b: Finding | None) -> Findi
     details = {"group": lead.details["group"]} if "group" in lead.details else {}
     return replace(
         lead,
-        verdict=f"A: {a.verdict} B: {b.verdict}{_difference_sentence(a, b)}",
+        verdict=f"A: {a.verdict}\nB: {b.verdict}{_difference_sentence(a, b)}",
         value=_difference(a, b),
+        unit="" if _difference(a, b) is None else f"{a.unit} B − A".strip(),
         interval=None,
         null=None,
         null_interval=None,
@@ -79,7 +80,7 @@ def _difference_sentence(a: Finding, b: Finding) -> str:
     difference = _difference(a, b)
     if difference is None:
         return ""
-    sentence = f" Difference B − A: {quantity(difference, a.unit)}"
+    sentence = f"\nDifference B − A: {quantity(difference, a.unit)}"
     if a.interval and b.interval:
         apart = a.interval[1] < b.interval[0] or b.interval[1] < a.interval[0]
         sentence += "; the intervals do not overlap" if apart else "; the intervals overlap"

@@ -29,7 +29,7 @@ def show(findings: Findings, console: Console | None = None) -> None:
     for finding in findings:
         if finding.light != "skip":
             console.print(Text.assemble(_symbol(finding), (visible(finding.question), "bold")))
-            console.print(Padding(Text(visible(finding.verdict)), (0, 0, 0, 3)))
+            console.print(Padding(Text(visible(finding.verdict, lines=True)), (0, 0, 0, 3)))
     for finding in skipped:
         line = Text.assemble(_symbol(finding), visible(finding.question), " ", visible(finding.verdict))
         line.stylize("bright_black")
