@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import inspect
 import types
 import typing
@@ -67,13 +68,21 @@ def fits(value: Any, kind: Any) -> bool:
         return value in typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return any(fits(value, part) for part in typing.get_args(kind))
-    if origin in (tuple, list):
-        return isinstance(value, (tuple, list))
+    if origin in (tuple, list, collections.abc.Sequence):
+        return isinstance(value, (tuple, list)) and all(fits(item, item_kind(kind)) for item in value)
+    if origin is collections.abc.Mapping:
+        return isinstance(value, collections.abc.Mapping)
     if kind is float:
         return isinstance(value, (int, float)) and not isinstance(value, bool)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
     return (kind is None and value is None) or (isinstance(kind, type) and isinstance(value, kind))
+
+
+def item_kind(kind: Any) -> Any:
+    """The type of what a list, tuple or sequence holds: ``int | str`` for ``tuple[int, str]``."""
+    kinds = tuple(part for part in typing.get_args(kind) if part is not Ellipsis)
+    return typing.Union[kinds] if kinds else Any  # noqa: UP007
 
 
 def faults(catalogue: Mapping[str, type[Scheme]], name: str, given: Mapping[str, Any]) -> list[str]:
@@ -97,6 +106,8 @@ def describe(kind: Any) -> str:
         return "one of " + ", ".join(repr(value) for value in typing.get_args(kind))
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         return " or ".join(describe(part) for part in typing.get_args(kind))
+    if typing.get_origin(kind) in (tuple, list, collections.abc.Sequence):
+        return f"a list of {describe(item_kind(kind))}"
     return "None" if kind is type(None) else getattr(kind, "__name__", str(kind))
 
 

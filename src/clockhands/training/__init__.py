@@ -1,1 +1,48 @@
-"""."""
+"""Training on the Trainer of transformers: a recipe in, a run folder out.
+
+::
+
+    from clockhands.training import train, resume
+    run = train("recipes/numbers.toml", "runs/mine", {"position.scheme": "rope", "training.max_steps": 400})
+    model, tokenizers = run.model(), run.tokenizers()
+
+Runs that differ in a few fields share what they read::
+
+    recipe = load("recipes/numbers.toml")
+    material = prepare(recipe)
+    runs = [train(vary(recipe, {"position.scheme": name}), f"runs/{name}", material=material) for name in schemes]
+
+What stopped goes on with ``resume("runs/mine")``, to the same weights bit for bit as if it had not stopped.
+``Recipe``, ``load`` and ``vary`` do not import transformers.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from clockhands.training.recipe import Recipe, load, vary
+
+if TYPE_CHECKING:
+    from clockhands.training.material import Material, prepare
+    from clockhands.training.run import Run
+    from clockhands.training.start import resume, train
+    from clockhands.training.watch import Diverged, TrainingStopped
+
+_HOME = {
+    "Material": "material",
+    "prepare": "material",
+    "Run": "run",
+    "train": "start",
+    "resume": "start",
+    "Diverged": "watch",
+    "TrainingStopped": "watch",
+}
+
+__all__ = ["Diverged", "Material", "Recipe", "Run", "TrainingStopped", "load", "prepare", "resume", "train", "vary"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'clockhands.training' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"clockhands.training.{_HOME[name]}"), name)

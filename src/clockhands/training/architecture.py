@@ -1,0 +1,63 @@
+"""From a recipe and its tokenizers to a model of transformers, and from a folder back to one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clockhands.data import Tokenizers
+from clockhands.errors import CheckpointError
+from clockhands.model.huggingface import (
+    ClockhandsConfig,
+    ClockhandsForCausalLM,
+    ClockhandsForMaskedLM,
+    ClockhandsForSeq2SeqLM,
+)
+from clockhands.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+FACES = {
+    "encoder-decoder": ClockhandsForSeq2SeqLM,
+    "decoder": ClockhandsForCausalLM,
+    "encoder": ClockhandsForMaskedLM,
+}
+
+
+def configure(recipe: Recipe, tokenizers: Tokenizers) -> ClockhandsConfig:
+    """The model's configuration: the recipe's architecture, the tokenizers' vocabularies and special tokens.
+
+    Raises ConfigError if the vocabularies do not fit the architecture (three-way tying needs one for both sides).
+    """
+    source, target = tokenizers.source, tokenizers.target
+    core = {
+        **recipe.model.to_dict(),
+        "vocab_size": len(target),
+        "source_vocab_size": None if tokenizers.shared else len(source),
+    }
+    first = next(token for token in (target.bos_token_id, target.pad_token_id) if token is not None)
+    return ClockhandsConfig(
+        transformer=core,
+        label_smoothing=recipe.training.label_smoothing,
+        smoothing=recipe.training.smoothing,
+        pad_token_id=target.pad_token_id,
+        bos_token_id=target.bos_token_id,
+        eos_token_id=target.eos_token_id,
+        decoder_start_token_id=first if recipe.model.kind == "encoder-decoder" else None,
+    )
+
+
+def build(recipe: Recipe, tokenizers: Tokenizers) -> PreTrainedModel:
+    """A new model, drawn from the global random numbers. Raises ConfigError as ``configure``."""
+    return FACES[recipe.model.kind](configure(recipe, tokenizers))
+
+
+def open_model(folder: Path) -> PreTrainedModel:
+    """The model that was saved in a folder, in evaluation mode. Raises CheckpointError."""
+    try:
+        config = ClockhandsConfig.from_pretrained(folder, local_files_only=True)
+        model: PreTrainedModel = FACES[config.core.kind].from_pretrained(folder, local_files_only=True)
+    except (OSError, RuntimeError, ValueError, KeyError) as fault:
+        raise CheckpointError(f"cannot open the model in {folder}: {str(fault).splitlines()[0]}") from fault
+    return model.eval()

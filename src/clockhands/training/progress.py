@@ -1,0 +1,75 @@
+"""What a person sees while a run trains: a bar on a terminal, a line now and then anywhere else."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+if TYPE_CHECKING:
+    from clockhands.training.trainer import ClockhandsTrainer
+
+REFRESH = 0.1
+"""Seconds between two looks at the bar, so that short steps are not slowed down."""
+
+
+class Show(TrainerCallback):
+    """Step, loss, validation loss, target tokens per second and the time left."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True)
+        self.trainer: ClockhandsTrainer | None = None
+        self.bar: Progress | None = None
+        self.task = TaskID(0)
+        self.looked = 0.0
+        self.logged = (0.0, 0)
+        self.words: dict[str, str] = {}
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Show an empty bar, or how many steps there are."""
+        self.logged = (time.monotonic(), 0)
+        if not state.is_world_process_zero or not self.console.is_terminal:
+            return
+        columns = (MofNCompleteColumn(), BarColumn(), TextColumn("{task.fields[words]}"), TimeRemainingColumn())
+        self.bar = Progress("step", *columns, console=self.console, transient=True)
+        self.task = self.bar.add_task("", total=state.max_steps, completed=state.global_step, words="")
+        self.bar.start()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Move the bar, at most ten times a second."""
+        if self.bar is not None and time.monotonic() - self.looked > REFRESH:
+            self.looked = time.monotonic()
+            self.bar.update(self.task, completed=state.global_step)
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, float], **_: Any
+    ) -> None:
+        """Take in the new numbers; without a bar, print them."""
+        if not state.is_world_process_zero or not {"loss", "eval_loss"} & set(logs):
+            return
+        if "loss" in logs:
+            self.words["loss"] = f"loss {logs['loss']:.4f}"
+            self.words["speed"] = f"{self._speed():,.0f} tokens/s"
+        if "eval_loss" in logs:
+            self.words["validation"] = f"validation loss {logs['eval_loss']:.4f}"
+        words = "  ".join(self.words[name] for name in ("loss", "validation", "speed") if name in self.words)
+        if self.bar is not None:
+            self.bar.update(self.task, completed=state.global_step, words=words)
+        else:
+            self.console.print(f"step {state.global_step:,} of {state.max_steps:,}  {words}", highlight=False)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None
+
+    def _speed(self) -> float:
+        tokens = 0 if self.trainer is None else int(self.trainer.tokens)
+        now = time.monotonic()
+        speed = (tokens - self.logged[1]) / max(now - self.logged[0], 1e-9)
+        self.logged = (now, tokens)
+        return speed

@@ -1,0 +1,234 @@
+"""Recipes: what to train, on what, how. TOML in, validated frozen dataclasses out, and TOML again in the run folder."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from clockhands.data import CORPORA
+from clockhands.errors import ConfigError, DataError, unknown
+from clockhands.model.config import TransformerConfig
+from clockhands.model.presets import PRESETS
+from clockhands.schemes import CATALOGUE
+from clockhands.training.fields import MISSING, check
+from clockhands.training.sections import Batching, Tokenization, Training
+from clockhands.training.tables import (
+    FROM_DATA,
+    SECTIONS,
+    SIDES,
+    TABLES,
+    Tables,
+    apply,
+    known_keys,
+    model_fields,
+    position_fields,
+    position_tables,
+    with_absolute_paths,
+    with_default_position,
+)
+
+USUAL_SIZE = 64
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A validated recipe. ``tables`` is the same as plain data, with every default written out.
+
+    ``model`` has a vocabulary of the default size until the tokenizer is there.
+    """
+
+    corpus: str
+    corpus_options: Mapping[str, Any]
+    tokenizer: Tokenization
+    model: TransformerConfig
+    batches: Batching
+    training: Training
+    tables: Tables
+
+    @classmethod
+    def of(cls, tables: Mapping[str, Any], source: str = "the recipe") -> Recipe:
+        """From plain tables. Raises ConfigError with every fault at once, each with the nearest valid name."""
+        faults = [unknown("table", name, TABLES) for name in tables if name not in TABLES]
+        faults += [f"[{name}] must be a table" for name in TABLES if not isinstance(tables.get(name, {}), Mapping)]
+        given = {name: dict(table) if isinstance(table := tables.get(name, {}), Mapping) else {} for name in TABLES}
+        given = with_default_position(given)
+        given["position"] = _with_options(given["position"])
+        if not {"tokens", "size"} & set(given["batches"]):
+            given["batches"]["size"] = USUAL_SIZE
+        corpus, data = _corpus(given, faults)
+        sections = {name: _section(given, name, faults) for name in SECTIONS}
+        model = _model(given, corpus, data, faults)
+        if faults or model is None:
+            raise ConfigError(list(dict.fromkeys(faults)), source)
+        resolved = {
+            "data": {"corpus": corpus, **data},
+            "tokenizer": asdict(sections["tokenizer"]),
+            "model": {key: value for key, value in model.to_dict().items() if key not in (*SIDES, *FROM_DATA)},
+            "position": given["position"],
+            "batches": asdict(sections["batches"]),
+            "training": asdict(sections["training"]),
+        }
+        return cls(corpus, data, sections["tokenizer"], model, sections["batches"], sections["training"], resolved)
+
+    def to_toml(self) -> str:
+        """The recipe as a file that ``load`` reads back to the same recipe."""
+        known = known_keys(self.tables, "data").items()
+        usual = {"data": {name: option.default for name, option in known}}
+        return tomli_w.dumps({name: _writable(table, usual.get(name, {})) for name, table in self.tables.items()})
+
+
+def load(path: str | Path, settings: Mapping[str, Any] | None = None, *, written: bool = False) -> Recipe:
+    """Read a recipe file and change the dotted ``settings`` (``written``: as text, from a command line).
+
+    Paths in the file are relative to the file, those in the settings to the working folder.
+    Raises DataError if there is no such file or it is no TOML, ConfigError with every fault of the content.
+    """
+    return combine(read_tables(path), settings or {}, written=written, source=str(path))
+
+
+def combine(
+    tables: Tables, settings: Mapping[str, Any], *, written: bool = False, source: str = "the recipe"
+) -> Recipe:
+    """Tables and settings to a recipe. Faults of both are reported together."""
+    faults: list[str] = []
+    try:
+        tables = apply(tables, settings, written=written)
+    except ConfigError as fault:
+        faults += fault.faults
+        kept = {key: value for key, value in settings.items() if not any(repr(key) in text for text in fault.faults)}
+        tables = apply(tables, kept, written=written)
+    try:
+        recipe = Recipe.of(with_absolute_paths(tables, Path.cwd()), source)
+    except ConfigError as fault:
+        raise ConfigError([*faults, *fault.faults], source) from fault
+    if faults:
+        raise ConfigError(faults, source)
+    return recipe
+
+
+def vary(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
+    """Another recipe that differs in these dotted fields: ``vary(recipe, {"position.scheme": "rope"})``.
+
+    Where a field decides what others mean (``position.scheme``, ``data.corpus``, ``model.preset``), the others of its
+    table go back to their defaults unless they are among the changes too. Raises ConfigError.
+    """
+    return combine(recipe.tables, changes, source="the varied recipe")
+
+
+def read_tables(path: str | Path) -> Tables:
+    """The tables of a recipe file, unchecked, with absolute paths. Raises DataError."""
+    path = Path(path)
+    try:
+        tables = tomllib.loads(path.read_text("utf8"))
+    except OSError as fault:
+        raise DataError(f"cannot read the recipe {path}: {fault.strerror or fault}") from fault
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
+        raise DataError(f"{path} is no TOML: {fault}") from fault
+    stray = [f"{key} stands outside any table" for key, value in tables.items() if not isinstance(value, dict)]
+    if stray:
+        raise ConfigError(stray, str(path))
+    return with_absolute_paths(tables, path.parent)
+
+
+def corpus_kind(corpus: str, options: Mapping[str, Any]) -> str:
+    """``translation`` or ``language``, known before the text is read."""
+    if corpus in ("table", "huggingface"):
+        return "language" if options.get("text") is not None else "translation"
+    return "language" if corpus in ("stdlib", "text") else "translation"
+
+
+def _corpus(given: Tables, faults: list[str]) -> tuple[str, dict[str, Any]]:
+    name = given["data"].get("corpus")
+    if not isinstance(name, str):
+        faults.append(f"data.corpus is missing; choose one of {', '.join(CORPORA)}")
+        return "", {}
+    if name not in CORPORA:
+        faults.append(unknown("corpus", name, CORPORA))
+        return name, {}
+    known = known_keys(given, "data")
+    values, wrong = check("data", given["data"], known)
+    faults += wrong
+    defaults = {key: option.default for key, option in known.items() if option.default is not MISSING}
+    return name, {key: value for key, value in {**defaults, **values}.items() if key != "corpus"}
+
+
+def _section(given: Tables, name: str, faults: list[str]) -> Any:
+    values, wrong = check(name, given[name], known_keys(given, name))
+    faults += wrong
+    if wrong:
+        return None
+    section = SECTIONS[name](**values)
+    faults += section.faults()
+    return section
+
+
+def _model(given: Tables, corpus: str, data: Mapping[str, Any], faults: list[str]) -> TransformerConfig | None:
+    table = dict(given["model"])
+    preset = table.pop("preset", None)
+    if preset is not None and preset not in PRESETS:
+        faults.append(unknown("preset", str(preset), PRESETS))
+        preset = None
+    values, wrong = check("model", table, model_fields())
+    sides, strange = _sides(given["position"])
+    faults += wrong + strange
+    kind = "decoder" if corpus_kind(corpus, data) == "language" else "encoder-decoder"
+    try:
+        # What is already known to be wrong is left out, so that the model reports only what else is.
+        config = TransformerConfig.from_dict({"kind": kind, **PRESETS.get(preset or "", {}), **values, **sides})
+    except ConfigError as fault:
+        faults += fault.faults
+        return None
+    faults += _kind_faults(config, corpus, kind)
+    faults += [
+        f"position.{side} is given, but a model of kind {config.kind!r} has none; it has {' and '.join(config.sides)}"
+        for side in SIDES
+        if side in given["position"] and side not in config.sides
+    ]
+    return config
+
+
+def _sides(position: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The position table of each side, and what is wrong with them; a side with faults is left out."""
+    sides: dict[str, Any] = {}
+    faults: list[str] = []
+    for side, table in position_tables(position):
+        name = f"position.{side}" if side in position else "position"
+        if "scheme" in table and table["scheme"] not in CATALOGUE:
+            faults.append(f"{name}.scheme: {unknown('scheme', str(table['scheme']), CATALOGUE)}")
+        elif table:
+            values, wrong = check(name, table, position_fields(table))
+            faults += wrong
+            sides.update({} if wrong else {side: values})
+    return sides, faults
+
+
+def _kind_faults(config: TransformerConfig, corpus: str, kind: str) -> list[str]:
+    if (config.kind == "encoder-decoder") == (kind == "encoder-decoder"):
+        return []
+    needs = "pairs" if config.kind == "encoder-decoder" else "documents"
+    return [f"model.kind is {config.kind!r}, which reads {needs}, and corpus {corpus!r} has none"]
+
+
+def _with_options(position: Mapping[str, Any] | str) -> dict[str, Any]:
+    """A position table, and those of the sides within it, with all options of their schemes."""
+    table = {"scheme": position} if isinstance(position, str) else dict(position)
+    own = position_fields(table) if "scheme" in table else {}
+    fixed = (MISSING, {}, None)
+    defaults = {name: option.default for name, option in own.items() if option.default not in fixed}
+    sides = {side: _with_options(table[side]) for side in SIDES if side in table}
+    first = {"scheme": table["scheme"]} if "scheme" in table else {}
+    return {**first, **defaults, **table, **sides}
+
+
+def _writable(table: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """TOML has no null: a None is left out where it is the default anyway, else written "none"."""
+    return {
+        key: "none" if value is None else _writable(value, {}) if isinstance(value, Mapping) else value
+        for key, value in table.items()
+        if value is not None or defaults.get(key) is not None
+    }

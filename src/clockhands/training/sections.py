@@ -1,0 +1,177 @@
+"""The tables of a recipe that are this package's own, as frozen dataclasses; their fields are the keys one may set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from clockhands.data import Normalisation, TokenKind
+from clockhands.model.loss import Smoothing
+
+Logger = Literal["tensorboard", "wandb", "mlflow", "trackio"]
+
+
+@dataclass(frozen=True)
+class Tokenization:
+    """``[tokenizer]``: learned from the training text, or an existing one by name.
+
+    ``name`` is a folder or a name on the Hugging Face hub; ``target_name`` one of its own for the target side. Without
+    a name a tokenizer of this ``kind`` is learned, ``shared`` by both sides or one for each.
+    """
+
+    kind: TokenKind = "bpe"
+    vocabulary: int | None = None
+    shared: bool = True
+    lowercase: bool = False
+    normalisation: Normalisation = "nfc"
+    min_frequency: int = 1
+    name: str | None = None
+    target_name: str | None = None
+
+    def faults(self) -> list[str]:
+        """What cannot be, one sentence each."""
+        learned = [key for key in ("kind", "vocabulary", "shared", "lowercase", "normalisation", "min_frequency")]
+        default = Tokenization()
+        found = []
+        if self.name is not None:
+            given = [key for key in learned if getattr(self, key) != getattr(default, key)]
+            found += [f"tokenizer.{key} is for a tokenizer learned here, but tokenizer.name is given" for key in given]
+        elif self.target_name is not None:
+            found.append("tokenizer.target_name needs tokenizer.name beside it, for the source")
+        return found
+
+
+@dataclass(frozen=True)
+class Batching:
+    """``[batches]``: how examples are put together. ``tokens`` or ``size`` bounds a batch over all processes.
+
+    ``tokens``: examples times the longest side, pads included. ``bucketed``: examples of like lengths together.
+    ``max_length``: pairs with a longer side are refused (``raise``), left out (``drop``) or shortened (``cut``).
+    A language model reads windows of ``window`` tokens that start anywhere; ``per_epoch`` batches count as an epoch.
+    A masked one predicts the share ``masked`` of them.
+    """
+
+    tokens: int | None = None
+    size: int | None = None
+    bucketed: bool = True
+    max_length: int | None = None
+    longer: Literal["raise", "drop", "cut"] = "raise"
+    window: int = 128
+    per_epoch: int = 1000
+    masked: float = 0.15
+
+    def faults(self) -> list[str]:
+        """What cannot be, one sentence each."""
+        found = [
+            f"batches.{name} is {value}, but must be at least {least}"
+            for name, least in {"tokens": 1, "size": 1, "max_length": 1, "window": 2, "per_epoch": 1}.items()
+            if (value := getattr(self, name)) is not None and value < least
+        ]
+        if not 0 < self.masked < 1:
+            found.append(f"batches.masked is {self.masked}, but must lie between 0 and 1")
+        if self.tokens is not None and self.size is not None:
+            found.append("batches.tokens and batches.size both bound a batch; give one of them")
+        if self.tokens is not None and not self.bucketed:
+            found.append("batches.tokens bounds batches of like lengths; with bucketed = false give batches.size")
+        if self.longer != "raise" and self.max_length is None:
+            found.append(f"batches.longer is {self.longer!r}, which means nothing without batches.max_length")
+        return found
+
+
+@dataclass(frozen=True)
+class Training:
+    """``[training]``: how long, how fast, how often.
+
+    Length: ``max_steps`` or ``epochs``. ``learning_rate`` is the peak; for the schedule ``paper`` it is the factor of
+    d_model^-0.5·min(s^-0.5, s·warmup^-1.5), 1 where it is not given. ``warmup_steps`` rise linearly from
+    ``warmup_from``; ``cosine`` falls to ``final_rate``. ``clip`` bounds the norm of the gradient (0: no bound).
+    ``label_smoothing`` is shared among the words that ``smoothing`` names (``all``, ``others``, ``others-but-pad``).
+    ``accumulate`` batches make a step; the loss is the mean over all their target tokens.
+    ``explosion``: stop when the loss is that many times the first one (0: never). ``patience``: evaluations without a
+    better validation loss until training stops. ``average``: the model saved at the end is the mean of the ``keep``
+    last or best checkpoints. ``seconds``: stop, as if finished, after so much time. ``device`` is ``auto``, ``cpu``,
+    ``cuda``.
+    """
+
+    max_steps: int | None = None
+    epochs: float | None = None
+    seed: int = 0
+    optimizer: Literal["adamw"] = "adamw"
+    learning_rate: float | None = None
+    schedule: Literal["paper", "inverse-sqrt", "cosine", "constant"] = "inverse-sqrt"
+    warmup_steps: int = 0
+    warmup_from: float = 0.0
+    final_rate: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.98
+    epsilon: float = 1e-9
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    label_smoothing: float = 0.0
+    smoothing: Smoothing = "all"
+    accumulate: int = 1
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    compile: bool = False
+    threads: int | None = None
+    log_steps: int = 50
+    eval_steps: int | None = None
+    save_steps: int | None = None
+    keep: int = 2
+    average: Literal["none", "last", "best"] = "none"
+    patience: int | None = None
+    explosion: float = 5.0
+    report_to: tuple[Logger, ...] = ()
+
+    @property
+    def rate(self) -> float:
+        """The peak learning rate, or the factor of the paper's schedule."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        return 1.0 if self.schedule == "paper" else 5e-4
+
+    def faults(self) -> list[str]:
+        """What cannot be, one sentence each."""
+        found = [
+            f"training.{name} is {value}, but must be {words}"
+            for names, allowed, words in RANGES
+            for name in names
+            if (value := getattr(self, name)) is not None and not allowed(value)
+        ]
+        return found + self._clashes()
+
+    def _clashes(self) -> list[str]:
+        steps = "training.max_steps and training.epochs"
+        clashes = {
+            f"{steps} both say how long; give one of them": None not in (self.max_steps, self.epochs),
+            f"{steps} are missing; give one of them": self.max_steps is self.epochs is None,
+            "the schedule 'paper' divides by training.warmup_steps; give it (the paper: 4000)": self.schedule == "paper"
+            and not self.warmup_steps,
+            "training.warmup_from has no meaning without training.warmup_steps": self.warmup_from > 0
+            and not self.warmup_steps,
+            "training.warmup_from has no meaning in the schedule 'paper', which starts at 0": self.warmup_from > 0
+            and self.schedule == "paper",
+            "training.final_rate is of the schedule 'cosine' alone": self.final_rate > 0 and self.schedule != "cosine",
+            "training.average needs checkpoints: give training.save_steps": self.average != "none"
+            and not self.save_steps,
+            "training.patience counts evaluations: give training.eval_steps": bool(self.patience)
+            and not self.eval_steps,
+            "training.average = 'best' judges checkpoints: training.save_steps must be a multiple of training.eval_steps": self.average
+            == "best"
+            and bool(self.save_steps)
+            and bool(not self.eval_steps or (self.save_steps or 0) % self.eval_steps),
+        }
+        return [fault for fault, is_so in clashes.items() if is_so]
+
+
+COUNTS = ("max_steps", "accumulate", "log_steps", "eval_steps", "save_steps", "keep", "patience", "threads")
+RANGES = (
+    (COUNTS, lambda value: value >= 1, "at least 1"),
+    (("learning_rate", "epsilon", "epochs"), lambda value: value > 0, "above 0"),
+    (
+        ("seed", "warmup_steps", "warmup_from", "final_rate", "weight_decay", "clip", "explosion"),
+        lambda value: value >= 0,
+        "0 or above",
+    ),
+    (("beta1", "beta2", "label_smoothing"), lambda value: 0 <= value < 1, "from 0 to below 1"),
+)

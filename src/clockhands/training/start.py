@@ -1,0 +1,208 @@
+"""Training: from a recipe to a run folder, and on from where a run stopped."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers
+from transformers import PreTrainedModel
+
+from clockhands import __version__
+from clockhands.errors import DataError, UsageError
+from clockhands.files import write_text
+from clockhands.training import checkpoints, curves
+from clockhands.training.architecture import build
+from clockhands.training.material import Material, prepare
+from clockhands.training.recipe import Recipe, combine, load
+from clockhands.training.run import CURVES, RECIPE, Run, claim, export, note
+from clockhands.training.sections import Training
+from clockhands.training.trainer import ClockhandsTrainer, arguments
+from clockhands.training.watch import Flow, Health, Record, Stop, TrainingStopped
+
+if TYPE_CHECKING:
+    from clockhands.training.progress import Show
+
+CHANGEABLE = (
+    "max_steps",
+    "epochs",
+    "log_steps",
+    "eval_steps",
+    "save_steps",
+    "keep",
+    "average",
+    "patience",
+    "report_to",
+)
+"""What of ``[training]`` may be another when a run is resumed."""
+
+
+def train(
+    recipe: Recipe | str | Path | Mapping[str, Any],
+    out: str | Path,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    overwrite: bool = False,
+    material: Material | None = None,
+    show: bool = False,
+) -> Run:
+    """Train what a recipe says (a file, tables or a ``Recipe``) into the folder ``out``.
+
+    ``settings`` are dotted fields to change: ``{"position.scheme": "rope"}``. ``material`` is what ``prepare`` gave for
+    a recipe with the same data and tokenizer: runs that vary something else need not read and encode again.
+    Raises ConfigError for a faulty recipe, UsageError if ``out`` exists, DataError for faulty text, Diverged, and
+    TrainingStopped after Ctrl-C (resume it then).
+    """
+    recipe = _recipe(recipe, settings or {})
+    _require(recipe.training.report_to)
+    out = Path(out)
+    with _threads(recipe.training.threads):
+        asked = arguments(recipe.training, out / "checkpoints")
+        with asked.main_process_first():
+            if asked.process_index == 0:
+                claim(out, overwrite=overwrite)
+                material = material or prepare(recipe)
+                material.tokenizers.save(out)
+                write_text(out / RECIPE, recipe.to_toml())
+            else:
+                material = material or prepare(recipe, Run(out).tokenizers())
+        return _train(recipe, material, asked, out, show)
+
+
+def resume(run: str | Path, settings: Mapping[str, Any] | None = None, *, show: bool = False) -> Run:
+    """Go on from the last checkpoint of a run, to the same weights as if it had not stopped; from the beginning if
+    there is none. ``settings`` may change how long a run is and how often it is looked at, such as
+    ``training.max_steps``. A finished run that is not made longer is left as it is.
+
+    Raises CheckpointError for a folder that is no run and for a damaged checkpoint, DataError if the text has changed.
+    """
+    opened = Run.open(run)
+    recipe = _extended(opened.recipe, settings or {})
+    _require(recipe.training.report_to)
+    if opened.finished and recipe == opened.recipe:
+        return opened
+    found = opened.checkpoints()
+    last = found[-1] if found else None
+    if last is not None:
+        checkpoints.check(last)
+    with _threads(recipe.training.threads):
+        asked = arguments(recipe.training, opened.path / "checkpoints")
+        material = prepare(recipe, opened.tokenizers())
+        if opened.record.get("data", material.fingerprint) != material.fingerprint:
+            raise DataError(f"the text of {run} is not what it was when training began; it cannot go on exactly")
+        if asked.process_index == 0:
+            write_text(opened.path / RECIPE, recipe.to_toml())
+        return _train(recipe, material, asked, opened.path, show, last)
+
+
+def _train(recipe: Recipe, material: Material, asked: Any, out: Path, show: bool, last: Path | None = None) -> Run:
+    if recipe.training.eval_steps and material.validation is None:
+        raise UsageError(f"training.eval_steps is given, but corpus {recipe.corpus!r} has no validation split")
+    torch.manual_seed(recipe.training.seed)
+    model = build(recipe, material.tokenizers)
+    stop = Stop()
+    record, health = Record(out), Health(recipe.training, out)
+    flow = Flow(recipe.training, stop, validates=material.validation is not None)
+    shown = _show() if show else None
+    callbacks = [flow, health, record, *([shown] if shown else [])]
+    trainer = ClockhandsTrainer(recipe, material, model, asked, callbacks)
+    for callback in (health, record, *([shown] if shown else [])):
+        callback.trainer = trainer
+    if asked.process_index == 0:
+        note(out, **_facts(model, material, asked), finished=False)
+    try:
+        with stop.listening():
+            trainer.train(resume_from_checkpoint=None if last is None else str(last))
+    finally:
+        if shown:
+            shown.close()
+    return _finish(trainer, recipe, out, stopped=stop.asked and trainer.state.global_step < trainer.state.max_steps)
+
+
+def _finish(trainer: ClockhandsTrainer, recipe: Recipe, out: Path, *, stopped: bool) -> Run:
+    """Save the model and draw the curves. Raises TrainingStopped if the run did not get to its end."""
+    run, step = Run(out), trainer.state.global_step
+    weights = trainer.accelerator.get_state_dict(trainer.model_wrapped) if trainer.is_fsdp_enabled else None
+    if trainer.args.process_index == 0:
+        if not stopped and recipe.training.average != "none":
+            weights = checkpoints.mean(_averaged(run, recipe.training, trainer))
+        export(out, _bare(trainer), weights)
+        curves.draw(run.metrics(), out / CURVES, out.name)
+        note(out, finished=not stopped, step=step)
+    trainer.accelerator.wait_for_everyone()
+    if stopped:
+        raise TrainingStopped(
+            f"stopped at step {step} of {trainer.state.max_steps}; continue with: clockhands train --resume {out}"
+        )
+    return run
+
+
+def _averaged(run: Run, training: Training, trainer: ClockhandsTrainer) -> list[Path]:
+    found = run.checkpoints()
+    if training.average == "last":
+        return found[-training.keep :]
+    return checkpoints.best(found, checkpoints.losses(vars(trainer.state)), training.keep)
+
+
+def _bare(trainer: ClockhandsTrainer) -> PreTrainedModel:
+    model = trainer.accelerator.unwrap_model(trainer.model_wrapped, keep_torch_compile=False)
+    assert isinstance(model, PreTrainedModel)
+    return model
+
+
+def _facts(model: PreTrainedModel, material: Material, asked: Any) -> dict[str, Any]:
+    return {
+        "clockhands": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "transformers": transformers.__version__,
+        "device": str(asked.device),
+        "threads": torch.get_num_threads(),
+        "processes": asked.world_size,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "data": material.fingerprint,
+    }
+
+
+def _recipe(recipe: Recipe | str | Path | Mapping[str, Any], settings: Mapping[str, Any]) -> Recipe:
+    if isinstance(recipe, (str, Path)):
+        return load(recipe, settings)
+    return combine(recipe.tables if isinstance(recipe, Recipe) else dict(recipe), settings)
+
+
+def _extended(recipe: Recipe, settings: Mapping[str, Any]) -> Recipe:
+    refused = [key for key in settings if key not in [f"training.{name}" for name in CHANGEABLE]]
+    if refused:
+        allowed = ", ".join(f"training.{name}" for name in CHANGEABLE)
+        raise UsageError(f"a resumed run keeps its recipe: {', '.join(refused)} cannot be changed; only {allowed} can")
+    return combine(recipe.tables, settings) if settings else recipe
+
+
+def _require(loggers: tuple[str, ...]) -> None:
+    missing = [name for name in loggers if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"training.report_to names {' and '.join(missing)}, not installed here: pip install {' '.join(missing)}"
+        )
+
+
+def _show() -> Show:
+    from clockhands.training.progress import Show
+
+    return Show()
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

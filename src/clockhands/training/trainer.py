@@ -1,0 +1,183 @@
+"""The Trainer of transformers with our batches, schedule, evaluation and safe checkpoints, and nothing else changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import DataLoader
+from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_callback import PrinterCallback
+
+from clockhands.data import IGNORED, PlannedBatches
+from clockhands.shapes import Tensor
+from clockhands.training import checkpoints
+from clockhands.training.material import Data, Material
+from clockhands.training.recipe import Recipe
+from clockhands.training.schedules import rate
+from clockhands.training.sections import Training
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+RANK_STRIDE = 1_000_003
+"""Between the seeds of two processes, so that their dropout differs."""
+
+
+class ClockhandsTrainer(Trainer):
+    """Differs from its base in six places: where batches come from, the learning rate, the evaluation (a mean over
+    tokens, not over batches), how checkpoints get to the disk, what is counted without waiting for the device (target
+    tokens, the first step whose loss is not a number), and no estimate of floating-point operations at every step.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        material: Material,
+        model: PreTrainedModel,
+        asked: TrainingArguments,
+        callbacks: list[TrainerCallback],
+    ) -> None:
+        self.recipe, self.material = recipe, material
+        self._staging: Path | None = None
+        super().__init__(model, asked, material.collate, material.train, material.validation)
+        for callback in callbacks:
+            self.add_callback(callback)
+        # It would print every line of the log a second time.
+        self.remove_callback(PrinterCallback)
+        if self.args.process_index:
+            torch.manual_seed(recipe.training.seed + RANK_STRIDE * self.args.process_index)
+        self.tokens = torch.zeros((), dtype=torch.float64, device=self.args.device)
+        self.first_bad = torch.full((), -1, dtype=torch.int64, device=self.args.device)
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Our own batches; each process reads its share, so nothing is left for accelerate to divide."""
+        batches = self.material.batches(self.recipe, self.args.process_index, self.args.world_size)
+        return EpochLoader(self.material.train, batches, self.material.collate, self.args.dataloader_pin_memory)
+
+    def create_scheduler(
+        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
+    ) -> torch.optim.lr_scheduler.LRScheduler:
+        """The recipe's schedule, as factors of the peak."""
+        training = self.recipe.training
+        of_step = rate(training, self.recipe.model.d_model, num_training_steps)
+        self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
+            optimizer or self.optimizer, lambda updates: of_step(updates + 1) / training.rate
+        )
+        self._created_lr_scheduler = True
+        return self.lr_scheduler
+
+    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
+        """Nothing here reads the estimate, and it walks over all modules at every step."""
+        return 0
+
+    def training_step(
+        self, model: torch.nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
+    ) -> Tensor:
+        """The base class's step; besides, what happened is noted on the device, without waiting for it."""
+        loss = super().training_step(model, inputs, num_items_in_batch)
+        bad = ~torch.isfinite(loss) & (self.first_bad < 0)
+        self.first_bad = torch.where(bad, self.state.global_step + 1, self.first_bad)
+        return loss
+
+    def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
+        """The base class's batches; their target tokens are counted, over all processes."""
+        batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
+        if items is not None:
+            self.tokens += items
+        return batches, items
+
+    @torch.no_grad()
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """The mean loss of a target token of the validation split (natural logarithm, no smoothing)."""
+        model = self.model_wrapped.eval()
+        # All logits of a large batch would need much memory, and nobody asks for them.
+        spare = {} if self.recipe.model.kind == "encoder" else {"logits_to_keep": 1}
+        total = torch.zeros(2, dtype=torch.float64, device=self.args.device)
+        shard = self.material.validation_batches(self.recipe, self.args.process_index, self.args.world_size)
+        assert self.material.validation is not None
+        for batch in EpochLoader(self.material.validation, shard, self.material.collate, False):
+            labels = batch["labels"][:, 1:] if self._loss_shifts_labels else batch["labels"]
+            loss = model(**self._prepare_inputs(batch), num_items_in_batch=1, **spare).loss
+            total += torch.stack([loss.double(), labels.ne(IGNORED).sum().to(loss.device, torch.float64)])
+        total = self.accelerator.reduce(total, "sum")
+        metrics = {"eval_loss": float(total[0] / total[1])}
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    def _get_output_dir(self, trial: Any) -> str:
+        return self.args.output_dir if self._staging is None else str(self._staging)
+
+    def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
+        """The base class's checkpoint, written aside and renamed when it is whole."""
+        folder, step = Path(self.args.output_dir), self.state.global_step
+        writer = self.args.should_save
+        with checkpoints.staged(folder, step, writer=writer, wait=self.accelerator.wait_for_everyone) as staging:
+            self._staging = staging
+            try:
+                super()._save_checkpoint(model, trial)
+            finally:
+                self._staging = None
+            # A pickle of the arguments, which stand in recipe.toml.
+            (staging / f"{checkpoints.PREFIX}{step}" / "training_args.bin").unlink(missing_ok=True)
+        if writer:
+            checkpoints.discard(folder, self.recipe.training, checkpoints.losses(vars(self.state)))
+        self.accelerator.wait_for_everyone()
+
+
+class EpochLoader(DataLoader[Any]):
+    """A DataLoader over planned batches that is told the epoch."""
+
+    def __init__(self, data: Data, batches: PlannedBatches, collate: Any, pin: bool) -> None:
+        pinned = pin and torch.cuda.is_available()
+        # A generator of its own, or else every pass over data would draw from the one that dropout draws from.
+        super().__init__(
+            data, batch_sampler=batches, collate_fn=collate, pin_memory=pinned, generator=torch.Generator()
+        )
+        self.planned = batches
+
+    def set_epoch(self, epoch: int) -> None:
+        """Plan this epoch."""
+        self.planned.set_epoch(epoch)
+
+
+def arguments(training: Training, folder: Path) -> TrainingArguments:
+    """The recipe in the words of transformers. ``folder`` is where checkpoints go."""
+    asked = TrainingArguments(
+        output_dir=str(folder),
+        seed=training.seed,
+        max_steps=training.max_steps or -1,
+        num_train_epochs=training.epochs or 1.0,
+        learning_rate=training.rate,
+        optim="adamw_torch_fused",
+        adam_beta1=training.beta1,
+        adam_beta2=training.beta2,
+        adam_epsilon=training.epsilon,
+        weight_decay=training.weight_decay,
+        max_grad_norm=training.clip,
+        gradient_accumulation_steps=training.accumulate,
+        bf16=wants_bf16(training),
+        use_cpu=training.device == "cpu" or not torch.cuda.is_available(),
+        torch_compile=training.compile,
+        logging_steps=training.log_steps,
+        logging_nan_inf_filter=False,
+        eval_strategy="steps" if training.eval_steps else "no",
+        eval_steps=training.eval_steps,
+        save_strategy="steps" if training.save_steps else "no",
+        save_steps=training.save_steps or 500,
+        report_to=list(training.report_to),
+        disable_tqdm=True,
+        ddp_find_unused_parameters=False,
+        log_level="error",
+    )
+    # Several GPUs without torchrun would be driven by DataParallel, which computes something else.
+    asked._n_gpu = min(asked.n_gpu, 1)
+    return asked
+
+
+def wants_bf16(training: Training) -> bool:
+    """Whether to compute in bfloat16: where asked, and on a GPU that has it unless asked otherwise."""
+    on_gpu = torch.cuda.is_available() and training.device != "cpu"
+    return training.precision == "bf16" or (training.precision == "auto" and on_gpu and torch.cuda.is_bf16_supported())
