@@ -1,0 +1,139 @@
+"""Multi-head attention: projections, cache, and the scheme. What a head computes stands in ``schemes.attend``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from clockhands.model.config import TransformerConfig
+from clockhands.model.memory import KeyCache, attach, detach, keeps_positions, past_coordinates
+from clockhands.model.sight import Sight
+from clockhands.schemes import Scheme, attend
+from clockhands.shapes import Float, Tensor
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one attention of one layer works with besides its input."""
+
+    scheme: Scheme
+    sight: Sight
+    cache: KeyCache | None = None
+    layer: int = 0
+
+
+class Fused(nn.Linear):
+    """Several projections of one input in one matrix; each is initialised as the matrix of its own that it is."""
+
+    def __init__(self, width: int, parts: tuple[int, ...], bias: bool) -> None:
+        super().__init__(width, sum(parts), bias=bias)
+        self.parts = parts
+
+    def split_heads(self, x_BSD: Float[Tensor, "B S D"], head_dim: int) -> tuple[Float[Tensor, "B _H S K"], ...]:
+        """Every part as [B, heads, S, head_dim]."""
+        joined = self(x_BSD)
+        return tuple(part.unflatten(-1, (-1, head_dim)).transpose(1, 2) for part in joined.split(self.parts, dim=-1))
+
+
+class Attention(nn.Module):
+    """What self-attention and cross-attention share (Vaswani et al. 2017, section 3.2.2)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.head_dim, self.group = config.d_head, config.num_heads // config.kv_heads
+        self.scale, self.dropout = config.attention_scale, config.rate("attention")
+        self.inner, self.kv_inner = config.num_heads * config.d_head, config.kv_heads * config.d_head
+        self.out = nn.Linear(self.inner, config.d_model, bias=config.attention_bias)
+
+    def shared(self, x_BHSK: Float[Tensor, "B G S K"]) -> Float[Tensor, "B H S K"]:
+        """Key or value heads, each repeated for the queries of its group."""
+        return x_BHSK if self.group == 1 else x_BHSK.repeat_interleave(self.group, dim=1)
+
+    def attended(
+        self,
+        scheme: Scheme,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        v_BHTK: Float[Tensor, "B H T Kv"],
+        sight: Sight,
+        *,
+        rotated: bool = False,
+    ) -> Float[Tensor, "B S D"]:
+        """Attention, heads joined, and the output projection."""
+        scale = scheme.scale(self.head_dim) if self.scale is None else self.scale
+        out_BHSK = attend(
+            scheme, q_BHSK, k_BHTK, v_BHTK, sight.qpos_BS, sight.kpos_BT, sight.visible_BHSM,
+            causal=sight.causal, scale=scale, rotated=rotated, dropout=self.dropout if self.training else 0.0,
+        )  # fmt: skip
+        return self.out(out_BHSK.transpose(1, 2).flatten(2))
+
+    def remembered(
+        self,
+        scheme: Scheme,
+        q_BHSK: Float[Tensor, "B H S K"],
+        stored_BHTK: Float[Tensor, "B H T Kp"],
+        v_BHTK: Float[Tensor, "B H T Kv"],
+        sight: Sight,
+        *,
+        rotated: bool,
+    ) -> Float[Tensor, "B S D"]:
+        """Attention to keys as a cache gave them: with their positions if the scheme needs those again."""
+        if keeps_positions(scheme):
+            k_BHTK, kpos = detach(stored_BHTK, q_BHSK.shape[-1], sight.kpos_BT)
+        else:
+            # No hook that is still to come reads the keys' positions; only their shape must be right.
+            k_BHTK, kpos = stored_BHTK, sight.qpos_BS.new_zeros(()).expand(len(v_BHTK), v_BHTK.shape[2])
+        seen = Sight(sight.qpos_BS, kpos, sight.visible_BHSM, sight.causal)
+        return self.attended(scheme, q_BHSK, k_BHTK, v_BHTK, seen, rotated=rotated)
+
+
+class SelfAttention(Attention):
+    """Every token looks at the tokens of its own side."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__(config)
+        self.qkv = Fused(config.d_model, (self.inner, self.kv_inner, self.kv_inner), bias=config.attention_bias)
+
+    def forward(self, x_BSD: Float[Tensor, "B S D"], look: Look) -> Float[Tensor, "B S D"]:
+        scheme, sight, cache, layer = look.scheme, look.sight, look.cache, look.layer
+        q, k, v = self.qkv.split_heads(x_BSD, self.head_dim)
+        k, v = self.shared(k), self.shared(v)
+        if "locate" in scheme.active_hooks():
+            past = None if cache is None else past_coordinates(cache, layer, self.head_dim)
+            own = scheme.locate(x_BSD, sight.qpos_BS, past)
+            assert own is not None, f"{type(scheme).__name__}.locate gave nothing"
+            sight = Sight(own, own, sight.visible_BHSM, sight.causal)
+        if cache is None:
+            return self.attended(scheme, q, k, v, sight)
+        rotated = scheme.declares.cache == "rotated"
+        if rotated:
+            q, k = scheme.rotate(q, k, sight.qpos_BS, sight.kpos_BT)
+        stored, v = cache.update(attach(k, sight.kpos_BT) if keeps_positions(scheme) else k, v, layer)
+        return self.remembered(scheme, q, stored, v, sight, rotated=rotated)
+
+
+class CrossAttention(Attention):
+    """Every target token looks at the source. Keys and values of the source are computed once and kept."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__(config)
+        self.q = Fused(config.d_model, (self.inner,), bias=config.attention_bias)
+        self.kv = Fused(config.d_model, (self.kv_inner, self.kv_inner), bias=config.attention_bias)
+
+    def forward(
+        self,
+        x_BSD: Float[Tensor, "B S D"],
+        source_BTD: Float[Tensor, "B T D"],
+        look: Look,
+    ) -> Float[Tensor, "B S D"]:
+        cache, layer = look.cache, look.layer
+        (q,) = self.q.split_heads(x_BSD, self.head_dim)
+        if cache is not None and cache.get_seq_length(layer):
+            kept = cache.layers[layer]
+            k, v = kept.keys.to(q.device), kept.values.to(q.device)
+        else:
+            k, v = map(self.shared, self.kv.split_heads(source_BTD, self.head_dim))
+            if cache is not None:
+                cache.update(k, v, layer)
+        return self.attended(look.scheme, q, k, v, look.sight)

@@ -1,0 +1,94 @@
+"""One layer: attention, cross-attention in a decoder of a pair, feed-forward; each in a residual connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch.nn.functional as F
+from torch import nn
+
+from clockhands.model.attention import CrossAttention, Fused, Look, SelfAttention
+from clockhands.model.config import Side, TransformerConfig
+from clockhands.model.input import make_norm
+from clockhands.shapes import Float, Tensor
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu-tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+}
+
+
+class FeedForward(nn.Module):
+    """W₂ act(W₁ x) (Vaswani et al. 2017, equation 2), or gated: W₂ (act(W_g x) * W₁ x) (Shazeer 2020)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.activation = ACTIVATIONS[config.activation]
+        self.gated = config.gated
+        parts = (config.d_ff, config.d_ff) if config.gated else (config.d_ff,)
+        self.up = Fused(config.d_model, parts, bias=config.ffn_bias)
+        self.down = nn.Linear(config.d_ff, config.d_model, bias=config.ffn_bias)
+        self.dropout = nn.Dropout(config.rate("activation"))
+
+    def forward(self, x_BSD: Float[Tensor, "B S D"]) -> Float[Tensor, "B S D"]:
+        x = self.up(x_BSD)
+        if self.gated:
+            gate, x = x.chunk(2, dim=-1)
+            x = self.activation(gate) * x
+        else:
+            x = self.activation(x)
+        return self.down(self.dropout(x))
+
+
+class Sublayer(nn.Module):
+    """The residual connection with its norm: norm(x + f(x)), x + f(norm(x)), or the same without x."""
+
+    def __init__(self, config: TransformerConfig, dropout: float) -> None:
+        super().__init__()
+        self.pre, self.residual = config.norm == "pre", config.residual
+        self.norm = make_norm(config)
+        self.dropout = nn.Dropout(dropout)
+
+    def branch(self, x_BSD: Float[Tensor, "B S D"], f: Callable[[Tensor], Tensor]) -> Float[Tensor, "B S D"]:
+        """What the sublayer gives, before the connection."""
+        return self.dropout(f(self.norm(x_BSD) if self.pre else x_BSD))
+
+    def forward(self, x_BSD: Float[Tensor, "B S D"], f: Callable[[Tensor], Tensor]) -> Float[Tensor, "B S D"]:
+        y = self.branch(x_BSD, f)
+        y = x_BSD + y if self.residual else y
+        return y if self.pre else self.norm(y)
+
+
+class Block(nn.Module):
+    """One layer of a stack."""
+
+    def __init__(self, config: TransformerConfig, side: Side) -> None:
+        super().__init__()
+        self.parallel = config.parallel
+        self.attention = SelfAttention(config)
+        self.attention_residual = Sublayer(config, config.rate("residual"))
+        self.cross: CrossAttention | None = None
+        if side == "decoder" and config.kind == "encoder-decoder":
+            self.cross = CrossAttention(config)
+            self.cross_residual = Sublayer(config, config.rate("residual"))
+        self.feed_forward = FeedForward(config)
+        self.feed_forward_residual = Sublayer(config, config.rate("ffn-residual"))
+
+    def forward(
+        self,
+        x_BSD: Float[Tensor, "B S D"],
+        look: Look,
+        source_BTD: Float[Tensor, "B T D"] | None = None,
+        across: Look | None = None,
+    ) -> Float[Tensor, "B S D"]:
+        if self.parallel:
+            both = self.attention_residual.branch(x_BSD, lambda h: self.attention(h, look))
+            both = both + self.feed_forward_residual.branch(x_BSD, self.feed_forward)
+            return x_BSD + both if self.attention_residual.residual else both
+        x = self.attention_residual(x_BSD, lambda h: self.attention(h, look))
+        if self.cross is not None:
+            x = self.cross_residual(x, lambda h: self.cross(h, source_BTD, across))
+        return self.feed_forward_residual(x, self.feed_forward)

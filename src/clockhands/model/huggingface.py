@@ -1,0 +1,285 @@
+"""The Hugging Face face: the same Transformer behind ``from_pretrained``, ``generate``, Trainer and Auto classes."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    GenerationMixin,
+    PreTrainedModel,
+)
+from transformers import initialization as guarded
+from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPast, MaskedLMOutput, Seq2SeqLMOutput
+
+from clockhands.errors import CheckpointError, PositionError
+from clockhands.model.config import Kind
+from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.model.loss import IGNORED, Target, cross_entropy
+from clockhands.model.sight import Encoded, Text
+from clockhands.model.transformer import Transformer
+from clockhands.schemes import Scheme
+
+Mask = torch.Tensor | None
+
+
+class ClockhandsPreTrainedModel(PreTrainedModel):
+    """What the three models share: the core, its initialisation, its tied matrices, the loss."""
+
+    config_class = ClockhandsConfig
+    base_model_prefix = "model"
+    main_input_name = "input_ids"
+    accepts_loss_kwargs = True
+    _supports_sdpa = True
+    _can_compile_fullgraph = False
+    kind: ClassVar[Kind]
+
+    def __init__(self, config: ClockhandsConfig) -> None:
+        super().__init__(config)
+        core = config.core
+        if core.kind != self.kind:
+            raise CheckpointError(
+                f"this configuration is of kind {core.kind!r}, and {type(self).__name__} needs {self.kind!r}; "
+                f"use {OPENERS[core.kind]}"
+            )
+        self.model = Transformer(core)
+        self._tied_weights_keys = {f"model.{name}": f"model.{source}" for name, source in self.model.tied().items()}
+        self.post_init()
+
+    @torch.no_grad()
+    @guarded.guard_torch_init_functions()
+    def initialize_weights(self) -> None:
+        """Draw what no checkpoint brought; transformers marks what was loaded, and guards it."""
+        self.model.initialise()
+        for module in self.modules():
+            draws = isinstance(module, (Scheme, nn.LayerNorm, nn.RMSNorm))
+            if draws and not any(map(is_loaded, module.parameters())):
+                module.reset_parameters()
+
+    def get_input_embeddings(self) -> nn.Module:
+        stack = self.model.encoder or self.model.decoder
+        assert stack is not None
+        return stack.input.tokens
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.model.output
+
+    def create_masks_for_generate(self, *, attention_mask: Mask = None, **_: Any) -> Mask:
+        """Leave the mask as it is: the model lays it out itself."""
+        return attention_mask
+
+    def answer(
+        self, states_BSD: torch.Tensor, labels: torch.Tensor | None, keep: int | torch.Tensor, count: Any
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Loss and logits. While training with labels there are no logits: they never exist whole."""
+        output = self.model.output
+        loss = logits = None
+        if labels is not None:
+            target = self.config.target if self.training else Target()
+            loss = cross_entropy(states_BSD, output.weight, output.bias, labels, target, count)
+        if labels is None or not self.training:
+            kept = (
+                slice(-keep, None) if isinstance(keep, int) and keep else slice(None) if isinstance(keep, int) else keep
+            )
+            logits = output(states_BSD[:, kept])
+        return loss, logits
+
+
+def is_loaded(parameter: torch.Tensor) -> bool:
+    """Whether transformers has filled a parameter from a checkpoint."""
+    return getattr(parameter, "_is_hf_initialized", False)
+
+
+def as_mask(mask: Mask) -> Mask:
+    """A padding mask [B, T] as booleans. Raises PositionError for any other form."""
+    if mask is None:
+        return None
+    if mask.dim() != 2:
+        raise PositionError(f"a mask marks real tokens as [batch, length]; this one has the shape {tuple(mask.shape)}")
+    return mask.bool()
+
+
+class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, GenerationMixin):
+    """Encoder and decoder: translation and everything else that reads one text and writes another."""
+
+    kind = "encoder-decoder"
+
+    def get_encoder(self, *_: Any, **__: Any) -> nn.Module:
+        return EncoderFace(self)
+
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: Mask = None,
+        decoder_input_ids: torch.Tensor | None = None,
+        decoder_attention_mask: Mask = None,
+        labels: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        decoder_position_ids: torch.Tensor | None = None,
+        document_ids: torch.Tensor | None = None,
+        decoder_document_ids: torch.Tensor | None = None,
+        encoder_outputs: Any = None,
+        past_key_values: EncoderDecoderCache | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | torch.Tensor = 0,
+        num_items_in_batch: int | torch.Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> Seq2SeqLMOutput | tuple[Any, ...]:
+        """Logits, and the loss if ``labels`` are given (-100: nothing to learn there).
+
+        ``document_ids`` number documents packed into a row, in the source and in the target; equal numbers see each
+        other. ``num_items_in_batch`` divides the loss instead of the number of labels.
+        """
+        if decoder_input_ids is None and labels is not None:
+            decoder_input_ids = shift_right(labels, self.config)
+        if decoder_input_ids is None:
+            raise PositionError("the decoder has nothing to read: pass decoder_input_ids or labels")
+        source_states: list[torch.Tensor] | None = [] if output_hidden_states else None
+        states: list[torch.Tensor] | None = [] if output_hidden_states else None
+        source = self.read(input_ids, attention_mask, position_ids, document_ids, encoder_outputs, source_states)
+        cache = past_key_values
+        if cache is None and use_cache and not self.training:
+            cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        text = Text(decoder_input_ids, as_mask(decoder_attention_mask), decoder_position_ids, decoder_document_ids)
+        own, crossed = (None, None) if cache is None else (cache.self_attention_cache, cache.cross_attention_cache)
+        hidden = self.model.decode(text, source, own, crossed, states)
+        loss, logits = self.answer(hidden, labels, logits_to_keep, num_items_in_batch)
+        output = Seq2SeqLMOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=cache,
+            decoder_hidden_states=None if states is None else tuple(states),
+            encoder_last_hidden_state=source.states_BTD,
+            encoder_hidden_states=tuple(source_states) if source_states else None,
+        )
+        return output.to_tuple() if return_dict is False else output
+
+    def read(
+        self,
+        input_ids: torch.Tensor | None,
+        mask: Mask,
+        position_ids: torch.Tensor | None,
+        document_ids: torch.Tensor | None,
+        encoder_outputs: Any,
+        states: list[torch.Tensor] | None = None,
+    ) -> Encoded:
+        """The source as the encoder understood it, read now or before."""
+        if encoder_outputs is None:
+            if input_ids is None:
+                raise PositionError("there is no source: pass input_ids or encoder_outputs")
+            return self.model.encode(Text(input_ids, as_mask(mask), position_ids, document_ids), states)
+        states_BTD = encoder_outputs[0]
+        places = Text(states_BTD[..., 0].long(), as_mask(mask), position_ids, document_ids)
+        return self.model.reread(states_BTD, places)
+
+
+class EncoderFace(nn.Module):
+    """The encoder as ``generate`` calls it. It owns no parameters: the model does."""
+
+    main_input_name = "input_ids"
+
+    def __init__(self, owner: ClockhandsForSeq2SeqLM) -> None:
+        super().__init__()
+        self._owner = (owner,)
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: Mask = None,
+        position_ids: torch.Tensor | None = None,
+        document_ids: torch.Tensor | None = None,
+        return_dict: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+    ) -> BaseModelOutput:
+        states: list[torch.Tensor] | None = [] if output_hidden_states else None
+        source = self._owner[0].read(input_ids, attention_mask, position_ids, document_ids, None, states)
+        return BaseModelOutput(source.states_BTD, hidden_states=None if states is None else tuple(states))
+
+
+class ClockhandsForCausalLM(ClockhandsPreTrainedModel, GenerationMixin):
+    """The decoder alone: a language model. ``labels`` are shifted inside, as everywhere in transformers."""
+
+    kind = "decoder"
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: Mask = None,
+        position_ids: torch.Tensor | None = None,
+        document_ids: torch.Tensor | None = None,
+        past_key_values: Cache | None = None,
+        labels: torch.Tensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | torch.Tensor = 0,
+        num_items_in_batch: int | torch.Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> CausalLMOutputWithPast | tuple[Any, ...]:
+        """Logits, and the loss of predicting each label from the words before it if ``labels`` are given."""
+        if past_key_values is None and use_cache and not self.training:
+            past_key_values = DynamicCache()
+        states: list[torch.Tensor] | None = [] if output_hidden_states else None
+        text = Text(input_ids, as_mask(attention_mask), position_ids, document_ids)
+        hidden = self.model.decode(text, cache=past_key_values, states=states)
+        following = None if labels is None else nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
+        loss, logits = self.answer(hidden, following, logits_to_keep, num_items_in_batch)
+        output = CausalLMOutputWithPast(
+            loss=loss,
+            logits=logits,
+            past_key_values=past_key_values,
+            hidden_states=None if states is None else tuple(states),
+        )
+        return output.to_tuple() if return_dict is False else output
+
+
+class ClockhandsForMaskedLM(ClockhandsPreTrainedModel):
+    """The encoder alone: every word is predicted from all others; ``labels`` are -100 where nothing is hidden."""
+
+    kind = "encoder"
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: Mask = None,
+        position_ids: torch.Tensor | None = None,
+        document_ids: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        num_items_in_batch: int | torch.Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> MaskedLMOutput | tuple[Any, ...]:
+        """Logits, and the loss over the labels if ``labels`` are given."""
+        states: list[torch.Tensor] | None = [] if output_hidden_states else None
+        encoded = self.model.encode(Text(input_ids, as_mask(attention_mask), position_ids, document_ids), states)
+        loss, logits = self.answer(encoded.states_BTD, labels, 0, num_items_in_batch)
+        output = MaskedLMOutput(loss=loss, logits=logits, hidden_states=None if states is None else tuple(states))
+        return output.to_tuple() if return_dict is False else output
+
+
+def shift_right(labels: torch.Tensor, config: ClockhandsConfig) -> torch.Tensor:
+    """What the decoder reads while it learns ``labels``: the start word, then every label but the last."""
+    start = config.bos_token_id if config.decoder_start_token_id is None else config.decoder_start_token_id
+    if start is None:
+        raise CheckpointError("the decoder needs a first word: set decoder_start_token_id or bos_token_id")
+    shifted = torch.cat([torch.full_like(labels[:, :1], start), labels[:, :-1]], dim=1)
+    return shifted.masked_fill(shifted == IGNORED, config.pad_token_id or 0)
+
+
+OPENERS: dict[Kind, str] = {
+    "encoder-decoder": "ClockhandsForSeq2SeqLM (AutoModelForSeq2SeqLM)",
+    "decoder": "ClockhandsForCausalLM (AutoModelForCausalLM)",
+    "encoder": "ClockhandsForMaskedLM (AutoModelForMaskedLM)",
+}
+
+AutoConfig.register("clockhands", ClockhandsConfig, exist_ok=True)
+AutoModelForSeq2SeqLM.register(ClockhandsConfig, ClockhandsForSeq2SeqLM, exist_ok=True)
+AutoModelForCausalLM.register(ClockhandsConfig, ClockhandsForCausalLM, exist_ok=True)
+AutoModelForMaskedLM.register(ClockhandsConfig, ClockhandsForMaskedLM, exist_ok=True)

@@ -1,0 +1,91 @@
+"""The configuration as transformers saves and loads it."""
+
+from __future__ import annotations
+
+from typing import Any, cast, get_args
+
+from transformers import PreTrainedConfig
+
+from clockhands.errors import ConfigError, unknown
+from clockhands.model.config import TransformerConfig
+from clockhands.model.loss import Smoothing, Target
+
+
+class ClockhandsConfig(PreTrainedConfig):
+    """A Clockhands Transformer for transformers: ``config.json`` with the whole architecture under ``transformer``.
+
+    Args:
+        transformer: the table of a ``TransformerConfig`` (``to_dict()``), validated here; missing keys take the
+            paper's values.
+        label_smoothing, smoothing: the training loss (see ``loss.Target``); evaluation never smooths.
+        pad_token_id, bos_token_id, eos_token_id, decoder_start_token_id: as everywhere in transformers.
+    """
+
+    model_type = "clockhands"
+    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012 - transformers' own form
+
+    def __init__(
+        self,
+        transformer: dict[str, Any] | None = None,
+        label_smoothing: float = 0.0,
+        smoothing: str = "all",
+        pad_token_id: int | None = None,
+        bos_token_id: int | None = None,
+        eos_token_id: int | list[int] | None = None,
+        decoder_start_token_id: int | None = None,
+        use_cache: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        core = TransformerConfig.from_dict(transformer or {}, "config.transformer")
+        self.transformer = core.to_dict()
+        self.label_smoothing, self.smoothing, self.use_cache = label_smoothing, smoothing, use_cache
+        self.pad_token_id, self.bos_token_id, self.eos_token_id = pad_token_id, bos_token_id, eos_token_id
+        self.decoder_start_token_id = decoder_start_token_id
+        wrong = loss_faults(label_smoothing, smoothing, pad_token_id)
+        if wrong:
+            raise ConfigError(wrong, "the training loss")
+        kwargs["is_encoder_decoder"] = core.kind == "encoder-decoder"
+        kwargs["tie_word_embeddings"] = core.tying != "none"
+        super().__init__(**kwargs)
+
+    @property
+    def core(self) -> TransformerConfig:
+        """The architecture as plain data."""
+        return TransformerConfig.from_dict(self.transformer or {})
+
+    @property
+    def target(self) -> Target:
+        """What the training loss learns."""
+        return Target(self.label_smoothing, cast(Smoothing, self.smoothing), self.pad_token_id)
+
+    @property
+    def vocab_size(self) -> int:
+        return self.core.vocab_size
+
+    @property
+    def hidden_size(self) -> int:
+        return self.core.d_model
+
+    @property
+    def num_hidden_layers(self) -> int:
+        return self.core.layers("encoder" if self.core.kind == "encoder" else "decoder")
+
+    @property
+    def num_attention_heads(self) -> int:
+        return self.core.num_heads
+
+    @property
+    def head_dim(self) -> int:
+        return self.core.d_head
+
+
+def loss_faults(rate: float, smoothing: str, pad: int | None) -> list[str]:
+    """What is wrong with the training loss, one sentence each."""
+    wrong = []
+    if not 0 <= rate < 1:
+        wrong.append(f"label_smoothing is {rate}; it must be at least 0 and below 1")
+    if smoothing not in get_args(Smoothing):
+        wrong.append(unknown("smoothing", smoothing, get_args(Smoothing)))
+    if smoothing == "others-but-pad" and pad is None:
+        wrong.append("smoothing is 'others-but-pad', which needs pad_token_id")
+    return wrong

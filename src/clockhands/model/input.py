@@ -1,0 +1,83 @@
+"""The input layer: tokens times their scale, the encoding added or concatenated, then norm and dropout."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from clockhands import positions
+from clockhands.model.config import Position, Side, TransformerConfig
+from clockhands.schemes.base import Positions
+from clockhands.shapes import Bool, Float, Int, Tensor
+
+
+def make_norm(config: TransformerConfig) -> nn.Module:
+    """Layer norm, or root mean square norm."""
+    if config.norm_kind == "rms":
+        return nn.RMSNorm(config.d_model, eps=config.norm_eps)
+    return nn.LayerNorm(config.d_model, eps=config.norm_eps, bias=config.norm_bias)
+
+
+class InputLayer(nn.Module):
+    """From words to the first layer's input (Vaswani et al. 2017, sections 3.4 and 3.5).
+
+    ``combine = add``: x = s·e(w) + PE(p). ``concatenate``: x = [s·e(w); PE(p)] with d_t + d_p = d_model. ``project``:
+    x = W [s·e(w); PE(p)]. The scale s is √d_model, 1, or a parameter that starts at √d_model. A norm (if the model has
+    one here) and dropout follow.
+    """
+
+    def __init__(self, config: TransformerConfig, side: Side) -> None:
+        super().__init__()
+        position = config.position(side)
+        self.combine = position.combine
+        self.tokens = nn.Embedding(config.vocabulary(side), position.token_width(config.d_model))
+        root = math.sqrt(config.d_model)
+        self.scale: float | nn.Parameter = 1.0 if config.token_scale == "one" else root
+        if config.token_scale == "learned":
+            self.scale = nn.Parameter(torch.tensor(root))
+        joined = config.d_model + position.encoding_width(config.d_model)
+        self.project = nn.Linear(joined, config.d_model, bias=False) if self.combine == "project" else None
+        self.norm = make_norm(config) if config.embedding_norm else None
+        self.dropout = nn.Dropout(config.rate("embedding"))
+
+    def forward(
+        self, ids_BS: Int[Tensor, "B S"], encoding_BSP: Float[Tensor, "#B S P"] | None
+    ) -> Float[Tensor, "B S D"]:
+        return self.finish(self.tokens(ids_BS) * self.scale, encoding_BSP)
+
+    def finish(
+        self, tokens_BSE: Float[Tensor, "B S E"], encoding_BSP: Float[Tensor, "#B S P"] | None
+    ) -> Float[Tensor, "B S D"]:
+        """Everything after the scaled token embedding."""
+        x = tokens_BSE
+        if encoding_BSP is not None and self.combine == "add":
+            x = x + encoding_BSP.to(x.dtype)
+        elif encoding_BSP is not None:
+            x = torch.cat([x, encoding_BSP.to(x.dtype).expand(*x.shape[:2], -1)], dim=-1)
+        if self.project is not None:
+            x = self.project(x)
+        return self.dropout(x if self.norm is None else self.norm(x))
+
+
+def transformed(
+    position: Position, pos_BS: Positions, mask_BS: Bool[Tensor, "B S"] | None, training: bool
+) -> Positions:
+    """Positions as a side's schemes read them: shifted, randomised, augmented or interpolated (see ``positions``).
+
+    SHAPE and CAPE draw only while training. Randomised positions are drawn at all times, outside training from a fixed
+    seed, so that evaluation can be repeated.
+    """
+    given = dict(position.transform_options)
+    match position.transform:
+        case "shift":
+            return positions.random_shift(pos_BS, **given) if training else pos_BS
+        case "randomise":
+            seeded = None if training else torch.Generator().manual_seed(0)
+            return positions.randomised(pos_BS, **given, generator=seeded)
+        case "cape":
+            return positions.cape(pos_BS, **given, mask_BS=mask_BS) if training else positions.centred(pos_BS, mask_BS)
+        case "scale":
+            return positions.scaled(pos_BS, **given)
+    return pos_BS

@@ -1,0 +1,122 @@
+"""Cross-entropy of the output layer in chunks of rows, so that the logits of a batch never exist whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from clockhands.shapes import Float, Int, Tensor
+
+IGNORED = -100
+ROWS = 512
+Smoothing = Literal["all", "others", "others-but-pad"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """The distribution that is learnt: ``1 - rate`` on the word and ``rate`` over others (Szegedy et al. 2016).
+
+    What implementations call label smoothing differs in who shares the rate: ``all`` V words, the right one included
+    (PyTorch, transformers, OpenNMT); the V - 1 ``others`` (Tensor2Tensor, fairseq up to its weighting);
+    ``others-but-pad``, V - 2 of them (the Annotated Transformer, JoeyNMT). ``pad`` is the padding word of the last.
+    """
+
+    rate: float = 0.0
+    among: Smoothing = "all"
+    pad: int | None = None
+
+    def shares(self, vocabulary: int) -> tuple[float, float]:
+        """What the right word gets on top of what everybody gets, and what everybody gets."""
+        if self.among == "all":
+            return 1 - self.rate, self.rate / vocabulary
+        excluded = 2 if self.among == "others-but-pad" and self.pad is not None else 1
+        each = self.rate / max(vocabulary - excluded, 1)
+        return 1 - self.rate - each, each
+
+
+def cross_entropy(
+    states_NSD: Float[Tensor, "*N D"],
+    weight_VD: Float[Tensor, "V D"],
+    bias_V: Float[Tensor, " V"] | None,
+    labels_NS: Int[Tensor, "*N"],
+    target: Target,
+    count: int | Tensor | None = None,
+) -> Float[Tensor, ""]:
+    """-Σ q·log p over the rows whose label is not -100, divided by ``count`` (None: the number of those rows).
+
+    ``count`` is what the Trainer passes as ``num_items_in_batch``, so that accumulation weighs every word alike.
+    """
+    labels_N = labels_NS.reshape(-1)
+    kept_N = labels_N != IGNORED
+    rows_ND = states_NSD.reshape(-1, states_NSD.shape[-1])[kept_N]
+    dtype = torch.get_autocast_dtype(rows_ND.device.type) if torch.is_autocast_enabled(rows_ND.device.type) else None
+    total = _Summed.apply(rows_ND, weight_VD, bias_V, labels_N[kept_N], target, dtype)
+    return total / (kept_N.sum().clamp(min=1) if count is None else count)
+
+
+class _Summed(torch.autograd.Function):
+    """The summed loss; gradients are made in the forward pass, chunk by chunk, while the chunk's logits exist."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        rows_ND: Tensor,
+        weight_VD: Tensor,
+        bias_V: Tensor | None,
+        labels_N: Tensor,
+        target: Target,
+        dtype: torch.dtype | None,
+    ) -> Tensor:
+        learning = any(ctx.needs_input_grad[:3])
+        weight = weight_VD if dtype is None else weight_VD.to(dtype)
+        total = torch.zeros((), dtype=torch.promote_types(rows_ND.dtype, torch.float32), device=rows_ND.device)
+        grad_rows_ND = torch.empty_like(rows_ND) if learning else None
+        grad_weight_VD = torch.zeros_like(weight_VD, dtype=total.dtype) if learning else None
+        grad_bias_V = torch.zeros_like(bias_V, dtype=total.dtype) if learning and bias_V is not None else None
+        for start in range(0, len(rows_ND), ROWS):
+            part = slice(start, start + ROWS)
+            rows = rows_ND[part].to(weight.dtype)
+            logits_NV = (rows @ weight.T).to(total.dtype)
+            if bias_V is not None:
+                logits_NV += bias_V
+            total += chunk_loss(logits_NV, labels_N[part], target)
+            if grad_rows_ND is None or grad_weight_VD is None:
+                continue
+            error_NV = logits_NV.to(weight.dtype)
+            grad_rows_ND[part] = (error_NV @ weight).to(rows_ND.dtype)
+            grad_weight_VD += error_NV.T @ rows
+            if grad_bias_V is not None:
+                grad_bias_V += logits_NV.sum(0)
+        if grad_weight_VD is not None:
+            ctx.save_for_backward(grad_rows_ND, grad_weight_VD.to(weight_VD.dtype), grad_bias_V)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = grads
+        rows_ND, weight_VD, bias_V = ctx.saved_tensors
+        scaled_bias = None if bias_V is None else bias_V * grad
+        return rows_ND * grad, weight_VD * grad, scaled_bias, None, None, None
+
+
+def chunk_loss(logits_NV: Float[Tensor, "N V"], labels_N: Int[Tensor, " N"], target: Target) -> Float[Tensor, ""]:
+    """The summed loss of some rows. The logits are overwritten by the loss's gradient with respect to them."""
+    right, each = target.shares(logits_NV.shape[1])
+    excluded = target.pad if target.among == "others-but-pad" else None
+    lse_N1 = logits_NV.logsumexp(dim=-1, keepdim=True)
+    at_N1 = logits_NV.gather(1, labels_N[:, None])
+    loss = right * (lse_N1 - at_N1).sum()
+    if each:
+        everybody = lse_N1.sum() * logits_NV.shape[1] - logits_NV.sum()
+        if excluded is not None:
+            everybody -= (lse_N1[:, 0] - logits_NV[:, excluded]).sum()
+        loss = loss + each * everybody
+    logits_NV.sub_(lse_N1).exp_()
+    if each:
+        logits_NV.sub_(each)
+        if excluded is not None:
+            logits_NV[:, excluded] += each
+    logits_NV.scatter_add_(1, labels_N[:, None], torch.full_like(at_N1, -right))
+    return loss

@@ -1,0 +1,215 @@
+"""The Transformer: stacks of layers over input layers, encoder-decoder, decoder-only or encoder-only."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from clockhands.errors import PositionError
+from clockhands.model.attention import Fused, Look
+from clockhands.model.block import Block
+from clockhands.model.config import Side, TransformerConfig
+from clockhands.model.input import InputLayer, make_norm, transformed
+from clockhands.model.memory import KeyCache
+from clockhands.model.sight import Encoded, Sight, Text, across, counted, up_to_now, within
+from clockhands.schemes import NoPosition, Scheme
+from clockhands.schemes.base import Positions
+from clockhands.shapes import Float, Int, Tensor
+
+
+class Schemes(nn.ModuleList):
+    """The schemes of one side: one for all layers, or one for each where a scheme has tables of a layer."""
+
+    def __init__(self, config: TransformerConfig, side: Side) -> None:
+        first = config.scheme(side)
+        count = config.layers(side) if first.per_layer else 1
+        super().__init__([first, *(config.scheme(side) for _ in range(count - 1))])
+        self.skip_every = config.position(side).skip_every
+        self._nothing = (NoPosition(),)
+
+    def of(self, layer: int) -> Scheme:
+        """The scheme of a layer; every ``skip_every``-th layer goes without position."""
+        if self.skip_every and (layer + 1) % self.skip_every == 0:
+            return self._nothing[0]
+        scheme = self[layer if len(self) > 1 else 0]
+        assert isinstance(scheme, Scheme)
+        return scheme
+
+
+class Stack(nn.Module):
+    """The encoder or the decoder: input layer, layers, and a last norm if the configuration has one."""
+
+    def __init__(self, config: TransformerConfig, side: Side) -> None:
+        super().__init__()
+        self.position = config.position(side)
+        self.input = InputLayer(config, side)
+        self.schemes = Schemes(config, side)
+        self.blocks = nn.ModuleList(Block(config, side) for _ in range(config.layers(side)))
+        last = config.norm == "pre" if config.final_norm is None else config.final_norm
+        self.norm = make_norm(config) if last else None
+
+    def forward(
+        self,
+        ids_BS: Int[Tensor, "B S"],
+        sight: Sight,
+        cache: KeyCache | None = None,
+        source: Encoded | None = None,
+        beyond: Sight | None = None,
+        cross_schemes: Schemes | None = None,
+        cross_cache: KeyCache | None = None,
+        states: list[Tensor] | None = None,
+    ) -> Float[Tensor, "B S D"]:
+        """The last states; every layer's input is appended to ``states`` if that is a list."""
+        first = self.schemes[0]
+        assert isinstance(first, Scheme)
+        x = self.input(ids_BS, first.encode(sight.qpos_BS))
+        for layer, block in enumerate(self.blocks):
+            scheme = self.schemes.of(layer)
+            x = self.add_again(x, scheme, sight.qpos_BS, layer)
+            if states is not None:
+                states.append(x)
+            look_across = None
+            if beyond is not None and cross_schemes is not None:
+                look_across = Look(cross_schemes.of(layer), beyond, cross_cache, layer)
+            memory = None if source is None else source.states_BTD
+            x = block(x, Look(scheme, sight, cache, layer), memory, look_across)
+        x = x if self.norm is None else self.norm(x)
+        if states is not None:
+            states.append(x)
+        return x
+
+    def add_again(
+        self, x_BSD: Float[Tensor, "B S D"], scheme: Scheme, pos_BS: Positions, layer: int
+    ) -> Float[Tensor, "B S D"]:
+        """The encoding once more, before every layer but the first, if asked."""
+        if not self.position.every_layer or layer == 0:
+            return x_BSD
+        encoding_BSD = scheme.encode(pos_BS, layer)
+        return x_BSD if encoding_BSD is None else x_BSD + encoding_BSD.to(x_BSD.dtype)
+
+
+class Transformer(nn.Module):
+    """The whole model without a loss. ``forward`` gives the last states; ``output`` turns them into logits."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Stack(config, "encoder") if "encoder" in config.sides else None
+        self.decoder = Stack(config, "decoder") if "decoder" in config.sides else None
+        self.cross_schemes = Schemes(config, "cross") if "cross" in config.sides else None
+        self.output = nn.Linear(config.d_model, config.vocab_size, bias=config.output_bias)
+        self.initialise()
+        self.tie()
+
+    @property
+    def writer(self) -> Stack:
+        """The stack whose states become logits."""
+        stack = self.decoder or self.encoder
+        assert stack is not None
+        return stack
+
+    def tied(self) -> dict[str, str]:
+        """Names of parameters that are another one: {name: the one it is}."""
+        if self.config.tying == "none":
+            return {}
+        side = "decoder" if self.decoder is not None else "encoder"
+        one = f"{side}.input.tokens.weight"
+        both = {"output.weight": one}
+        if self.config.tying == "three-way" and self.encoder is not None and self.decoder is not None:
+            both["encoder.input.tokens.weight"] = one
+        return both
+
+    def tie(self) -> None:
+        """Make the tied matrices one."""
+        for name, source in self.tied().items():
+            owner, _, attribute = name.rpartition(".")
+            setattr(self.get_submodule(owner), attribute, self.get_parameter(source))
+
+    @torch.no_grad()
+    def initialise(self) -> None:
+        """Draw all parameters; schemes have drawn theirs at construction."""
+        schemes = [module for module in self.modules() if isinstance(module, Scheme)]
+        theirs = {id(part) for scheme in schemes for part in scheme.modules()}
+        for module in self.modules():
+            if id(module) in theirs:
+                continue
+            if isinstance(module, nn.Embedding):
+                initialise_embedding(module, self.config)
+            elif isinstance(module, nn.Linear):
+                initialise_linear(module, self.config)
+
+    def encode(self, text: Text, states: list[Tensor] | None = None) -> Encoded:
+        """Read a source."""
+        assert self.encoder is not None, "a decoder alone has no encoder"
+        plain, sight = self.own_sight(text, "encoder", None)
+        x = self.encoder(text.ids_BS, sight, states=states)
+        return Encoded(x, plain, text.mask_BT, text.documents_BS)
+
+    def reread(self, states_BTD: Float[Tensor, "B T D"], text: Text) -> Encoded:
+        """A source that was read before, from the encoder's last states; ``text`` says where its words stand."""
+        return Encoded(states_BTD, counted(text), text.mask_BT, text.documents_BS)
+
+    def decode(
+        self,
+        text: Text,
+        source: Encoded | None = None,
+        cache: KeyCache | None = None,
+        cross_cache: KeyCache | None = None,
+        states: list[Tensor] | None = None,
+    ) -> Float[Tensor, "B S D"]:
+        """States of the words written so far, given what was read; cached words are not read again."""
+        assert self.decoder is not None, "an encoder alone has no decoder"
+        plain, sight = self.own_sight(text, "decoder", cache)
+        beyond = None if source is None else across(text, plain, source)
+        return self.decoder(text.ids_BS, sight, cache, source, beyond, self.cross_schemes, cross_cache, states)
+
+    def own_sight(self, text: Text, side: Side, cache: KeyCache | None) -> tuple[Positions, Sight]:
+        """Positions as counted, and the self-attention's sight with the positions that its schemes read."""
+        position = self.config.position(side)
+        if cache is not None and not position.cacheable:
+            raise PositionError(
+                f"positions transformed by {position.transform!r} are drawn or centred over the whole text, so earlier "
+                f"keys cannot be kept; generate with use_cache=False"
+            )
+        past = past_words(cache)
+        plain = counted(text, past)
+        own = None if text.mask_BT is None else text.mask_BT[:, : text.ids_BS.shape[1]]
+        seen = transformed(position, plain, own, self.training)
+        length = capacity(cache)
+        if length is not None:
+            return plain, Sight(seen, seen, up_to_now(text, past, length))
+        assert isinstance(past, int), "only caches of fixed size count in tensors"
+        return plain, Sight(seen, seen, within(text, past), causal=side == "decoder")
+
+
+def past_words(cache: KeyCache | None) -> int | Tensor:
+    """How many words a cache holds: a number, and a tensor only where tracing needs one."""
+    past = 0 if cache is None else cache.get_seq_length()
+    return past if isinstance(past, int) or torch.compiler.is_compiling() else int(past)
+
+
+def capacity(cache: KeyCache | None) -> int | None:
+    """The length of a cache of fixed size; None for one that grows."""
+    return getattr(cache.layers[0], "max_cache_len", None) if cache is not None and cache.layers else None
+
+
+def initialise_embedding(module: nn.Embedding, config: TransformerConfig) -> None:
+    """N(0, 1/d_model), so that words times √d_model have channels of variance 1; or as ``initialisation`` says."""
+    if config.initialisation == "xavier":
+        nn.init.xavier_uniform_(module.weight)
+    else:
+        nn.init.normal_(module.weight, std=0.02 if config.initialisation == "normal02" else config.d_model**-0.5)
+
+
+def initialise_linear(module: nn.Linear, config: TransformerConfig) -> None:
+    """Xavier, uniform, each projection by its own shape even where several are fused; or N(0, 0.02)."""
+    if config.initialisation == "normal02":
+        nn.init.normal_(module.weight, std=0.02)
+    else:
+        rows = module.parts[0] if isinstance(module, Fused) else module.out_features
+        bound = math.sqrt(6 / (module.in_features + rows))
+        nn.init.uniform_(module.weight, -bound, bound)
+    if module.bias is not None:
+        nn.init.zeros_(module.bias)
