@@ -1,1 +1,26 @@
-"""."""
+"""What position does inside any Transformer: open a checkpoint, capture it, measure it.
+
+``inspect(model, tokenizer, texts)`` returns ``Findings``; ``open_subject`` opens a checkpoint; ``capture`` records a
+model's hidden states and lets its attention be replayed, exactly, layer by layer.
+"""
+
+from clockhands.inspection.capture import Capture, Layer, capture
+from clockhands.inspection.decomposition import TERMS, Split, split
+from clockhands.inspection.opening import open_subject
+from clockhands.inspection.run import inspect
+from clockhands.inspection.subject import Subject
+from clockhands.inspection.texts import Windows, windows
+
+__all__ = [
+    "TERMS",
+    "Capture",
+    "Layer",
+    "Split",
+    "Subject",
+    "Windows",
+    "capture",
+    "inspect",
+    "open_subject",
+    "split",
+    "windows",
+]

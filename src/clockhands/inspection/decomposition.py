@@ -165,11 +165,18 @@ def split(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> Split:
     return Split(cov, var, error)
 
 
+def _with_logits(added: Tensor, logits: Tensor) -> Tensor:
+    """Σ_ij added · logit per text and head; most layers add nothing."""
+    if not bool(added.any()):
+        return torch.zeros(logits.shape[:2], dtype=torch.float64, device=logits.device)
+    return (added.double() * logits.double()).sum((-1, -2))
+
+
 def _covariances(batch: Parts, logits: Tensor) -> Tensor:
     """Σ_ij term · logit for all terms, B × H × t; q·k is never formed: Σ_ij q_i·k_j L_ij = Σ_i q_i · (L k)_i."""
     seen = {key: logits @ batch.k[key] for key in PARTS}
     columns = [
         batch.scale * (batch.q[query].double() * seen[key].double()).sum((-1, -2)) for query in PARTS for key in PARTS
     ]
-    columns += [(batch.added[part].double() * logits.double()).sum((-1, -2)) for part in PARTS]
+    columns += [_with_logits(batch.added[part], logits) for part in PARTS]
     return torch.stack(columns, dim=-1)

@@ -29,7 +29,8 @@ class Family:
     """Where one architecture keeps what.
 
     ``mechanisms`` is a function of the configuration. ``positions`` names the table, whose row for the first token is
-    ``offset``; ``scale`` names a number that multiplies the token rows; ``norm`` is what the sum goes through.
+    ``offset``; ``scale`` names a number that multiplies the token rows; ``norm`` is what the sum goes through;
+    ``interleaved`` says that a rotation turns neighbouring dimensions (0, 1), not those half a head apart.
     """
 
     mechanisms: Callable[[Any], tuple[str, ...]]
@@ -39,6 +40,7 @@ class Family:
     scale: str = ""
     segments: str = ""
     norm: str = ""
+    interleaved: bool = False
 
 
 def _always(*names: str) -> Callable[[Any], tuple[str, ...]]:
@@ -85,8 +87,8 @@ def _alibi_or(config: Any, other: str) -> tuple[str, ...]:
     return ("alibi",) if holder.alibi else (other,)
 
 
-def _rotary(words: str = "embed_tokens") -> Family:
-    return Family(_always("rotary"), words=words)
+def _rotary(words: str = "embed_tokens", interleaved: bool = False) -> Family:
+    return Family(_always("rotary"), words=words, interleaved=interleaved)
 
 
 FAMILIES: dict[str, Family] = {
@@ -104,9 +106,9 @@ FAMILIES: dict[str, Family] = {
         ),
     ),
     "modernbert": _rotary("embeddings.tok_embeddings"),
-    "roformer": _rotary("embeddings.word_embeddings"),
+    "roformer": _rotary("embeddings.word_embeddings", interleaved=True),
     **dict.fromkeys(("gpt2", "gpt_neo"), Family(_always("learned"), words="wte", positions="wpe")),
-    "gptj": _rotary("wte"),
+    "gptj": _rotary("wte", interleaved=True),
     "gpt_neox": _rotary("embed_in"),
     "opt": Family(
         _always("learned"), words="decoder.embed_tokens", positions="decoder.embed_positions", offset=2
@@ -116,11 +118,12 @@ FAMILIES: dict[str, Family] = {
     "falcon": Family(lambda config: _alibi_or(config, "rotary"), words="word_embeddings"),
     **dict.fromkeys(
         (
-            "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi", "phi3", "cohere", "cohere2",
+            "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi", "phi3",
             "smollm3", "gpt_oss", "olmo", "olmo2", "starcoder2", "stablelm", "granite", "mixtral", "qwen3_moe",
         ),
         _rotary(),
     ),
+    **dict.fromkeys(("cohere", "cohere2"), _rotary(interleaved=True)),
     "bart": Family(
         _always("learned"),
         words="embed_tokens",

@@ -1,0 +1,48 @@
+"""Short ways to put tensors into figures, and to write numbers in verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from clockhands.findings import Finding, Mark, MarkKind
+
+Emphasis = Literal["", "main", "null"]
+
+
+def plain(values: Any) -> tuple[Any, ...]:
+    """A tensor, array or iterable as a tuple of Python's own numbers."""
+    values = values.tolist() if hasattr(values, "tolist") else values
+    return tuple(values)
+
+
+def mark(kind: MarkKind, x: Any = (), y: Any = (), *, low: Any = (), high: Any = (), **rest: Any) -> Mark:
+    """A mark from tensors."""
+    return Mark(kind, x=plain(x), y=plain(y), low=plain(low), high=plain(high), **rest)
+
+
+def heatmap(z: Any, **rest: Any) -> Mark:
+    """A heatmap from a matrix."""
+    return Mark("heatmap", z=tuple(plain(row) for row in z), **rest)
+
+
+def level(y: float, label: str) -> Mark:
+    """A horizontal line at what chance gives."""
+    return Mark("hline", y=(y,), label=label, emphasis="null")
+
+
+def percent(share: float) -> str:
+    """``9 %``, ``0.2 %``: two significant figures below ten."""
+    value = 100 * share
+    return f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f} %"
+
+
+def listed(words: Iterable[str]) -> str:
+    """``a, b and c``."""
+    words = list(words)
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else "none"
+
+
+def skip(name: str, question: str, why: str) -> Finding:
+    """The finding of a measure that does not apply."""
+    return Finding(name=name, question=question, verdict=why, light="skip")

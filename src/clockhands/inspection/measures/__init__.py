@@ -1,0 +1,1 @@
+"""One file a measure: from a subject and its capture to findings. Input outwards, then cause."""

@@ -1,0 +1,214 @@
+"""Which heads attend by place, and how far they look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from clockhands.findings import Figure, Finding, Panel, Table
+from clockhands.inspection.capture import Layer
+from clockhands.inspection.drawing import heatmap, listed, mark, percent
+from clockhands.shapes import Bool, Float, Tensor
+
+METHOD = (
+    "Attention is renormalised over ordinary tokens. 'By place' is the share of its variance (around uniform "
+    "attention over the keys a query may see) that the pair (i, j) explains alone: the squares of the mean over "
+    "texts, less what chance puts there (the residual mean square), over all squares; 0 for attention that has "
+    "nothing to do with place, 1 for attention that is the same on every text. A head is named after an offset if"
+    " on average half of its attention goes there, and counted as positional from a share of 0.6."
+)
+DISTANCE_METHOD = (
+    "The mean of |i−j| under a head's attention, over ordinary tokens; queries from the middle half of the "
+    "window, so that both sides are open (all queries in causal models). Null: uniform attention over the same "
+    "keys."
+)
+REACH = 32
+
+
+@dataclass(frozen=True)
+class HeadStatistics:
+    """One layer's heads over all texts: places, offsets and distances."""
+
+    by_place_H: Float[Tensor, " H"]
+    offsets_HR: Float[Tensor, "H R"]
+    first_H: Float[Tensor, " H"]
+    distance_H: Float[Tensor, " H"]
+    uniform: float
+    uniform_offsets_R: Float[Tensor, " R"]
+
+    @property
+    def fixed_H(self) -> Tensor:
+        """The offset that each head attends to most."""
+        return self.offsets_HR.argmax(-1) - REACH
+
+    def offset(self, r: int) -> Tensor:
+        """Mean attention of each head to the token ``r`` places further on (negative: before)."""
+        return self.offsets_HR[:, REACH + r]
+
+    def title(self, head: int) -> str:
+        """A name for what the head does, or an empty string."""
+        best = int(self.fixed_H[head])
+        if float(self.offsets_HR[head].max()) >= 0.5:
+            return {-1: "previous token", 0: "itself", 1: "next token"}.get(best, f"offset {best:+d}")
+        return "first token" if float(self.first_H[head]) >= 0.5 else ""
+
+
+def statistics(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> HeadStatistics:
+    """Stream a layer's attention over all texts; memory grows with length² once, not with texts."""
+    total = squares = first = torch.zeros(())
+    allowed = torch.ones(1, 1, dtype=torch.bool)
+    count = len(layer.inputs_NTD)
+    for _, call in layer.calls():
+        weights = call.weights_BHST.double().cpu()
+        first = first + weights[:, :, ordinary_T, 0].mean(2).sum(0)
+        allowed = (call.allowed_BHST[0, 0].cpu() & ordinary_T)[ordinary_T][:, ordinary_T]
+        inner = weights[:, :, ordinary_T][..., ordinary_T]
+        inner = inner / inner.sum(-1, keepdim=True).clamp_min(1e-12)
+        total, squares = total + inner.sum(0), squares + inner.square().sum(0)
+    mean_HST = total / count
+    uniform_ST = allowed / allowed.sum(-1, keepdim=True).clamp_min(1)
+    by_place = _by_place(mean_HST, squares, uniform_ST, count, allowed)
+    queries = _queries(allowed)
+    distance_ST = (torch.arange(len(allowed)) - torch.arange(len(allowed))[:, None]).double()
+    reach = (mean_HST * distance_ST.abs()).sum(-1)[:, queries].mean(-1)
+    uniform = float((uniform_ST * distance_ST.abs()).sum(-1)[queries].mean())
+    offsets = _offsets(mean_HST, distance_ST)
+    chance = _offsets(uniform_ST[None], distance_ST)[0]
+    return HeadStatistics(by_place, offsets, first / count, reach, uniform, chance)
+
+
+def _by_place(mean_HST: Tensor, squares_HST: Tensor, uniform_ST: Tensor, count: int, allowed: Tensor) -> Tensor:
+    between = count * (mean_HST - uniform_ST).square()[:, allowed].sum(-1)
+    within = (squares_HST - count * mean_HST.square())[:, allowed].sum(-1)
+    noise = within / max(count - 1, 1)
+    return (between - noise) / (between + within).clamp_min(1e-30)
+
+
+def _queries(allowed: Tensor) -> slice:
+    """The middle half where keys lie on both sides; every query but the first few where they do not."""
+    size = len(allowed)
+    causal = not bool(allowed[0, -1])
+    return slice(min(4, size - 1), size) if causal else slice(size // 4, max(size // 4 + 1, 3 * size // 4))
+
+
+def _offsets(mean_HST: Tensor, distance_ST: Tensor) -> Tensor:
+    """Mean attention at each offset from −REACH to +REACH, over the queries that have such a key."""
+    columns = []
+    for r in range(-REACH, REACH + 1):
+        there = distance_ST == r
+        columns.append(mean_HST[:, there].mean(-1) if bool(there.any()) else torch.zeros(len(mean_HST)).double())
+    return torch.stack(columns, dim=-1)
+
+
+def positional(found: Sequence[HeadStatistics], control: Sequence[HeadStatistics] | None = None) -> Finding:
+    """How much of every head's attention the pair of places explains, and heads with a name."""
+    grid = torch.stack([layer.by_place_H for layer in found])
+    strong = int((grid >= 0.6).sum())
+    fresh = int((torch.stack([layer.by_place_H for layer in control]) >= 0.6).sum()) if control else None
+    named = [
+        (index, head, layer.title(head), float(layer.offsets_HR[head].max()))
+        for index, layer in enumerate(found)
+        for head in range(len(layer.by_place_H))
+        if layer.title(head)
+    ]
+    told = [f"layer {index + 1} head {head}: {title}" for index, head, title, _ in named]
+    naming = f" Named: {'; '.join(told[:6])}{' …' if len(told) > 6 else ''}." if told else " No head has a name."
+    untrained = f" ({fresh} untrained)" if fresh is not None else ""
+    return Finding(
+        name="heads.positional",
+        question="Which heads attend by place?",
+        verdict=f"{strong} of {grid.numel()} heads attend mostly by place{untrained}.{naming}",
+        value=float(strong),
+        unit="heads",
+        null=float(fresh) if fresh is not None else None,
+        light="good" if strong else "info",
+        table=_table(found),
+        figure=Figure(
+            (
+                Panel(
+                    (heatmap(grid, x=tuple(range(grid.shape[1])), y=tuple(range(1, len(grid) + 1))),),
+                    title="Share of attention variance explained by place",
+                    xlabel="head",
+                    ylabel="layer",
+                ),
+            )
+        ),
+        method=METHOD,
+        source="unbiased two-way analysis of variance; named heads after Clark et al. 2019 and Voita et al. 2019",
+        details={"named": told},
+    )
+
+
+def _table(found: Sequence[HeadStatistics]) -> Table:
+    columns = (
+        "layer", "head", "by place", "previous", "itself", "next", "first token", "favourite offset", "its share",
+        "mean distance", "name",
+    )  # fmt: skip
+    rows = []
+    for index, layer in enumerate(found):
+        for head in range(len(layer.by_place_H)):
+            masses = [layer.offset(r)[head] for r in (-1, 0, 1)]
+            favourite = (layer.fixed_H[head], layer.offsets_HR[head].max(), layer.distance_H[head], layer.title(head))
+            rows.append((index + 1, head, layer.by_place_H[head], *masses, layer.first_H[head], *favourite))
+    return Table.of(columns, rows)
+
+
+def distance(found: Sequence[HeadStatistics]) -> Finding:
+    """How far the heads of every layer look, against uniform attention."""
+    middles = [float(layer.distance_H.median()) for layer in found]
+    nearest = min(range(len(middles)), key=middles.__getitem__)
+    uniform = found[0].uniform
+    return Finding(
+        name="heads.distance",
+        question="How far do the heads look?",
+        verdict=(
+            f"Layer {nearest + 1} looks nearest, at a median over heads of {middles[nearest]:.1f} tokens; uniform "
+            f"attention "
+            f"would look {uniform:.1f} tokens far. {_reaches(middles, uniform)}"
+        ),
+        value=middles[nearest],
+        unit="tokens",
+        null=uniform,
+        light="info",
+        table=Table.of(
+            ("layer", "head", "mean distance", "uniform"),
+            [
+                (index + 1, head, value, layer.uniform)
+                for index, layer in enumerate(found)
+                for head, value in enumerate(layer.distance_H)
+            ],
+        ),
+        figure=_profiles(found),
+        method=DISTANCE_METHOD,
+        source="Clark et al. 2019; attention distance as in Dosovitskiy et al. 2021",
+    )
+
+
+def _reaches(middles: list[float], uniform: float) -> str:
+    near = [str(index + 1) for index, middle in enumerate(middles) if middle < 0.5 * uniform]
+    return f"Less than half as far look layers {listed(near)}." if near else "No layer looks less than half as far."
+
+
+def _profiles(found: Sequence[HeadStatistics]) -> Figure:
+    """Attention by offset: the mean over heads of a few layers, and uniform attention."""
+    step = max(1, -(-len(found) // 6))
+    x = torch.arange(-REACH, REACH + 1)
+    panels = []
+    for index in range(0, len(found), step):
+        layer = found[index]
+        best = int(layer.offsets_HR.max(-1).values.argmax())
+        panels.append(
+            Panel(
+                (
+                    mark("line", x, layer.offsets_HR.mean(0), label="mean over heads", emphasis="main"),
+                    mark("line", x, layer.offsets_HR[best], label="most local head"),
+                    mark("line", x, layer.uniform_offsets_R, label="uniform", emphasis="null"),
+                ),
+                title=f"Layer {index + 1}, most local head {best} ({percent(float(layer.offsets_HR[best].max()))})",
+                xlabel="key position − query position",
+                ylabel="attention",
+            )
+        )
+    return Figure(tuple(panels), columns=2)

@@ -1,0 +1,203 @@
+"""Relative schemes: what attention adds for a distance, whatever the words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from clockhands.findings import Figure, Finding, Panel, Table
+from clockhands.inspection.capture import Capture, Layer
+from clockhands.inspection.decomposition import Split, centred, parts
+from clockhands.inspection.drawing import level, mark, percent, skip
+from clockhands.inspection.measures.decomposed import grouped
+from clockhands.inspection.subject import Subject
+from clockhands.shapes import Bool, Float, Tensor
+
+RELATIVE = {"rotary", "alibi", "buckets", "disentangled", "transformer-xl"}
+KERNEL = "What does distance alone do to attention?"
+KERNEL_METHOD = (
+    "The constant part of the queries against the constant part of the keys, plus what the layer adds for a "
+    "distance: exactly a function of i−j in a relative scheme (for rotation it is s μ_q·R(j−i)μ_k, for ALiBi the "
+    "slope, for T5 the bucket's bias). Drawn per head as logits, less each curve's mean; 'share' is its part of "
+    "the variance of the logits. Null: fresh weights."
+)
+FREQUENCY = "Which of the rotation's hands does attention use?"
+FREQUENCY_METHOD = (
+    "The logit is a sum over the pairs of dimensions that turn together: share of pair f = cov(s q_f·k_f, "
+    "logit)/var(logit), logits centred over keys, pairs ordered from the fastest hand. 'Unrotated' is the same "
+    "for q·k as it would be without rotation. Null: fresh weights, where all pairs count about equally."
+)
+
+
+def curve(layer: Layer) -> tuple[Float[Tensor, "H R"], float]:
+    """Mean of the distance term at each offset −(T−1) … T−1 and the largest spread along a diagonal (0: a true kernel).
+
+    Offsets that the mask forbids are NaN.
+    """
+    _, batch = next(parts(layer))
+    term = (batch.term("constant–constant") + batch.term("added, constant"))[0].double().cpu()
+    term = term.masked_fill(~batch.real.allowed_BHST[0].cpu(), torch.nan)
+    length = term.shape[-1]
+    diagonals = [torch.diagonal(term, r, dim1=1, dim2=2) for r in range(1 - length, length)]
+    spread = max(float((d - d[:, :1]).nan_to_num().abs().max()) for d in diagonals)
+    return torch.stack([d.nanmean(-1) for d in diagonals], dim=-1), spread
+
+
+def kernel(subject: Subject, capture: Capture, splits: Sequence[Split], control: Sequence[Split] | None) -> Finding:
+    """The distance curve of every head, and its share of the logits by layer."""
+    if subject.mechanisms and not RELATIVE & set(subject.mechanisms):
+        return skip("kernel", KERNEL, f"Attention here knows no distances of its own. {subject.mechanism}")
+    share = [grouped(split.layer())["distance (kernel and bias)"] for split in splits]
+    fresh = [grouped(split.layer())["distance (kernel and bias)"] for split in control] if control else None
+    best = max(range(len(share)), key=share.__getitem__)
+    curves = [curve(layer) for layer in capture.layers]
+    by_head = [grouped(row)["distance (kernel and bias)"] for row in splits[best].heads()]
+    untrained = f" (untrained {percent(fresh[best])})" if fresh else ""
+    reach = capture.length - 1
+    rows = [
+        (layer + 1, head, offset - reach, value)
+        for layer, (found, _) in enumerate(curves)
+        for head, line in enumerate(found.tolist())
+        for offset, value in enumerate(line)
+        if value == value and abs(offset - reach) <= 64
+    ]
+    return Finding(
+        name="kernel",
+        question=KERNEL,
+        verdict=(
+            f"Distance alone decides up to {percent(share[best])} of a layer's logits, in layer "
+            f"{best + 1}{untrained}; there "
+            f"head {max(range(len(by_head)), key=by_head.__getitem__)} listens to it most ({percent(max(by_head))})."
+        ),
+        value=share[best],
+        null=fresh[best] if fresh else None,
+        light="info",
+        table=Table.of(("layer", "head", "offset", "logit"), rows),
+        figure=_kernel_figure(curves[best][0], best, share, fresh),
+        method=KERNEL_METHOD,
+        source="Su et al. 2021; Press et al. 2022; Raffel et al. 2020, section 2.1",
+        details={"share": share, "spread_along_diagonals": max(spread for _, spread in curves)},
+    )
+
+
+def _kernel_figure(found: Tensor, layer: int, share: list[float], fresh: list[float] | None) -> Figure:
+    reach = (found.shape[-1] - 1) // 2
+    shown = slice(max(0, reach - 48), reach + 49)
+    x = torch.arange(-reach, reach + 1)[shown]
+    kept = ~found[:, shown].isnan().all(0)
+    lines = [
+        mark("line", x[kept], (row - row.nanmean())[shown][kept], label=f"head {head}")
+        for head, row in enumerate(found)
+    ]
+    names = [str(index + 1) for index in range(len(share))]
+    bars = [mark("bars", names, torch.tensor(share), label="this model", emphasis="main")]
+    if fresh is not None:
+        bars.append(mark("points", names, torch.tensor(fresh), label="untrained", emphasis="null"))
+    return Figure(
+        (
+            Panel(
+                (*lines[:12], level(0.0, "")),
+                title=f"Layer {layer + 1}",
+                xlabel="key position − query position",
+                ylabel="logit",
+            ),
+            Panel(tuple(bars), title="Share of the logits", xlabel="layer", ylabel="share"),
+        ),
+        columns=2,
+    )
+
+
+def frequencies(subject: Subject, capture: Capture, control: Capture | None) -> Finding:
+    """Shares of the pairs that rotate together, and of q·k without rotation."""
+    if "rotary" not in subject.mechanisms:
+        return skip("kernel.frequencies", FREQUENCY, f"Nothing is rotated here. {subject.mechanism}")
+    shares = torch.stack([frequency_shares(subject, layer, capture.ordinary_T) for layer in capture.layers])
+    mean = shares.mean(0)
+    fresh = None
+    if control is not None:
+        fresh = torch.stack([frequency_shares(subject, layer, control.ordinary_T) for layer in control.layers]).mean(0)
+    plain = [unrotated_share(layer, capture.ordinary_T) for layer in capture.layers]
+    told = [value for value in plain if value is not None]
+    pairs = shares.shape[1] - 1
+    fastest = float(mean[: max(1, pairs // 4)].sum())
+    rotated = f" Without rotation q·k would explain {percent(sum(told) / len(told))} of it." if told else ""
+    null = float(fresh[: max(1, pairs // 4)].sum()) if fresh is not None else None
+    untrained = f" (untrained {percent(null)})" if null is not None else ""
+    marks = [mark("bars", range(pairs), mean[:pairs], label="mean over layers", emphasis="main")]
+    if fresh is not None:
+        marks.append(mark("points", range(pairs), fresh[:pairs], label="untrained", emphasis="null"))
+    return Finding(
+        name="kernel.frequencies",
+        question=FREQUENCY,
+        verdict=(
+            f"The fastest quarter of the hands carries {percent(fastest)} of the logits' variance{untrained}.{rotated}"
+        ),
+        value=fastest,
+        null=null,
+        light="info",
+        table=Table.of(
+            ("layer", "unrotated q·k", "dimensions not rotated", *(f"pair {f}" for f in range(pairs))),
+            [(index + 1, plain[index], row[-1], *row[:-1]) for index, row in enumerate(shares)],
+        ),
+        figure=Figure(
+            (Panel(tuple(marks), xlabel="pair of dimensions (0: fastest)", ylabel="share of logit variance"),)
+        ),
+        method=FREQUENCY_METHOD,
+        source="Su et al. 2021; shares after Barbero et al. 2024, who use norms",
+    )
+
+
+def frequency_shares(subject: Subject, layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> Float[Tensor, " F"]:
+    """One share per rotating pair, and last that of the dimensions that do not rotate; the sum is 1 less any bias."""
+    total: Tensor | float = 0.0
+    variance = 0.0
+    for _, call in layer.calls():
+        counted = (
+            call.allowed_BHST
+            & ordinary_T.to(call.allowed_BHST.device)[:, None]
+            & ordinary_T.to(call.allowed_BHST.device)
+        )
+        logits = centred(call.logits_BHST, counted)
+        products = layer.scale * (call.q_BHSK.double() * (logits @ call.k_BHTK).double()).sum((0, 1, 2))
+        total = total + products.cpu()
+        variance += float(logits.double().square().sum())
+    assert isinstance(total, Tensor)
+    share_K = total / max(variance, 1e-30)
+    rotated = rotated_width(subject, len(share_K))
+    turning = share_K[:rotated]
+    interleaved = subject.family is not None and subject.family.interleaved
+    pairs = turning.reshape(-1, 2).sum(-1) if interleaved else turning.reshape(2, -1).sum(0)
+    return torch.cat([pairs, share_K[rotated:].sum()[None]])
+
+
+def rotated_width(subject: Subject, width: int) -> int:
+    """How many dimensions of a head rotate."""
+    rotary = getattr(subject.model.config, "rotary_dim", None)
+    if isinstance(rotary, int):
+        return rotary
+    for name, buffer in subject.model.named_buffers():
+        if name.endswith("inv_freq"):
+            return 2 * len(buffer)
+    return width
+
+
+def unrotated_share(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> float | None:
+    """cov(s q·k without rotation, logit)/var(logit); None where the angles do not come as an argument."""
+    angles = layer.kwargs.get("position_embeddings")
+    if not isinstance(angles, tuple) or len(angles) != 2:
+        return None
+    cos, sin = angles
+    still = replace(
+        layer, kwargs={**layer.kwargs, "position_embeddings": ((cos**2 + sin**2).sqrt(), torch.zeros_like(sin))}
+    )
+    covariance = variance = 0.0
+    for rows, call in layer.calls():
+        ordinary = ordinary_T.to(call.allowed_BHST.device)
+        logits = centred(call.logits_BHST, call.allowed_BHST & ordinary[:, None] & ordinary).double()
+        other = still.replay(layer.inputs_NTD[rows])
+        products = layer.scale * (other.q_BHSK @ other.k_BHTK.transpose(-1, -2)).double()
+        covariance += float((products * logits).sum())
+        variance += float(logits.square().sum())
+    return covariance / max(variance, 1e-30)

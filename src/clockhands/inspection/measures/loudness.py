@@ -1,0 +1,164 @@
+"""How loud is position next to the word, where both enter?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from clockhands.findings import Figure, Finding, Light, Panel, Table
+from clockhands.inspection.capture import Capture
+from clockhands.inspection.drawing import level, mark, percent, skip
+from clockhands.inspection.numbers import bootstrap
+from clockhands.inspection.subject import Subject, Tables
+from clockhands.shapes import Float, Tensor
+
+QUESTION = "How loud is position next to the word?"
+METHOD = (
+    "What enters the first block is w_i + p_i + s: token row (scaled as the model scales it), position row and "
+    "the rest. Both means are moved to the constant, so that the shares are E‖w−w̄‖² over the tokens of the text,"
+    " E‖p−p̄‖² over the positions in use, and ‖s+w̄+p̄‖², each divided by their sum. Where a layer norm follows, "
+    "its centring is applied first. Uncentred norms would count the shared mean vector as signal. Interval: texts"
+    " resampled. Null: the same class with fresh weights."
+)
+SOURCE = "Vaswani et al. 2017, section 3.4, for the factor √d; norms centred as in Song & Zhong 2023"
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Mean squared lengths of the parts of the input, and the two numbers per text that give the interval."""
+
+    word: float
+    position: float
+    constant: float
+    word_N: Float[Tensor, " N"]
+
+    @property
+    def share(self) -> float:
+        """Position's part of the whole."""
+        return self.position / (self.word + self.position + self.constant)
+
+    @property
+    def ratio(self) -> float:
+        """Length of a word over length of a position, both centred."""
+        return math.sqrt(self.word / max(self.position, 1e-30))
+
+
+def levels(tables: Tables, capture: Capture) -> Levels:
+    """Measure the input on the ordinary tokens of the captured text."""
+    ids = capture.ids_NT[:, capture.ordinary_T]
+    words, places = _centre(tables, tables.words_VD), _centre(tables, tables.positions_PD[: capture.length])
+    word_ntd = words[ids]
+    mean, place_mean = word_ntd.mean((0, 1)), places.mean(0)
+    word_N = (word_ntd - mean).square().sum(-1).mean(1)
+    constant = _centre(tables, tables.segment_D) + mean + place_mean
+    position = (places - place_mean).square().sum(-1).mean()
+    return Levels(float(word_N.mean()), float(position), float(constant.square().sum()), word_N)
+
+
+def _centre(tables: Tables, rows: Tensor) -> Tensor:
+    """What a layer norm will keep of a vector; nothing is removed where none follows, or one that does not centre."""
+    centres = tables.norm is not None and "rms" not in type(tables.norm).__name__.lower()
+    return rows - rows.mean(-1, keepdim=True) if centres else rows
+
+
+def loudness(subject: Subject, capture: Capture, control: Subject | None = None) -> Finding:
+    """Shares of word, position and constant in the input; outlier rows; the factor √d."""
+    tables = subject.tables()
+    if tables is None:
+        return skip("loudness", QUESTION, f"Nothing is added at the input of this model. {subject.mechanism}")
+    trained = levels(tables, capture)
+    fresh_tables = control.tables() if control else None
+    fresh = levels(fresh_tables, capture) if fresh_tables else None
+    rest = trained.position + trained.constant
+    low, high = bootstrap(torch.full_like(trained.word_N, trained.position), trained.word_N + rest)
+    light, comment = _judge(trained)
+    untrained = f"; untrained {percent(fresh.share)}" if fresh else ""
+    total = trained.word + rest
+    verdict = (
+        f"Words carry {percent(trained.word / total)} of the input, positions {percent(trained.share)} "
+        f"(95 % interval {percent(low)} to {percent(high)}{untrained}): {comment}."
+    )
+    return Finding(
+        name="loudness",
+        question=QUESTION,
+        verdict=verdict + _outliers(tables),
+        value=trained.share,
+        interval=(low, high),
+        null=fresh.share if fresh else None,
+        light=light,
+        table=_table(tables, trained, fresh),
+        figure=_figure(tables, trained, fresh),
+        method=METHOD,
+        source=SOURCE,
+        details={"ratio": trained.ratio, "scale": tables.scale},
+    )
+
+
+def _judge(found: Levels) -> tuple[Light, str]:
+    heard = found.position / (found.position + found.word)
+    if heard < 0.01:
+        return "bad", f"a word is {found.ratio:.0f} times as long as a position, which is hardly audible"
+    if heard > 0.95:
+        return "warn", f"a position is {1 / found.ratio:.1f} times as long as a word and drowns it"
+    return "good", f"a word is {found.ratio:.1f} times as long as a position, and both are heard"
+
+
+def outlier_rows(tables: Tables) -> list[int]:
+    """Positions whose row is more than three times as long, or short, as the median row."""
+    norms = tables.positions_PD.norm(dim=-1)
+    median = norms.median()
+    return torch.nonzero((norms > 3 * median) | (norms < median / 3)).flatten().tolist()
+
+
+def _outliers(tables: Tables) -> str:
+    rows = outlier_rows(tables)
+    if not rows:
+        return ""
+    shown = ", ".join(str(row) for row in rows[:5]) + (" …" if len(rows) > 5 else "")
+    return f" Outlying rows: {shown}."
+
+
+def _table(tables: Tables, trained: Levels, fresh: Levels | None) -> Table:
+    """Every level, as it is and without the factor on the words, trained and untrained."""
+    rows = []
+    for name, found in (("trained", trained), ("untrained", fresh)):
+        if found is not None:
+            bare = found.ratio / tables.scale
+            rms = [math.sqrt(value) for value in (found.word, found.position, found.constant)]
+            rows.append((name, *rms, found.share, found.ratio, tables.scale, bare))
+    columns = (
+        "model",
+        "word length",
+        "position length",
+        "constant length",
+        "position share",
+        "word/position",
+        "word factor",
+        "word/position without the factor",
+    )
+    return Table.of(columns, rows)
+
+
+def _figure(tables: Tables, trained: Levels, fresh: Levels | None) -> Figure:
+    names = ("word", "position", "constant")
+    bars = []
+    for label, found in (("trained", trained), ("untrained", fresh)):
+        if found is not None:
+            total = found.word + found.position + found.constant
+            shares = [found.word / total, found.position / total, found.constant / total]
+            bars.append(mark("bars", names, shares, label=label, emphasis="" if found is trained else "null"))
+    norms = tables.positions_PD.norm(dim=-1)
+    rows = outlier_rows(tables)
+    lengths = [mark("line", range(len(norms)), norms, label="position rows", emphasis="main")]
+    if rows:
+        lengths.append(mark("points", rows, norms[rows], label="outliers"))
+    lengths.append(level(math.sqrt(trained.word), "a centred word"))
+    return Figure(
+        (
+            Panel(tuple(bars), title="Share of the input", ylabel="share of squared length"),
+            Panel(tuple(lengths), title="Length of each position row", xlabel="position", ylabel="length"),
+        ),
+        columns=2,
+    )

@@ -1,0 +1,57 @@
+"""The statistics that several measures share."""
+
+from __future__ import annotations
+
+import torch
+
+from clockhands.shapes import Float, Tensor
+
+
+def bootstrap(
+    numerator_N: Float[Tensor, " N"], denominator_N: Float[Tensor, " N"], draws: int = 400
+) -> tuple[float, float]:
+    """The 95 % interval of Σ numerator / Σ denominator when the N texts are drawn again with replacement."""
+    count = len(numerator_N)
+    generator = torch.Generator().manual_seed(0)
+    picks = torch.randint(count, (draws, count), generator=generator)
+    ratios = numerator_N.double()[picks].sum(1) / denominator_N.double()[picks].sum(1).clamp_min(1e-30)
+    return interval(ratios)
+
+
+def interval(values: Float[Tensor, " n"]) -> tuple[float, float]:
+    """The central 95 % of some values."""
+    low, high = torch.quantile(values.double(), torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    return low, high
+
+
+def covariance(rows_ND: Float[Tensor, "N D"], weights_N: Float[Tensor, " N"] | None = None) -> Float[Tensor, "D D"]:
+    """The covariance of rows, each counted with its weight, in float64."""
+    rows = rows_ND.double()
+    weights = torch.ones(len(rows), dtype=torch.float64) if weights_N is None else weights_N.double()
+    weights = weights / weights.sum()
+    centred = rows - weights @ rows
+    return (centred * weights[:, None]).T @ centred
+
+
+def linear_fit(y_T: Float[Tensor, " T"]) -> tuple[float, float]:
+    """Slope over 0, 1, 2 … and R² of the straight line."""
+    x = torch.arange(len(y_T), dtype=torch.float64)
+    x, y = x - x.mean(), y_T.double() - y_T.double().mean()
+    slope = float((x * y).sum() / x.square().sum())
+    total = float(y.square().sum())
+    return slope, 1 - float((y - slope * x).square().sum()) / total if total > 0 else 0.0
+
+
+def off_diagonal_means(matrix_TT: Float[Tensor, "T T"]) -> Float[Tensor, " R"]:
+    """The mean of each diagonal above the main one: element k-1 belongs to distance k."""
+    return torch.stack([torch.diagonal(matrix_TT, k).mean() for k in range(1, len(matrix_TT))])
+
+
+def toeplitz_share(matrix_TT: Float[Tensor, "T T"]) -> float:
+    """R² of a symmetric matrix against its diagonal means, the main diagonal left out (it would flatter)."""
+    size = len(matrix_TT)
+    upper = torch.triu_indices(size, size, 1)
+    values = matrix_TT[upper[0], upper[1]].double()
+    fitted = off_diagonal_means(matrix_TT)[upper[1] - upper[0] - 1].double()
+    total = (values - values.mean()).square().sum()
+    return float(1 - (values - fitted).square().sum() / total.clamp_min(1e-30))
