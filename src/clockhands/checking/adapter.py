@@ -59,7 +59,7 @@ class ModuleAdapter(FunctionAdapter):
         self.module = module.eval()
         super().__init__(self._forward, vocabulary or _vocabulary(module), **optional)
         for name in ("new_cache", "roll_back", "max_length", "causal"):
-            if name not in optional and hasattr(module, name):
+            if name not in optional and getattr(module, name, None) is not None:
                 setattr(self, name, getattr(module, name))
 
     def _forward(self, ids: Tensor, **given: Any) -> Tensor:

@@ -92,9 +92,7 @@ def _result(
     seconds = round(time.perf_counter() - started, 2)
     kind = getattr(found[0].adapter, "kind", "causal" if found[0].causal else "masked")
     command = command if command.startswith("clockhands") or not command else f"clockhands {command}"
-    return Result(
-        found[0].name, kind, found[0].facts.scheme, tuple(outcomes), _versions(), seconds, command=command
-    )
+    return Result(found[0].name, kind, found[0].facts.scheme, tuple(outcomes), _versions(), seconds, command=command)
 
 
 def _versions() -> dict[str, str]:

@@ -138,9 +138,10 @@ def _vocabulary(model: PreTrainedModel) -> int:
 
 def _arguments(model: PreTrainedModel) -> set[str]:
     """What ``forward`` takes, by name or handed on to the base model."""
-    names = set(inspect.signature(model.forward).parameters)
+    parameters = inspect.signature(model.forward).parameters
+    names = set(parameters)
     base = getattr(model, model.base_model_prefix, None)
-    if base is not None and "kwargs" in names:
+    if base is not None and any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
         names |= set(inspect.signature(base.forward).parameters)
     return names
 

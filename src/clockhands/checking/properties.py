@@ -82,7 +82,9 @@ _RULES = (
     _Rule(
         ("padding.", "packing.", "cache.padded", "shift", "generate.left_padded", "batch."),
         _recurrent,
-        Declared("PROPERTY", "a running state or convolution carries what stands before", "pad on the right; no packing"),
+        Declared(
+            "PROPERTY", "a running state or convolution carries what stands before", "pad on the right; no packing"
+        ),
     ),
     _Rule(
         ("packing.mask", "packing.cache"),

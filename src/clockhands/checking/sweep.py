@@ -67,9 +67,7 @@ def _kept(path: Path) -> Iterator[Result]:
             continue
 
 
-def _run(
-    todo: deque[str], only: Sequence[str] | None, slow: bool, count: int, limit: float
-) -> Iterator[Result]:
+def _run(todo: deque[str], only: Sequence[str] | None, slow: bool, count: int, limit: float) -> Iterator[Result]:
     pool = [_start(only, slow) for _ in range(count if todo else 0)]
     try:
         for worker in pool:

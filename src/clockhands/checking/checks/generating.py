@@ -105,9 +105,7 @@ def _run(subject: Subject, ids: Tensor, **given: Any) -> Any:
     config = module.generation_config
     if getattr(module.config, "is_encoder_decoder", False) and config.decoder_start_token_id is None:
         given["decoder_start_token_id"] = 2
-    output = module.generate(
-        ids, **options, **given, pad_token_id=0, output_logits=True, return_dict_in_generate=True
-    )
+    output = module.generate(ids, **options, **given, pad_token_id=0, output_logits=True, return_dict_in_generate=True)
     if len(output.logits) != _NEW:
         raise Inapplicable(f"generate() made {len(output.logits)} tokens of {_NEW}")
     return output

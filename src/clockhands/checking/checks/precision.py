@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from clockhands.checking.registry import Effect, Inapplicable, check, difference
 from clockhands.checking.subject import Subject
 
-_ANGLES = re.compile(r"inv_freq|freqs|frequenc|(^|[._])(cos|sin|theta|slopes?|alibi|angles?)([._]|$)|cos_cached|sin_cached")
+_ANGLES = re.compile(
+    r"inv_freq|freqs|frequenc|(^|[._])(cos|sin|theta|slopes?|alibi|angles?)([._]|$)|cos_cached|sin_cached"
+)
 _FAR = 4000  # where bfloat16 tells apart only every sixteenth position
 
 

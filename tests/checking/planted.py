@@ -1,0 +1,336 @@
+"""A small correct decoder in plain PyTorch, and the same with one bug each.
+
+``Correct`` handles padding, a cache, packing, gaps and low precision as it should. Each subclass overrides one method
+with one classical mistake. ``Absolute`` is correct too, with a learned table in place of rotation.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+VOCABULARY, WIDTH, HEADS, HEAD = 60, 32, 2, 16
+
+
+class Cache:
+    """Keys and values of every layer, with the position and the document of every key."""
+
+    def __init__(self) -> None:
+        self.layers: dict[int, tuple[Tensor, Tensor]] = {}
+        self.positions: Tensor | None = None
+        self.documents: Tensor | None = None
+
+    @property
+    def length(self) -> int:
+        return 0 if self.positions is None else self.positions.shape[1]
+
+
+class Correct(nn.Module):
+    causal = True
+    max_length = 64
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(VOCABULARY, WIDTH)
+        self.qkv = nn.ModuleList(nn.Linear(WIDTH, 3 * WIDTH) for _ in range(2))
+        self.out = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(2))
+        self.head = nn.Linear(WIDTH, VOCABULARY)
+        self.make_tables()
+
+    def make_tables(self) -> None:
+        self.register_buffer("inv_freq", 1000.0 ** (-torch.arange(0, HEAD, 2).float() / HEAD))
+
+    def _apply(self, function, recurse: bool = True):  # type: ignore[no-untyped-def]
+        """Frequencies stay in float32 whatever the weights are cast to."""
+        super()._apply(function, recurse)
+        if "inv_freq" in self._buffers:
+            self.inv_freq = self.inv_freq.float()
+        return self
+
+    def new_cache(self) -> Cache:
+        return Cache()
+
+    def roll_back(self, cache: Cache, tokens: int) -> None:
+        cache.layers = {i: (k[:, :, :-tokens], v[:, :, :-tokens]) for i, (k, v) in cache.layers.items()}
+        cache.positions, cache.documents = cache.positions[:, :-tokens], cache.documents[:, :-tokens]
+
+    def forward(
+        self,
+        ids: Tensor,
+        mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        cache = Cache() if cache is None else cache
+        start = cache.length
+        places = self.positions_of(ids, mask, positions, start)
+        documents = self.documents_of(ids, places, positions, cache)
+        self.remember(cache, places, documents)
+        allowed = self.allowed(ids, mask, documents, cache)
+        hidden = self.enter(ids, places)
+        for index in range(2):
+            hidden = hidden + self.attend(index, hidden, places, allowed, cache)
+        return self.head(hidden)
+
+    def enter(self, ids: Tensor, places: Tensor) -> Tensor:
+        return self.embed(ids)
+
+    def positions_of(self, ids: Tensor, mask: Tensor | None, positions: Tensor | None, start: int) -> Tensor:
+        if positions is not None:
+            return positions
+        if mask is not None and mask.dim() == 2:
+            return (mask.long().cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
+        return torch.arange(start, start + ids.shape[1], device=ids.device).repeat(ids.shape[0], 1)
+
+    def documents_of(self, ids: Tensor, places: Tensor, positions: Tensor | None, cache: Cache) -> Tensor:
+        """A document begins where the position falls."""
+        before = places[:, :1] if cache.positions is None else cache.positions[:, -1:]
+        falls = torch.cat([before, places], 1).diff(dim=1) < 0
+        base = 0 if cache.documents is None else cache.documents[:, -1:]
+        return base + falls.long().cumsum(1)
+
+    def remember(self, cache: Cache, places: Tensor, documents: Tensor) -> None:
+        joined = (places, documents)
+        if cache.positions is not None:
+            joined = (torch.cat([cache.positions, places], 1), torch.cat([cache.documents, documents], 1))
+        cache.positions, cache.documents = joined
+
+    def allowed(self, ids: Tensor, mask: Tensor | None, documents: Tensor, cache: Cache) -> Tensor:
+        new, total = ids.shape[1], cache.length
+        seen = torch.ones(new, total, dtype=torch.bool, device=ids.device).tril(total - new)
+        if not self.causal:
+            seen = torch.ones_like(seen)
+        together = documents[:, :, None] == cache.documents[:, None]
+        allowed = (seen & together)[:, None]
+        if mask is not None:
+            allowed = allowed & (mask if mask.dim() == 4 else mask[:, None, None].bool())
+        return allowed
+
+    def attend(self, index: int, hidden: Tensor, places: Tensor, allowed: Tensor, cache: Cache) -> Tensor:
+        q, k, v = (self.split(x) for x in self.qkv[index](hidden).chunk(3, -1))
+        q, k = self.rotate(q, places), self.rotate(k, places)
+        if index in cache.layers:
+            k, v = (torch.cat([old, new], 2) for old, new in zip(cache.layers[index], (k, v), strict=True))
+        cache.layers[index] = self.keep(k, v)
+        logits = self.score(q, k, cache)
+        logits = logits.masked_fill(~allowed, torch.finfo(logits.dtype).min)
+        mixed = logits.softmax(-1) @ v
+        return self.out[index](mixed.transpose(1, 2).flatten(2))
+
+    def score(self, q: Tensor, k: Tensor, cache: Cache) -> Tensor:
+        return q @ k.transpose(-1, -2) / math.sqrt(HEAD)
+
+    def keep(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        return k, v
+
+    def split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (HEADS, HEAD)).transpose(1, 2)
+
+    def angles(self, places: Tensor, x: Tensor) -> Tensor:
+        return places[:, None, :, None].float() * self.inv_freq.float()
+
+    def rotate(self, x: Tensor, places: Tensor) -> Tensor:
+        angles = self.angles(places, x)
+        cos, sin = (t.repeat(1, 1, 1, 2).to(x.dtype) for t in (angles.cos(), angles.sin()))
+        first, second = x.chunk(2, -1)
+        return x * cos + torch.cat([-second, first], -1) * sin
+
+
+class Absolute(Correct):
+    """A learned table, added to the tokens; every length beyond it is refused by name."""
+
+    def make_tables(self) -> None:
+        self.position_embedding = nn.Embedding(self.max_length, WIDTH)
+
+    def enter(self, ids: Tensor, places: Tensor) -> Tensor:
+        if int(places.max()) >= self.max_length:
+            raise ValueError(f"position {int(places.max())} is beyond the maximum length {self.max_length}")
+        return self.embed(ids) + self.position_embedding(places)
+
+    def rotate(self, x: Tensor, places: Tensor) -> Tensor:
+        return x
+
+
+class Encoder(Correct):
+    causal = False
+
+    new_cache = None  # type: ignore[assignment]
+
+
+class OffsetDropped(Correct):
+    def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
+        return super().positions_of(ids, mask, positions, 0)
+
+    def documents_of(self, ids, places, positions, cache):  # type: ignore[no-untyped-def]
+        return torch.zeros_like(places) if positions is None else super().documents_of(ids, places, positions, cache)
+
+
+class NoCausalMask(Correct):
+    """Every token of a document sees all of it."""
+
+    def allowed(self, ids, mask, documents, cache):  # type: ignore[no-untyped-def]
+        together = (documents[:, :, None] == cache.documents[:, None])[:, None]
+        return together if mask is None else together & (mask if mask.dim() == 4 else mask[:, None, None].bool())
+
+
+class PadsRead(Correct):
+    def allowed(self, ids, mask, documents, cache):  # type: ignore[no-untyped-def]
+        return super().allowed(ids, mask if mask is not None and mask.dim() == 4 else None, documents, cache)
+
+
+class PadsReadByEncoder(Encoder, PadsRead):
+    pass
+
+
+class CountedFromTheFirstPad(Absolute):
+    """Positions of the mask are ignored, as they are when only ids come in; explicit ones work."""
+
+    def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
+        return super().positions_of(ids, None, positions, start)
+
+
+class PositionsDropped(Correct):
+    """The rotation is made from the default positions, whatever is passed."""
+
+    def angles(self, places, x):  # type: ignore[no-untyped-def]
+        return super().angles(torch.arange(places.shape[1], device=x.device).expand_as(places), x)
+
+
+class OnePositionForAllRows(Correct):
+    def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
+        places = super().positions_of(ids, mask, positions, start)
+        return places.amax(0, keepdim=True).expand_as(places) if ids.shape[1] == 1 else places
+
+
+class DraftsStay(Correct):
+    """Rolling back forgets the count and keeps the keys, which the next tokens then stand behind."""
+
+    def roll_back(self, cache: Cache, tokens: int) -> None:
+        kept = cache.layers
+        super().roll_back(cache, tokens)
+        for index, (k, v) in kept.items():
+            order = [*range(tokens, k.shape[2])]
+            cache.layers[index] = (k[:, :, order], v[:, :, order])
+
+
+class WindowCut(Correct):
+    """Old keys are overwritten beyond sixteen, though no window was asked for."""
+
+    def keep(self, k, v):  # type: ignore[no-untyped-def]
+        if k.shape[2] > 16:
+            k = torch.cat([torch.zeros_like(k[:, :, :-16]), k[:, :, -16:]], 2)
+        return k, v
+
+
+class ScaledByLength(Correct):
+    def score(self, q, k, cache):  # type: ignore[no-untyped-def]
+        return super().score(q, k, cache) * math.log(1 + k.shape[2])
+
+
+class BagOfWords(Encoder):
+    def rotate(self, x, places):  # type: ignore[no-untyped-def]
+        return x
+
+
+class RowTable(Correct):
+    """A position table indexed by the row of the batch, as with axes exchanged."""
+
+    def enter(self, ids, places):  # type: ignore[no-untyped-def]
+        rows = torch.arange(ids.shape[0], device=ids.device)
+        return self.embed(ids) + self.embed.weight[rows][:, None]
+
+
+class DropoutLeftOn(Correct):
+    def enter(self, ids, places):  # type: ignore[no-untyped-def]
+        return nn.functional.dropout(self.embed(ids), 0.2, training=True)
+
+
+class ExplicitOffByOne(Absolute):
+    max_length = 66
+
+    def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
+        return super().positions_of(ids, mask, None if positions is None else positions + 1, start)
+
+
+class MismatchedPairs(Correct):
+    """Angles laid out for neighbouring pairs, rotation by halves."""
+
+    def rotate(self, x, places):  # type: ignore[no-untyped-def]
+        angles = self.angles(places, x)
+        cos, sin = (t.repeat_interleave(2, -1).to(x.dtype) for t in (angles.cos(), angles.sin()))
+        first, second = x.chunk(2, -1)
+        return x * cos + torch.cat([-second, first], -1) * sin
+
+
+class OneDocument(Correct):
+    def documents_of(self, ids, places, positions, cache):  # type: ignore[no-untyped-def]
+        return torch.zeros_like(places)
+
+
+class BlockMaskFlattened(Correct):
+    """Of a four-dimensional mask only the last row is read, as if it were a padding mask."""
+
+    def allowed(self, ids, mask, documents, cache):  # type: ignore[no-untyped-def]
+        if mask is not None and mask.dim() == 4:
+            mask, documents = mask[:, 0].any(1), torch.zeros_like(documents)
+            cache.documents = torch.zeros_like(cache.documents)
+        return super().allowed(ids, mask, documents, cache)
+
+
+class GapsAreBorders(Correct):
+    def documents_of(self, ids, places, positions, cache):  # type: ignore[no-untyped-def]
+        if positions is None or cache.positions is not None:
+            return super().documents_of(ids, places, positions, cache)
+        borders = torch.cat([places[:, :1], places], 1).diff(dim=1) != 1
+        borders[:, 0] = False
+        return borders.long().cumsum(1)
+
+
+class TableFollowsTheCast(Correct):
+    def _apply(self, function, recurse: bool = True):  # type: ignore[no-untyped-def]
+        return nn.Module._apply(self, function, recurse)
+
+
+class AnglesInLowPrecision(Correct):
+    def angles(self, places, x):  # type: ignore[no-untyped-def]
+        return places[:, None, :, None].to(x.dtype) * self.inv_freq.to(x.dtype)
+
+
+class TableNotSaved(Correct):
+    def make_tables(self) -> None:
+        super().make_tables()
+        table = self.inv_freq
+        del self._buffers["inv_freq"]
+        self.register_buffer("inv_freq", table, persistent=False)
+
+
+class GrowingTable(Correct):
+    def make_tables(self) -> None:
+        super().make_tables()
+        self.register_buffer("seen", torch.zeros(4))
+
+    def enter(self, ids, places):  # type: ignore[no-untyped-def]
+        if ids.shape[1] > self.seen.shape[0]:
+            self.seen = torch.zeros(ids.shape[1])
+        return super().enter(ids, places)
+
+
+class StretchedForGood(Correct):
+    """Frequencies are lowered by a long text and never come back."""
+
+    def enter(self, ids, places):  # type: ignore[no-untyped-def]
+        if ids.shape[1] > 50:
+            self.inv_freq = self.inv_freq * 0.5
+        return super().enter(ids, places)
+
+
+class TableTooShort(Absolute):
+    def make_tables(self) -> None:
+        self.position_embedding = nn.Embedding(self.max_length - 2, WIDTH)
+
+
+class BareIndexError(Absolute):
+    def enter(self, ids, places):  # type: ignore[no-untyped-def]
+        return self.embed(ids) + self.position_embedding(places)

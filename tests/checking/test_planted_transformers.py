@@ -1,0 +1,168 @@
+"""Bugs planted in models of transformers: what only generate(), configurations and files can show."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PhiConfig,
+    PhiForCausalLM,
+    StaticCache,
+)
+
+from clockhands.checking.builds import Build, find, tiny_config
+from clockhands.checking.runner import run, select
+from clockhands.checking.subjects import from_build
+
+# What the library itself does wrong, with or without a planted bug.
+LIBRARY = {"llama": {"packing.gaps", "precision.to"}, "gpt2": {"packing.gaps"}, "phi": {"packing.gaps", "precision.to"}}
+
+
+class GenerationOffByOne(GPT2LMHeadModel):
+    def prepare_inputs_for_generation(self, input_ids, attention_mask=None, **kwargs):  # type: ignore[no-untyped-def]
+        inputs = super().prepare_inputs_for_generation(input_ids, attention_mask=attention_mask, **kwargs)
+        return {**inputs, "position_ids": inputs["position_ids"] + 1}
+
+
+class GenerationForgetsPositions(GPT2LMHeadModel):
+    def prepare_inputs_for_generation(self, input_ids, attention_mask=None, **kwargs):  # type: ignore[no-untyped-def]
+        inputs = super().prepare_inputs_for_generation(input_ids, attention_mask=attention_mask, **kwargs)
+        return {**inputs, "position_ids": None}
+
+
+class SecondTurnFromNought(LlamaForCausalLM):
+    def forward(self, input_ids, attention_mask=None, position_ids=None, past_key_values=None, **named):  # type: ignore
+        if past_key_values is not None and past_key_values.get_seq_length() and input_ids.shape[1] > 1:
+            position_ids = torch.arange(input_ids.shape[1])[None]
+        return super().forward(input_ids, attention_mask, position_ids, past_key_values, **named)
+
+
+class StaticStandsStill(LlamaForCausalLM):
+    def forward(self, input_ids, attention_mask=None, position_ids=None, past_key_values=None, **named):  # type: ignore
+        if isinstance(past_key_values, StaticCache):
+            position_ids = torch.zeros_like(input_ids)
+        return super().forward(input_ids, attention_mask, position_ids, past_key_values, **named)
+
+
+class ThetaOverwritten(LlamaForCausalLM):
+    def __init__(self, config: LlamaConfig) -> None:
+        plain = copy.deepcopy(config)
+        plain.rope_parameters = {"rope_type": "default", "rope_theta": 10000.0}
+        super().__init__(plain)
+        plain.rope_parameters = config.rope_parameters
+
+
+class PartialFixed(PhiForCausalLM):
+    def __init__(self, config: PhiConfig) -> None:
+        fixed = copy.deepcopy(config)
+        fixed.rope_parameters["partial_rotary_factor"] = 0.5
+        super().__init__(fixed)
+        fixed.rope_parameters = config.rope_parameters
+
+
+class EagerLouder(LlamaForCausalLM):
+    def forward(self, *given: Any, **named: Any) -> Any:
+        output = super().forward(*given, **named)
+        if self.config._attn_implementation == "eager":
+            output.logits = output.logits * 1.1
+        return output
+
+
+class BufferNotSaved(LlamaForCausalLM):
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__(config)
+        self.register_buffer("gain", torch.rand(config.vocab_size), persistent=False)
+
+    def forward(self, *given: Any, **named: Any) -> Any:
+        output = super().forward(*given, **named)
+        output.logits = output.logits * self.gain.to(output.logits)
+        return output
+
+
+class RoundedWhileLoading(LlamaForCausalLM):
+    @classmethod
+    def from_pretrained(cls, *given: Any, **named: Any) -> Any:
+        model = super().from_pretrained(*given, **named)
+        if named.get("dtype") == torch.bfloat16:
+            model.model.rotary_emb.inv_freq = model.model.rotary_emb.inv_freq.bfloat16()
+        return model
+
+
+class LostInTheFile(LlamaForCausalLM):
+    pass
+
+
+PLANTED: dict[type, set[str]] = {
+    GenerationOffByOne: {"generate.forward"},
+    GenerationForgetsPositions: {"generate.left_padded"},
+    SecondTurnFromNought: {"generate.resume", "cache.chunks", "cache.rollback"},
+    StaticStandsStill: {"cache.static"},
+    ThetaOverwritten: {"config.theta", "config.scaling"},
+    PartialFixed: {"config.partial"},
+    EagerLouder: {"attention.sdpa"},
+    BufferNotSaved: {"load.round_trip"},
+    RoundedWhileLoading: {"precision.load"},
+    LostInTheFile: {"config.round_trip", "load.round_trip", "precision.load"},
+}
+
+
+@functools.cache
+def registered(model: type) -> type:
+    """A configuration class of its own for a planted model, known to the Auto classes."""
+    base = model.__mro__[1].config_class  # type: ignore[attr-defined]
+    extra: dict[str, Any] = {"model_type": f"planted_{model.__name__.lower()}"}
+    if model is LostInTheFile:
+        extra["to_diff_dict"] = lambda self: {k: v for k, v in base.to_diff_dict(self).items() if k != _ROPE}
+    config = type(f"{model.__name__}Config", (base,), extra)
+    model.config_class = config  # type: ignore[attr-defined]
+    AutoConfig.register(config.model_type, config)
+    AutoModelForCausalLM.register(config, model)
+    return config
+
+
+_ROPE = "rope_parameters"
+
+
+def failures(model: type) -> set[str]:
+    config_class = registered(model)
+    base = model.__mro__[1].config_class.__mro__[0]  # type: ignore[attr-defined]
+    (build,) = (each for each in find(base.model_type) if each.kind == "causal" and not each.variant)
+    raw = tiny_config(build).to_dict()
+    if model is LostInTheFile:
+        raw[_ROPE] = {"rope_type": "default", "rope_theta": 77.0}
+    for name in ("model_type", "transformers_version"):
+        raw.pop(name)
+    config = config_class.from_dict(raw)  # type: ignore[attr-defined]
+    (subject,) = from_build(Build(config.model_type, "causal"), config)
+    found = {o.check for o in run(subject, select()) if o.verdict == "FAIL"}
+    return found - LIBRARY[base.model_type]
+
+
+@pytest.mark.parametrize("model", PLANTED, ids=lambda model: model.__name__)
+def test_one_bug_fails_its_checks_and_no_others(model: type) -> None:
+    assert failures(model) == PLANTED[model]
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "phi"])
+def test_without_a_bug_only_the_library_fails(name: str) -> None:
+    (build,) = (each for each in find(name) if not each.variant)
+    (subject,) = from_build(build)
+    assert {o.check for o in run(subject, select()) if o.verdict == "FAIL"} == LIBRARY[name]
+
+
+def test_every_check_has_a_planted_bug() -> None:
+    from tests.checking.test_planted import PLANTED as PLAIN
+
+    by_hand = {"deterministic", "length.beyond", "packing.mask", "packing.cache", "size.odd"}
+    planted = set().union(*PLANTED.values(), *PLAIN.values()) | by_hand
+    assert {each.name for each in select()} - planted == set()
