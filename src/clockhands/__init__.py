@@ -14,6 +14,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from clockhands.registration import register_when_needed
+
 __version__ = "0.1.0"
 
 _HOME = {
@@ -40,3 +42,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+register_when_needed()

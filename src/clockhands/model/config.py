@@ -9,21 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from clockhands.errors import ConfigError, unknown
+from clockhands.positions import Transform, make_transform
 from clockhands.schemes import CATALOGUE, Scheme, Sizes, build
 
 Kind = Literal["encoder-decoder", "decoder", "encoder"]
 Side = Literal["encoder", "decoder", "cross"]
 DropoutPlace = Literal["embedding", "residual", "ffn-residual", "attention", "activation"]
 DROPOUT_PLACES: tuple[DropoutPlace, ...] = get_args(DropoutPlace)
-
-TRANSFORMS: dict[str, dict[str, Any]] = {
-    "none": {},
-    "shift": {"maximum": int},
-    "randomise": {"maximum": int},
-    "cape": {"max_global_shift": float, "max_local_shift": float, "max_scale": float},
-    "scale": {"factor": float},
-}
-"""What may be done to positions before a scheme reads them (see ``positions.py``), and the options of each."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +26,8 @@ class Position:
     gives at the token embedding meets the tokens: ``add``; ``concatenate`` (d_t + d_p = d_model); ``project``
     (concatenate d_model + d_p channels, then a linear layer back to d_model). ``width``: d_p, for the last two.
     ``every_layer``: add the encoding again before every layer. ``skip_every``: n lets every n-th layer go without
-    position (iRoPE: 4); 0 lets none. ``transform`` and ``transform_options``: what is done to the positions first:
-    ``shift`` (SHAPE), ``randomise`` (Ruoss), ``cape``, ``scale`` (position interpolation).
+    position (iRoPE: 4); 0 lets none. ``transform`` and ``transform_options``: a name of ``positions.TRANSFORMS`` and
+    its options, what is done to the positions first; None: nothing.
     """
 
     scheme: str = "none"
@@ -44,7 +36,7 @@ class Position:
     width: int | None = None
     every_layer: bool = False
     skip_every: int = 0
-    transform: Literal["none", "shift", "randomise", "cape", "scale"] = "none"
+    transform: str | None = None
     transform_options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -67,10 +59,9 @@ class Position:
         """The width of the token embedding, d_t: what concatenation leaves to the tokens."""
         return d_model - (self.width or 0) if self.combine == "concatenate" else d_model
 
-    @property
-    def cacheable(self) -> bool:
-        """Whether positions of earlier tokens stay what they were when the text grows."""
-        return self.transform not in ("randomise", "cape")
+    def make_transform(self) -> Transform | None:
+        """What is done to positions before a scheme reads them. Raises ConfigError naming every fault."""
+        return None if self.transform is None else make_transform(self.transform, self.transform_options)
 
 
 SINUSOIDAL = Position("sinusoidal")

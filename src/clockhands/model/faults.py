@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import collections.abc
 import typing
-from typing import Any
 
 import torch
 
 from clockhands.errors import ConfigError, unknown
-from clockhands.model.config import DROPOUT_PLACES, TRANSFORMS, Position, Side, TransformerConfig
+from clockhands.model.config import DROPOUT_PLACES, Position, Side, TransformerConfig
+from clockhands.positions import TRANSFORMS
 from clockhands.schemes import CATALOGUE, Scheme
 from clockhands.schemes import faults as scheme_faults
 from clockhands.schemes.catalogue import describe, fits
@@ -139,17 +139,25 @@ def width_faults(config: TransformerConfig, side: Side) -> list[str]:
 
 
 def transform_faults(position: Position, side: Side) -> list[str]:
-    """Options of the transform that are unknown, missing or of the wrong type."""
-    known = TRANSFORMS[position.transform]
-    given = position.transform_options
-    wrong = [unknown(f"transform option of {side}", key, known) for key in given if key not in known]
-    wrong += [
-        f"{side}.transform_options.{key} is {given[key]!r}, but must be {describe(kind)}"
-        for key, kind in known.items()
-        if key in given and not fits(given[key], kind)
+    """A transform that is unknown, or whose options are."""
+    if position.transform is None:
+        return [f"{side}.transform_options say what no transform reads"] if position.transform_options else []
+    if side == "cross":
+        return ["cross.transform: cross-attention reads the positions as they were counted"]
+    known = {name: TRANSFORMS[name] for name in TRANSFORMS if name == position.transform}
+    kinds = typing.get_type_hints(known[position.transform]) if known else {}
+    wrong = [
+        f"{side}.transform_options.{key} is {value!r}, but must be {describe(kinds[key])}"
+        for key, value in position.transform_options.items()
+        if key in kinds and not fits(value, kinds[key])
     ]
-    needed: list[Any] = [key for key in known if key in ("maximum", "factor") and key not in given]
-    return wrong + [f"{side}.transform = {position.transform!r} needs transform_options.{key}" for key in needed]
+    if wrong:
+        return wrong
+    try:
+        position.make_transform()
+    except ConfigError as fault:
+        return [f"{side}: {sentence}" for sentence in fault.faults]
+    return []
 
 
 def seam_faults(scheme: Scheme, position: Position, side: Side) -> list[str]:
@@ -167,7 +175,7 @@ def seam_faults(scheme: Scheme, position: Position, side: Side) -> list[str]:
         wrong.append(f"{side}: {position.scheme} gives nothing at the token embedding, so {asked} means nothing")
     if position.every_layer and position.combine != "add":
         wrong.append(f"{side}.every_layer adds the encoding again, so combine must be 'add', not {position.combine!r}")
-    axes = scheme.declares.axes
-    if axes not in (1, None):
-        wrong.append(f"{side}: {position.scheme} wants {axes} coordinates for each token, and text has one")
+    transform = position.make_transform()
+    if transform is not None and transform.real_valued and not scheme.declares.real_valued:
+        wrong.append(f"{side}: {position.transform} gives real numbers, and {position.scheme} takes whole positions")
     return wrong

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 from transformers import (
-    AutoConfig,
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
@@ -34,6 +33,7 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
 
     config_class = ClockhandsConfig
     base_model_prefix = "model"
+    config: ClockhandsConfig
     main_input_name = "input_ids"
     accepts_loss_kwargs = True
     _supports_sdpa = True
@@ -60,7 +60,7 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
         for module in self.modules():
             draws = isinstance(module, (Scheme, nn.LayerNorm, nn.RMSNorm))
             if draws and not any(map(is_loaded, module.parameters())):
-                module.reset_parameters()
+                module.reset_parameters()  # type: ignore[operator]
 
     def get_input_embeddings(self) -> nn.Module:
         stack = self.model.encoder or self.model.decoder
@@ -279,7 +279,6 @@ OPENERS: dict[Kind, str] = {
     "encoder": "ClockhandsForMaskedLM (AutoModelForMaskedLM)",
 }
 
-AutoConfig.register("clockhands", ClockhandsConfig, exist_ok=True)
 AutoModelForSeq2SeqLM.register(ClockhandsConfig, ClockhandsForSeq2SeqLM, exist_ok=True)
 AutoModelForCausalLM.register(ClockhandsConfig, ClockhandsForCausalLM, exist_ok=True)
 AutoModelForMaskedLM.register(ClockhandsConfig, ClockhandsForMaskedLM, exist_ok=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast, get_args
 
-from transformers import PreTrainedConfig
+from transformers import AutoConfig, PreTrainedConfig
 
 from clockhands.errors import ConfigError, unknown
 from clockhands.model.config import TransformerConfig
@@ -89,3 +89,6 @@ def loss_faults(rate: float, smoothing: str, pad: int | None) -> list[str]:
     if smoothing == "others-but-pad" and pad is None:
         wrong.append("smoothing is 'others-but-pad', which needs pad_token_id")
     return wrong
+
+
+AutoConfig.register(ClockhandsConfig.model_type, ClockhandsConfig, exist_ok=True)

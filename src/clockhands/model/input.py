@@ -7,10 +7,8 @@ import math
 import torch
 from torch import nn
 
-from clockhands import positions
-from clockhands.model.config import Position, Side, TransformerConfig
-from clockhands.schemes.base import Positions
-from clockhands.shapes import Bool, Float, Int, Tensor
+from clockhands.model.config import Side, TransformerConfig
+from clockhands.shapes import Float, Int, Tensor
 
 
 def make_norm(config: TransformerConfig) -> nn.Module:
@@ -59,25 +57,3 @@ class InputLayer(nn.Module):
         if self.project is not None:
             x = self.project(x)
         return self.dropout(x if self.norm is None else self.norm(x))
-
-
-def transformed(
-    position: Position, pos_BS: Positions, mask_BS: Bool[Tensor, "B S"] | None, training: bool
-) -> Positions:
-    """Positions as a side's schemes read them: shifted, randomised, augmented or interpolated (see ``positions``).
-
-    SHAPE and CAPE draw only while training. Randomised positions are drawn at all times, outside training from a fixed
-    seed, so that evaluation can be repeated.
-    """
-    given = dict(position.transform_options)
-    match position.transform:
-        case "shift":
-            return positions.random_shift(pos_BS, **given) if training else pos_BS
-        case "randomise":
-            seeded = None if training else torch.Generator().manual_seed(0)
-            return positions.randomised(pos_BS, **given, generator=seeded)
-        case "cape":
-            return positions.cape(pos_BS, **given, mask_BS=mask_BS) if training else positions.centred(pos_BS, mask_BS)
-        case "scale":
-            return positions.scaled(pos_BS, **given)
-    return pos_BS

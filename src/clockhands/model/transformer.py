@@ -7,16 +7,17 @@ import math
 import torch
 from torch import nn
 
+from clockhands import positions
 from clockhands.errors import PositionError
 from clockhands.model.attention import Fused, Look
 from clockhands.model.block import Block
 from clockhands.model.config import Side, TransformerConfig
-from clockhands.model.input import InputLayer, make_norm, transformed
+from clockhands.model.input import InputLayer, make_norm
 from clockhands.model.memory import KeyCache
 from clockhands.model.sight import Encoded, Sight, Text, across, counted, up_to_now, within
 from clockhands.schemes import NoPosition, Scheme
 from clockhands.schemes.base import Positions
-from clockhands.shapes import Float, Int, Tensor
+from clockhands.shapes import Bool, Float, Int, Tensor
 
 
 class Schemes(nn.ModuleList):
@@ -27,6 +28,7 @@ class Schemes(nn.ModuleList):
         count = config.layers(side) if first.per_layer else 1
         super().__init__([first, *(config.scheme(side) for _ in range(count - 1))])
         self.skip_every = config.position(side).skip_every
+        self.axes = first.declares.axes
         self._nothing = (NoPosition(),)
 
     def of(self, layer: int) -> Scheme:
@@ -46,9 +48,17 @@ class Stack(nn.Module):
         self.position = config.position(side)
         self.input = InputLayer(config, side)
         self.schemes = Schemes(config, side)
+        self.transform = self.position.make_transform()
         self.blocks = nn.ModuleList(Block(config, side) for _ in range(config.layers(side)))
         last = config.norm == "pre" if config.final_norm is None else config.final_norm
         self.norm = make_norm(config) if last else None
+
+    def placed(self, pos_BS: Positions, mask_BS: Bool[Tensor, "B S"] | None) -> Positions:
+        """Counted positions as the schemes of this stack read them: transformed, on all axes that they ask for."""
+        if self.transform is not None:
+            pos_BS = self.transform(pos_BS, mask_BS, training=self.training)
+        axes = self.schemes.axes
+        return pos_BS if pos_BS.dim() > 2 or axes is None or axes == 1 else positions.text_axes(pos_BS, axes)
 
     def forward(
         self,
@@ -167,16 +177,17 @@ class Transformer(nn.Module):
 
     def own_sight(self, text: Text, side: Side, cache: KeyCache | None) -> tuple[Positions, Sight]:
         """Positions as counted, and the self-attention's sight with the positions that its schemes read."""
-        position = self.config.position(side)
-        if cache is not None and not position.cacheable:
+        stack = self.encoder if side == "encoder" else self.decoder
+        assert stack is not None
+        if cache is not None and stack.transform is not None and stack.transform.depends_on_length:
             raise PositionError(
-                f"positions transformed by {position.transform!r} are drawn or centred over the whole text, so earlier "
-                f"keys cannot be kept; generate with use_cache=False"
+                f"under {stack.position.transform} the positions of earlier words change when a word is added, so "
+                f"their keys cannot be kept; generate with use_cache=False, or set the transform's options against it"
             )
         past = past_words(cache)
         plain = counted(text, past)
         own = None if text.mask_BT is None else text.mask_BT[:, : text.ids_BS.shape[1]]
-        seen = transformed(position, plain, own, self.training)
+        seen = stack.placed(plain, own)
         length = capacity(cache)
         if length is not None:
             return plain, Sight(seen, seen, up_to_now(text, past, length))
