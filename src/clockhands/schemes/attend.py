@@ -41,7 +41,10 @@ _recorder: ContextVar[Callable[[Attended], None] | None] = ContextVar("clockhand
 
 @contextmanager
 def recording(recorder: Callable[[Attended], None]) -> Iterator[None]:
-    """Hand every attention inside the block to ``recorder``, computed by the reference path (dropout is left out)."""
+    """Hand every attention inside the block to ``recorder``, computed by the reference path (dropout is left out).
+
+    A compiled model does not listen: record it before compiling.
+    """
     token = _recorder.set(recorder)
     try:
         yield
@@ -101,7 +104,7 @@ def attend(
     ``scheme.rotate``. ``dropout`` acts on the weights; pass 0 outside training.
     """
     scale = scheme.scale(q_BHSK.shape[-1]) if scale is None else scale
-    recorder = _recorder.get()
+    recorder = None if torch.compiler.is_compiling() else _recorder.get()
     if recorder is not None or scheme.active_hooks() & {"logits", "weigh", "values"}:
         kept = 0.0 if recorder is not None else dropout
         attended = attend_reference(
@@ -143,7 +146,8 @@ def _fused(
     queries, keys = q.shape[-2], k.shape[-2]
     plain = bias is None and visible is None
     if plain and (not causal or queries in (1, keys)):
-        is_causal = causal and queries > 1
+        # A comparison of traced lengths is no bool; a branch is (torch.compile with dynamic shapes).
+        is_causal = True if causal and queries > 1 else False  # noqa: SIM210
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=is_causal, scale=scale)
     mask: Tensor = visible_pairs(queries, keys, visible, causal, q.device)
     if bias is not None:

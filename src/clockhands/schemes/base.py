@@ -27,7 +27,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import PositionError
-from clockhands.shapes import Bool, Float, Num, Tensor
+from clockhands.shapes import Bool, Float, Int, Num, Tensor
 
 SIZES = ("width", "d_model", "num_heads", "head_dim", "num_layers", "causal")
 HOOKS = ("encode", "locate", "rotate", "bias", "logits", "weigh", "values")
@@ -202,11 +202,29 @@ class DistanceBias(Scheme):
         return modify
 
 
-def distances(qpos_BS: Num[Tensor, "B S"], kpos_BT: Num[Tensor, "B T"]) -> Num[Tensor, "#B S T"]:
-    """query position - key position for every pair; one row instead of B where all rows are alike by construction."""
+def distances(qpos_BS: Positions, kpos_BT: KeyPositions) -> Num[Tensor, "#B S T"]:
+    """query position - key position for every pair; one row instead of B where all rows are alike by construction.
+
+    Raises PositionError for positions of several coordinates.
+    """
+    if qpos_BS.dim() != 2 or kpos_BT.dim() != 2:
+        raise PositionError(
+            f"a distance needs positions of one coordinate, [B, S]; these are {list(qpos_BS.shape)} and "
+            f"{list(kpos_BT.shape)}: choose a scheme for several axes, or pass one of them"
+        )
     if qpos_BS.shape[0] > 1 and qpos_BS.stride(0) == 0 and kpos_BT.stride(0) == 0:
         qpos_BS, kpos_BT = qpos_BS[:1], kpos_BT[:1]
     return qpos_BS[:, :, None] - kpos_BT[:, None, :]
+
+
+def spread(distance_BST: Num[Tensor, "B S T"]) -> tuple[Num[Tensor, " R"], Int[Tensor, "B S T"]]:
+    """The distances that occur, each once, and which of them belongs to each pair; integers in one run without gaps."""
+    if not distance_BST.is_floating_point() and distance_BST.numel():
+        low, high = (int(end) for end in distance_BST.aminmax())
+        if high - low < distance_BST.numel():
+            return torch.arange(low, high + 1, device=distance_BST.device), distance_BST - low
+    distance_R, index_BST = torch.unique(distance_BST, return_inverse=True)
+    return distance_R, index_BST
 
 
 def check_length(pos: Num[Tensor, "*any"], maximum: int, scheme: str, option: str = "max_length") -> None:

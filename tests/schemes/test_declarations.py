@@ -1,0 +1,133 @@
+"""What a scheme declares is true, and instances leave each other, the batch and the compiler alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from clockhands import positions
+from clockhands.errors import PositionError
+from clockhands.schemes import CATALOGUE, attend_reference
+from tests.schemes.exceptions import EXCEPTIONS
+from tests.schemes.laws import BATCH, LENGTH, Inputs, encoded, every, inputs, make, place, run
+
+Options = dict[str, Any]
+COMPILED = ("sinusoidal", "learned", "rope", "alibi", "t5", "cope")
+
+
+@every("length")
+def test_later_tokens_change_earlier_ones_exactly_where_declared(name: str, options: Options, causal: bool) -> None:
+    scheme = make(name, options, causal)
+    far = inputs(scheme, pos=torch.arange(LENGTH).mul(9).expand(BATCH, -1))
+    if scheme.declares.max_length is not None or scheme.declares.axes not in (None, 1):
+        far = inputs(scheme)
+    near = far.rows(0, LENGTH - 2)
+    same = torch.allclose(encoded(scheme, far.pos)[:, : LENGTH - 2], encoded(scheme, near.pos), atol=1e-5)
+    if causal:
+        out = run(scheme, far, causal)[:, :, : LENGTH - 2]
+        same = same and torch.allclose(out, run(scheme, near, causal), atol=1e-5)
+    assert same != scheme.declares.depends_on_length or not causal
+
+
+@every("real")
+def test_positions_between_the_integers_are_taken_exactly_where_declared(
+    name: str, options: Options, causal: bool
+) -> None:
+    scheme = make(name, options, causal)
+    data = inputs(scheme)
+    whole_run, whole_vectors = run(scheme, data, causal), encoded(scheme, data.pos)
+    data.pos = data.pos.double()
+    if not scheme.declares.real_valued:
+        with pytest.raises(PositionError, match=r"integer|real numbers"):
+            run(scheme, data, causal), encoded(scheme, data.pos)
+        return
+    torch.testing.assert_close(run(scheme, data, causal), whole_run)
+    torch.testing.assert_close(encoded(scheme, data.pos), whole_vectors)
+    data.pos = data.pos * 0.37 + 0.11
+    assert bool(run(scheme, data, causal).isfinite().all())
+    assert bool(encoded(scheme, data.pos).isfinite().all())
+
+
+@every("axes")
+def test_a_scheme_of_one_axis_refuses_two(name: str, options: Options, causal: bool) -> None:
+    scheme = make(name, options, causal)
+    data = inputs(scheme)
+    if scheme.declares.axes != 1:
+        assert data.pos.dim() == (2 if scheme.declares.axes is None else 3)
+        return
+    data.pos = torch.stack([data.pos, data.pos], dim=-1)
+    with pytest.raises(PositionError, match=r"coordinate"):
+        run(scheme, data, causal), encoded(scheme, data.pos)
+
+
+@every("stochastic")
+def test_training_draws_exactly_where_declared(name: str, options: Options, causal: bool) -> None:
+    scheme = make(name, options, causal).train()
+    data = inputs(scheme)
+    one, two = ((run(scheme, data, causal), encoded(scheme, data.pos)) for _ in range(2))
+    assert scheme.declares.stochastic != (torch.equal(one[0], two[0]) and torch.equal(one[1], two[1]))
+
+
+@every("twins")
+def test_trap_12_instances_dtypes_and_lengths_leave_no_trace(name: str, options: Options, causal: bool) -> None:
+    """Neither another instance, nor a call in another dtype, length or position, changes what comes next."""
+    scheme = make(name, options, causal)
+    data = inputs(scheme)
+    fresh = run(scheme, data, causal), encoded(scheme, data.pos)
+    for other in [scheme, make(name, {}, causal)]:
+        for dtype in (torch.bfloat16, torch.float64):
+            run(other, inputs(other).to(dtype), causal)
+        moved = inputs(other, length=LENGTH - 3, pos=positions.sequential(BATCH, LENGTH - 3, start=2))
+        run(other, moved, causal), encoded(other, moved.pos)
+    again = run(scheme, data, causal), encoded(scheme, data.pos)
+    assert torch.equal(fresh[0], again[0])
+    assert torch.equal(fresh[1], again[1])
+
+
+@every("in place")
+def test_trap_12_positions_changed_in_place_are_seen(name: str, options: Options, causal: bool) -> None:
+    scheme = make(name, options, causal)
+    data = inputs(scheme, pos=positions.sequential(BATCH, LENGTH).clone())
+    run(scheme, data, causal)
+    data.pos.copy_(data.pos.flip(1).clone())
+    got = run(scheme, data, causal)
+    data.pos = data.pos.clone()
+    assert torch.equal(got, run(scheme, data, causal))
+
+
+@every("order")
+def test_rows_of_a_batch_do_not_meet(name: str, options: Options, causal: bool) -> None:
+    scheme = make(name, options, causal)
+    data = inputs(scheme, pos=torch.stack([torch.arange(LENGTH), torch.arange(LENGTH) + 3]))
+    flipped = Inputs(*(tensor.flip(0) for tensor in (data.q, data.k, data.v, data.x, data.pos)))
+    torch.testing.assert_close(run(scheme, flipped, causal).flip(0), run(scheme, data, causal))
+    torch.testing.assert_close(encoded(scheme, flipped.pos).flip(0), encoded(scheme, data.pos))
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_gradients_are_those_of_finite_differences(name: str) -> None:
+    scheme = make(name, {}).double()
+    data = inputs(scheme, batch=1, length=4).to(torch.float64)
+    wanted = [tensor.requires_grad_() for tensor in (data.q, data.k, data.v)]
+    excused = name in EXCEPTIONS["finite differences of parameters"]
+    parameters = [] if excused else [parameter for parameter in scheme.parameters() if parameter.numel() <= 200]
+
+    def everything(*_: torch.Tensor) -> torch.Tensor:
+        pos = place(scheme, data)
+        out = attend_reference(scheme, data.q, data.k, data.v, pos, pos, causal=True).out_BHSK
+        return torch.cat([out.flatten(), encoded(scheme, data.pos).double().flatten()])
+
+    assert torch.autograd.gradcheck(everything, (*wanted, *parameters), atol=1e-4, fast_mode=True)
+
+
+def test_compiled_equals_eager() -> None:
+    """In a process of its own: there the annotations are not checked at run time, which would be compiled too."""
+    program = Path(__file__).with_name("compile_all.py")
+    done = subprocess.run([sys.executable, str(program), *COMPILED], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split() == list(COMPILED)
