@@ -19,8 +19,20 @@ from clockhands.schemes.bias.swin import LogCPB, SwinTable
 from clockhands.schemes.bias.t5 import T5Bias
 from clockhands.schemes.bias.window import Window
 from clockhands.schemes.catalogue import Sizes, build, faults, options
+from clockhands.schemes.content.carope import CARoPE
 from clockhands.schemes.content.cope import CoPE
+from clockhands.schemes.content.dape import DAPE
+from clockhands.schemes.content.deberta import DeBERTa
+from clockhands.schemes.content.forgetting import Forgetting
+from clockhands.schemes.content.inkling import Inkling
+from clockhands.schemes.content.path import PaTH
+from clockhands.schemes.content.repo import RePo
+from clockhands.schemes.content.selective import SelectiveRoPE
 from clockhands.schemes.content.shaw import Shaw
+from clockhands.schemes.content.stick_breaking import StickBreaking
+from clockhands.schemes.content.transformer_xl import TransformerXL
+from clockhands.schemes.content.tupe import TUPE
+from clockhands.schemes.rotary.grape import GRAPE
 from clockhands.schemes.rotary.rope import RoPE
 
 CATALOGUE: dict[str, type[Scheme]] = {
@@ -42,31 +54,55 @@ CATALOGUE: dict[str, type[Scheme]] = {
     "window": Window,
     "shaw": Shaw,
     "cope": CoPE,
+    "carope": CARoPE,
+    "dape": DAPE,
+    "deberta": DeBERTa,
+    "forgetting": Forgetting,
+    "inkling": Inkling,
+    "path": PaTH,
+    "repo": RePo,
+    "selective-rope": SelectiveRoPE,
+    "stick-breaking": StickBreaking,
+    "transformer-xl": TransformerXL,
+    "tupe": TUPE,
+    "grape": GRAPE,
 }
 
 __all__ = [
     "CATALOGUE",
+    "DAPE",
+    "GRAPE",
+    "TUPE",
     "Alibi",
     "Binary",
+    "CARoPE",
     "CoPE",
+    "DeBERTa",
     "Declares",
     "DistanceBias",
     "DynamicPositionBias",
     "Fire",
+    "Forgetting",
     "Index",
+    "Inkling",
     "Kerple",
     "Learned",
     "LogCPB",
     "NoPosition",
+    "PaTH",
     "RandomVectors",
+    "RePo",
     "RoPE",
     "Sandwich",
     "Scheme",
+    "SelectiveRoPE",
     "Shaw",
     "Sinusoidal",
     "Sizes",
+    "StickBreaking",
     "SwinTable",
     "T5Bias",
+    "TransformerXL",
     "Window",
     "attend",
     "attend_reference",

@@ -30,3 +30,24 @@ def rope(case: Case) -> Expected:
                     total += (product * complex(math.cos(angle), math.sin(angle))).real
                 logits[h, i, j] = total / math.sqrt(width)
     return Expected(logits_HST=logits)
+
+
+@oracle("grape", {"per_head": True, "base": 40.0}, {"form": "rank-2"})
+def grape(case: Case) -> Expected:
+    """Zhang et al. 2025, section 3: q_iᵀ exp((i - j)·L)ᵀ k_j with the generator as a matrix."""
+    width, heads = case.q_HSK.shape[-1], case.q_HSK.shape[0]
+    logits = torch.zeros(heads, len(case.qpos_S), len(case.kpos_T), dtype=torch.float64)
+    for h in range(heads):
+        generator = torch.zeros(width, width, dtype=torch.float64)
+        if case.options.get("form") == "rank-2":
+            a, b = case.scheme.span_HK2[h].detach().double().unbind(-1)
+            generator = torch.outer(a, b) - torch.outer(b, a)
+        else:
+            speeds = case.scheme.speed_HF.detach().double().exp()
+            for c, speed in enumerate(speeds[h % len(speeds)].tolist()):
+                generator[c + width // 2, c], generator[c, c + width // 2] = speed, -speed
+        for i, m in enumerate(case.qpos_S.tolist()):
+            for j, n in enumerate(case.kpos_T.tolist()):
+                turn = torch.linalg.matrix_exp((m - n) * generator)
+                logits[h, i, j] = (turn @ case.q_HSK[h, i]) @ case.k_HTK[h, j] / math.sqrt(width)
+    return Expected(logits_HST=logits)

@@ -1,0 +1,83 @@
+"""CARoPE: every token decides how far the hands turn."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.content.forgetting import Coordinates, accumulated
+from clockhands.schemes.hands import working
+from clockhands.schemes.rotary.rope import Layout, turn
+from clockhands.shapes import Float, Tensor
+
+
+@final
+class CARoPE(Scheme):
+    """Context-aware rotary position embedding (Veisi et al. 2025): φ_c(m) = Σ_{t<=m} f(x_t)^c with one f for each head.
+
+    f(x) = 1/(1 + softplus(x·W)) lies between 0 and 1 and takes the place of RoPE's θ_1: pair c turns by its c-th power.
+
+    Args:
+        d_model: width of the layer's input.
+        num_heads: H.
+        head_dim: width of a head.
+        first_power: the power of the first pair: 1 as the paper counts, or 0, so that it turns by one radian a token as
+            in RoPE (θ_0 = 1).
+        layout: pairs ``half`` (c, c + r/2) or ``interleaved`` (2c, 2c + 1).
+    """
+
+    equation = r"\phi_c(m) = \sum_{t \le m} f_h(x_t)^c, \quad f_h(x) = 1/(1 + \mathrm{softplus}(w_h \cdot x))"
+    source = "Veisi et al. 2025, section 3"
+    per_layer = True
+
+    def __init__(
+        self, d_model: int, num_heads: int, head_dim: int, *, first_power: int = 1, layout: Layout = "half"
+    ) -> None:
+        super().__init__()
+        if head_dim % 2 or first_power not in (0, 1):
+            raise ConfigError(
+                [f"carope turns pairs of channels by powers from 0 or 1; head_dim is {head_dim}, first {first_power}"],
+                "carope",
+            )
+        self.layout, self.first_power, self.pairs = layout, first_power, head_dim // 2
+        self.turn_HD = nn.Parameter(torch.empty(num_heads, d_model))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """N(0, 0.02)."""
+        nn.init.normal_(self.turn_HD, std=0.02)
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=True, causal_only=True, real_valued=True, axes=None)
+
+    def locate(
+        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
+    ) -> Float[Tensor, "B H S F"]:
+        """The angles themselves, summed in float32."""
+        base_BHS = 1 / (1 + F.softplus(F.linear(x_BSD.float(), self.turn_HD.float()))).transpose(1, 2)
+        power_F = torch.arange(self.first_power, self.first_power + self.pairs, device=x_BSD.device)
+        return accumulated(base_BHS[..., None] ** power_F, past_BHTA)
+
+    def rotate(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
+        return turned(q_BHSK, qpos_BS, self.layout), turned(k_BHTK, kpos_BT, self.layout)
+
+
+def turned(
+    x_BHSK: Float[Tensor, "B H S K"], angle_BHSF: Float[Tensor, "B H S F"], layout: Layout
+) -> Float[Tensor, "B H S K"]:
+    """Channels turned by angles that tokens gave themselves."""
+    dtype = working(x_BHSK.dtype)
+    return turn(x_BHSK, angle_BHSF.cos().to(dtype), angle_BHSF.sin().to(dtype), layout)

@@ -1,0 +1,72 @@
+"""DAPE: logits of all heads and a bias decide together what the bias should have been."""
+
+from __future__ import annotations
+
+from typing import Literal, final
+
+import torch
+from torch import nn
+
+from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.bias.alibi import Alibi
+from clockhands.schemes.bias.fire import Fire
+from clockhands.schemes.bias.kerple import Kerple
+from clockhands.schemes.bias.mlp import Perceptron
+from clockhands.shapes import Bool, Float, Tensor
+
+
+@final
+class DAPE(Scheme):
+    """Data-adaptive positional encoding (Zheng et al. 2024, equation 3): A + B + f([A; B]) for each pair of tokens.
+
+    A are the logits, B a bias of its own, and f a network 2H → hidden → H with LeakyReLU over the heads.
+
+    Args:
+        num_heads: H.
+        causal: whether keys to the right of the query are masked.
+        base: where B comes from: ``alibi``, ``kerple`` (logarithmic) or ``fire``.
+        hidden: width of the hidden layer.
+    """
+
+    equation = r"\ell_{ij} = A_{ij} + B_{ij} + f([A_{ij}; B_{ij}])"
+    source = "Zheng et al. 2024, section 3"
+    per_layer = True
+
+    def __init__(
+        self,
+        num_heads: int,
+        causal: bool = True,
+        *,
+        base: Literal["alibi", "kerple", "fire"] = "kerple",
+        hidden: int = 32,
+    ) -> None:
+        super().__init__()
+        self.base: Alibi | Kerple | Fire
+        if base == "alibi":
+            self.base = Alibi(num_heads, causal)
+        else:
+            self.base = Kerple(num_heads) if base == "kerple" else Fire(num_heads)
+        self.mlp = Perceptron(2 * num_heads, hidden, num_heads, activation=nn.LeakyReLU)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """The bias as it draws itself, the network as PyTorch draws linear layers."""
+        self.base.reset_parameters()
+        self.mlp.reset_parameters()
+
+    @property
+    def declares(self) -> Declares:
+        return self.base.declares
+
+    def logits(
+        self,
+        logits_BHST: Float[Tensor, "B H S T"],
+        visible_BHST: Bool[Tensor, "#B #H S T"],
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "B H S T"]:
+        bias_BHST = self.base.bias(q_BHSK, k_BHTK, qpos_BS, kpos_BT).expand_as(logits_BHST)
+        both_BSTG = torch.cat([logits_BHST, bias_BHST.to(logits_BHST.dtype)], dim=1).movedim(1, -1)
+        return logits_BHST + bias_BHST + self.mlp(both_BSTG).movedim(-1, 1).to(logits_BHST.dtype)

@@ -1,0 +1,131 @@
+"""DeBERTa: content looks at position, and position looks at content."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, final
+
+import torch
+from torch import nn
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme, check_integer, distances
+from clockhands.shapes import Float, Int, Tensor
+
+
+def log_ends(buckets: int, max_distance: int) -> list[int]:
+    """The largest distance of each of DeBERTa-v2's buckets from the middle on.
+
+    With m = buckets/2 a distance a > m goes to m + ⌈(m - 1)·ln(a/m)/ln((max_distance - 1)/m)⌉. Integer powers decide,
+    so that no rounded logarithm can.
+    """
+    middle = buckets // 2
+    ends, distance = [middle], middle
+    for step in range(1, buckets - middle + 1):
+        while (distance + 1) ** (middle - 1) * middle**step <= (max_distance - 1) ** step * middle ** (middle - 1):
+            distance += 1
+        ends.append(distance)
+    return ends
+
+
+@final
+class DeBERTa(Scheme):
+    """Disentangled attention (He et al. 2021, equations 4 and 13).
+
+    [Qc_i·Kc_j + Qc_i·Kr_δ(i,j) + Kc_j·Qr_δ(j,i)]/√(3·d_head), δ(i, j) = clip(i - j + k, 0, 2k - 1): Kr and Qr are two
+    projections of one table of 2k positions. With fewer terms the 3 becomes their number. Each layer has a table of its
+    own here (the authors share it among the layers).
+
+    Args:
+        d_model: width of the table.
+        num_heads: H.
+        head_dim: width of a head.
+        span: k. With ``buckets`` it is the furthest distance of the last bucket.
+        buckets: 0 counts distances one by one (v1); otherwise there are this many on each side, the first half of them
+            one by one and the rest in the logarithm (v2).
+        terms: which of content-to-position and position-to-content are there.
+        p2c: ``paper``: Qr_δ(j,i), equation 4; ``code``: Qr_δ(i,j), as the authors' and transformers' code computes.
+    """
+
+    equation = r"\ell_{ij} = [q_i \cdot k_j + q_i \cdot k^r_{\delta(i,j)} + k_j \cdot q^r_{\delta(j,i)}] / \sqrt{3 d_h}"
+    source = "He et al. 2021, section 3.1"
+    peers = ("transformers DeBERTa, DeBERTa-v2 (p2c='code')",)
+    per_layer = True
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        head_dim: int,
+        *,
+        span: int = 512,
+        buckets: int = 0,
+        terms: Literal["c2p+p2c", "c2p", "p2c"] = "c2p+p2c",
+        p2c: Literal["paper", "code"] = "paper",
+    ) -> None:
+        super().__init__()
+        if span < 1 or buckets < 0 or buckets % 2 or (buckets and not 2 <= buckets // 2 < span - 1):
+            raise ConfigError(
+                [f"span {span} with {buckets} buckets; buckets are 0, or even, at least 4 and below 2·(span - 1)"],
+                "deberta",
+            )
+        self.head_dim, self.num_heads, self.terms, self.p2c = head_dim, num_heads, terms.split("+"), p2c
+        self.span, self.buckets = span, buckets
+        self.side = buckets or span
+        self.table_RD = nn.Parameter(torch.empty(2 * self.side, d_model))
+        self.to_key = nn.Linear(d_model, num_heads * head_dim) if "c2p" in self.terms else None
+        self.to_query = nn.Linear(d_model, num_heads * head_dim) if "p2c" in self.terms else None
+        self.register_buffer("ends_N", torch.empty(buckets // 2 + 1 if buckets else 0, dtype=torch.long), False)
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """N(0, 0.02) as in BERT, biases zero; and the ends of the buckets."""
+        nn.init.normal_(self.table_RD, std=0.02)
+        for layer in (self.to_key, self.to_query):
+            if layer is not None:
+                nn.init.normal_(layer.weight, std=0.02)
+                nn.init.zeros_(layer.bias)
+        if self.buckets:
+            self.ends_N.copy_(torch.tensor(log_ends(self.buckets, self.span), dtype=torch.long))
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=True)
+
+    def scale(self, head_dim: int) -> float:
+        return 1 / math.sqrt(head_dim * (1 + len(self.terms)))
+
+    def row(self, distance_BST: Int[Tensor, "B S T"]) -> Int[Tensor, "B S T"]:
+        """δ: the row of the table for a distance, after v2's buckets."""
+        if self.buckets:
+            far = torch.bucketize(distance_BST.abs().contiguous(), self.ends_N)
+            bucket = torch.where(far == 0, distance_BST.abs(), far + self.buckets // 2)
+            distance_BST = bucket * distance_BST.sign()
+        return (distance_BST + self.side).clamp(0, 2 * self.side - 1)
+
+    def bias(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "B H S T"]:
+        check_integer(kpos_BT, "deberta")
+        distance_BST = distances(qpos_BS, kpos_BT)
+        terms = []
+        if self.to_key is not None:
+            terms.append(self._looked_up(q_BHSK, self.to_key, self.row(distance_BST)))
+        if self.to_query is not None:
+            row_BST = self.row(-distance_BST if self.p2c == "paper" else distance_BST)
+            terms.append(self._looked_up(k_BHTK, self.to_query, row_BST.transpose(1, 2)).transpose(-1, -2))
+        return sum(terms) * self.scale(self.head_dim)
+
+    def _looked_up(
+        self, x_BHSK: Float[Tensor, "B H S K"], layer: nn.Linear, row_BST: Int[Tensor, "#B S T"]
+    ) -> Float[Tensor, "B H S T"]:
+        """x·projected position, for all positions of the table, then the one of each pair."""
+        dtype = x_BHSK.dtype
+        table_RD = nn.functional.linear(self.table_RD.to(dtype), layer.weight.to(dtype), layer.bias.to(dtype))
+        at_BHSR = x_BHSK @ table_RD.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0)
+        return at_BHSR.gather(-1, row_BST[:, None].expand(*x_BHSK.shape[:3], row_BST.shape[-1]))

@@ -1,0 +1,79 @@
+"""Forgetting attention: each token says how much of everything before it is to be forgotten."""
+
+from __future__ import annotations
+
+from typing import Literal, final
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
+from clockhands.shapes import Float, Tensor
+
+Coordinates = Float[Tensor, "B H T A"]
+
+
+def accumulated(step_BHSA: Float[Tensor, "B H S A"], past_BHTA: Coordinates | None) -> Float[Tensor, "B H S A"]:
+    """Sums up to and including each token, going on from the last cached one."""
+    sum_BHSA = step_BHSA.cumsum(dim=2)
+    return sum_BHSA if past_BHTA is None else sum_BHSA + past_BHTA[:, :, -1:]
+
+
+@final
+class Forgetting(Scheme):
+    """The Forgetting Transformer (Lin et al. 2025, equation 5) and, up to a sign, Cable (2025).
+
+    A token's coordinate is c_i = Σ_{l<=i} ln f_l, and the logit gains c_i - c_j = Σ_{l=j+1..i} ln f_l. The coordinates
+    are cached with the keys, so that a step needs only the newest gate.
+
+    Args:
+        d_model: width of the layer's input, which the gates read.
+        num_heads: H, one gate each.
+        gate: ``forget``: f = σ(w·x + b); ``cable``: ln f = -softplus(w·x), which is ln σ(-w·x), without b.
+        start: where b begins; 5 (x-transformers) forgets next to nothing, 0 (the authors) half at every token.
+    """
+
+    equation = r"\ell_{ij} \mathrel{+}= \sum_{l=j+1}^{i} \log f_l, \quad f_l = \sigma(w_h \cdot x_l + b_h)"
+    source = "Lin et al. 2025, section 3; Cable 2025"
+    peers = ("x-transformers DataDependentAlibi", "flash-linear-attention forgetting_attn")
+    per_layer = True
+
+    def __init__(
+        self, d_model: int, num_heads: int, *, gate: Literal["forget", "cable"] = "forget", start: float = 5.0
+    ) -> None:
+        super().__init__()
+        self.start = start
+        self.sign = 1.0 if gate == "forget" else -1.0
+        self.gate_HD = nn.Parameter(torch.empty(num_heads, d_model))
+        self.start_H = nn.Parameter(torch.empty(num_heads)) if gate == "forget" else None
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """N(0, 0.02) for the weights and ``start`` for the biases."""
+        nn.init.normal_(self.gate_HD, std=0.02)
+        if self.start_H is not None:
+            self.start_H.fill_(self.start)
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=True, causal_only=True, real_valued=True, axes=None)
+
+    def locate(
+        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
+    ) -> Float[Tensor, "B H S 1"]:
+        """The logarithms of the gates, summed in float32."""
+        start = None if self.start_H is None else self.start_H.float()
+        open_BSH = F.linear(x_BSD.float(), self.gate_HD.float(), start)
+        step_BHS = F.logsigmoid(self.sign * open_BSH).transpose(1, 2)
+        return accumulated(step_BHS[..., None], past_BHTA)
+
+    def bias(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "B H S T"]:
+        return qpos_BS - kpos_BT.transpose(-1, -2)

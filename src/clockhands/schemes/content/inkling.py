@@ -1,0 +1,71 @@
+"""Inkling's relative logits: each token mixes a few profiles of distance for itself."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.content.forgetting import Coordinates
+from clockhands.shapes import Float, Num, Tensor
+
+
+@final
+class Inkling(Scheme):
+    """Relative logits over a learned basis of distances (Inkling, 2026): (W_r x_i)·P[:, i - j], nothing beyond it.
+
+    Unscaled, and zero for distances outside 0 .. extent - 1. A token's coordinates are its position and its mixture
+    W_r x, which makes keys carry a mixture that only queries use.
+
+    Args:
+        d_model: width of the layer's input.
+        num_heads: H.
+        rank: numbers in a mixture.
+        extent: distances in the basis.
+    """
+
+    equation = r"\ell_{ij} \mathrel{+}= (W_r x_i)_h \cdot P_{:, i-j} \text{ for } 0 \le i - j < E"
+    source = "Inkling (2026), transformers"
+    peers = ("transformers InklingRelativeLogits", "x-transformers attn_use_rel_proj_pos_bias")
+    per_layer = True
+
+    def __init__(self, d_model: int, num_heads: int, *, rank: int = 16, extent: int = 1024) -> None:
+        super().__init__()
+        self.num_heads, self.extent = num_heads, extent
+        self.mixture_GD = nn.Parameter(torch.empty(num_heads * rank, d_model))
+        self.basis_GR = nn.Parameter(torch.empty(rank, extent))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """N(0, 0.02)."""
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=0.02)
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=True)
+
+    def locate(
+        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Num[Tensor, "B S"], past_BHTA: Coordinates | None
+    ) -> Float[Tensor, "B H S A"]:
+        """Position and mixture of each token, in float32."""
+        mixture_BSG = F.linear(x_BSD.float(), self.mixture_GD.float())
+        mixture_BHSG = mixture_BSG.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        pos_BHS1 = pos_BS.float()[:, None, :, None].expand(*mixture_BHSG.shape[:3], 1)
+        return torch.cat([pos_BHS1, mixture_BHSG], dim=-1)
+
+    def bias(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "B H S T"]:
+        profile_BHSR = qpos_BS[..., 1:] @ self.basis_GR.float()
+        distance_BHST = (qpos_BS[..., :1] - kpos_BT[..., :1].transpose(-1, -2)).long()
+        inside_BHST = (distance_BHST >= 0) & (distance_BHST < self.extent)
+        return profile_BHSR.gather(-1, distance_BHST.clamp(0, self.extent - 1)).where(inside_BHST, 0.0)

@@ -1,0 +1,90 @@
+"""PaTH: between a query and a key lies a path, and every token on it reflects what passes."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.content.forgetting import Coordinates
+from clockhands.schemes.content.selective import convolved
+from clockhands.shapes import Float, Num, Tensor
+
+
+@final
+class PaTH(Scheme):
+    """Position encoding by accumulated Householder transformations (Yang et al. 2025, equations 3 to 6).
+
+    The logit is k_jᵀ (Π_{s=j+1..i} H_s) q_i/√d_head with H_s = I - β_s w_s w_sᵀ. β = 2σ(a·x + b) and w, of length 1, is
+    a low-rank map of the input through a causal convolution of three taps and SiLU. The product over any stretch is a
+    block of one triangular inverse, M = (I + B·low(WWᵀ))⁻¹·B, so that what the path takes away from q_i·k_j is
+    low(QWᵀ)·M·low(WKᵀ): no key is ever rewritten, and the cache holds each token's β and w beside its key.
+
+    A token's coordinates are its position, β, w, and w before the convolution. Keys must be in the order of the text
+    and the queries its last tokens, as for every causal mask here.
+
+    Args:
+        d_model: width of the layer's input.
+        num_heads: H.
+        head_dim: width of a head.
+        rank: of the map to w.
+        taps: width of the convolution.
+    """
+
+    equation = r"\ell_{ij} = k_j^\top \Big(\prod_{s=j+1}^{i} (I - \beta_s w_s w_s^\top)\Big) q_i / \sqrt{d_h}"
+    source = "Yang et al. 2025, section 3"
+    peers = ("flash-linear-attention path_attn",)
+    per_layer = True
+
+    def __init__(self, d_model: int, num_heads: int, head_dim: int, *, rank: int = 32, taps: int = 3) -> None:
+        super().__init__()
+        self.num_heads, self.head_dim = num_heads, head_dim
+        self.beta = nn.Linear(d_model, num_heads)
+        self.down = nn.Linear(d_model, rank, bias=False)
+        self.up = nn.Linear(rank, num_heads * head_dim, bias=False)
+        self.taps_HKW = nn.Parameter(torch.empty(num_heads, head_dim, taps))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """PyTorch's own draws for linear layers and for convolutions of one channel."""
+        for layer in (self.beta, self.down, self.up):
+            layer.reset_parameters()
+        nn.init.uniform_(self.taps_HKW, -(self.taps_HKW.shape[-1] ** -0.5), self.taps_HKW.shape[-1] ** -0.5)
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=True, causal_only=True, real_valued=True)
+
+    def locate(
+        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Num[Tensor, "B S"], past_BHTA: Coordinates | None
+    ) -> Float[Tensor, "B H S A"]:
+        x, width = x_BSD.float(), self.head_dim
+        raw_BSD = F.linear(F.linear(x, self.down.weight.float()), self.up.weight.float())
+        raw_BHSK = raw_BSD.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        beta_BSH = 2 * torch.sigmoid(F.linear(x, self.beta.weight.float(), self.beta.bias.float()))
+        pos_BHS1 = pos_BS.float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
+        past = (None,) * 4 if past_BHTA is None else past_BHTA.split([1, 1, width, width], dim=-1)
+        smooth_BHSK = convolved(raw_BHSK, self.taps_HKW.float(), pos_BHS1, past[3], past[0])
+        w_BHSK = F.normalize(F.silu(smooth_BHSK), dim=-1)
+        return torch.cat([pos_BHS1, beta_BSH.transpose(1, 2)[..., None], w_BHSK, raw_BHSK], dim=-1)
+
+    def bias(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "B H S T"]:
+        """What the path takes away from q·k, scaled; in float32."""
+        beta_BHT1, w_BHTK = kpos_BT[..., 1:2].float(), kpos_BT[..., 2 : 2 + self.head_dim].float()
+        queries, keys = q_BHSK.shape[2], k_BHTK.shape[2]
+        eye = torch.eye(keys, device=w_BHTK.device)
+        lower_BHTT = eye + beta_BHT1 * (w_BHTK @ w_BHTK.transpose(-1, -2)).tril(-1)
+        meets_key_BHTT = beta_BHT1 * (w_BHTK @ k_BHTK.float().transpose(-1, -2)).tril(-1)
+        gathered_BHTT = torch.linalg.solve_triangular(lower_BHTT, meets_key_BHTT, upper=False, unitriangular=True)
+        meets_query_BHST = (q_BHSK.float() @ w_BHTK.transpose(-1, -2)).tril(keys - queries)
+        return -self.scale(self.head_dim) * (meets_query_BHST @ gathered_BHTT)

@@ -1,0 +1,86 @@
+"""RePo: every token places itself on the real line, and RoPE turns by that place."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.content.carope import turned
+from clockhands.schemes.content.forgetting import Coordinates
+from clockhands.schemes.hands import angles, frequencies
+from clockhands.schemes.rotary.rope import Layout
+from clockhands.shapes import Float, Tensor
+
+
+@final
+class RePo(Scheme):
+    """Context re-positioning (2025, arXiv 2512.14391): z = W_z(silu(W_g x) ⊙ W_c x), a real position for each head.
+
+    No index enters at all. The authors use it from some layer up and RoPE below (a schedule of layers).
+
+    Args:
+        d_model: width of the layer's input.
+        num_heads: H.
+        head_dim: width of a head, all of which turns.
+        hidden: width of the hidden layer; None: d_model/8 (at least 1).
+        base: θ_c = base^(-2c/head_dim).
+        layout: pairs ``half`` (c, c + r/2) or ``interleaved`` (2c, 2c + 1).
+    """
+
+    equation = r"z_h(x) = w_h \cdot (\mathrm{silu}(W_g x) \odot W_c x), \quad q \mapsto R(z_h \theta) q"
+    source = "arXiv 2512.14391, section 3"
+    per_layer = True
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        head_dim: int,
+        *,
+        hidden: int | None = None,
+        base: float = 10_000.0,
+        layout: Layout = "half",
+    ) -> None:
+        super().__init__()
+        if head_dim % 2:
+            raise ConfigError([f"repo turns pairs of channels; head_dim is {head_dim}, which is odd"], "repo")
+        self.head_dim, self.base, self.layout = head_dim, base, layout
+        hidden = max(d_model // 8, 1) if hidden is None else hidden
+        self.gate = nn.Linear(d_model, hidden, bias=False)
+        self.content = nn.Linear(d_model, hidden, bias=False)
+        self.place = nn.Linear(hidden, num_heads, bias=False)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """PyTorch's own draw for linear layers."""
+        for layer in (self.gate, self.content, self.place):
+            layer.reset_parameters()
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=True, real_valued=True, axes=None)
+
+    def locate(
+        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
+    ) -> Float[Tensor, "B H S 1"]:
+        """The place of each token for each head, in float32."""
+        x = x_BSD.float()
+        gate, content = (F.linear(x, layer.weight.float()) for layer in (self.gate, self.content))
+        place_BSH = F.linear(F.silu(gate) * content, self.place.weight.float())
+        return place_BSH.transpose(1, 2)[..., None]
+
+    def rotate(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
+        omega_F = frequencies(self.head_dim, self.base, device=q_BHSK.device)
+        q, k = ((q_BHSK, qpos_BS), (k_BHTK, kpos_BT))
+        return tuple(turned(x, angles(pos[..., 0], omega_F), self.layout) for x, pos in (q, k))  # type: ignore[return-value]

@@ -1,0 +1,132 @@
+"""Selective RoPE: the angles are sums of what the tokens ask for, smoothed over the last few of them."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.content.carope import turned
+from clockhands.schemes.content.forgetting import Coordinates, accumulated
+from clockhands.schemes.hands import frequencies
+from clockhands.shapes import Float, Num, Tensor
+
+
+def convolved(
+    x_BHSA: Float[Tensor, "B H S A"],
+    taps_HAW: Float[Tensor, "H A W"],
+    pos_BHS1: Float[Tensor, "B H S 1"],
+    past_BHTA: Float[Tensor, "B H T A"] | None,
+    past_BHT1: Float[Tensor, "B H T 1"] | None,
+) -> Float[Tensor, "B H S A"]:
+    """A causal convolution for each channel; the last tap weighs the token itself.
+
+    A tap reaches back only as long as positions grow, so that it meets neither padding nor another document.
+    """
+    if past_BHTA is not None and past_BHT1 is not None:
+        x_BHSA, pos_BHS1 = torch.cat([past_BHTA, x_BHSA], 2), torch.cat([past_BHT1, pos_BHS1], 2)
+    length, width = x_BHSA.shape[2], taps_HAW.shape[-1]
+    out, reached = x_BHSA * taps_HAW[..., -1][:, None], torch.ones_like(pos_BHS1, dtype=torch.bool)
+    for back in range(1, min(width, length)):
+        earlier_pos = F.pad(pos_BHS1, (0, 0, back, 0), value=torch.inf)[:, :, :length]
+        later_pos = F.pad(pos_BHS1, (0, 0, back - 1, 0), value=torch.inf)[:, :, :length]
+        reached = reached & (earlier_pos < later_pos)
+        earlier = F.pad(x_BHSA, (0, 0, back, 0))[:, :, :length]
+        out = out + torch.where(reached, earlier, 0.0) * taps_HAW[..., width - 1 - back][:, None]
+    return out if past_BHTA is None else out[:, :, past_BHTA.shape[2] :]
+
+
+@final
+class SelectiveRoPE(Scheme):
+    """Selective rotary position embedding (Movahedi et al. 2025, section 4; the authors' module and its defaults).
+
+    The input, each head's share of it at length 1, goes through a low-rank map to F = d_head/2 numbers a head, a causal
+    convolution of four taps and, if asked, a gate σ(W x + b); their running sums times fixed temperatures
+    base^(-2c/d_head) are the angles. A token's coordinates are its position (which tells documents apart), these sums,
+    and the numbers before the convolution (which the next tokens need).
+
+    Args:
+        d_model: width of the layer's input.
+        num_heads: H.
+        head_dim: width of a head.
+        rank: of the map.
+        taps: width of the convolution.
+        base: of the temperatures.
+        gated: whether a gate for each head scales the numbers.
+    """
+
+    equation = r"\phi_c(m) = \tau_c \sum_{t \le m} g_t\,\mathrm{conv}(W \hat x)_{t,c}, \quad \tau_c = b^{-2c/d_h}"
+    source = "Movahedi et al. 2025, section 4"
+    per_layer = True
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        head_dim: int,
+        *,
+        rank: int = 16,
+        taps: int = 4,
+        base: float = 500_000.0,
+        gated: bool = False,
+    ) -> None:
+        super().__init__()
+        if head_dim % 2 or d_model % num_heads or rank < 1 or taps < 1:
+            raise ConfigError(
+                [
+                    f"selective-rope needs an even head_dim ({head_dim}), heads that divide d_model ({num_heads}, "
+                    f"{d_model}), and a rank and taps of at least 1 ({rank}, {taps})"
+                ],
+                "selective-rope",
+            )
+        self.num_heads, self.head_dim, self.base = num_heads, head_dim, base
+        self.down = nn.Linear(d_model, rank, bias=False)
+        self.up = nn.Linear(rank, num_heads * head_dim // 2, bias=False)
+        self.taps_HFW = nn.Parameter(torch.empty(num_heads, head_dim // 2, taps))
+        self.gate = nn.Linear(d_model, num_heads) if gated else None
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """PyTorch's own draws for linear layers and for convolutions of one channel."""
+        for layer in (self.down, self.up, self.gate):
+            if layer is not None:
+                layer.reset_parameters()
+        nn.init.uniform_(self.taps_HFW, -(self.taps_HFW.shape[-1] ** -0.5), self.taps_HFW.shape[-1] ** -0.5)
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=True, causal_only=True, real_valued=True)
+
+    def locate(
+        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Num[Tensor, "B S"], past_BHTA: Coordinates | None
+    ) -> Float[Tensor, "B H S A"]:
+        """Position, running sums, and the numbers before the convolution, in float32."""
+        x = F.normalize(x_BSD.float().unflatten(-1, (self.num_heads, -1)), dim=-1).flatten(-2)
+        asked = F.linear(F.linear(x, self.down.weight.float()), self.up.weight.float())
+        asked_BHSF = asked.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        pos_BHS1 = pos_BS.float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
+        pairs = self.head_dim // 2
+        past = (None, None, None) if past_BHTA is None else past_BHTA.split([1, pairs, pairs], dim=-1)
+        smooth_BHSF = convolved(asked_BHSF, self.taps_HFW.float(), pos_BHS1, past[2], past[0])
+        if self.gate is not None:
+            gate_BSH = torch.sigmoid(F.linear(x, self.gate.weight.float(), self.gate.bias.float()))
+            smooth_BHSF = smooth_BHSF * gate_BSH.transpose(1, 2)[..., None]
+        return torch.cat([pos_BHS1, accumulated(smooth_BHSF, past[1]), asked_BHSF], dim=-1)
+
+    def rotate(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
+        return self._turned(q_BHSK, qpos_BS), self._turned(k_BHTK, kpos_BT)
+
+    def _turned(self, x_BHSK: Tensor, pos_BHSA: Tensor) -> Tensor:
+        temperature_F = frequencies(self.head_dim, self.base, device=x_BHSK.device)
+        return turned(x_BHSK, pos_BHSA[..., 1 : 1 + self.head_dim // 2] * temperature_F, "half")

@@ -1,0 +1,72 @@
+"""Transformer-XL: content and position each meet a key of their own, and each with a bias of its own."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import nn
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme, distances, spread
+from clockhands.schemes.hands import cos_sin, frequencies
+from clockhands.shapes import Float, Tensor
+
+
+@final
+class TransformerXL(Scheme):
+    """Relative positions of Transformer-XL (Dai et al. 2019, section 3.3).
+
+    [(q_i + u)·k_j + (q_i + v)·W_R R_{i-j}]/√d_head with R the sinusoid of the distance (all sines, then all cosines).
+    The paper's formula has no direction, so both sides of the query are served; its code's shift was right only on and
+    below the diagonal. u and v belong to the layer (``untie_r`` in the authors' code, and XLNet).
+
+    Args:
+        d_model: width of the sinusoid; even.
+        num_heads: H.
+        head_dim: width of a head.
+        base: of the sinusoid's wavelengths.
+    """
+
+    equation = r"\ell_{ij} = [(q_i + u) \cdot k_j + (q_i + v) \cdot W_R R_{i-j}] / \sqrt{d_h}"
+    source = "Dai et al. 2019, section 3.3"
+    peers = ("transformers XLNetRelativeAttention",)
+    per_layer = True
+
+    def __init__(self, d_model: int, num_heads: int, head_dim: int, *, base: float = 10_000.0) -> None:
+        super().__init__()
+        if d_model % 2:
+            raise ConfigError([f"the sinusoid needs an even width, but d_model is {d_model}"], "transformer-xl")
+        self.head_dim, self.base, self.d_model = head_dim, base, d_model
+        self.project_HKD = nn.Parameter(torch.empty(num_heads, head_dim, d_model))
+        self.u_HK = nn.Parameter(torch.empty(num_heads, head_dim))
+        self.v_HK = nn.Parameter(torch.empty(num_heads, head_dim))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """N(0, 0.02), as the authors draw everything."""
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=0.02)
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=True, real_valued=True)
+
+    def bias(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "B H S T"]:
+        """u·k_j + (q_i + v)·W_R R_{i-j}, scaled; each distance that occurs meets W_R once."""
+        distance_R, index_BST = spread(distances(qpos_BS, kpos_BT))
+        dtype = q_BHSK.dtype
+        cos_RF, sin_RF = cos_sin(distance_R, frequencies(self.d_model, self.base, device=distance_R.device))
+        sinusoid_RD = torch.cat([sin_RF, cos_RF], dim=-1).to(dtype)
+        key_HKR = self.project_HKD.to(dtype) @ sinusoid_RD.T
+        at_BHSR = (q_BHSK + self.v_HK.to(dtype)[:, None]) @ key_HKR
+        index_BHST = index_BST[:, None].expand(*q_BHSK.shape[:3], k_BHTK.shape[2])
+        content_BHT = k_BHTK @ self.u_HK.to(dtype)[:, :, None]
+        return self.scale(self.head_dim) * (at_BHSR.gather(-1, index_BHST) + content_BHT.transpose(-1, -2))

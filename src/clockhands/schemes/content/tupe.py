@@ -1,0 +1,120 @@
+"""TUPE: words look at words, positions at positions, and the first token at whom it likes."""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.base import (
+    Declares,
+    KeyPositions,
+    Positions,
+    Scheme,
+    check_integer,
+    check_length,
+)
+from clockhands.schemes.bias.t5 import T5Bias
+from clockhands.shapes import Float, Int, Tensor
+
+
+@final
+class TUPE(Scheme):
+    """Untied positional encoding (Ke et al. 2021, equations 6 to 10), one for all layers.
+
+    (x_i W_Q)(x_j W_K)ᵀ/√(2d) + (p_i U_Q)(p_j U_K)ᵀ/√(2d) [+ b_{j-i}], with a layer norm on p. Untying the first token
+    (position 0, [CLS] in BERT) puts one number θ1 = p_1'·p_1' on every look at it and then another θ2 = p_0'·p_0' on
+    all its own looks, itself included; they come from two extra rows of the table, as in the authors' code.
+
+    Args:
+        d_model: width of the table.
+        num_heads: H.
+        head_dim: width of a head.
+        causal: whether keys to the right of the query are masked (chooses the buckets of ``relative``).
+        max_length: positions of the table; a longer text raises PositionError.
+        relative: add T5's buckets (TUPE-R).
+        untie_first: whether position 0 is untied.
+    """
+
+    equation = r"\ell_{ij} = [q_i \cdot k_j + (p_i U_Q) \cdot (p_j U_K)] / \sqrt{2 d_h} \;[+ b_{j-i}]"
+    source = "Ke et al. 2021, section 3"
+
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        head_dim: int,
+        causal: bool = True,
+        *,
+        max_length: int = 512,
+        relative: bool = False,
+        untie_first: bool = True,
+    ) -> None:
+        super().__init__()
+        if max_length < 1:
+            raise ConfigError([f"max_length is {max_length}; the table needs at least one position"], "tupe")
+        self.head_dim, self.num_heads, self.max_length, self.untie_first = head_dim, num_heads, max_length, untie_first
+        self.table_PD = nn.Parameter(torch.empty(max_length + (2 if untie_first else 0), d_model))
+        self.norm = nn.LayerNorm(d_model)
+        self.to_query = nn.Linear(d_model, num_heads * head_dim)
+        self.to_key = nn.Linear(d_model, num_heads * head_dim)
+        self.relative = T5Bias(num_heads, d_model, causal) if relative else None
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """N(0, 0.02) for the table, PyTorch's own draws for the rest."""
+        nn.init.normal_(self.table_PD, std=0.02)
+        for part in (self.norm, self.to_query, self.to_key, self.relative):
+            if part is not None:
+                part.reset_parameters()
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(max_length=self.max_length, beyond="raise")
+
+    def scale(self, head_dim: int) -> float:
+        return 1 / math.sqrt(2 * head_dim)
+
+    def correlation(self) -> Float[Tensor, "H P P"]:
+        """(p U_Q)(p U_K)ᵀ/√(2d) for all rows of the table, in float32."""
+        norm, table_PD = self.norm, self.table_PD.float()
+        p_PD = F.layer_norm(table_PD, table_PD.shape[-1:], norm.weight.float(), norm.bias.float(), norm.eps)
+        query, key = (
+            F.linear(p_PD, layer.weight.float(), layer.bias.float()).unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
+            for layer in (self.to_query, self.to_key)
+        )
+        return query @ key.transpose(-1, -2) * self.scale(self.head_dim)
+
+    def bias(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "#B H S T"]:
+        check_integer(kpos_BT, "tupe")
+        check_length(kpos_BT, self.max_length, "tupe")
+        check_length(qpos_BS, self.max_length, "tupe")
+        relative = 0.0 if self.relative is None else self.relative.bias(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
+        if qpos_BS.stride(0) == kpos_BT.stride(0) == 0:
+            qpos_BS, kpos_BT = qpos_BS[:1], kpos_BT[:1]
+        both_HPP, first = self.correlation(), 2 if self.untie_first else 0
+        bias_BHST = self._pairs(both_HPP, qpos_BS + first, kpos_BT + first) + relative
+        if self.untie_first:
+            to_first, from_first = both_HPP[:, 1, 1, None, None], both_HPP[:, 0, 0, None, None]
+            bias_BHST = torch.where((kpos_BT == 0)[:, None, None, :], to_first, bias_BHST)
+            bias_BHST = torch.where((qpos_BS == 0)[:, None, :, None], from_first, bias_BHST)
+        return bias_BHST
+
+    def _pairs(
+        self, both_HPP: Float[Tensor, "H P P"], row_BS: Int[Tensor, "B S"], column_BT: Int[Tensor, "B T"]
+    ) -> Float[Tensor, "B H S T"]:
+        """The entry of each pair: rows first, then columns."""
+        rows_HBSP = both_HPP[:, row_BS]
+        columns_HBST = column_BT[None, :, None, :].expand(*rows_HBSP.shape[:3], -1)
+        return rows_HBSP.gather(-1, columns_HBST).transpose(0, 1)

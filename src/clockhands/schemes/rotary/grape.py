@@ -1,0 +1,99 @@
+"""GRAPE: a group of rotations that the model may choose, with RoPE as one of them."""
+
+from __future__ import annotations
+
+from typing import Literal, final
+
+import torch
+from torch import nn
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.hands import exact, frequencies, single_axis, working
+from clockhands.schemes.rotary.rope import turn
+from clockhands.shapes import Float, Num, Tensor
+
+
+@final
+class GRAPE(Scheme):
+    """Multiplicative GRAPE (Zhang et al. 2025, section 3): G(n) = exp(n·L) with L learned and skew-symmetric, so that
+    q_i and k_j see exp((i - j)·L) and nothing else.
+
+    ``planes``: the d_head/2 planes of RoPE (c, c + d_head/2) with learned speeds exp(s_c), which begin as RoPE's; the
+    released model. ``rank-2``: one plane for each head, wherever it likes: L = a bᵀ - b aᵀ, with the closed exponential
+    G(n) = I + sin(n·s)/s·L + (1 - cos(n·s))/s²·L² with s² = |a|²|b|² - (a·b)².
+
+    Args:
+        num_heads: H.
+        head_dim: width of a head.
+        form: ``planes`` or ``rank-2``.
+        per_head: whether each head has speeds of its own (``planes``; ``rank-2`` always has).
+        base: of the speeds at the start.
+    """
+
+    equation = r"q_n \mapsto e^{nL} q_n, \; k_n \mapsto e^{nL} k_n, \quad L^\top = -L \text{ learned}"
+    source = "Zhang et al. 2025, section 3"
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        *,
+        form: Literal["planes", "rank-2"] = "planes",
+        per_head: bool = False,
+        base: float = 10_000.0,
+    ) -> None:
+        super().__init__()
+        if form == "planes" and head_dim % 2:
+            raise ConfigError([f"planes pair channels; head_dim is {head_dim}, which is odd"], "grape")
+        self.form, self.head_dim, self.base = form, head_dim, base
+        heads = num_heads if per_head or form == "rank-2" else 1
+        self.speed_HF = nn.Parameter(torch.empty(heads, head_dim // 2)) if form == "planes" else None
+        self.span_HK2 = nn.Parameter(torch.empty(heads, head_dim, 2)) if form == "rank-2" else None
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """RoPE's speeds; or two random vectors, which span one radian a token at the most."""
+        if self.speed_HF is not None:
+            self.speed_HF.copy_(frequencies(self.head_dim, self.base, device=self.speed_HF.device).log())
+        if self.span_HK2 is not None:
+            nn.init.normal_(self.span_HK2, std=self.head_dim**-0.5)
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=True, real_valued=True)
+
+    def rotate(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
+        q_at, k_at = single_axis(qpos_BS, "grape"), single_axis(kpos_BT, "grape")
+        act = self._planes if self.speed_HF is not None else self._rank_2
+        return act(q_BHSK, q_at), act(k_BHTK, k_at)
+
+    def _planes(self, x_BHSK: Tensor, pos_BS: Num[Tensor, "B S"]) -> Tensor:
+        assert self.speed_HF is not None
+        speed_HF = self.speed_HF.to(exact(pos_BS.device)).exp()
+        angle_BHSF = pos_BS[:, None, :, None] * speed_HF[:, None]
+        dtype = working(x_BHSK.dtype)
+        return turn(x_BHSK, angle_BHSF.cos().to(dtype), angle_BHSF.sin().to(dtype), "half")
+
+    def _rank_2(self, x_BHSK: Tensor, pos_BS: Num[Tensor, "B S"]) -> Tensor:
+        """Angles in float64; L and L² act through the two vectors, never as matrices."""
+        assert self.span_HK2 is not None
+        span_HK2 = self.span_HK2.to(exact(pos_BS.device))
+        inner_H22 = span_HK2.transpose(-1, -2) @ span_HK2
+        speed_H = (inner_H22[:, 0, 0] * inner_H22[:, 1, 1] - inner_H22[:, 0, 1] ** 2).clamp(min=1e-24).sqrt()
+        angle_BHS = pos_BS[:, None] * speed_H[:, None]
+        swap_22 = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=span_HK2.dtype, device=span_HK2.device)
+        skew_H22 = swap_22 @ inner_H22 @ swap_22
+        once, twice = (torch.sin(angle_BHS) / speed_H[:, None], (1 - torch.cos(angle_BHS)) / speed_H[:, None] ** 2)
+        dtype = working(x_BHSK.dtype)
+        onto_BHS2 = x_BHSK.to(dtype) @ span_HK2.to(dtype)
+        mixed = once[..., None].to(dtype) * (onto_BHS2 @ swap_22.T.to(dtype))
+        mixed = mixed + twice[..., None].to(dtype) * (onto_BHS2 @ skew_H22.transpose(-1, -2).to(dtype))
+        return (x_BHSK.to(dtype) + mixed @ span_HK2.transpose(-1, -2).to(dtype)).to(x_BHSK.dtype)
