@@ -84,7 +84,9 @@ class HFModel:
         with torch.no_grad():
             output = self.module(**given)
         if cache is not None:
-            cache.state = getattr(output, str(self.cache_name))
+            cache.state = getattr(output, str(self.cache_name), None)
+            if cache.state is None:
+                raise NotImplementedError("the model returns no cache")
             cache.length += ids.shape[1]
         return output
 

@@ -74,11 +74,17 @@ class Subject:
         return accepts(self.adapter, argument)
 
     def tokens(self, rows: int, length: int, salt: int = 0) -> Tensor:
-        """Random text without special tokens, drawn from the subject's seed."""
+        """Random text without special tokens, drawn from the subject's seed; no token twice in a row if they suffice.
+
+        Equal tokens make equal scores, and a model that keeps the best few then chooses by chance.
+        """
         generator = torch.Generator().manual_seed(1000 * self.seed + salt)
         special = getattr(self.adapter, "special", set())
         usable = torch.tensor([n for n in range(self._first_token(), self.adapter.vocabulary) if n not in special])
-        chosen = torch.randint(0, len(usable), (rows, length), generator=generator)
+        if length <= len(usable):
+            chosen = torch.stack([torch.randperm(len(usable), generator=generator)[:length] for _ in range(rows)])
+        else:
+            chosen = torch.randint(0, len(usable), (rows, length), generator=generator)
         return usable[chosen].to(device_of(self.adapter))
 
     def other(self, ids: Tensor) -> Tensor:

@@ -98,10 +98,13 @@ def _used(subject: Subject, key: str) -> list[tuple[str, ...]]:
     """Where the key stands, leaving out settings of layer types and parts that this model does not have."""
     raw = _raw(subject)
     kinds = set(raw.get("layer_types") or ())
+    parameters = str(raw.get("rope_parameters"))
     paths = []
     for path in _paths(raw, key):
         named = [part for part in path if part.endswith(("_attention", "hybrid", "hybrid_sliding"))]
         foreign = any("vision" in part or "audio" in part or "patcher" in part for part in path)
+        if path == (key,) and key in parameters:
+            continue  # the old name beside the new one, which is the one that is read
         if not foreign and not (kinds and named and not kinds & set(named)):
             paths.append(path)
     return paths
