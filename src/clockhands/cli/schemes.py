@@ -1,0 +1,144 @@
+"""``clockhands schemes``: the catalogue, and one scheme's page with its picture."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from clockhands.findings import Figure, Scalar
+    from clockhands.schemes.page import Page
+
+EXAMPLES = (
+    "clockhands schemes",
+    "clockhands schemes sinusoidal",
+    "clockhands schemes rope base=500000 --draw rope.svg",
+    "clockhands schemes --json",
+)
+SHADES, BARS = " ░▒▓█", "▁▂▃▄▅▆▇█"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", help="the scheme to explain (default: list them all)")
+    parser.add_argument("options", nargs="*", metavar="option=value", help="options of the scheme to draw it with")
+    parser.add_argument("--draw", metavar="FILE.svg", help="draw it to a file")
+    parser.add_argument("--json", action="store_true", help="the same as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    from clockhands.errors import UsageError
+    from clockhands.schemes.page import page, pages
+
+    if options.name is None:
+        if options.draw:
+            raise UsageError("--draw needs the name of a scheme: clockhands schemes sinusoidal --draw sinusoidal.svg")
+        everything = pages()
+        print(json.dumps([one.to_dict() for one in everything], indent=1)) if options.json else _list(everything)
+        return 0
+    given = _read(options.name, options.options)
+    told = page(options.name, given)
+    if options.draw:
+        _draw(options.name, given, options.draw)
+    print(json.dumps(told.to_dict(), indent=1)) if options.json else _tell(told, given)
+    return 0
+
+
+def _read(name: str, written: list[str]) -> dict[str, Any]:
+    """``base=500`` as the option takes it. Raises UsageError for what is no pair."""
+    from clockhands.errors import UsageError
+    from clockhands.schemes import CATALOGUE
+    from clockhands.schemes.catalogue import options
+    from clockhands.training.fields import read_value
+
+    known = options(CATALOGUE[name]) if name in CATALOGUE else {}
+    given = {}
+    for text in written:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"{text!r} is no option; write option=value, for instance base=500")
+        given[key] = read_value(value, known[key].kind) if key in known else value
+    return given
+
+
+def _list(everything: list[Page]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("scheme", "enters", "invariant", "length", "learned", "idea"):
+        table.add_column(heading, no_wrap=heading in ("scheme", "length"), overflow="fold")
+    for one in everything:
+        facts = one.declares
+        length = "any" if facts["max_length"] is None else str(facts["max_length"])
+        yes = [("yes" if fact else "no") for fact in (facts["translation_invariant"], one.parameters)]
+        table.add_row(one.name, ", ".join(one.enters) or "nowhere", yes[0], length, yes[1], one.title)
+    console = _console()
+    console.print(table)
+    console.print("\n`clockhands schemes NAME` explains and draws one.", highlight=False)
+
+
+def _tell(told: Page, given: dict[str, Any]) -> None:
+    from clockhands.schemes.picture import figure
+
+    console = _console()
+    lines = [f"{told.name}: {told.title}", "", told.summary, "", f"equation   {told.equation}"]
+    lines += [f"source     {told.source}", f"enters at  {', '.join(told.enters) or 'nowhere'}"]
+    lines += [f"peers      {', '.join(told.peers) or 'none'}"]
+    each = "in every layer" if told.per_layer else "in all"
+    lines += [f"learns     {told.parameters:,} parameters {each} (d_model 512, 8 heads)", "", "declares"]
+    lines += [f"  {fact:<22} {value}" for fact, value in told.declares.items()]
+    if told.options:
+        lines += ["", "options"]
+    for option in told.options:
+        lines += [
+            f"  {option.name} = {given.get(option.name, option.default)!r}",
+            f"      {option.takes}: {option.meaning}",
+        ]
+    for line in lines:
+        console.print(line, markup=False, highlight=False)
+    _small_picture(figure(told.name, given), console)
+
+
+def _small_picture(drawing: Figure, console: Console) -> None:
+    """Heatmaps as shades and lines as bars, for the terminal; ``--draw`` gives the real figure."""
+    for panel in drawing.panels:
+        rows: list[tuple[tuple[Scalar, ...], str]] = [(row, "") for mark in panel.marks for row in mark.z[:16]]
+        rows += [(mark.y, mark.label) for mark in panel.marks if mark.kind == "line"]
+        values = [float(value) for row, _ in rows for value in row if value is not None]
+        low, high = min(values), max(values)
+        span = f"{panel.ylabel} from {low:.3g} to {high:.3g}, by {panel.xlabel}"
+        if panel.marks[0].kind == "heatmap":
+            span = f"{panel.ylabel} down, {panel.xlabel} across, from {low:.3g} to {high:.3g}"
+        console.print(f"\n{panel.title}: {span}", markup=False, highlight=False)
+        for row, label in rows:
+            symbols = BARS if label or panel.marks[0].kind == "line" else SHADES
+            text = "".join(_symbol(value, low, high, symbols) for value in row[:64])
+            console.print(f"  {text}  {label}", markup=False, highlight=False, no_wrap=True)
+
+
+def _symbol(value: Any, low: float, high: float, symbols: str) -> str:
+    share = (float(value) - low) / (high - low) if high > low else 0.0
+    return symbols[min(int(share * len(symbols)), len(symbols) - 1)]
+
+
+def _draw(name: str, given: dict[str, Any], path: str) -> None:
+    from clockhands.errors import UsageError
+    from clockhands.files import write_text
+    from clockhands.report.draw import draw
+    from clockhands.report.svg import as_file
+    from clockhands.schemes.picture import figure
+
+    if not path.endswith(".svg"):
+        raise UsageError(f"--draw writes SVG; name the file {path}.svg")
+    try:
+        write_text(path, as_file(draw(figure(name, given), name)))
+    except OSError as fault:
+        raise UsageError(f"cannot write {path}: {fault.strerror or fault}") from fault
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console()

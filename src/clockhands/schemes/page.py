@@ -1,0 +1,103 @@
+"""What a scheme says of itself: equation, options, source, declarations, read from its class. Plain data."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from clockhands.errors import UsageError, unknown
+from clockhands.schemes import CATALOGUE
+from clockhands.schemes.base import Scheme
+from clockhands.schemes.catalogue import Sizes, build, describe, options
+
+SIZES = Sizes(width=512, d_model=512, num_heads=8, head_dim=64, num_layers=6, causal=True)
+WHERE = {
+    "encode": "embedding",
+    "locate": "positions",
+    "rotate": "queries and keys",
+    "bias": "bias",
+    "logits": "logits",
+    "weigh": "weights",
+    "values": "values",
+}
+
+
+@dataclass(frozen=True)
+class OptionDoc:
+    """One option: how to write it, what it takes, what it does."""
+
+    name: str
+    takes: str
+    default: Any
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything a reader of the catalogue is told about a scheme. ``parameters`` is for ``SIZES``, one instance."""
+
+    name: str
+    title: str
+    summary: str
+    equation: str
+    source: str
+    peers: tuple[str, ...]
+    enters: tuple[str, ...]
+    options: tuple[OptionDoc, ...]
+    declares: Mapping[str, Any]
+    parameters: int
+    per_layer: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON's types."""
+        return asdict(self)
+
+
+def page(name: str, given: Mapping[str, Any] | None = None) -> Page:
+    """The page of a scheme, as its options make it. Raises UsageError for an unknown name, ConfigError for options."""
+    if name not in CATALOGUE:
+        raise UsageError(unknown("scheme", name, CATALOGUE))
+    kind, scheme = CATALOGUE[name], build(CATALOGUE, name, SIZES, given)
+    summary, meanings = read_docstring(kind)
+    return Page(
+        name=name,
+        title=module_line(kind),
+        summary=summary,
+        equation=kind.equation,
+        source=kind.source,
+        peers=kind.peers,
+        enters=tuple(WHERE[hook] for hook in WHERE if hook in scheme.active_hooks()),
+        options=tuple(
+            OptionDoc(option.name, describe(option.kind), option.default, meanings.get(option.name, ""))
+            for option in options(kind).values()
+        ),
+        declares=asdict(scheme.declares),
+        parameters=sum(parameter.numel() for parameter in scheme.parameters()),
+        per_layer=kind.per_layer,
+    )
+
+
+def pages() -> list[Page]:
+    """The pages of the whole catalogue under the defaults."""
+    return [page(name) for name in CATALOGUE]
+
+
+def module_line(kind: type[Scheme]) -> str:
+    """The first line of the scheme's file: the idea in one sentence."""
+    return (inspect.getmodule(kind).__doc__ or "").strip().split("\n")[0]
+
+
+def read_docstring(kind: type[Scheme]) -> tuple[str, dict[str, str]]:
+    """The prose of a class's docstring, and what its ``Args:`` say of each parameter."""
+    text = inspect.cleandoc(kind.__doc__ or "")
+    prose, _, rest = text.partition("\nArgs:\n")
+    block = re.split(r"\n(?=\S)", rest)[0]
+    meanings = {}
+    for entry in re.split(r"\n(?=    \w)", "\n" + block):
+        name, colon, meaning = entry.strip().partition(":")
+        if colon:
+            meanings[name.strip()] = " ".join(meaning.split())
+    return " ".join(prose.split()), meanings

@@ -1,0 +1,104 @@
+"""What a scheme does, as figures: its vectors, and what it makes of one content at growing distance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from clockhands import positions
+from clockhands.errors import PositionError
+from clockhands.findings import Figure, Mark, Panel
+from clockhands.schemes import CATALOGUE
+from clockhands.schemes.attend import attend_reference
+from clockhands.schemes.base import Scheme
+from clockhands.schemes.catalogue import Sizes, build
+from clockhands.shapes import Float, Tensor
+
+SIZES = Sizes(width=64, d_model=64, num_heads=8, head_dim=32, num_layers=2, causal=True)
+DISTANCES, DRAWS, ROWS = 64, 32, 32
+
+
+def figure(name: str, given: Mapping[str, Any] | None = None) -> Figure:
+    """The encoding as a heatmap with its similarity by distance, or the logits by distance of each head."""
+    torch.manual_seed(0)
+    scheme = build(CATALOGUE, name, SIZES, given).eval()
+    panels = (encoding_panel(scheme), similarity_panel(scheme)) if encodes(scheme) else (logit_panel(scheme),)
+    return Figure(panels, caption=f"{name}, as it starts, with {SIZES.num_heads} heads of {SIZES.head_dim}")
+
+
+def encodes(scheme: Scheme) -> bool:
+    """Whether it adds vectors at the embedding."""
+    return "encode" in scheme.active_hooks()
+
+
+def where(scheme: Scheme, batch: int, length: int) -> Tensor:
+    """Positions for a picture: a line, or a line along the last of several axes."""
+    pos_BS = positions.sequential(batch, length)
+    axes = scheme.declares.axes
+    if axes in (None, 1):
+        return pos_BS
+    return torch.stack([torch.zeros_like(pos_BS)] * (axes - 1) + [pos_BS], dim=-1)
+
+
+@torch.no_grad()
+def encoding(scheme: Scheme, length: int = ROWS) -> Float[Tensor, "S P"]:
+    """The first positions' vectors."""
+    vectors = scheme.encode(where(scheme, 1, min(length, scheme.declares.max_length or length)))
+    assert vectors is not None
+    return vectors[0]
+
+
+def encoding_panel(scheme: Scheme) -> Panel:
+    """Rows are positions, columns are channels."""
+    rows = tuple(tuple(row) for row in encoding(scheme).tolist())
+    mark = Mark("heatmap", z=rows, diverging=min(map(min, rows)) < 0)
+    return Panel((mark,), title="what is added", xlabel="channel", ylabel="position")
+
+
+def similarity_panel(scheme: Scheme) -> Panel:
+    """The cosine between the vectors of position 0 and of position r."""
+    vectors = encoding(scheme, DISTANCES)
+    cosine = torch.nn.functional.cosine_similarity(vectors[:1], vectors, dim=-1)
+    if not bool(vectors[0].any()):
+        cosine = torch.nn.functional.cosine_similarity(vectors[-1:], vectors.flip(0), dim=-1)
+    line = Mark("line", x=tuple(range(len(cosine))), y=tuple(cosine.tolist()), emphasis="main")
+    return Panel((line,), title="how alike positions are", xlabel="distance", ylabel="cosine")
+
+
+def logit_panel(scheme: Scheme) -> Panel:
+    """One line a head: the logit of equal contents at distance r less that at distance 0."""
+    curve_HR = logits_by_distance(scheme)
+    span = tuple(range(curve_HR.shape[1]))
+    same = bool((curve_HR - curve_HR[:1]).abs().max() < 1e-6)
+    chosen = curve_HR[:1] if same else curve_HR
+    label = ["all heads"] if same else [f"head {head + 1}" for head in range(len(chosen))]
+    marks = (Mark("line", said, x=span, y=tuple(y)) for said, y in zip(label, chosen.tolist(), strict=True))
+    return Panel(tuple(marks), title="the logit of equal content", xlabel="distance", ylabel="logit, less that at 0")
+
+
+@torch.no_grad()
+def logits_by_distance(scheme: Scheme, length: int = DISTANCES) -> Float[Tensor, "H R"]:
+    """Mean over random contents of the last query's logits, every key having the query's own content.
+
+    Tables that reach less far than ``length`` show half of it, and so on.
+    """
+    length = min(length, scheme.declares.max_length or length)
+    try:
+        return _logits_by_distance(scheme, length)
+    except PositionError:
+        return logits_by_distance(scheme, length // 2)
+
+
+def _logits_by_distance(scheme: Scheme, length: int) -> Float[Tensor, "H R"]:
+    generator = torch.Generator().manual_seed(0)
+    content = torch.randn(DRAWS, SIZES.num_heads, 1, SIZES.head_dim, generator=generator)
+    same = content.expand(-1, -1, length, -1)
+    x_BSD = torch.randn(DRAWS, 1, SIZES.d_model, generator=generator).expand(-1, length, -1)
+    pos = where(scheme, DRAWS, length)
+    own = scheme.locate(x_BSD, pos, None)
+    pos = pos if own is None else own
+    logits = attend_reference(scheme, same, same, same, pos, pos, causal=True).logits_BHST[:, :, -1]
+    curve_HR = logits.mean(0).flip(-1)
+    return (curve_HR - curve_HR[:, :1]).nan_to_num(neginf=float(curve_HR[curve_HR.isfinite()].min()) - 1)

@@ -1,0 +1,67 @@
+"""``clockhands schemes``: everything in the catalogue can be listed, explained and drawn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clockhands.cli import main
+from clockhands.schemes import CATALOGUE
+from clockhands.schemes.catalogue import options
+
+
+def test_the_list_names_every_scheme(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schemes"]) == 0
+    first_words = {line.split(" ")[0] for line in capsys.readouterr().out.splitlines()}
+    assert set(CATALOGUE) <= first_words
+
+
+def test_json_holds_every_scheme_with_every_option_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schemes", "--json"]) == 0
+    told = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
+    assert list(told) == list(CATALOGUE)
+    for name, one in told.items():
+        assert one["equation"], f"{name} has no equation"
+        assert one["source"], f"{name} has no source"
+        assert [option["name"] for option in one["options"]] == list(options(CATALOGUE[name]))
+        silent = [option["name"] for option in one["options"] if not option["meaning"]]
+        assert not silent, f"the docstring of {name} does not explain {silent}"
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_scheme_is_told_and_drawn(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    target = tmp_path / "picture.svg"
+    assert main(["schemes", name, "--draw", str(target)]) == 0
+    printed = capsys.readouterr().out
+    assert CATALOGUE[name].equation.split()[0] in printed
+    assert "declares" in printed
+    assert any(symbol in printed for symbol in "▁▂▃▄▅▆▇█░▒▓")
+    assert "<svg" in target.read_text("utf8")
+
+
+def test_options_change_what_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schemes", "learned", "max_length=77", "beyond=clamp"]) == 0
+    printed = capsys.readouterr().out
+    assert "max_length = 77" in printed
+    assert "beyond                 clamp" in printed
+    assert main(["schemes", "rope", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["declares"]["translation_invariant"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ropee"], "unknown scheme 'ropee'; did you mean 'rope'?"),
+        (["rope", "bas=3"], "unknown option of rope 'bas'; did you mean 'base'?"),
+        (["rope", "base"], "'base' is no option; write option=value"),
+        (["rope", "base=much"], "rope.base is 'much', but must be float"),
+        (["rope", "--draw", "rope.png"], "--draw writes SVG; name the file rope.png.svg"),
+        (["rope", "--draw", f"{__file__}/rope.svg"], f"cannot write {__file__}/rope.svg"),
+        (["--draw", "all.svg"], "--draw needs the name of a scheme"),
+    ],
+)
+def test_faults_are_one_message(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schemes", *arguments]) == 2
+    assert message in capsys.readouterr().err
