@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from num2words import num2words
+from num2words import CONVERTER_CLASSES, num2words
 
 from clockhands.data import BUILTIN, Corpus, Pair, corpus_options, open_corpus, order_blind_ceiling
+from clockhands.data.corpora.numbers import FAULTS, spell
 from clockhands.data.corpora.roles import NAMES, NOUNS, VERBS
 from clockhands.errors import ConfigError, DataError, UsageError
 
@@ -31,6 +32,19 @@ def test_numbers_are_what_num2words_writes(numbers: Corpus) -> None:
     assert len(short) > 50
     by_source = {num2words(n, lang="de"): num2words(n, lang="en") for n in range(1000)}
     assert all(by_source[pair.source] == pair.target for pair in numbers.pairs("test") if pair.source in by_source)
+
+
+@pytest.mark.parametrize("language", sorted(CONVERTER_CLASSES))
+def test_every_language_is_spelled_as_num2words_does(language: str) -> None:
+    small, large = (0, 7, 19, 21, 80, 99, 100, 101, 999), (1000, 1001, 21_345, 700_071, 10**6, 10**9 + 1, 10**12 - 1)
+    for number in small + large:
+        try:
+            expected = num2words(number, lang=language)
+        except FAULTS:
+            with pytest.raises(UsageError, match=f"num2words cannot write {number:,} in language {language!r}"):
+                spell(number, language)
+        else:
+            assert spell(number, language) == expected
 
 
 def test_numbers_splits_have_their_sizes_and_share_nothing(numbers: Corpus) -> None:
