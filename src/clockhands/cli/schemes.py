@@ -132,10 +132,7 @@ def _draw(name: str, given: dict[str, Any], path: str) -> None:
 
     if not path.endswith(".svg"):
         raise UsageError(f"--draw writes SVG; name the file {path}.svg")
-    try:
-        write_text(path, as_file(draw(figure(name, given), name)))
-    except OSError as fault:
-        raise UsageError(f"cannot write {path}: {fault.strerror or fault}") from fault
+    write_text(path, as_file(draw(figure(name, given), name)))
 
 
 def _console() -> Console:
