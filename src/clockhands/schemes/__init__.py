@@ -32,6 +32,7 @@ from clockhands.schemes.content.shaw import Shaw
 from clockhands.schemes.content.stick_breaking import StickBreaking
 from clockhands.schemes.content.transformer_xl import TransformerXL
 from clockhands.schemes.content.tupe import TUPE
+from clockhands.schemes.left_out import LEFT_OUT
 from clockhands.schemes.rotary.grape import GRAPE
 from clockhands.schemes.rotary.rope import RoPE
 
@@ -72,6 +73,7 @@ __all__ = [
     "CATALOGUE",
     "DAPE",
     "GRAPE",
+    "LEFT_OUT",
     "TUPE",
     "Alibi",
     "Binary",

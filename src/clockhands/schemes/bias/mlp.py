@@ -26,13 +26,17 @@ class Perceptron(nn.Module):
         )
         self.activation = activation()
 
+    def linears(self) -> list[nn.Linear]:
+        """The layers in order."""
+        return [layer for layer in self.layers if isinstance(layer, nn.Linear)]
+
     def reset_parameters(self) -> None:
         """PyTorch's own draw for linear layers."""
-        for layer in self.layers:
+        for layer in self.linears():
             layer.reset_parameters()
 
     def forward(self, x: Float[Tensor, "*any I"]) -> Float[Tensor, "*any O"]:
-        for at, layer in enumerate(self.layers):
+        for at, layer in enumerate(self.linears()):
             x = self.activation(x) if at else x.float()
             x = F.linear(x, layer.weight.float(), None if layer.bias is None else layer.bias.float())
         return x

@@ -69,6 +69,7 @@ class T5Bias(DistanceBias):
         self._check()
         self.d_model = d_model
         self.table_HN = nn.Parameter(torch.empty(num_heads, num_buckets))
+        self.starts_N: Tensor
         self.register_buffer("starts_N", torch.empty(self.one_side - 1, dtype=torch.long), persistent=False)
         self.reset_parameters()
 

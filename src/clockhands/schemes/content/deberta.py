@@ -75,6 +75,7 @@ class DeBERTa(Scheme):
         self.table_RD = nn.Parameter(torch.empty(2 * self.side, d_model))
         self.to_key = nn.Linear(d_model, num_heads * head_dim) if "c2p" in self.terms else None
         self.to_query = nn.Linear(d_model, num_heads * head_dim) if "p2c" in self.terms else None
+        self.ends_N: Tensor
         self.register_buffer("ends_N", torch.empty(buckets // 2 + 1 if buckets else 0, dtype=torch.long), False)
         self.reset_parameters()
 
@@ -119,7 +120,7 @@ class DeBERTa(Scheme):
         if self.to_query is not None:
             row_BST = self.row(-distance_BST if self.p2c == "paper" else distance_BST)
             terms.append(self._looked_up(k_BHTK, self.to_query, row_BST.transpose(1, 2)).transpose(-1, -2))
-        return sum(terms) * self.scale(self.head_dim)
+        return torch.stack(terms).sum(0) * self.scale(self.head_dim)
 
     def _looked_up(
         self, x_BHSK: Float[Tensor, "B H S K"], layer: nn.Linear, row_BST: Int[Tensor, "#B S T"]

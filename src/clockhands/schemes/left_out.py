@@ -1,0 +1,20 @@
+"""What the catalogue does not have, and why: the interface does not carry it honestly, or nobody can say what it is."""
+
+from __future__ import annotations
+
+LEFT_OUT: dict[str, str] = {
+    "ReRoPE, Self-Extend, Dual Chunk Attention": "each pair of tokens chooses between two rotations of q and k; "
+    "`rotate` gives one, and a correction in `bias` would do all the work twice",
+    "TAPE": "its position tensors are rewritten by every layer; a scheme has no state that travels through the stack",
+    "GRAPE-AP and additive GRAPE": "the additive form has ALiBi and forgetting as its members, which are here; the "
+    "path-dependent form sums a product over every stretch of the path for each pair, and its cache would grow with it",
+    "DAPE v2": "its convolution runs along the keys, so that a logit depends on which keys stand beside it in memory; "
+    "left padding and a cache would change the answer",
+    "FLOATER": "the encoding is the solution of a differential equation and its code could not be checked",
+    "Complex-order embeddings": "every word has frequencies of its own, which are a token embedding and not a scheme",
+    "Wavelet relative encoding": "no official code was found to settle the scales and shifts that the paper leaves open",
+    "Rotated values (DeepSeek-V4)": "keys and values share one latent vector there; values are never turned here, and "
+    "the output would have to be turned back",
+    "LieRE": "positions act by a dense matrix exponential for each token; GRAPE is its cheap relative part",
+    "SeqPE, PJ-RoPE, RoPE-ID, HoPE, HARoPE, CLEX": "read as abstracts only; nothing to be exact to",
+}

@@ -1,0 +1,38 @@
+"""FIRE: when a shift changes it, and when not."""
+
+from __future__ import annotations
+
+import torch
+
+from clockhands import positions
+from clockhands.schemes import Fire
+
+
+def bias(scheme: Fire, start: int) -> torch.Tensor:
+    q, pos = torch.zeros(1, 4, 9, 8), positions.sequential(1, 9, start=start)
+    return scheme.bias(q, q, pos, pos)
+
+
+def test_a_shift_changes_the_bias_only_past_the_threshold() -> None:
+    torch.manual_seed(0)
+    scheme = Fire(4, length=20.0)
+    assert torch.equal(bias(scheme, 0), bias(scheme, 5))
+    assert not torch.allclose(bias(scheme, 0), bias(scheme, 40), atol=1e-3)
+
+
+def test_trap_40_the_two_readings_of_the_threshold_differ() -> None:
+    torch.manual_seed(0)
+    whole = Fire(4, length=20.0)
+    halved = Fire(4, length=20.0, threshold="halved")
+    halved.load_state_dict(whole.state_dict())
+    equal = Fire(4, length=10.0)
+    equal.load_state_dict(whole.state_dict())
+    assert not torch.allclose(bias(whole, 0), bias(halved, 0), atol=1e-4)
+    assert torch.equal(bias(equal, 0), bias(halved, 0))
+
+
+def test_far_beyond_the_threshold_it_sees_shares_of_the_way_back() -> None:
+    torch.manual_seed(0)
+    scheme, q = Fire(2, length=1.0, c=1e6), torch.zeros(1, 2, 1, 8)
+    far = [scheme.bias(q, q, torch.tensor([[n]]), torch.tensor([[0]])) for n in (1_000, 100_000)]
+    torch.testing.assert_close(far[0], far[1])

@@ -1,0 +1,32 @@
+"""The network of distances against x-transformers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from x_transformers.x_transformers import DynamicPositionBias as Peer
+
+from clockhands import positions
+from clockhands.errors import ConfigError
+from clockhands.schemes import DynamicPositionBias
+from tests.schemes.peers import agree
+
+
+@pytest.mark.parametrize("log_distance", [True, False])
+def test_bias_and_its_gradients_are_those_of_x_transformers(log_distance: bool) -> None:
+    theirs = Peer(12, heads=4, depth=2, log_distance=log_distance)
+    ours = DynamicPositionBias(4, hidden=12, depth=2, log_distance=log_distance)
+    layers = [module for module in theirs.modules() if isinstance(module, torch.nn.Linear)]
+    pairs = [(mine.weight, peer.weight) for mine, peer in zip(ours.mlp.linears(), layers, strict=True)]
+    pairs += [(mine.bias, peer.bias) for mine, peer in zip(ours.mlp.linears(), layers, strict=True)]
+    with torch.no_grad():
+        for mine, peer in pairs:
+            mine.copy_(peer)
+    q, k = torch.zeros(1, 4, 5, 8), torch.zeros(1, 4, 30, 8)
+    at = positions.sequential(1, 5, start=25), positions.sequential(1, 30)
+    agree(lambda: ours.bias(q, k, *at)[0], lambda: theirs(5, 30), pairs, atol=1e-5)
+
+
+def test_a_network_without_layers_is_refused() -> None:
+    with pytest.raises(ConfigError, match="0 hidden layers of width 64"):
+        DynamicPositionBias(4, depth=0)

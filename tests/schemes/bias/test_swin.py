@@ -1,0 +1,65 @@
+"""Swin's biases against transformers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import Swinv2Config
+from transformers.models.swin.modeling_swin import SwinRelativePositionBias
+from transformers.models.swinv2.modeling_swinv2 import Swinv2SelfAttention
+
+from clockhands import positions
+from clockhands.errors import ConfigError, PositionError
+from clockhands.schemes import LogCPB, SwinTable
+from tests.schemes.peers import agree
+
+
+@pytest.mark.parametrize("window", [(3, 3), (2, 5)])
+def test_table_and_its_gradient_are_those_of_swin(window: tuple[int, int]) -> None:
+    theirs = SwinRelativePositionBias(4, window)
+    ours = SwinTable(4, rows=window[0], columns=window[1])
+    with torch.no_grad():
+        theirs.relative_position_bias_table.copy_(ours.table_RH)
+    grid = positions.grid(1, *window)
+    q = torch.zeros(1, 4, grid.shape[1], 8)
+    agree(lambda: ours.bias(q, q, grid, grid), theirs, [(ours.table_RH, theirs.relative_position_bias_table)])
+
+
+@pytest.mark.parametrize("window", [(4, 4), (3, 5)])
+def test_continuous_bias_and_its_gradients_are_those_of_swin_v2(window: tuple[int, int]) -> None:
+    theirs = Swinv2SelfAttention(Swinv2Config(), 32, 4, window)
+    ours = LogCPB(4, rows=window[0], columns=window[1])
+    peer = theirs.continuous_position_bias_mlp
+    first, last = ours.mlp.linears()
+    pairs = [(first.weight, peer[0].weight), (first.bias, peer[0].bias), (last.weight, peer[2].weight)]
+    with torch.no_grad():
+        for mine, other in pairs:
+            mine.copy_(other)
+    grid = positions.grid(1, *window)
+    q, cells = torch.zeros(1, 4, grid.shape[1], 8), grid.shape[1]
+
+    def swin() -> torch.Tensor:
+        table = peer(theirs.relative_coords_table).view(-1, 4)
+        picked = table[theirs.relative_position_index.view(-1)].view(cells, cells, 4)
+        return 16 * torch.sigmoid(picked.permute(2, 0, 1))[None]
+
+    agree(lambda: ours.bias(q, q, grid, grid), swin, pairs, atol=1e-5)
+
+
+def test_an_offset_that_the_window_does_not_have_is_refused() -> None:
+    grid, q = positions.grid(1, 2, 5), torch.zeros(1, 4, 10, 8)
+    with pytest.raises(PositionError, match=r"1 rows and 4 columns apart, but the window of swin is 3 x 3"):
+        SwinTable(4, rows=3).bias(q, q, grid, grid)
+
+
+def test_one_coordinate_is_refused() -> None:
+    pos, q = positions.sequential(1, 4), torch.zeros(1, 4, 4, 8)
+    for scheme in (SwinTable(4), LogCPB(4)):
+        with pytest.raises(PositionError, match=r"needs two coordinates a token, \[B, S, 2\], and got \[1, 4\]"):
+            scheme.bias(q, q, pos, pos)
+
+
+def test_an_empty_window_is_refused() -> None:
+    for scheme in (SwinTable, LogCPB):
+        with pytest.raises(ConfigError, match="a window of 0 x 4"):
+            scheme(4, rows=0, columns=4)
