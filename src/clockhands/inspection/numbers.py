@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from clockhands.shapes import Float, Tensor
+from clockhands.shapes import Float, Num, Tensor
 
 
 def bootstrap(
@@ -24,7 +24,7 @@ def interval(values: Float[Tensor, " n"]) -> tuple[float, float]:
     return low, high
 
 
-def covariance(rows_ND: Float[Tensor, "N D"], weights_N: Float[Tensor, " N"] | None = None) -> Float[Tensor, "D D"]:
+def covariance(rows_ND: Float[Tensor, "N D"], weights_N: Num[Tensor, " N"] | None = None) -> Float[Tensor, "D D"]:
     """The covariance of rows, each counted with its weight, in float64."""
     rows = rows_ND.double()
     weights = torch.ones(len(rows), dtype=torch.float64) if weights_N is None else weights_N.double()

@@ -36,6 +36,8 @@ def open_subject(source: str | Path, *, trust_remote_code: bool = False, device:
         raise CheckpointError(f"{source} has model_type {raw.get('model_type')!r}, which transformers does not know")
     if Path(source).is_dir():
         _check_weights(Path(source))
+    if raw.get("model_type") == "clockhands":
+        return _own_run(source, device)
     try:
         model = AutoModel.from_pretrained(
             str(source), use_safetensors=True, dtype=torch.float32, trust_remote_code=trust_remote_code
@@ -43,6 +45,14 @@ def open_subject(source: str | Path, *, trust_remote_code: bool = False, device:
     except (OSError, ValueError, ImportError) as fault:
         raise CheckpointError(f"cannot open {source}: {_line(fault)}") from fault
     return Subject.of(model.to(device), _tokenizer(source, trust_remote_code), str(source))
+
+
+def _own_run(source: str | Path, device: str) -> Subject:
+    """A run of this project, with the tokenizer of its source side."""
+    from clockhands.generation import open_run
+
+    opened = open_run(source, device=device, dtype=torch.float32)
+    return Subject.of(opened.model, opened.tokenizers.source, str(source))
 
 
 def _configuration(source: str | Path) -> dict[str, Any]:

@@ -19,6 +19,9 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from clockhands.errors import CheckpointError
+from clockhands.model.attention import SelfAttention
+from clockhands.model.transformer import Stack
+from clockhands.schemes.attend import Attended, recording
 from clockhands.shapes import Bool, Float, Tensor
 
 NAME = "clockhands"
@@ -59,12 +62,35 @@ def listening(model: nn.Module, receive: Receiver, within: nn.Module | None = No
 
     ``within`` narrows the tap to one module, where only that one is going to run.
     """
-    if getattr(type(model), "_can_set_attn_implementation", lambda: False)():
+    if isinstance(model, Stack):
+        with _ModuleStack(within or model) as stack, recording(lambda heard: _own(stack, heard, receive)):
+            yield
+    elif getattr(type(model), "_can_set_attn_implementation", lambda: False)():
         with _interface(model, receive):
             yield
     else:
         with _plain_code(model.config), _ModuleStack(within or model) as stack, _SoftmaxTap(stack, receive):
             yield
+
+
+def _own(stack: _ModuleStack, heard: Attended, receive: Receiver) -> None:
+    """An attention of our own models; those across from decoder to encoder are left aside."""
+    module = stack.running[-1]
+    if isinstance(module, SelfAttention) and receive is not ignore:
+        products = heard.q_BHSK @ heard.k_BHTK.transpose(-1, -2) * heard.scale
+        bias = torch.zeros_like(products) if heard.bias_BHST is None else heard.bias_BHST.to(products.dtype)
+        receive(
+            AttentionCall(
+                module=module,
+                q_BHSK=heard.q_BHSK,
+                k_BHTK=heard.k_BHTK,
+                logits_BHST=products + bias,
+                weights_BHST=heard.weights_BHST,
+                allowed_BHST=heard.visible_BHST.expand(products.shape),
+                scale=heard.scale,
+                bias_BHST=bias.expand(products.shape),
+            )
+        )
 
 
 @contextlib.contextmanager

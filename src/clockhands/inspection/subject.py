@@ -41,7 +41,11 @@ class Subject:
 
     @classmethod
     def of(cls, model: nn.Module, tokenizer: Any = None, name: str = "") -> Subject:
-        """Take a model object of ``transformers``; its head, if it has one, is left aside."""
+        """Take a model object of ``transformers``, or of this project; its head, if it has one, is left aside."""
+        if _is_own(model):
+            from clockhands.inspection.own import OwnSubject
+
+            return OwnSubject.wrap(model, tokenizer, name)
         config: Any = model.config
         stack: Any = getattr(model, "base_model", model)
         stack = stack.get_encoder() if getattr(config, "is_encoder_decoder", False) else stack
@@ -71,13 +75,9 @@ class Subject:
                 return int(getattr(config, name))
         return None
 
-    @property
+    @cached_property
     def causal(self) -> bool:
         """Whether no token sees those after it; found by asking the model."""
-        return self._causal
-
-    @cached_property
-    def _causal(self) -> bool:
         ids = torch.full((1, 6), 5, device=self.device)
         changed = ids.clone()
         changed[0, -1] = 6
@@ -97,10 +97,6 @@ class Subject:
             **options,
         )
         return tuple(output.hidden_states)
-
-    def accepts(self, argument: str) -> bool:
-        """Whether the model's forward has an argument of this name."""
-        return argument in _arguments(self.model)
 
     @property
     def positions(self) -> nn.Embedding | None:
@@ -125,12 +121,48 @@ class Subject:
         norm = operator.attrgetter(family.norm)(self.model) if family.norm else None
         return Tables(words * scale, positions, segment, scale, norm)
 
+    @property
+    def interleaved(self) -> bool:
+        """Whether a rotation turns neighbouring dimensions, not those half a head apart."""
+        return self.family is not None and self.family.interleaved
+
+    @property
+    def concatenates(self) -> bool:
+        """Whether words and positions have dimensions of their own, so that they cannot share directions."""
+        return False
+
+    def embeddings(self) -> Float[Tensor, "V D"]:
+        """The token table as it is stored, on the CPU."""
+        return self.model.get_input_embeddings().weight.detach().cpu()  # type: ignore[operator]
+
+    def shifted(self, ids_BT: Tensor, step: int) -> tuple[Tensor, ...] | None:
+        """Hidden states with every position ``step`` later; None where positions cannot be shifted so far."""
+        length = ids_BT.shape[1]
+        if self.longest is not None and length + step > self.longest:
+            return None
+        tables = self.tables()
+        if tables is not None:
+            with self._reading(tables.positions_PD[step : step + length]):
+                return self.forward(ids_BT)
+        if "rotary" in self.mechanisms and "position_ids" in _arguments(self.model):
+            places = torch.arange(step, step + length, device=self.device).expand(len(ids_BT), -1)
+            return self.forward(ids_BT, position_ids=places)
+        return None
+
     @contextmanager
-    def with_positions(self, rows_PD: Tensor) -> Iterator[None]:
-        """Inside, the model reads these rows from its position table. Raises CheckpointError where there is none."""
-        table = self.positions
-        if table is None or self.family is None:
+    def without_positions(self, length: int) -> Iterator[None]:
+        """Inside, every position row is the mean of the first ``length``. Raises CheckpointError without a table."""
+        tables = self.tables()
+        if tables is None:
             raise CheckpointError(f"{self.name} has no position table at its input")
+        with self._reading(tables.positions_PD[:length].mean(0).expand(length, -1)):
+            yield
+
+    @contextmanager
+    def _reading(self, rows_PD: Tensor) -> Iterator[None]:
+        """Inside, the model reads these rows from its position table."""
+        table = self.positions
+        assert table is not None and self.family is not None
         kept = table.weight.data
         changed = kept.clone()
         changed[self.family.offset : self.family.offset + len(rows_PD)] = rows_PD.to(changed)
@@ -147,6 +179,12 @@ class Subject:
             fresh = type(self.model)(copy.deepcopy(self.model.config))
         fresh = fresh.to(device=self.device, dtype=next(self.model.parameters()).dtype).eval()
         return replace(self, model=fresh, name=f"{self.name} (untrained)")
+
+
+def _is_own(model: nn.Module) -> bool:
+    from clockhands.model.transformer import Transformer
+
+    return isinstance(model, Transformer) or isinstance(getattr(model, "model", None), Transformer)
 
 
 def _arguments(model: nn.Module) -> frozenset[str]:

@@ -34,6 +34,7 @@ class Attended:
     weights_BHST: Float[Tensor, "B H S T"]
     out_BHSK: Float[Tensor, "B H S Kv"]
     scale: float
+    visible_BHST: Bool[Tensor, "#B #H S T"]
 
 
 _recorder: ContextVar[Callable[[Attended], None] | None] = ContextVar("clockhands_recorder", default=None)
@@ -79,7 +80,7 @@ def attend_reference(
     weights = scheme.weigh(logits.masked_fill(~visible, -math.inf), qpos_BS, kpos_BT).to(v_BHTK.dtype)
     dropped = F.dropout(weights, dropout)
     out = scheme.values(dropped @ v_BHTK, dropped, qpos_BS, kpos_BT)
-    return Attended(scheme, q, k, v_BHTK, bias, logits, weights, out, scale)
+    return Attended(scheme, q, k, v_BHTK, bias, logits, weights, out, scale, visible)
 
 
 def attend(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -12,7 +13,7 @@ from clockhands.inspection.capture import Capture
 from clockhands.inspection.drawing import level, mark, percent, skip
 from clockhands.inspection.numbers import bootstrap
 from clockhands.inspection.subject import Subject
-from clockhands.shapes import Float, Int, Tensor
+from clockhands.shapes import Float, Tensor
 
 QUESTION = "Does place matter to what comes out?"
 METHOD = (
@@ -47,12 +48,17 @@ class Effect:
         return float(self.change_N.mean())
 
 
-def pooled(subject: Subject, ids_NT: Int[Tensor, "N T"], kept_T: Tensor, **options: Tensor) -> Float[Tensor, "N D"]:
-    """The mean of the last hidden states over the tokens that count."""
+Run = Callable[[Tensor], tuple[Tensor, ...] | None]
+
+
+def pooled(run: Run, ids_NT: Tensor, kept_T: Tensor) -> Float[Tensor, "N D"] | None:
+    """The mean of the last hidden states over the tokens that count; None if ``run`` cannot."""
     batches = []
     for rows in ids_NT.split(8):
-        extra = {name: value[: len(rows)] for name, value in options.items()}
-        batches.append(subject.forward(rows, **extra)[-1][:, kept_T.to(subject.device)].mean(1).float().cpu())
+        states = run(rows)
+        if states is None:
+            return None
+        batches.append(states[-1].float().cpu()[:, kept_T].mean(1))
     return torch.cat(batches)
 
 
@@ -67,39 +73,20 @@ def _effect(name: str, before_ND: Tensor, after_ND: Tensor) -> Effect:
 def interventions(subject: Subject, capture: Capture) -> list[Effect]:
     """Every intervention that this model allows."""
     ids, kept = capture.ids_NT[:MOST_TEXTS], capture.ordinary_T
-    before = pooled(subject, ids, kept)
-    found = []
+    before = pooled(subject.forward, ids, kept)
+    assert before is not None
+    runs: list[tuple[str, Tensor | None]] = []
     for step in STEPS:
-        after = _shifted(subject, ids, kept, step)
-        if after is not None:
-            found.append(_effect(f"shifted by {step}", before, after))
-    tables = subject.tables()
-    if tables is not None:
-        mean = tables.positions_PD[: capture.length].mean(0)
-        with subject.with_positions(mean.expand(capture.length, -1)):
-            found.append(_effect("position rows replaced by their mean", before, pooled(subject, ids, kept)))
+        runs.append((f"shifted by {step}", pooled(partial(subject.shifted, step=step), ids, kept)))
+    if subject.tables() is not None:
+        with subject.without_positions(capture.length):
+            runs.append(("position rows replaced by their mean", pooled(subject.forward, ids, kept)))
     generator = torch.Generator().manual_seed(0)
     permuted = ids.clone()
     for row in permuted:
         row[kept] = row[kept][torch.randperm(int(kept.sum()), generator=generator)]
-    found.append(_effect("words permuted", before, pooled(subject, permuted, kept)))
-    found.append(_effect("another text", before, before.roll(1, dims=0)))
-    return found
-
-
-def _shifted(subject: Subject, ids: Tensor, kept: Tensor, step: int) -> Tensor | None:
-    """The output with every position ``step`` later; None where the model has none, or too few."""
-    length = ids.shape[1]
-    tables = subject.tables()
-    if tables is not None:
-        if length + step > len(tables.positions_PD):
-            return None
-        with subject.with_positions(tables.positions_PD[step : step + length]):
-            return pooled(subject, ids, kept)
-    if "rotary" in subject.mechanisms and subject.accepts("position_ids"):
-        places = torch.arange(step, step + length, device=subject.device).expand(8, -1)
-        return pooled(subject, ids, kept, position_ids=places)
-    return None
+    runs += [("words permuted", pooled(subject.forward, permuted, kept)), ("another text", before.roll(1, dims=0))]
+    return [_effect(name, before, after) for name, after in runs if after is not None]
 
 
 def cause(subject: Subject, capture: Capture) -> Finding:

@@ -59,6 +59,8 @@ def directions(subject: Subject, capture: Capture) -> Finding:
     tables = subject.tables()
     if tables is None:
         return skip("directions", QUESTION, f"There is no position table at the input. {subject.mechanism}")
+    if subject.concatenates:
+        return skip("directions", QUESTION, "Words and positions are concatenated: they cannot share directions.")
     ids, counts = torch.unique(capture.ids_NT[:, capture.ordinary_T], return_counts=True)
     words = covariance(tables.words_VD[ids], counts)
     places = covariance(tables.positions_PD[: capture.length])

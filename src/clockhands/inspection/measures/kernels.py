@@ -32,12 +32,14 @@ FREQUENCY_METHOD = (
 
 
 def curve(layer: Layer) -> tuple[Float[Tensor, "H R"], float]:
-    """Mean of the distance term at each offset −(T−1) … T−1 and the largest spread along a diagonal (0: a true kernel).
+    """Mean of the distance term at each offset −(T−1) … T−1, and the largest spread along a diagonal (0: exact).
 
-    Offsets that the mask forbids are NaN.
+    Every query's own place is 0 (ALiBi is often stored with another constant per row, which softmax cannot see);
+    offsets that the mask forbids are NaN.
     """
     _, batch = next(parts(layer))
     term = (batch.term("constant–constant") + batch.term("added, constant"))[0].double().cpu()
+    term = term - torch.diagonal(term, dim1=1, dim2=2)[..., None]
     term = term.masked_fill(~batch.real.allowed_BHST[0].cpu(), torch.nan)
     length = term.shape[-1]
     diagonals = [torch.diagonal(term, r, dim1=1, dim2=2) for r in range(1 - length, length)]
@@ -167,14 +169,13 @@ def frequency_shares(subject: Subject, layer: Layer, ordinary_T: Bool[Tensor, " 
     share_K = total / max(variance, 1e-30)
     rotated = rotated_width(subject, len(share_K))
     turning = share_K[:rotated]
-    interleaved = subject.family is not None and subject.family.interleaved
-    pairs = turning.reshape(-1, 2).sum(-1) if interleaved else turning.reshape(2, -1).sum(0)
+    pairs = turning.reshape(-1, 2).sum(-1) if subject.interleaved else turning.reshape(2, -1).sum(0)
     return torch.cat([pairs, share_K[rotated:].sum()[None]])
 
 
 def rotated_width(subject: Subject, width: int) -> int:
     """How many dimensions of a head rotate."""
-    rotary = getattr(subject.model.config, "rotary_dim", None)
+    rotary = getattr(getattr(subject.model, "config", None), "rotary_dim", None)
     if isinstance(rotary, int):
         return rotary
     for name, buffer in subject.model.named_buffers():

@@ -30,6 +30,8 @@ def recovery(subject: Subject, capture: Capture) -> Finding:
     tables = subject.tables()
     if tables is None:
         return skip("recovery", QUESTION, f"Nothing is added to the words. {subject.mechanism}")
+    if subject.concatenates:
+        return skip("recovery", QUESTION, "Positions stand beside the words here, so nothing is added to them.")
     rows, targets, places = _sample(tables, capture)
     offsets = tables.positions_PD[: capture.length] - tables.positions_PD[: capture.length].mean(0)
     added = offsets[places]

@@ -44,7 +44,7 @@ def probe(subject: Subject, capture: Capture, tick: Callable[[], None] = lambda:
     train = max(2, 3 * texts // 4)
     ids = capture.ids_NT[:texts, capture.ordinary_T]
     types, labels = ids.unique(return_inverse=True)
-    rows = _embeddings(subject)[types].float()
+    rows = subject.embeddings()[types].float()
     rows = rows - rows.mean(0)
     position, token, hits = [], [], torch.empty(0)
     for states in capture.hidden:
@@ -56,10 +56,6 @@ def probe(subject: Subject, capture: Capture, tick: Callable[[], None] = lambda:
     permuted = _permuted(capture.hidden[0][:texts, capture.ordinary_T].float(), train)
     per_text = hits.sum(1)
     return Probe(position, bootstrap(per_text, torch.full_like(per_text, hits.shape[1])), token, permuted)
-
-
-def _embeddings(subject: Subject) -> Tensor:
-    return subject.model.get_input_embeddings().weight.detach().cpu()  # type: ignore[operator]
 
 
 def position_hits(train_NTD: Float[Tensor, "N T D"], test_MTD: Float[Tensor, "M T D"]) -> Float[Tensor, "M T"]:

@@ -1,0 +1,172 @@
+"""Models of this project as subjects: nothing about them is guessed, the model itself is asked."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from clockhands.inspection.subject import Subject, Tables
+from clockhands.model.sight import Text
+from clockhands.model.transformer import Stack, Transformer
+from clockhands.schemes import Scheme
+from clockhands.shapes import Tensor
+
+MOST_POSITIONS = 512
+"""Rows drawn up for a scheme that has no last position."""
+
+
+@dataclass
+class OwnSubject(Subject):
+    """A Transformer of this project. Of an encoder-decoder, ``side`` says which stack is looked at."""
+
+    core: Transformer | None = None
+    side: str = "encoder"
+
+    @classmethod
+    def wrap(cls, model: nn.Module, tokenizer: Any = None, name: str = "", side: str | None = None) -> OwnSubject:
+        """Take a Transformer, or the model of transformers around it."""
+        core = model if isinstance(model, Transformer) else model.model
+        assert isinstance(core, Transformer)
+        side = side or ("encoder" if core.encoder is not None else "decoder")
+        stack = core.encoder if side == "encoder" else core.decoder
+        assert isinstance(stack, Stack)
+        core.eval()
+        return cls(
+            stack,
+            tokenizer,
+            name or f"{core.config.position(side).scheme} {core.config.kind}",
+            None,
+            _mechanisms(stack),
+            core,
+            side,
+        )
+
+    @property
+    def stack(self) -> Stack:
+        """The layers looked at."""
+        assert isinstance(self.model, Stack)
+        return self.model
+
+    @property
+    def scheme(self) -> Scheme:
+        """The scheme of the first layer."""
+        first = self.stack.schemes[0]
+        assert isinstance(first, Scheme)
+        return first
+
+    @property
+    def mechanism(self) -> str:
+        place = {"add": "added to", "concatenate": "concatenated with", "project": "joined by a projection with"}
+        kind = type(self.scheme).__name__
+        if "encode" in self.scheme.active_hooks():
+            return f"{kind}: a vector per position is {place[self.stack.position.combine]} the token embedding."
+        if not self.scheme.active_hooks():
+            return "Nothing tells it position, except what a causal mask lets it infer."
+        return f"{kind}: position enters the attention itself."
+
+    @property
+    def longest(self) -> int | None:
+        declared = self.scheme.declares
+        return declared.max_length if declared.beyond == "raise" else None
+
+    @torch.no_grad()
+    def forward(self, ids_BT: Tensor, **options: Any) -> tuple[Tensor, ...]:
+        assert self.core is not None
+        states: list[Tensor] = []
+        text = Text(ids_BT.to(self.device), positions_BS=options.get("position_ids"))
+        if self.side == "encoder":
+            self.core.encode(text, states)
+        elif self.core.encoder is None:
+            self.core.decode(text, states=states)
+        else:
+            self.core.decode(text, self.core.encode(text), states=states)
+        return tuple(states)
+
+    def embeddings(self) -> Tensor:
+        return self.stack.input.tokens.weight.detach().cpu()
+
+    @property
+    def interleaved(self) -> bool:
+        return getattr(self.scheme, "layout", "half") == "interleaved"
+
+    @torch.no_grad()
+    def tables(self) -> Tables | None:
+        """Token and position vectors in the width of the model, whether added, concatenated or projected."""
+        if "encode" not in self.scheme.active_hooks():
+            return None
+        layer = self.stack.input
+        count = min(self.longest or MOST_POSITIONS, MOST_POSITIONS)
+        places = torch.arange(count, device=self.device)[None]
+        rows = self.scheme.encode(self.stack.placed(places, None))
+        assert rows is not None
+        scale = float(layer.scale)
+        words, positions = layer.tokens.weight.detach().float() * scale, rows[0].float()
+        if layer.combine != "add":
+            words, positions = _side_by_side(words, positions)
+        if layer.project is not None:
+            words, positions = words @ layer.project.weight.float().T, positions @ layer.project.weight.float().T
+        return Tables(words.cpu(), positions.cpu(), torch.zeros(words.shape[1]), scale, layer.norm)
+
+    @property
+    def concatenates(self) -> bool:
+        """Whether words and positions have dimensions of their own, so that they cannot share directions."""
+        return self.stack.input.combine == "concatenate"
+
+    @contextmanager
+    def without_positions(self, length: int) -> Iterator[None]:
+        """Inside, every position's vector at the input is the mean of the first ``length``."""
+
+        def flatten(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            ids, encoding = args
+            return ids, None if encoding is None else encoding.mean(-2, keepdim=True).expand_as(encoding)
+
+        hook = self.stack.input.register_forward_pre_hook(flatten)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+    def shifted(self, ids_BT: Tensor, step: int) -> tuple[Tensor, ...] | None:
+        if "encode" not in self.scheme.active_hooks() and "rotate" not in self.scheme.active_hooks():
+            return None
+        if self.longest is not None and ids_BT.shape[1] + step > self.longest:
+            return None
+        places = torch.arange(step, step + ids_BT.shape[1], device=self.device).expand(len(ids_BT), -1)
+        return self.forward(ids_BT, position_ids=places)
+
+    def untrained(self, seed: int = 0) -> Subject:
+        assert self.core is not None
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            fresh = Transformer(copy.deepcopy(self.core.config))
+        fresh = fresh.to(next(self.core.parameters())).eval()
+        stack = fresh.encoder if self.side == "encoder" else fresh.decoder
+        assert stack is not None
+        return replace(self, model=stack, core=fresh, name=f"{self.name} (untrained)")
+
+
+def _mechanisms(stack: Stack) -> tuple[str, ...]:
+    """The names under which the measures know what this scheme does."""
+    scheme = stack.schemes[0]
+    assert isinstance(scheme, Scheme)
+    hooks = scheme.active_hooks()
+    found = []
+    if "encode" in hooks:
+        found.append("learned" if any(True for _ in scheme.parameters()) else "sinusoid")
+    if "rotate" in hooks:
+        found.append("rotary")
+    if hooks & {"bias", "logits", "values", "weigh", "locate"}:
+        found.append("buckets")
+    return tuple(found) or ("none",)
+
+
+def _side_by_side(words_VE: Tensor, positions_PQ: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in the joint width, each zero where the other stands."""
+    words = torch.cat([words_VE, words_VE.new_zeros(len(words_VE), positions_PQ.shape[1])], dim=-1)
+    return words, torch.cat([positions_PQ.new_zeros(len(positions_PQ), words_VE.shape[1]), positions_PQ], dim=-1)

@@ -1,0 +1,223 @@
+"""Each measure must report what was planted, and nothing where nothing was."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+
+from clockhands.inspection.capture import Capture, capture
+from clockhands.inspection.decomposition import TERMS, Split, split
+from clockhands.inspection.measures import (
+    cause,
+    decomposed,
+    directions,
+    hands,
+    heads,
+    loudness,
+    recovery,
+    share,
+    survival,
+)
+from clockhands.inspection.measures import table as position_table
+from clockhands.inspection.subject import Subject
+
+from . import planted
+from .planted import HALF, LENGTH, clock
+
+
+@cache
+def _previous() -> tuple[Subject, Capture]:
+    subject = Subject.of(planted.previous_token(), name="previous")
+    return subject, capture(subject.model, subject.forward, planted.ids())
+
+
+@cache
+def _blind() -> tuple[Subject, Capture]:
+    """Two layers of random attention over words, no position at all."""
+    subject = Subject.of(planted.bert(layers=2), name="blind")
+    with torch.no_grad():
+        for weight in subject.model.encoder.parameters():
+            if weight.ndim == 2:
+                weight.normal_(0, 0.3)
+    return subject, capture(subject.model, subject.forward, planted.ids())
+
+
+def _split(recorded: Capture, layer: int = 0) -> Split:
+    return split(recorded.layers[layer], recorded.ordinary_T)
+
+
+def test_a_head_that_looks_one_back_is_named_and_is_positional() -> None:
+    _, recorded = _previous()
+    found = heads.statistics(recorded.layers[0], recorded.ordinary_T)
+    assert found.title(0) == "previous token"
+    assert found.title(1) == "itself", "the only word sure to equal a random word is itself"
+    assert float(found.offset(-1)[0]) > 0.95
+    assert float(found.by_place_H[0]) > 0.98
+    assert float(found.distance_H[0]) == pytest.approx(1.0, abs=0.2)
+    finding = heads.positional([found])
+    assert finding.value == 2
+    assert "layer 1 head 0: previous token" in finding.verdict
+
+
+def test_the_split_gives_the_positional_head_to_position_and_the_other_to_content() -> None:
+    _, recorded = _previous()
+    shares = _split(recorded).heads()
+    assert float(shares[0, TERMS.index("position–position")]) > 0.98
+    assert float(shares[1, TERMS.index("content–content")]) > 0.98
+    torch.testing.assert_close(shares.sum(-1), torch.ones(2, dtype=shares.dtype), atol=1e-4, rtol=0)
+
+
+def test_permuting_the_words_matters_only_where_position_is_heard() -> None:
+    subject, recorded = _blind()
+    effects = {effect.name: effect.mean for effect in cause.interventions(subject, recorded)}
+    assert effects["words permuted"] < 1e-9
+    assert effects["position rows replaced by their mean"] < 1e-9
+    assert effects["another text"] == pytest.approx(1.0, abs=0.1)
+
+
+def test_replacing_the_position_rows_changes_the_model_with_a_positional_head() -> None:
+    subject, recorded = _previous()
+    effects = {effect.name: effect.mean for effect in cause.interventions(subject, recorded)}
+    assert effects["position rows replaced by their mean"] > 0.01
+    assert torch.equal(subject.tables().positions_PD[:, :HALF], clock()), "the table is put back"  # type: ignore[union-attr]
+
+
+def test_no_position_reads_as_no_position() -> None:
+    subject, recorded = _blind()
+    assert loudness.loudness(subject, recorded).value == pytest.approx(0.0, abs=1e-6)
+    assert abs(share.unbiased_share(recorded.hidden[-1])) < 0.01
+    shares = _split(recorded, 1).layer()
+    assert abs(decomposed.positional(shares)) < 0.02
+    found = survival.probe(subject, recorded)
+    assert max(found.position) < 3 / LENGTH
+    statistics = heads.statistics(recorded.layers[1], recorded.ordinary_T)
+    assert float(statistics.by_place_H.abs().max()) < 0.05
+    assert position_table.similarity(subject).light == "skip"
+
+
+def test_without_crossfit_noise_would_pass_as_position() -> None:
+    """The reason for using the other half of the texts, shown on the model without position."""
+    from clockhands.inspection.decomposition import PARTS, centred, parts
+
+    _, recorded = _blind()
+    layer = recorded.layers[1]
+    totals = dict.fromkeys((True, False), 0.0)
+    variance = dict.fromkeys((True, False), 0.0)
+    for crossfit in totals:
+        for _, batch in parts(layer, crossfit=crossfit):
+            logits = centred(batch.real.logits_BHST, batch.real.allowed_BHST)
+            for query, key in ((a, b) for a in PARTS for b in PARTS if "position" in (a, b)):
+                totals[crossfit] += float((batch.term(f"{query}–{key}") * logits).sum())
+            variance[crossfit] += float(logits.square().sum())
+    assert abs(totals[True] / variance[True]) < 0.01
+    assert totals[False] / variance[False] > 0.02
+
+
+def _with_tables(words: torch.Tensor, places: torch.Tensor) -> tuple[Subject, Capture]:
+    subject = Subject.of(planted.bert())
+    with torch.no_grad():
+        subject.model.embeddings.word_embeddings.weight.copy_(words)
+        subject.model.embeddings.position_embeddings.weight.copy_(places)
+    return subject, capture(subject.model, subject.forward, planted.ids())
+
+
+def test_orthogonal_tables_then_turned_into_each_other() -> None:
+    generator = torch.Generator().manual_seed(0)
+    words, places = torch.zeros(planted.VOCAB, 64), torch.zeros(LENGTH, 64)
+    words[:, HALF:] = torch.randn(planted.VOCAB, HALF, generator=generator)
+    places[:, :8] = torch.randn(LENGTH, 8, generator=generator)
+    apart = directions.directions(*_with_tables(words, places))
+    assert apart.value == pytest.approx(0.0, abs=1e-9)
+    assert apart.details["z"] < -3
+    assert apart.light == "good"
+    assert apart.table.rows[0][1] == pytest.approx(90.0, abs=1e-3)
+    together = directions.directions(*_with_tables(words, places.roll(HALF, dims=1)))
+    assert together.details["z"] > 3
+    assert together.light == "warn"
+
+
+def test_the_null_of_the_overlap_is_that_of_random_rotations() -> None:
+    generator = torch.Generator().manual_seed(0)
+    spectra = [torch.diag(torch.rand(24, generator=generator, dtype=torch.float64) ** 3) for _ in range(2)]
+    _, mean, spread = directions.overlap(*spectra)
+    draws = []
+    for _ in range(2000):
+        turn = torch.linalg.qr(torch.randn(24, 24, generator=generator, dtype=torch.float64)).Q
+        draws.append(directions.overlap(spectra[0], turn @ spectra[1] @ turn.T)[0])
+    drawn = torch.tensor(draws)
+    assert mean == pytest.approx(float(drawn.mean()), abs=4 * spread / 2000**0.5)
+    assert spread == pytest.approx(float(drawn.std()), rel=0.08)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nulls_stay_null(seed: int) -> None:
+    """Independent random tables and states: every measure must see nothing, whatever the seed."""
+    generator = torch.Generator().manual_seed(seed)
+    words, places = torch.randn(planted.VOCAB, 64, generator=generator), torch.randn(LENGTH, 64, generator=generator)
+    subject, recorded = _with_tables(words, places)
+    assert abs(directions.directions(subject, recorded).details["z"]) < 3.5
+    similarity = position_table.similarity(subject)
+    assert similarity.value == pytest.approx(similarity.null, abs=0.15)
+    assert hands.hands(subject).value == 0
+    assert position_table.shift(subject).value > 0.8  # type: ignore[operator]
+    states = torch.randn(24, LENGTH, 16, generator=generator)
+    assert abs(share.unbiased_share(states)) < 0.01
+    assert float(survival.position_hits(states[:18], states[18:]).mean()) < 4 / LENGTH
+
+
+@pytest.mark.parametrize("periods", [(6.0, 20.0, 50.0), (9.3,), (3.3, 11.0, 29.0, 64.0)])
+def test_planted_hands_are_found_with_their_periods(periods: tuple[float, ...]) -> None:
+    sizes = torch.arange(len(periods), 0, -1).repeat_interleave(2)
+    rows = clock(128, periods)[:, : 2 * len(periods)] * sizes
+    turn = torch.linalg.qr(torch.randn(40, 40)).Q[: rows.shape[1]]
+    rows = rows @ turn + 0.02 * torch.randn(128, 40)
+    found = hands.find_hands(rows.double())
+    assert sorted(hand.period for hand in found) == pytest.approx(sorted(periods), rel=0.03)
+
+
+def test_a_clock_is_a_rotation_and_depends_on_distance_alone() -> None:
+    rows = clock(128, (6.0, 20.0, 50.0)).double()
+    rows = rows - rows.mean(0)
+    linear, rotation = position_table.shift_errors(position_table.principal(rows), 1)
+    assert linear < 1e-3
+    assert rotation < 1e-2
+    gram = rows @ rows.T
+    assert position_table.toeplitz_share(gram) > 0.98
+    assert position_table.symmetry(gram) > 0.98
+
+
+def test_loudness_reports_planted_lengths() -> None:
+    generator = torch.Generator().manual_seed(0)
+    words = 3 * torch.randn(planted.VOCAB, 64, generator=generator)
+    places = torch.randn(LENGTH, 64, generator=generator)
+    places[7] *= 10
+    subject, recorded = _with_tables(words, places)
+    found = loudness.loudness(subject, recorded)
+    assert "Outlying rows: 7." in found.verdict
+    places[7] /= 10
+    found = loudness.loudness(*_with_tables(words, places))
+    assert found.details["ratio"] == pytest.approx(3.0, rel=0.05)
+    quiet = loudness.loudness(*_with_tables(50 * words, places))
+    assert quiet.light == "bad"
+    assert "hardly audible" in quiet.verdict
+
+
+def test_recovery_tells_a_harmless_position_from_one_that_drowns_the_word() -> None:
+    subject, recorded = _previous()
+    kept = recovery.recovery(subject, recorded)
+    assert kept.value == 1.0
+    places = torch.zeros(LENGTH, 64)
+    places[:, HALF:] = 40 * torch.randn(LENGTH, HALF)
+    drowned = recovery.recovery(*_with_tables(subject.tables().words_VD, places))  # type: ignore[union-attr]
+    assert drowned.value < 0.2  # type: ignore[operator]
+    assert drowned.light == "bad"
+
+
+def test_positions_planted_in_the_states_are_read_back() -> None:
+    subject, recorded = _previous()
+    found = survival.probe(subject, recorded)
+    assert found.position[0] > 0.95
+    assert found.token[0] > 0.95
+    assert found.permuted < 4 / LENGTH
