@@ -17,7 +17,7 @@ Normalisation: TypeAlias = Literal["none", "nfc", "nfkc"]
 TokenKind: TypeAlias = Literal["bpe", "unigram", "word", "character"]
 SPECIAL = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>"}
 LOOKS_SPECIAL = pre_tokenizers.Split(Regex("<(?=/?s>|pad>|unk>|mask>)"), "isolated")
-"""Cuts what looks like a special token inside a text, so that no learned piece can be one."""
+"""Cuts what looks like a special token, so that no piece of a unigram tokenizer is one; the others cut at brackets."""
 USUAL_VOCABULARY = 8000
 EVERYTHING = 10**9
 WORD = r" ?\w+| ?[^\s\w]|\s"
@@ -34,7 +34,7 @@ def normalizer(lowercase: bool, normalisation: str, last: Any) -> Any:
 
 def _bpe(prefix: bool, special: list[str], vocabulary: int | None, min_frequency: int) -> tuple[Tokenizer, Any]:
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.ByteLevel(prefix), LOOKS_SPECIAL])
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
     tokenizer.decoder = _decoder(decoders.ByteLevel(), prefix)
     return tokenizer, trainers.BpeTrainer(
         vocab_size=vocabulary or USUAL_VOCABULARY,
