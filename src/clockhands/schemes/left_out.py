@@ -12,7 +12,7 @@ LEFT_OUT: dict[str, str] = {
     "left padding and a cache would change the answer",
     "FLOATER": "the encoding is the solution of a differential equation and its code could not be checked",
     "Complex-order embeddings": "every word has frequencies of its own, which are a token embedding and not a scheme",
-    "Wavelet relative encoding": "no official code was found to settle the scales and shifts that the paper leaves open",
+    "Wavelet relative encoding": "no official code was found to settle the scales and shifts that the paper leaves",
     "Rotated values (DeepSeek-V4)": "keys and values share one latent vector there; values are never turned here, and "
     "the output would have to be turned back",
     "LieRE": "positions act by a dense matrix exponential for each token; GRAPE is its cheap relative part",
