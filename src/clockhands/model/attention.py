@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from torch import nn
@@ -79,12 +80,14 @@ class Attention(nn.Module):
         rotated: bool,
     ) -> Float[Tensor, "B S D"]:
         """Attention to keys as a cache gave them: with their positions if the scheme needs those again."""
+        if sight.length is not None:
+            stored_BHTK, v_BHTK = stored_BHTK[:, :, : sight.length], v_BHTK[:, :, : sight.length]
         if keeps_positions(scheme):
             k_BHTK, kpos = detach(stored_BHTK, q_BHSK.shape[-1], sight.kpos_BT)
         else:
             # No hook that is still to come reads the keys' positions; only their shape must be right.
             k_BHTK, kpos = stored_BHTK, sight.qpos_BS.new_zeros(()).expand(len(v_BHTK), v_BHTK.shape[2])
-        seen = Sight(sight.qpos_BS, kpos, sight.visible_BHSM, sight.causal)
+        seen = dataclasses.replace(sight, kpos_BT=kpos)
         return self.attended(scheme, q_BHSK, k_BHTK, v_BHTK, seen, rotated=rotated)
 
 
@@ -103,7 +106,7 @@ class SelfAttention(Attention):
             past = None if cache is None else past_coordinates(cache, layer, self.head_dim)
             own = scheme.locate(x_BSD, sight.qpos_BS, past)
             assert own is not None, f"{type(scheme).__name__}.locate gave nothing"
-            sight = Sight(own, own, sight.visible_BHSM, sight.causal)
+            sight = dataclasses.replace(sight, qpos_BS=own, kpos_BT=own)
         if cache is None:
             return self.attended(scheme, q, k, v, sight)
         rotated = scheme.declares.cache == "rotated"

@@ -11,8 +11,8 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from clockhands.schemes import Scheme
-from clockhands.schemes.base import KeyPositions, Positions
-from clockhands.shapes import Float, Tensor
+from clockhands.schemes.base import KeyPositions
+from clockhands.shapes import Float, Num, Tensor
 
 
 @runtime_checkable
@@ -48,7 +48,7 @@ def attach(k_BHTK: Float[Tensor, "B H T K"], kpos_BT: KeyPositions) -> Float[Ten
 
 
 def detach(
-    stored_BHTK: Float[Tensor, "B H T Kp"], width: int, like_BS: Positions
+    stored_BHTK: Float[Tensor, "B H T Kp"], width: int, like_BS: Num[Tensor, ...]
 ) -> tuple[Float[Tensor, "B H T K"], KeyPositions]:
     """Keys of ``width`` channels and their positions again, in the form and dtype of the new tokens' positions."""
     dtype = carrier(stored_BHTK.dtype, like_BS.dtype)

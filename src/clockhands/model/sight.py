@@ -18,13 +18,14 @@ class Sight:
     """Where queries and the keys computed with them stand, and who sees whom.
 
     ``visible_BHSM`` is over all M keys in memory, cached ones included, and None where everything may be seen;
-    ``causal`` hides what comes later in memory.
+    ``causal`` hides what comes later in memory. ``length``: how much of a cache of fixed size is in use; None: all.
     """
 
     qpos_BS: Positions
     kpos_BT: KeyPositions
     visible_BHSM: Bool[Tensor, "#B #H S M"] | None = None
     causal: bool = False
+    length: int | None = None
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,10 @@ def within(text: Text, past: int) -> Visible | None:
 
 
 def up_to_now(text: Text, past: int | Tensor, length: int) -> Visible:
-    """What new words see in a memory of fixed length: the words before them and themselves, padding aside."""
+    """What new words see in a memory of fixed length: the words before them and themselves, padding aside.
+
+    For tracing alone, where the number of words before is not known; else ``Sight.length`` cuts the memory.
+    """
     device = text.ids_BS.device
     now_S1 = past + torch.arange(text.ids_BS.shape[1], device=device)[:, None]
     visible_BHST = (torch.arange(length, device=device) <= now_S1)[None, None]

@@ -29,6 +29,7 @@ class Schemes(nn.ModuleList):
         super().__init__([first, *(config.scheme(side) for _ in range(count - 1))])
         self.skip_every = config.position(side).skip_every
         self.axes = first.declares.axes
+        self.places = "locate" in first.active_hooks()
         self._nothing = (NoPosition(),)
 
     def of(self, layer: int) -> Scheme:
@@ -188,11 +189,12 @@ class Transformer(nn.Module):
         plain = counted(text, past)
         own = None if text.mask_BT is None else text.mask_BT[:, : text.ids_BS.shape[1]]
         seen = stack.placed(plain, own)
-        length = capacity(cache)
-        if length is not None:
-            return plain, Sight(seen, seen, up_to_now(text, past, length))
-        assert isinstance(past, int), "only caches of fixed size count in tensors"
-        return plain, Sight(seen, seen, within(text, past), causal=side == "decoder")
+        if isinstance(past, int):
+            length = None if cache is None else past + text.ids_BS.shape[1]
+            return plain, Sight(seen, seen, within(text, past), causal=side == "decoder", length=length)
+        if stack.schemes.places:
+            raise PositionError(f"{stack.position.scheme} places its tokens itself and cannot be traced over a cache")
+        return plain, Sight(seen, seen, up_to_now(text, past, capacity(cache)))
 
 
 def past_words(cache: KeyCache | None) -> int | Tensor:
@@ -201,9 +203,10 @@ def past_words(cache: KeyCache | None) -> int | Tensor:
     return past if isinstance(past, int) or torch.compiler.is_compiling() else int(past)
 
 
-def capacity(cache: KeyCache | None) -> int | None:
-    """The length of a cache of fixed size; None for one that grows."""
-    return getattr(cache.layers[0], "max_cache_len", None) if cache is not None and cache.layers else None
+def capacity(cache: KeyCache | None) -> int:
+    """The length of a cache of fixed size."""
+    assert cache is not None, "only a cache holds a number of words that is not known"
+    return int(cache.layers[0].max_cache_len)
 
 
 def initialise_embedding(module: nn.Embedding, config: TransformerConfig) -> None:
