@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from clockhands.schemes.absolute.axes import SinusoidalAxes
 from clockhands.schemes.absolute.binary import Binary
+from clockhands.schemes.absolute.fourier import LearnableFourier
 from clockhands.schemes.absolute.index import Index
 from clockhands.schemes.absolute.learned import Learned
 from clockhands.schemes.absolute.none import NoPosition
 from clockhands.schemes.absolute.random import RandomVectors
 from clockhands.schemes.absolute.sinusoidal import Sinusoidal
+from clockhands.schemes.absolute.time2vec import Time2Vec
+from clockhands.schemes.absolute.universal import Universal
 from clockhands.schemes.attend import attend, attend_reference, recording
 from clockhands.schemes.base import Declares, DistanceBias, Scheme
 from clockhands.schemes.bias.alibi import Alibi
@@ -42,7 +46,11 @@ CATALOGUE: dict[str, type[Scheme]] = {
     "binary": Binary,
     "random": RandomVectors,
     "sinusoidal": Sinusoidal,
+    "sinusoidal-axes": SinusoidalAxes,
     "learned": Learned,
+    "learnable-fourier": LearnableFourier,
+    "time2vec": Time2Vec,
+    "universal": Universal,
     "rope": RoPE,
     "alibi": Alibi,
     "t5": T5Bias,
@@ -88,6 +96,7 @@ __all__ = [
     "Index",
     "Inkling",
     "Kerple",
+    "LearnableFourier",
     "Learned",
     "LogCPB",
     "NoPosition",
@@ -100,11 +109,14 @@ __all__ = [
     "SelectiveRoPE",
     "Shaw",
     "Sinusoidal",
+    "SinusoidalAxes",
     "Sizes",
     "StickBreaking",
     "SwinTable",
     "T5Bias",
+    "Time2Vec",
     "TransformerXL",
+    "Universal",
     "Window",
     "attend",
     "attend_reference",

@@ -91,6 +91,19 @@ def single_axis(pos: Num[Tensor, "*B"], scheme: str) -> Num[Tensor, ...]:
     return pos[..., 0]
 
 
+def check_axes(pos: Num[Tensor, "B ..."], axes: int, scheme: str) -> Num[Tensor, "B ..."]:
+    """Positions with their coordinate axis; a single coordinate may leave it out. Raises PositionError otherwise."""
+    if axes == 1:
+        return single_axis(pos, scheme)[..., None]
+    if pos.dim() == 2 or pos.shape[-1] != axes:
+        given = 1 if pos.dim() == 2 else pos.shape[-1]
+        raise PositionError(
+            f"{scheme} encodes {axes} coordinates, and these positions have {given}; make them with positions.grid, "
+            f"or with positions.text_axes for text"
+        )
+    return pos
+
+
 def one_row(pos: Num[Tensor, "B ..."]) -> Num[Tensor, "B2 ..."]:
     """A single row where all rows are the same memory (an expanded tensor), so that work is done once."""
     return pos[:1] if pos.shape[0] > 1 and pos.stride(0) == 0 else pos

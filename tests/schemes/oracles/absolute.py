@@ -114,3 +114,67 @@ def learned(case: Case) -> Expected:
     last = o.get("max_length", 512) - 1
     rows = [table[min(int(p), last) + o.get("offset", 0)] for p in case.qpos_S.tolist()]
     return Expected(encode_SP=torch.stack(rows))
+
+
+@oracle(
+    "sinusoidal-axes",
+    {"layout": "half", "start": 1.0, "base": 20.0},
+    {"axes": 3, "amplitude": 0.5},
+)
+def sinusoidal_axes(case: Case) -> Expected:
+    """The paper's sinusoid on each axis's own d/A channels."""
+    table, o = empty(case), case.options
+    axes, start, base = o.get("axes", 2), o.get("start", 0.0), o.get("base", 10_000.0)
+    share = case.width // axes
+    for s, point in enumerate(case.qpos_S.tolist()):
+        for a, p in enumerate(point):
+            for c in range(share):
+                channel = c
+                if o.get("layout") == "half":
+                    channel = 2 * c if c < share // 2 else 2 * (c - share // 2) + 1
+                table[s, a * share + c] = o.get("amplitude", 1.0) * wave(p + start, channel, share, base)
+    return Expected(encode_SP=table)
+
+
+@oracle("learnable-fourier", {"axes": 2, "features": 10, "hidden": 7, "gamma": 2.0})
+def learnable_fourier(case: Case) -> Expected:
+    """Li et al. 2021, equations 1 to 3."""
+    weight, table = case.scheme.frequency_FA.detach().double(), empty(case)
+    first, second = case.scheme.first, case.scheme.second
+    features = 2 * weight.shape[0]
+    for s in range(len(case.qpos_S)):
+        point = torch.atleast_1d(case.qpos_S[s]).tolist()
+        angles = [sum(w * p for w, p in zip(row, point, strict=True)) for row in weight.tolist()]
+        r = [math.cos(a) / math.sqrt(features) for a in angles] + [math.sin(a) / math.sqrt(features) for a in angles]
+        hidden = first.weight.double() @ torch.tensor(r, dtype=torch.float64) + first.bias.double()
+        gelu = torch.tensor([h * 0.5 * (1 + math.erf(h / math.sqrt(2))) for h in hidden.tolist()], dtype=torch.float64)
+        table[s] = (second.weight.double() @ gelu + second.bias.double()).detach()
+    return Expected(encode_SP=table)
+
+
+@oracle("time2vec", {"wave": "cos", "start": "normal"}, {"start": "uniform"})
+def time2vec(case: Case) -> Expected:
+    """Kazemi et al. 2019, equation 1."""
+    omega, phase = case.scheme.omega_P.tolist(), case.scheme.phase_P.tolist()
+    function = math.cos if case.options.get("wave") == "cos" else math.sin
+    table = empty(case)
+    for s, p in enumerate(case.qpos_S.tolist()):
+        for c in range(case.width):
+            angle = omega[c] * p + phase[c]
+            table[s, c] = angle if c == 0 else function(angle)
+    return Expected(encode_SP=table)
+
+
+@oracle("universal", {"layout": "half", "exponent": "tensor2tensor", "start": 0}, {"base": 7.0})
+def universal(case: Case) -> Expected:
+    """Dehghani et al. 2019, equations 6 and 7, in the first layer."""
+    d, o, table = case.width, case.options, empty(case)
+    base, start, half = o.get("base", 10_000.0), o.get("start", 1), o.get("layout") == "half"
+    for s, p in enumerate(case.qpos_S.tolist()):
+        for channel in range(d):
+            hand = channel % (d // 2) if half else channel // 2
+            is_sine = channel < d // 2 if half else channel % 2 == 0
+            omega = base ** -(hand / (d / 2 - 1) if o.get("exponent") == "tensor2tensor" else 2 * hand / d)
+            function = math.sin if is_sine else math.cos
+            table[s, channel] = function((p + start) * omega) + function(start * omega)
+    return Expected(encode_SP=table)

@@ -1,0 +1,67 @@
+"""Sinusoids of several coordinates: each axis turns the hands of its own share of the channels."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.absolute.sinusoidal import Layout
+from clockhands.schemes.base import Declares, Positions, Scheme
+from clockhands.schemes.hands import check_axes, cos_sin, frequencies, one_row
+from clockhands.shapes import Float, Tensor
+
+
+@final
+class SinusoidalAxes(Scheme):
+    """The sinusoids of every coordinate side by side, d/A channels each (Parmar et al. 2018; DETR).
+
+    DETR's form (Carion et al. 2020, code): ``layout`` interleaved, ``start`` 1, positions (row, column); where it
+    normalises, positions come from ``positions.normalised`` with scale 2π, and ``start`` is 0.
+
+    Args:
+        width: d_model, or d_p where the encoding is concatenated; divisible by 2·axes.
+        axes: coordinates of a position.
+        layout: within the share of an axis, ``interleaved`` or ``half``, as in ``sinusoidal``.
+        base: wavelengths run from 2π to base·2π on every axis.
+        start: what is added to every coordinate (DETR counts from 1).
+        amplitude: factor of the whole encoding.
+    """
+
+    equation = r"e(p) = [PE_{d/A}(p_1); \dots; PE_{d/A}(p_A)]"
+    source = "Parmar et al. 2018, section 3.3; Carion et al. 2020, appendix A.4"
+    peers = ("positional-encodings PositionalEncoding2D and 3D", "transformers DETR", "timm build_sincos2d_pos_embed")
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        axes: int = 2,
+        layout: Layout = "interleaved",
+        base: float = 10_000.0,
+        start: float = 0.0,
+        amplitude: float = 1.0,
+    ) -> None:
+        super().__init__()
+        if axes < 1 or width % (2 * axes):
+            raise ConfigError(
+                [f"sinusoidal-axes shares its channels out in pairs: width {width} is no multiple of 2 x {axes} axes"],
+                "the scheme",
+            )
+        self.width, self.axes, self.layout, self.base = width, axes, layout, base
+        self.start, self.amplitude = start, amplitude
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(axes=self.axes, real_valued=True)
+
+    def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+        pos_BSA = check_axes(pos_BS, self.axes, "sinusoidal-axes")
+        shares = [self._one_axis(one_row(pos_BSA[..., axis])) for axis in range(self.axes)]
+        return (self.amplitude * torch.cat(shares, dim=-1)).expand(pos_BS.shape[0], -1, -1)
+
+    def _one_axis(self, pos_BS: Tensor) -> Float[Tensor, "B S Pa"]:
+        omega_F = frequencies(self.width // self.axes, self.base, device=pos_BS.device)
+        pair = cos_sin(pos_BS + self.start if self.start else pos_BS, omega_F)[::-1]
+        return torch.cat(pair, dim=-1) if self.layout == "half" else torch.stack(pair, dim=-1).flatten(-2)

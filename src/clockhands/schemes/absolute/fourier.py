@@ -1,0 +1,65 @@
+"""Learnable Fourier features: random hands of any direction, read by a small network."""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+import torch
+from torch import nn
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.base import Declares, Positions, Scheme
+from clockhands.schemes.hands import check_axes, exact, one_row
+from clockhands.shapes import Float, Tensor
+
+
+@final
+class LearnableFourier(Scheme):
+    """W_2·GeLU(W_1·r), with r = [cos(W_r p); sin(W_r p)]/√F and every W learned (Li et al. 2021, equations 1 to 3).
+
+    Args:
+        width: d_model, or d_p where the encoding is concatenated.
+        axes: coordinates of a position, mixed by W_r: distances are measured across axes, not along each.
+        features: F, an even number: half as many frequencies.
+        hidden: width of the hidden layer.
+        gamma: W_r starts as N(0, γ^-2), so that similarity falls as a Gaussian of width γ.
+    """
+
+    equation = r"e(p) = W_2 \, GeLU(W_1 r), \quad r = \tfrac{1}{\sqrt F} [\cos W_r p; \sin W_r p]"
+    source = "Li et al. 2021, section 3"
+    peers = ("willGuimont/learnable_fourier_positional_encoding",)
+
+    def __init__(self, width: int, *, axes: int = 1, features: int = 64, hidden: int = 32, gamma: float = 10.0) -> None:
+        super().__init__()
+        if features < 2 or features % 2 or gamma <= 0 or axes < 1:
+            raise ConfigError(
+                [
+                    f"learnable-fourier needs an even number of features, gamma above 0 and an axis; got {features}, "
+                    f"{gamma} and {axes}"
+                ],
+                "the scheme",
+            )
+        self.axes, self.gamma = axes, gamma
+        self.frequency_FA = nn.Parameter(torch.empty(features // 2, axes))
+        self.first, self.second = nn.Linear(features, hidden), nn.Linear(hidden, width)
+        self.reset_parameters()
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(axes=self.axes, real_valued=True)
+
+    def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+        pos_BSA = one_row(check_axes(pos_BS, self.axes, "learnable-fourier"))
+        dtype = exact(pos_BS.device)
+        angle_BSF = pos_BSA.to(dtype) @ self.frequency_FA.to(dtype).T
+        waves_BSF = torch.cat([angle_BSF.cos(), angle_BSF.sin()], dim=-1)
+        read_BSF = (waves_BSF / math.sqrt(waves_BSF.shape[-1])).to(self.first.weight.dtype)
+        pe_BSP = self.second(nn.functional.gelu(self.first(read_BSF)))
+        return pe_BSP.expand(pos_BS.shape[0], -1, -1)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.frequency_FA, std=1 / self.gamma)
+        self.first.reset_parameters()
+        self.second.reset_parameters()

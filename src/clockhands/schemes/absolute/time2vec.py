@@ -1,0 +1,73 @@
+"""Time2Vec: hands whose speeds and starting angles are learned, and one that never comes round."""
+
+from __future__ import annotations
+
+from typing import Literal, final
+
+import torch
+from torch import nn
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.base import Declares, Positions, Scheme
+from clockhands.schemes.hands import exact, frequencies, one_row, single_axis
+from clockhands.shapes import Float, Tensor
+
+
+@final
+class Time2Vec(Scheme):
+    """[ω_0·τ + φ_0, sin(ω_1·τ + φ_1), ...], all learned, for real-valued times (Kazemi et al. 2019, equation 1).
+
+    mTAN's learned time embedding (Shukla & Marlin 2021) is this with ``start`` uniform; its fixed one is ``sinusoidal``
+    with base 10 under the transform ``scaled`` with factor 1/48.
+
+    Args:
+        width: d_model, or d_p where the encoding is concatenated; at least 2.
+        wave: the periodic function, ``sin`` or ``cos``.
+        start: where ω and φ begin: ``geometric`` (the sinusoid's spectrum, φ = 0), ``normal`` (N(0, 1)) or ``uniform``
+            (U(-1, 1), as a linear layer of one input starts).
+        base: of the geometric start.
+    """
+
+    equation = r"e(\tau)_0 = \omega_0 \tau + \varphi_0, \quad e(\tau)_c = \sin(\omega_c \tau + \varphi_c)"
+    source = "Kazemi et al. 2019, equation 1"
+    peers = ("mTAN learn_time_embedding", "andrewrgarcia/time2vec")
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        wave: Literal["sin", "cos"] = "sin",
+        start: Literal["geometric", "normal", "uniform"] = "geometric",
+        base: float = 10_000.0,
+    ) -> None:
+        super().__init__()
+        if width < 2:
+            raise ConfigError([f"time2vec needs a width of at least 2; width is {width}"], "the scheme")
+        self.wave, self.start, self.base = wave, start, base
+        self.omega_P = nn.Parameter(torch.empty(width))
+        self.phase_P = nn.Parameter(torch.empty(width))
+        self.reset_parameters()
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(real_valued=True)
+
+    def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+        pos = one_row(single_axis(pos_BS, "time2vec"))
+        dtype = exact(pos.device)
+        angle_BSP = pos.to(dtype)[..., None] * self.omega_P.to(dtype) + self.phase_P.to(dtype)
+        waves_BSF = angle_BSP[..., 1:].sin() if self.wave == "sin" else angle_BSP[..., 1:].cos()
+        return torch.cat([angle_BSP[..., :1], waves_BSF], dim=-1).float().expand(pos_BS.shape[0], -1, -1)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        if self.start == "geometric":
+            # The slowest hand is the one that is unrolled to a line; from the next on they run from fast to slow.
+            omega_P = frequencies(2 * len(self.omega_P), self.base, device=self.omega_P.device)
+            self.omega_P.copy_(omega_P.roll(1))
+            self.phase_P.zero_()
+        for parameter in (self.omega_P, self.phase_P):
+            if self.start == "normal":
+                nn.init.normal_(parameter)
+            elif self.start == "uniform":
+                nn.init.uniform_(parameter, -1, 1)

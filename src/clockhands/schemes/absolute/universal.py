@@ -1,0 +1,58 @@
+"""The Universal Transformer's coordinates: where a token is, and how often it has been thought over."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.absolute.sinusoidal import Layout
+from clockhands.schemes.base import Declares, Positions, Scheme
+from clockhands.schemes.hands import Exponent, cos_sin, frequencies, one_row, single_axis
+from clockhands.shapes import Float, Tensor
+
+
+@final
+class Universal(Scheme):
+    """The sinusoid of the position plus the sinusoid of the layer, for adding before every layer (Dehghani et al. 2019,
+    equations 6 and 7). It means nothing new unless the encoding is re-added at every layer.
+
+    Args:
+        width: d_model; even.
+        layout: ``interleaved`` as in the paper, or ``half`` as in Tensor2Tensor.
+        exponent: ``paper`` (2c/d) or ``tensor2tensor`` (c/(d/2 - 1)), which the released code uses.
+        base: wavelengths run from 2π to base·2π.
+        start: what the first token and the first layer count as: 1 in the paper, 0 in Tensor2Tensor.
+    """
+
+    equation = r"P^t(p, 2c) = \sin(p / b^{2c/d}) + \sin(t / b^{2c/d}), \quad 2c + 1 \text{ with } \cos"
+    source = "Dehghani et al. 2019, equations 6 and 7"
+    peers = ("tensor2tensor universal_transformer_util",)
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        layout: Layout = "interleaved",
+        exponent: Exponent = "paper",
+        base: float = 10_000.0,
+        start: int = 1,
+    ) -> None:
+        super().__init__()
+        if width % 2:
+            raise ConfigError([f"universal pairs its channels and needs an even width; width is {width}"], "the scheme")
+        self.width, self.layout, self.exponent, self.base, self.start = width, layout, exponent, base, start
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(real_valued=True)
+
+    def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+        pos = one_row(single_axis(pos_BS, "universal"))
+        step = torch.full((1, 1), layer + self.start, device=pos.device)
+        return (self._waves(pos + self.start) + self._waves(step)).expand(pos_BS.shape[0], -1, -1)
+
+    def _waves(self, number_BS: Tensor) -> Float[Tensor, "B S P"]:
+        pair = cos_sin(number_BS, frequencies(self.width, self.base, self.exponent, number_BS.device))[::-1]
+        return torch.cat(pair, dim=-1) if self.layout == "half" else torch.stack(pair, dim=-1).flatten(-2)
