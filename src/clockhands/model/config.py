@@ -40,16 +40,28 @@ class Position:
     transform_options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any] | str | Position) -> Position:
-        """From a name, or a table in which keys that are no field are options of the scheme: ``{scheme, base}``."""
+    def from_dict(cls, given: Any, side: str = "position") -> Position:
+        """From a name, or a table in which keys that are no field are options of the scheme: ``{scheme, base}``.
+
+        Raises ConfigError for values of the wrong type.
+        """
+        from clockhands.model.faults import type_faults
+
         if isinstance(given, Position):
             return given
+        if not isinstance(given, (str, Mapping)):
+            raise ConfigError([f"{side} is {given!r}, but must be the name of a scheme or a table"], side)
         if isinstance(given, str):
             return cls(scheme=given)
         names = {f.name for f in dataclasses.fields(cls)}
         own = {key: value for key, value in given.items() if key in names}
         loose = {key: value for key, value in given.items() if key not in names}
-        return cls(**{**own, "options": {**own.get("options", {}), **loose}})
+        wrong = type_faults(cls, own, f"{side}.")
+        if wrong:
+            raise ConfigError(wrong, side)
+        if loose:
+            own["options"] = {**own.get("options", {}), **loose}
+        return cls(**own)
 
     def encoding_width(self, d_model: int) -> int:
         """The width of what the scheme gives at the embedding: d_model where it is added, else d_p."""
@@ -141,18 +153,26 @@ class TransformerConfig:
 
         Raises ConfigError naming every unknown key (with the nearest name) and every value that cannot be.
         """
+        from clockhands.model.faults import table_faults
+
         names = [f.name for f in dataclasses.fields(cls)]
         wrong = [unknown("option of the model", key, names) for key in given if key not in names]
         known = {key: value for key, value in given.items() if key in names}
-        for side in ("encoder", "decoder", "cross"):
-            if side in known:
-                known[side] = Position.from_dict(known[side])
-        if "dropout_places" in known:
+        if isinstance(known.get("dropout_places"), list):
             known["dropout_places"] = tuple(known["dropout_places"])
+        mistyped: list[str] = []
+        for side in known.keys() & set(get_args(Side)):
+            try:
+                known[side] = Position.from_dict(known[side], side)
+            except ConfigError as fault:
+                mistyped += fault.faults
+                del known[side]
+        mistyped += table_faults(known)
+        wrong += sorted(mistyped)
         try:
-            config = cls(**known)
+            config = cls() if mistyped else cls(**known)
         except ConfigError as fault:
-            raise ConfigError([*wrong, *fault.faults], source) from fault
+            wrong += fault.faults
         if wrong:
             raise ConfigError(wrong, source)
         return config

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import collections.abc
-import typing
+from collections.abc import Mapping
+from typing import Any, get_args, get_origin, get_type_hints
 
 import torch
 
@@ -19,11 +19,7 @@ POSITIVE = ("vocab_size", "source_vocab_size", "d_model", "num_heads", "num_kv_h
 
 def faults(config: TransformerConfig) -> list[str]:
     """Everything wrong with a configuration, one sentence each; empty if nothing is."""
-    wrong = type_faults(config, "")
-    if config.kind not in typing.get_args(typing.get_type_hints(TransformerConfig)["kind"]):
-        return wrong
-    for side in config.sides:
-        wrong += type_faults(config.position(side), f"{side}.")
+    wrong = table_faults(vars(config))
     if wrong:
         return wrong
     wrong = size_faults(config) + tying_faults(config)
@@ -32,15 +28,25 @@ def faults(config: TransformerConfig) -> list[str]:
     return wrong
 
 
-def type_faults(table: TransformerConfig | Position, prefix: str) -> list[str]:
+def table_faults(table: Mapping[str, Any]) -> list[str]:
+    """Values of the wrong type, in the model's fields and in those of the positions of its sides."""
+    wrong = type_faults(TransformerConfig, table, "")
+    for side in get_args(Side):
+        if isinstance(table.get(side), Position):
+            wrong += type_faults(Position, vars(table[side]), f"{side}.")
+    return wrong
+
+
+def type_faults(described: type, table: Mapping[str, Any], prefix: str) -> list[str]:
     """Values that are not of their field's type."""
     wrong = []
-    for name, kind in typing.get_type_hints(type(table)).items():
-        value = getattr(table, name)
-        is_table = typing.get_origin(kind) is collections.abc.Mapping
-        if not (isinstance(value, collections.abc.Mapping) if is_table else fits(value, kind)):
+    for name, kind in get_type_hints(described).items():
+        if name not in table:
+            continue
+        is_table = get_origin(kind) is Mapping
+        if not (isinstance(table[name], Mapping) if is_table else fits(table[name], kind)):
             needed = "a table" if is_table else describe(kind)
-            wrong.append(f"{prefix}{name} is {value!r}, but must be {needed}")
+            wrong.append(f"{prefix}{name} is {table[name]!r}, but must be {needed}")
     return wrong
 
 
@@ -145,7 +151,7 @@ def transform_faults(position: Position, side: Side) -> list[str]:
     if side == "cross":
         return ["cross.transform: cross-attention reads the positions as they were counted"]
     known = {name: TRANSFORMS[name] for name in TRANSFORMS if name == position.transform}
-    kinds = typing.get_type_hints(known[position.transform]) if known else {}
+    kinds = get_type_hints(known[position.transform]) if known else {}
     wrong = [
         f"{side}.transform_options.{key} is {value!r}, but must be {describe(kinds[key])}"
         for key, value in position.transform_options.items()

@@ -1,0 +1,132 @@
+"""Configurations: defaults are the paper's, every fault is told, and told together."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clockhands.errors import ConfigError, UsageError
+from clockhands.model import PRESETS, Position, TransformerConfig, preset
+from clockhands.model.config import DROPOUT_PLACES
+
+
+def test_defaults_are_the_base_model_of_the_paper() -> None:
+    config = preset("paper-base")
+    assert (config.d_model, config.d_ff, config.num_heads, config.d_head) == (512, 2048, 8, 64)
+    assert (config.encoder_layers, config.decoder_layers, config.dropout) == (6, 6, 0.1)
+    assert (config.norm, config.token_scale, config.tying, config.attention_bias) == (
+        "post",
+        "sqrt",
+        "three-way",
+        False,
+    )
+    assert config.encoder.scheme == config.decoder.scheme == "sinusoidal" and config.cross.scheme == "none"
+    assert config.scale == 1 / 8
+
+
+def test_tutorial_has_the_tutorial_s_parameters() -> None:
+    """10,184,162 with vocabularies of 7,765 and 7,010 words (counted from the notebook's layers)."""
+    from clockhands.model import Transformer
+
+    model = Transformer(preset("tutorial", {"vocab_size": 7010, "source_vocab_size": 7765}))
+    assert sum(parameter.numel() for parameter in model.parameters()) == 10_184_162
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_round_trip(name: str) -> None:
+    config = preset(name, {"cross": {"scheme": "rope", "base": 500.0, "skip_every": 2}})
+    table = config.to_dict()
+    assert TransformerConfig.from_dict(json.loads(json.dumps(table))) == config
+    assert config.cross.options == {"base": 500.0}
+
+
+FAULTS: list[tuple[dict[str, Any], str]] = [
+    ({"d_modle": 3}, "unknown option of the model 'd_modle'; did you mean 'd_model'?"),
+    ({"kind": "decodr"}, "kind is 'decodr', but must be one of"),
+    ({"d_model": 64.5}, "d_model is 64.5, but must be int"),
+    ({"encoder": 3}, "encoder is 3, but must be the name of a scheme or a table"),
+    ({"d_model": 0}, "d_model is 0; it must be at least 1"),
+    ({"decoder_layers": -1}, "decoder_layers is -1; it must be at least 0"),
+    ({"num_heads": 7}, "num_heads is 7, which does not divide d_model 512; take 8, or set head_dim"),
+    ({"num_kv_heads": 3}, "num_kv_heads is 3, which does not divide num_heads 8"),
+    ({"dropout": 1.0}, "dropout is 1.0; it must be at least 0 and below 1"),
+    ({"dropout_places": ["residul"]}, "dropout_places is ('residul',), but must be"),
+    ({"parallel": True, "kind": "decoder"}, "parallel attention and feed-forward need norm = 'pre'"),
+    ({"parallel": True, "norm": "pre"}, "parallel attention and feed-forward have no place for cross-attention"),
+    ({"source_vocab_size": 5}, "the source has 5 words and the target 8000; set tying = 'target'"),
+    ({"encoder": "ropee"}, "encoder: unknown scheme 'ropee'; did you mean 'rope'?"),
+    ({"encoder": {"scheme": "rope", "bsae": 3}}, "encoder: unknown option of rope 'bsae'; did you mean 'base'?"),
+    ({"encoder": {"scheme": "rope", "base": "x"}}, "encoder: rope.base is 'x', but must be float"),
+    ({"encoder": {"scheme": "sinusoidal", "options": 3}}, "encoder.options is 3, but must be a table"),
+    ({"encoder": {"scheme": "sinusoidal", "combine": "concatenate"}}, "needs encoder.width"),
+    (
+        {"encoder": {"scheme": "sinusoidal", "combine": "concatenate", "width": 512}},
+        "encoder.width (d_p) is 512, but d_model is 512; d_p must leave channels to the tokens",
+    ),
+    ({"encoder": {"scheme": "sinusoidal", "width": 8}}, "encoder.width is 8, but combine = 'add' takes no width"),
+    ({"encoder": {"scheme": "sinusoidal", "combine": "project", "width": 0}}, "encoder.width is 0; it must be"),
+    ({"encoder": {"scheme": "sinusoidal", "combine": "project", "width": 9}}, "needs an even width"),
+    (
+        {"encoder": {"scheme": "sinusoidal", "combine": "concatenate", "width": 8}},
+        "leaves 504 channels to the tokens and the output needs 512",
+    ),
+    ({"encoder": {"scheme": "rope", "combine": "project", "width": 8}}, "so combine = 'project' means nothing"),
+    ({"encoder": {"scheme": "rope", "every_layer": True}}, "so every_layer means nothing"),
+    (
+        {"encoder": {"scheme": "sinusoidal", "every_layer": True, "combine": "project", "width": 8}},
+        "encoder.every_layer adds the encoding again, so combine must be 'add'",
+    ),
+    ({"encoder": {"scheme": "rope", "skip_every": 1}}, "encoder.skip_every is 1; it must be 0"),
+    ({"encoder": "cope"}, "cope is defined only under a causal mask, and the encoder has none"),
+    ({"cross": "sinusoidal"}, "cross: sinusoidal enters at the token embedding or layer input"),
+    ({"encoder": {"scheme": "rope", "transform": "shiftd"}}, "unknown position transform 'shiftd'"),
+    ({"encoder": {"scheme": "rope", "transform_options": {"maximum": 3}}}, "say what no transform reads"),
+    (
+        {"encoder": {"scheme": "rope", "transform": "scaled", "transform_options": {"factor": "x"}}},
+        "encoder.transform_options.factor is 'x', but must be float",
+    ),
+    ({"encoder": {"scheme": "learned", "transform": "cape"}}, "cape gives real numbers, and learned takes whole"),
+    ({"cross": {"scheme": "rope", "transform": "scaled"}}, "cross-attention reads the positions as they were counted"),
+]
+
+
+@pytest.mark.parametrize(("changes", "sentence"), FAULTS, ids=[sentence for _, sentence in FAULTS])
+def test_every_fault_is_told(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        TransformerConfig.from_dict(changes)
+    assert sentence in str(caught.value)
+    assert len(caught.value.faults) == 1
+
+
+def test_all_faults_are_told_together() -> None:
+    with pytest.raises(ConfigError) as caught:
+        TransformerConfig.from_dict(
+            {"d_modle": 3, "num_heads": 7, "encoder": {"scheme": "rope", "bsae": 3}, "decoder": "alibbi"}, "recipe.toml"
+        )
+    assert caught.value.source == "recipe.toml"
+    assert len(caught.value.faults) == 4
+    with pytest.raises(ConfigError) as caught:
+        TransformerConfig.from_dict({"d_model": "x", "encoder": {"width": "y"}, "cross": {"skip_every": 1.5}})
+    assert len(caught.value.faults) == 3
+
+
+def test_unknown_preset_names_the_nearest() -> None:
+    with pytest.raises(UsageError, match="unknown preset 'tny'; did you mean 'tiny'"):
+        preset("tny")
+
+
+@given(places=st.sets(st.sampled_from(DROPOUT_PLACES)), asked=st.sampled_from(DROPOUT_PLACES))
+def test_dropout_acts_exactly_where_it_is_put(places: set[str], asked: str) -> None:
+    config = preset("tiny", {"dropout": 0.25, "dropout_places": sorted(places)})
+    expected = asked in places or (asked == "ffn-residual" and "residual" in places)
+    assert config.rate(asked) == (0.25 if expected else 0.0)
+
+
+def test_position_from_a_name_or_a_table() -> None:
+    assert Position.from_dict("rope") == Position("rope")
+    loose = Position.from_dict({"scheme": "rope", "base": 5.0, "options": {"layout": "half"}, "skip_every": 4})
+    assert loose == Position("rope", {"layout": "half", "base": 5.0}, skip_every=4)
