@@ -11,7 +11,6 @@ from clockhands.checking.adapter import ModuleAdapter
 from clockhands.checking.builds import loud
 from clockhands.checking.runner import run, select
 from clockhands.checking.subjects import from_model
-
 from tests.checking import planted as p
 
 STEPS = {"cache.steps", "cache.chunks"}

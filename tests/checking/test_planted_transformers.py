@@ -11,7 +11,6 @@ import torch
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
-    GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,

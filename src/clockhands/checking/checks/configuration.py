@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from clockhands.checking.builds import build_model
+from clockhands.checking.checks.precision import angle_tables
 from clockhands.checking.registry import Effect, Inapplicable, check, difference, largest
 from clockhands.checking.subject import Subject
 
@@ -149,7 +150,10 @@ def _built(subject: Subject, config: Any) -> float:
     except Exception as fault:  # as above
         raise Inapplicable(f"the changed configuration is refused: {' '.join(str(fault).split())[:80]}") from fault
     model.to(next(module.parameters()).dtype)
-    model.load_state_dict(module.state_dict())
+    # Tables are made from the configuration, also where a model saves them.
+    tables = angle_tables(module)
+    weights = {name: value for name, value in module.state_dict().items() if name not in tables}
+    model.load_state_dict(weights, strict=False)
     twin = dataclasses.replace(subject, adapter=type(adapter)(model, adapter.kind))
     return difference(_read(twin), _read(subject))
 

@@ -1,0 +1,183 @@
+"""``clockhands check``: does a model handle position correctly, and which uses are safe?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from clockhands.cli.common import prepare
+
+if TYPE_CHECKING:
+    from clockhands.checking.result import Result
+    from clockhands.checking.runner import Outcome
+
+EXAMPLES = (
+    "clockhands check --type llama --tiny",
+    "clockhands check --type roberta:causal --tiny --only generate,padding",
+    "clockhands check --type gpt2 --tiny --json",
+    "clockhands check --list",
+)
+_ORDER = ("FAIL", "WARN", "PROPERTY", "PASS", "N/A")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", nargs="?", help="a model folder, one of our runs, or a hub name")
+    parser.add_argument("--type", metavar="NAME", help="an architecture by its transformers name (with --tiny)")
+    parser.add_argument("--tiny", action="store_true", help="take the configuration alone, shrunk and redrawn")
+    parser.add_argument("--only", metavar="A,B", help="checks or groups of them: packing,cache,padding.right")
+    parser.add_argument("--slow", action="store_true", help="also the compiled checks: flex attention, compile, export")
+    parser.add_argument("--against", metavar="REF", help="compare with another model and say where they part")
+    parser.add_argument("--baseline", metavar="FILE", help="an earlier --json: fail only on what became worse")
+    parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")
+    parser.add_argument("--report", metavar="FOLDER", help="also write a page with all findings")
+    parser.add_argument("--verbose", action="store_true", help="also what passed and what does not apply, one by one")
+    parser.add_argument("--list", action="store_true", help="list the checks: what each asserts and catches")
+    parser.add_argument("--all", metavar="FOLDER", help="every architecture that transformers can build: the matrix")
+    parser.add_argument("--jobs", type=int, default=1, help="processes for --all (default: %(default)s)")
+    parser.add_argument("--limit", type=float, default=120, help="seconds for one architecture (default: %(default)s)")
+    parser.add_argument("--dtype", default="float32", help="precision of a real checkpoint (default: %(default)s)")
+    parser.add_argument("--device", help="cpu, cuda, cuda:1 (default: cpu)")
+    parser.add_argument("--threads", type=int, help="threads of this process (default: 1 with --tiny)")
+    parser.add_argument("--trust-remote-code", action="store_true", help="run code that comes with the model")
+
+
+def run(options: argparse.Namespace) -> int:
+    _validate(options)
+    if options.threads is None and (options.tiny or options.all):
+        options.threads = 1  # small tensors: more threads only wait for each other
+    prepare(options)
+    if options.list:
+        return _list()
+    if options.all:
+        return _matrix(options)
+    if options.against:
+        return _against(options)
+    results = _examine(options)
+    if options.json:
+        found = [result.as_dict() for result in results]
+        print(json.dumps(found[0] if len(found) == 1 else found, ensure_ascii=False, indent=1))
+    else:
+        for result in results:
+            _tell(result, options.verbose)
+    if options.report:
+        from clockhands.report import write
+
+        for result in results:
+            folder = options.report if len(results) == 1 else f"{options.report}/{result.model.replace(':', '-')}"
+            print(f"report: {write(result.findings(), folder)[0]}", file=sys.stderr)
+    return _verdict(options, results)
+
+
+def _validate(options: argparse.Namespace) -> None:
+    from clockhands.errors import UsageError
+
+    named = [bool(options.model), bool(options.type), bool(options.all), options.list]
+    if sum(named) != 1:
+        raise UsageError("name one thing to check: a model, --type NAME, --all FOLDER (or --list)")
+    if options.type and not options.tiny:
+        raise UsageError(f"--type {options.type} names no weights: add --tiny")
+    if options.against and (options.baseline or options.all):
+        raise UsageError("--against compares two models: it goes with neither --baseline nor --all")
+    if options.jobs < 1:
+        raise UsageError(f"--jobs is {options.jobs}; it must be 1 or more")
+
+
+def _examine(options: argparse.Namespace) -> list[Result]:
+    from clockhands.checking import examine
+
+    return examine(
+        options.type or options.model,
+        tiny=options.tiny,
+        only=_words(options.only),
+        slow=options.slow,
+        dtype=options.dtype,
+        device=options.device or "cpu",
+        trust_remote_code=options.trust_remote_code,
+        tell=_progress() if sys.stderr.isatty() else None,
+    )
+
+
+def _words(text: str | None) -> list[str] | None:
+    return [word.strip() for word in text.split(",") if word.strip()] if text else None
+
+
+def _progress() -> Callable[[Outcome], None]:
+    def tell(outcome: Outcome) -> None:
+        print(f"\r\033[K{outcome.check} {outcome.verdict}", end="", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def _tell(result: Result, verbose: bool) -> None:
+    from clockhands.checking.result import sentence
+
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr)
+    versions = " · ".join(f"{name} {version}" for name, version in result.versions.items())
+    print(f"{result.model} · {result.scheme} · {len(result.outcomes)} checks in {result.seconds:.1f} s · {versions}")
+    if result.fault:
+        print(f"FAIL      {result.fault}")
+    for verdict in _ORDER:
+        found = [outcome for outcome in result.outcomes if outcome.verdict == verdict]
+        if verdict in ("PASS", "N/A") and not verbose:
+            if found:
+                print(f"{verdict:9} {', '.join(outcome.check for outcome in found)}")
+            continue
+        for outcome in found:
+            print(f"{verdict:9} {outcome.check}: {sentence(outcome).removeprefix(verdict).strip(' .') or 'holds'}.")
+    print(result.reliance())
+
+
+def _list() -> int:
+    from clockhands.checking.runner import CHECKS
+
+    for check in CHECKS.values():
+        print(f"{check.name:24} {check.asserts}\n{'':24} catches: {check.catches}{' (--slow)' * check.optional}")
+    return 0
+
+
+def _matrix(options: argparse.Namespace) -> int:
+    from clockhands.checking.matrix import publish
+    from clockhands.checking.sweep import every, sweep
+
+    def tell(result: Result, done: int, total: int) -> None:
+        marks = result.fault or f"{result.count('PASS')} pass, {result.count('FAIL')} fail"
+        print(f"{done}/{total} {result.model} {result.seconds:.1f} s: {marks}", file=sys.stderr, flush=True)
+
+    names = every([options.type] if options.type else None)
+    only = _words(options.only)
+    results = sweep(
+        names, options.all, only=only, slow=options.slow, workers=options.jobs, limit=options.limit, tell=tell
+    )
+    for path in publish(results, options.all):
+        print(path)
+    return _verdict(options, results) if options.baseline else 0
+
+
+def _against(options: argparse.Namespace) -> int:
+    from clockhands.checking.against import compare
+
+    report = compare(
+        options.type or options.model,
+        options.against,
+        tiny=options.tiny,
+        dtype=options.dtype,
+        device=options.device or "cpu",
+        trust_remote_code=options.trust_remote_code,
+    )
+    print(json.dumps(report.as_dict(), ensure_ascii=False, indent=1) if options.json else report.text())
+    return 0 if report.same else 1
+
+
+def _verdict(options: argparse.Namespace, results: list[Result]) -> int:
+    if not options.baseline:
+        return int(any(result.failed for result in results))
+    from clockhands.checking.result import changes, load
+
+    worse = changes(load(options.baseline), results)
+    for line in worse:
+        print(f"worse than {options.baseline}: {line}", file=sys.stderr)
+    return int(bool(worse))

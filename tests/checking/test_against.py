@@ -1,0 +1,95 @@
+"""A port that is consistently wrong is told from its reference, and the mistake is named."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from clockhands.checking import against
+from clockhands.checking.builds import Build, build_model, find, tiny_config
+from clockhands.errors import UsageError
+
+
+def model(name: str, change: Any = None) -> Any:
+    (build,) = (each for each in find(name) if each.kind == "causal" and not each.variant)
+    config = tiny_config(Build(name, "causal"))
+    if change is not None:
+        change(config)
+    return build_model(config, build.kind)
+
+
+def test_the_same_weights_are_the_same() -> None:
+    found = against.compare(model("llama"), model("llama"))
+    assert found.same
+    assert "the same" in found.text()
+
+
+def test_a_wrong_base_is_named_with_the_layer_where_they_part() -> None:
+    def change(config: Any) -> None:
+        config.rope_parameters["rope_theta"] = 500000.0
+
+    found = against.compare(model("llama", change), model("llama"))
+    assert found.explanation == "wrong base: theta 500000 for 10000"
+    assert found.layer == 1
+    assert found.position == 1
+
+
+def test_interleaved_pairs_are_told_from_halves() -> None:
+    port = model("llama")
+    order = torch.cat([torch.arange(0, 16, 2), torch.arange(1, 16, 2)])
+
+    def interleaved(self: Any, x: Tensor) -> Tensor:
+        return torch.nn.functional.linear(x, self.weight.unflatten(0, (-1, 16))[:, order].flatten(0, 1))
+
+    for layer in port.model.layers:
+        for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj):
+            projection.forward = interleaved.__get__(projection)
+    assert against.compare(port, model("llama")).explanation == "rotated pairs laid out interleaved for half"
+
+
+def test_an_offset_by_one_in_a_table_is_named() -> None:
+    port = model("gpt2")
+    table = port.transformer.wpe.weight
+    table.data = torch.cat([table.data[1:], table.data[:1]])
+    assert against.compare(port, model("gpt2")).explanation == "positions offset by +1"
+
+
+def test_slopes_one_head_off_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers.models.bloom import modeling_bloom
+
+    reference, port = model("bloom"), model("bloom")
+    original, forward = modeling_bloom._get_alibi_slopes, port.forward
+
+    def wrong(*given: Any, **named: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(modeling_bloom, "_get_alibi_slopes", lambda *a, **k: original(*a, **k) * 4.0)
+            return forward(*given, **named)
+
+    port.forward = wrong
+    found = against.compare(port, reference)
+    assert found.explanation == "slopes one head too early", found.tried
+
+
+def test_a_scaling_left_out_is_named() -> None:
+    (build,) = find("llama+yarn:causal")
+    reference = build_model(tiny_config(build), "causal")
+    assert "'yarn' left out" in against.compare(model("llama"), reference).explanation
+
+
+def test_what_no_known_mistake_explains_is_said_to_be_so() -> None:
+    port = model("llama")
+    port.lm_head.weight.data *= 1.5
+    found = against.compare(port, model("llama"))
+    assert found.explanation == ""
+    assert "No known mistake explains it" in found.text()
+
+
+def test_other_vocabularies_are_refused() -> None:
+    other = copy.deepcopy(model("gpt2"))
+    other.resize_token_embeddings(170)
+    with pytest.raises(UsageError, match="has 170 tokens, LlamaForCausalLM 160: only models of the same vocabulary"):
+        against.compare(other, model("llama"))
