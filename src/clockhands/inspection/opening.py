@@ -44,7 +44,7 @@ def open_subject(source: str | Path, *, trust_remote_code: bool = False, device:
         )
     except (OSError, ValueError, ImportError) as fault:
         raise CheckpointError(f"cannot open {source}: {_line(fault)}") from fault
-    return Subject.of(model.to(device), _tokenizer(source, trust_remote_code), str(source))
+    return Subject.of(model.to(device), _tokenizer(source, trust_remote_code), _short(source))
 
 
 def _own_run(source: str | Path, device: str) -> Subject:
@@ -52,7 +52,7 @@ def _own_run(source: str | Path, device: str) -> Subject:
     from clockhands.generation import open_run
 
     opened = open_run(source, device=device, dtype=torch.float32)
-    return Subject.of(opened.model, opened.tokenizers.source, str(source))
+    return Subject.of(opened.model, opened.tokenizers.source, _short(source))
 
 
 def _configuration(source: str | Path) -> dict[str, Any]:
@@ -164,6 +164,12 @@ def _tokenizer(source: str | Path, trust_remote_code: bool) -> Any:
         return AutoTokenizer.from_pretrained(str(source), trust_remote_code=trust_remote_code)
     except Exception:  # whatever a missing or foreign tokenizer raises, the model can still be inspected on ids
         return None
+
+
+def _short(source: str | Path) -> str:
+    """What to call the model: the source as given, of an absolute path its end."""
+    path = Path(source)
+    return "/".join(path.parts[-2:]) if path.is_absolute() else str(source)
 
 
 def _line(fault: BaseException) -> str:

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -26,10 +26,12 @@ class OwnSubject(Subject):
     """A Transformer of this project. Of an encoder-decoder, ``side`` says which stack is looked at."""
 
     core: Transformer | None = None
-    side: str = "encoder"
+    side: Literal["encoder", "decoder"] = "encoder"
 
     @classmethod
-    def wrap(cls, model: nn.Module, tokenizer: Any = None, name: str = "", side: str | None = None) -> OwnSubject:
+    def wrap(
+        cls, model: nn.Module, tokenizer: Any = None, name: str = "", side: Literal["encoder", "decoder"] | None = None
+    ) -> OwnSubject:
         """Take a Transformer, or the model of transformers around it."""
         core = model if isinstance(model, Transformer) else model.model
         assert isinstance(core, Transformer)

@@ -39,6 +39,14 @@ CONTROL_TEXTS = 32
 LARGE = 400_000_000
 """Parameters above which no untrained control is built unless asked: it takes as much memory again."""
 
+GROUPS = {
+    ("loudness", "directions", "recovery", "table"): "At the input",
+    ("kernel", "logits"): "What attention is made of",
+    ("survival", "heads"): "Through the layers",
+    ("cause",): "What comes of it",
+}
+"""Headings of the page, by the beginnings of the findings' names."""
+
 
 @dataclass
 class Measured:
@@ -91,7 +99,7 @@ def inspect(
         items = tuple(_findings(trained, fresh, tick))
     return Findings(
         title=f"What position does inside {subject.name}",
-        items=tuple(_commanded(item, command) for item in items),
+        items=tuple(_placed(item, command) for item in items),
         facts=_facts(trained, texts is None, control),
         signature=f"inspect|texts:{trained.capture.texts}x{trained.capture.length}|v:{__version__}",
         command=command,
@@ -176,8 +184,10 @@ def _encoder(subject: Subject) -> Callable[[str], list[int]] | None:
     return lambda text: list(subject.tokenizer(text)["input_ids"])
 
 
-def _commanded(finding: Finding, command: str) -> Finding:
-    return replace(finding, command=command) if command else finding
+def _placed(finding: Finding, command: str) -> Finding:
+    """The finding under its heading, with the command that makes it again."""
+    group = next(group for prefixes, group in GROUPS.items() if finding.name.startswith(prefixes))
+    return replace(finding, command=command, details={**finding.details, "group": group})
 
 
 def _facts(found: Measured, built_in: bool, control: bool) -> dict[str, str | int]:

@@ -34,6 +34,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 """The terms in the groups people know. 'Query–key': content–position is a word that looks for a place."""
 
+EXACT = 1e-4
+"""The largest relative error of a split that counts as exact."""
+
 POSITIONAL = ("position–position", "preferred places (constant–position)", "distance (kernel and bias)")
 """The groups that need to know nothing of the words."""
 
@@ -55,6 +58,7 @@ def layers(splits: Sequence[Split], control: Sequence[Split] | None = None) -> F
     along = [positional(share) for share in shares]
     fresh = [positional(split.layer()) for split in control] if control else None
     low, high = _interval(splits[0])
+    content = grouped(shares[0])["content–content"]
     error = max(split.error for split in splits)
     untrained = f"; untrained {percent(fresh[0])} and {percent(fresh[-1])}" if fresh else ""
     return Finding(
@@ -62,20 +66,27 @@ def layers(splits: Sequence[Split], control: Sequence[Split] | None = None) -> F
         question="What decides where a layer looks?",
         verdict=(
             f"Position alone decides {percent(along[0])} of where the first layer looks (95 % interval "
-            f"{percent(low)} to "
-            f"{percent(high)}), content alone {percent(grouped(shares[0])['content–content'])}; in the last layer "
-            f"position "
-            f"decides {percent(along[-1])}{untrained}. The terms rebuild the logits to {error:.0e}."
+            f"{percent(low)} to {percent(high)}), content alone {percent(content)}; in the last layer "
+            f"position decides {percent(along[-1])}{untrained}. {_exactness(error)}"
         ),
         value=along[0],
         interval=(low, high),
         null=fresh[0] if fresh else None,
-        light="bad" if error > 1e-4 else "info",
+        light="warn" if error > EXACT else "info",
         table=_layer_table(shares, splits),
         figure=_stacks([f"{index + 1}" for index in range(len(shares))], shares, "layer", fresh),
         method=METHOD,
         source=SOURCE,
         details={"error": error, "positional": along, "positional_untrained": fresh},
+    )
+
+
+def _exactness(error: float) -> str:
+    if error <= EXACT:
+        return f"The terms rebuild the logits to {error:.0e}."
+    return (
+        f"But the terms miss the logits by up to {percent(error)} of the largest: the words themselves decide where "
+        "they stand, or logits are no sum of products, and the shares are a rough guide only."
     )
 
 

@@ -1,0 +1,102 @@
+"""``clockhands inspect``: what position does inside a run, a folder or a checkpoint of the hub."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clockhands.cli.common import add_device, prepare
+from clockhands.errors import UsageError
+
+if TYPE_CHECKING:
+    from clockhands.findings import Findings
+
+EXAMPLES = (
+    "clockhands inspect runs/tour",
+    "clockhands inspect sentence-transformers/all-MiniLM-L6-v2 --out report",
+    "clockhands inspect runs/tour --text README.md --texts 24 --length 32 --json > findings.json",
+    "clockhands inspect runs/before runs/after --out both",
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "model", nargs="+", help="folder of a run or checkpoint, or a hub name; two are set side by side"
+    )
+    parser.add_argument("--text", metavar="FILE", nargs="+", help="text to measure on (default: built-in English)")
+    parser.add_argument("--out", metavar="FOLDER", default="report", help="where the page goes (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON instead of writing a page")
+    parser.add_argument("--texts", type=int, default=96, help="windows of text to read (default: %(default)s)")
+    parser.add_argument("--length", type=int, help="tokens in a window (default: 128, or what the model can read)")
+    parser.add_argument(
+        "--control",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="also measure the same model with fresh weights (default: unless it is very large)",
+    )
+    parser.add_argument("--trust-remote-code", action="store_true", help="run code that a checkpoint brings with it")
+    add_device(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    if len(options.model) > 2:
+        raise UsageError(f"inspect takes one model or two to set side by side, not {len(options.model)}")
+    if options.texts < 8:
+        raise UsageError(f"--texts is {options.texts}; at least 8 windows are needed to tell position from chance")
+    if options.length is not None and options.length < 8:
+        raise UsageError(f"--length is {options.length}; a window has at least 8 tokens")
+    prepare(options)
+    found = [_inspect(model, options) for model in options.model]
+    from clockhands.report import show, side_by_side, write
+
+    findings = found[0] if len(found) == 1 else side_by_side(*found)
+    if options.json:
+        print(findings.to_json())
+        return 0
+    paths = write(findings, options.out)
+    show(findings)
+    print(f"\n{paths[0]}")
+    return 0
+
+
+def _inspect(model: str, options: argparse.Namespace) -> Findings:
+    from clockhands.inspection import inspect
+
+    return inspect(
+        model,
+        texts=_texts(options.text),
+        length=options.length,
+        count=options.texts,
+        control=options.control,
+        device=_device(options.device),
+        trust_remote_code=options.trust_remote_code,
+        progress=True,
+        command=_command(options),
+    )
+
+
+def _texts(files: list[str] | None) -> list[str] | None:
+    if files is None:
+        return None
+    from clockhands.data.readers import read_documents
+
+    return [document for file in files for document in read_documents(Path(file), "file", "utf-8")]
+
+
+def _device(asked: str | None) -> str:
+    import torch
+
+    return asked or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _command(options: argparse.Namespace) -> str:
+    """The command that measures this again."""
+    words = ["clockhands", "inspect", *options.model]
+    words += ["--text", *options.text] if options.text else []
+    words += ["--length", str(options.length)] if options.length else []
+    words += ["--texts", str(options.texts)] if options.texts != 96 else []
+    words += [] if options.control is None else ["--control" if options.control else "--no-control"]
+    words += ["--trust-remote-code"] if options.trust_remote_code else []
+    return shlex.join(words)
