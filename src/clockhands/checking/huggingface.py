@@ -38,7 +38,11 @@ class HFModel:
     def _takes(self) -> frozenset[str]:
         names = _arguments(self.module)
         prefix = "decoder_" if self.kind == "seq2seq" else ""
-        found = {"mask": f"{prefix}attention_mask", "positions": f"{prefix}position_ids"}
+        found = {
+            "mask": f"{prefix}attention_mask",
+            "positions": f"{prefix}position_ids",
+            "documents": f"{prefix}document_ids",
+        }
         takes = {what for what, name in found.items() if name in names}
         return frozenset(takes | ({"cache"} if self.cache_name else set()))
 
@@ -64,14 +68,28 @@ class HFModel:
         cache.length -= tokens
 
     def logits(
-        self, ids: Tensor, mask: Tensor | None = None, positions: Tensor | None = None, cache: Held | None = None
+        self,
+        ids: Tensor,
+        mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        cache: Held | None = None,
+        documents: Tensor | None = None,
     ) -> Tensor:
         """Logits of every token; ``cache=None`` means that none is used."""
-        return self.forward(ids, mask, positions, cache).logits[:, -ids.shape[1] :]
+        return self.forward(ids, mask, positions, cache, documents).logits[:, -ids.shape[1] :]
 
-    def forward(self, ids: Tensor, mask: Tensor | None, positions: Tensor | None, cache: Held | None) -> Any:
+    def forward(
+        self,
+        ids: Tensor,
+        mask: Tensor | None,
+        positions: Tensor | None,
+        cache: Held | None,
+        documents: Tensor | None = None,
+    ) -> Any:
         """The model's own output object."""
         given = self.inputs(ids)
+        if documents is not None:
+            given["document_ids" if self.kind != "seq2seq" else "decoder_document_ids"] = documents
         prefix = "decoder_" if self.kind == "seq2seq" else ""
         if mask is not None:
             given[f"{prefix}attention_mask"] = self._mask(mask)
@@ -116,7 +134,12 @@ class HFSource(HFModel):
         self.takes = frozenset({"mask"})
 
     def logits(
-        self, ids: Tensor, mask: Tensor | None = None, positions: Tensor | None = None, cache: Held | None = None
+        self,
+        ids: Tensor,
+        mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        cache: Held | None = None,
+        documents: Tensor | None = None,
     ) -> Tensor:
         """Logits of the fixed target prefix; the axis S is the target's, not that of ``ids``."""
         target = fixed_source(self, 1)[:, :8].repeat(ids.shape[0], 1).to(ids.device)

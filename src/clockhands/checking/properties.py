@@ -41,6 +41,13 @@ def _offset(subject: Subject) -> bool:
     return subject.facts.first > 0
 
 
+_SILENT = {"none found", "NoPosition", "Window", "RePo"}
+
+
+def _bag_of_words(subject: Subject) -> bool:
+    return not subject.causal and set(subject.facts.scheme.split(" + ")) <= _SILENT
+
+
 def _always(subject: Subject) -> bool:
     return True
 
@@ -54,6 +61,11 @@ _RULES = (
             "an encoder takes position_ids as positions only, never as borders of documents",
             "a four-dimensional block mask",
         ),
+    ),
+    _Rule(
+        ("order.matters",),
+        _bag_of_words,
+        Declared("PROPERTY", "no encoding tells the places apart, and no mask either: a bag of words"),
     ),
     _Rule(("shift",), _absolute, Declared("PROPERTY", "absolute positions: every place has its own vector")),
     _Rule(

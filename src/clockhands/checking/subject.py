@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.checking.adapter import Adapter, accepts, device_of
+from clockhands.schemes.base import Declares, Scheme
 
 Rebuild = Callable[[int, torch.dtype], Adapter]
 _TABLE = re.compile(
@@ -102,6 +103,13 @@ class Subject:
         with torch.no_grad():
             return self.adapter.logits(ids, mask, positions, cache)
 
+    def packed(self, ids: Tensor, mask: Tensor | None, positions: Tensor, cache: Any, documents: Tensor) -> Tensor:
+        """One call with several documents in a row, by their numbers where the model takes them."""
+        if "documents" not in getattr(self.adapter, "takes", ()):
+            return self.logits(ids, mask, positions, cache)
+        with torch.no_grad():
+            return self.adapter.logits(ids, mask, positions, cache, documents)  # type: ignore[call-arg]
+
     def positions(self, mask: Tensor) -> Tensor:
         """The position of every token by its mask: the first real token has the number the model starts at."""
         return (mask.long().cumsum(-1) - 1).clamp(min=0) + self.facts.first
@@ -136,6 +144,9 @@ def detect(adapter: Adapter) -> Facts:
     if module is None:
         return Facts(absolute=bool(getattr(adapter, "absolute", False)), limit=getattr(adapter, "max_length", None))
     config = getattr(module, "config", None)
+    promises = [m.declares for m in module.modules() if isinstance(m, Scheme)]
+    if promises:
+        return replace(_declared(module, promises), first=first_position(adapter, adapter.vocabulary))
     tables = [name for name, _ in _named(module) if _TABLE.search(name)]
     classes = {type(m).__name__ for m in module.modules()}
     rotary = any("rotary" in name.lower() or "rope" in name.lower() for name in classes)
@@ -149,6 +160,17 @@ def detect(adapter: Adapter) -> Facts:
         limit=_first(config, "max_position_embeddings", "n_positions") or getattr(adapter, "max_length", None),
     )
     return replace(facts, first=first_position(adapter, adapter.vocabulary))
+
+
+def _declared(module: nn.Module, promises: list[Declares]) -> Facts:
+    """Of one of our own models: what its schemes declare."""
+    limits = [each.max_length for each in promises if each.max_length is not None]
+    return Facts(
+        scheme=" + ".join(dict.fromkeys(type(m).__name__ for m in module.modules() if isinstance(m, Scheme))),
+        absolute=not all(each.translation_invariant for each in promises),
+        limit=min(limits, default=None),
+        stretches=any(each.depends_on_length for each in promises),
+    )
 
 
 def _named(module: nn.Module) -> list[tuple[str, Any]]:

@@ -48,9 +48,9 @@ def odd(subject: Subject) -> Effect:
     module: Any = subject.module
     if not getattr(subject.adapter, "shrunk", False):
         raise Inapplicable("rebuilds the model: only with --tiny")
-    if not isinstance(getattr(module.config, "head_dim", None), int) or "RoPE" not in subject.facts.scheme:
-        raise Inapplicable("no head_dim to set, or nothing rotated")
     raw = copy.deepcopy(module.config.to_dict())
+    if not isinstance(raw.get("head_dim"), int) or "RoPE" not in subject.facts.scheme:
+        raise Inapplicable("no head_dim to set, or nothing rotated")
     raw["head_dim"] = 15
     try:
         model = build_model(type(module.config).from_dict(raw), subject.adapter.kind, cls=type(module))  # type: ignore

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from clockhands.checking.registry import Effect, Inapplicable, check, difference, largest
 from clockhands.checking.subject import Subject
+from clockhands.errors import ClockhandsError
 
 _SIZES = (7, 6)
 _BORDERS = "documents that read each other; positions that do not restart"
@@ -54,14 +55,14 @@ def with_cache(subject: Subject) -> Effect:
 )
 def block_mask(subject: Subject) -> Effect:
     """The way that asks nothing of the library's guesses."""
-    documents = torch.repeat_interleave(torch.arange(2), torch.tensor(_SIZES))
+    ids = subject.tokens(1, sum(_SIZES))
+    documents = _documents(ids)[0]
     allowed = documents[:, None] == documents[None]
     if subject.causal:
         allowed = allowed.tril()
-    ids = subject.tokens(1, sum(_SIZES))
     try:
         subject.logits(ids, allowed[None, None].to(ids.device))
-    except (ValueError, RuntimeError, IndexError, TypeError) as fault:
+    except (ValueError, RuntimeError, IndexError, TypeError, AssertionError, ClockhandsError) as fault:
         raise Inapplicable("the model takes no four-dimensional mask") from fault
     return _packed(subject, mask=allowed[None, None].to(ids.device))
 
@@ -88,12 +89,17 @@ def _influence(subject: Subject, ids: Tensor, changed: Tensor, positions: Tensor
     return difference(two, one)
 
 
+def _documents(ids: Tensor) -> Tensor:
+    """The number of every token's document."""
+    return torch.repeat_interleave(torch.arange(2), torch.tensor(_SIZES)).to(ids.device)[None]
+
+
 def _packed(subject: Subject, mask: Tensor | None = None, cache: object = None) -> Effect:
     """Each document inside the row against itself alone."""
     ids = subject.tokens(1, sum(_SIZES))
     documents = ids.split(list(_SIZES), 1)
     positions = torch.cat([subject.arange(1, size) for size in _SIZES], 1)
-    row = subject.logits(ids, mask, positions, cache).split(list(_SIZES), 1)
+    row = subject.packed(ids, mask, positions, cache, _documents(ids)).split(list(_SIZES), 1)
     effects = []
     for index, (found, document) in enumerate(zip(row, documents, strict=True)):
         alone = subject.logits(document, positions=subject.arange(1, document.shape[1]))

@@ -33,7 +33,7 @@ def explicit(subject: Subject) -> Effect:
 )
 def matter(subject: Subject) -> Effect:
     """Positions drawn apart must change something, unless no part of the model reads them."""
-    silent = "RoPE" not in subject.facts.scheme and not subject.facts.absolute
+    silent = "RoPE" not in subject.facts.scheme.split(" + ") and not subject.facts.absolute
     if silent and hasattr(subject.adapter, "config"):
         raise Inapplicable("no part of the model reads positions")
     ids = subject.tokens(1, 8)

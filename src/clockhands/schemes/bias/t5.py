@@ -70,7 +70,8 @@ class T5Bias(DistanceBias):
         self.d_model = d_model
         self.table_HN = nn.Parameter(torch.empty(num_heads, num_buckets))
         self.starts_N: Tensor
-        self.register_buffer("starts_N", torch.empty(self.one_side - 1, dtype=torch.long), persistent=False)
+        # Saved: transformers builds on the meta device and resets no module whose parameters it has loaded.
+        self.register_buffer("starts_N", torch.empty(self.one_side - 1, dtype=torch.long))
         self.reset_parameters()
 
     def _check(self) -> None:

@@ -1,0 +1,46 @@
+"""The project's own models obey the laws that it asks of others: every scheme, behind the Hugging Face face."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clockhands.checking.builds import Build
+from clockhands.checking.runner import Outcome, run, select
+from clockhands.checking.subjects import from_build
+from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.schemes import CATALOGUE
+from tests.model.tiny import WORDS, core
+
+TWO_AXES = {"swin"}  # reads images
+KINDS = {"decoder": "causal", "encoder": "masked", "encoder-decoder": "seq2seq"}
+
+
+def outcomes(kind: str, **sides: Any) -> list[Outcome]:
+    config = ClockhandsConfig(transformer=core(kind=kind, vocab_size=60, **sides).to_dict(), **WORDS)
+    subjects = from_build(Build("clockhands", KINDS[kind]), config)  # type: ignore[arg-type]
+    return [outcome for subject in subjects for outcome in run(subject, select())]
+
+
+def bad(found: list[Outcome]) -> list[tuple[str, str, float | None, str]]:
+    return [(o.check, o.verdict, o.size, o.reason) for o in found if o.verdict in ("FAIL", "WARN")]
+
+
+@pytest.mark.parametrize("scheme", sorted(set(CATALOGUE) - TWO_AXES))
+def test_a_decoder_of_every_scheme_obeys_every_law(scheme: str) -> None:
+    found = outcomes("decoder", decoder=scheme)
+    assert bad(found) == []
+    assert sum(outcome.verdict == "PASS" for outcome in found) >= 28
+
+
+@pytest.mark.parametrize("scheme", ["sinusoidal", "rope", "t5"])
+def test_an_encoder_decoder_obeys_every_law_on_both_sides(scheme: str) -> None:
+    found = outcomes("encoder-decoder", encoder=scheme, decoder=scheme)
+    assert bad(found) == []
+    assert {outcome.check for outcome in found} >= {"source.padding.right", "cache.steps", "generate.forward"}
+
+
+def test_an_encoder_without_position_is_a_bag_of_words_and_says_so() -> None:
+    (found,) = (o for o in outcomes("encoder", encoder="none") if o.check == "order.matters")
+    assert (found.verdict, "bag of words" in found.reason) == ("PROPERTY", True)
