@@ -3,6 +3,8 @@
 EXCEPTIONS: dict[str, dict[str, str]] = {
     "packing": {
         "index": "normalised by length it reads the longest document of the row",
+        "rope(spectrum=dynamic": "its frequencies follow the longest document of the row",
+        "rope(spectrum=longrope": "its frequencies follow the longest document of the row",
     },
     "far": {
         "dape": "its network is fed biases as they are, and float32 carries seven digits of a million through it",

@@ -23,13 +23,11 @@ COMPILED = ("sinusoidal", "learned", "rope", "alibi", "t5", "cope")
 @every("length")
 def test_later_tokens_change_earlier_ones_exactly_where_declared(name: str, options: Options, causal: bool) -> None:
     scheme = make(name, options, causal)
-    far = inputs(scheme, pos=torch.arange(LENGTH).mul(9).expand(BATCH, -1))
-    if scheme.declares.max_length is not None or scheme.declares.axes not in (None, 1):
-        far = inputs(scheme)
-    near = far.rows(0, LENGTH - 2)
-    same = torch.allclose(encoded(scheme, far.pos)[:, : LENGTH - 2], encoded(scheme, near.pos), atol=1e-5)
+    far, half = inputs(scheme), LENGTH // 2 + 1
+    near = far.rows(0, half)
+    same = torch.allclose(encoded(scheme, far.pos)[:, :half], encoded(scheme, near.pos), atol=1e-5)
     if causal:
-        out = run(scheme, far, causal)[:, :, : LENGTH - 2]
+        out = run(scheme, far, causal)[:, :, :half]
         same = same and torch.allclose(out, run(scheme, near, causal), atol=1e-5)
     assert same != scheme.declares.depends_on_length or not causal
 

@@ -79,6 +79,23 @@ def fits(value: Any, kind: Any) -> bool:
     return (kind is None and value is None) or (isinstance(kind, type) and isinstance(value, kind))
 
 
+def as_float(value: Any, kind: Any) -> Any:
+    """A whole number as a float where the type takes floats and no integers, also inside a sequence."""
+    kinds = (kind, *typing.get_args(kind))
+    if isinstance(value, int) and not isinstance(value, bool) and float in kinds and int not in kinds:
+        return float(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(as_float(item, part) for item in value for part in [item_kind(_sequence(kind))])
+    return value
+
+
+def _sequence(kind: Any) -> Any:
+    """The sequence type in ``Sequence[float] | None``."""
+    union = typing.get_origin(kind) in (typing.Union, types.UnionType)
+    parts = typing.get_args(kind) if union else (kind,)
+    return next((part for part in parts if typing.get_origin(part) in (tuple, list, collections.abc.Sequence)), Any)
+
+
 def item_kind(kind: Any) -> Any:
     """The type of what a list, tuple or sequence holds: ``int | str`` for ``tuple[int, str]``."""
     kinds = tuple(part for part in typing.get_args(kind) if part is not Ellipsis)
@@ -120,6 +137,8 @@ def build(
     if wrong:
         raise ConfigError(wrong, f"scheme {name!r}")
     scheme = catalogue[name]
+    kinds = options(scheme)
+    given = {key: as_float(value, kinds[key].kind) for key, value in given.items()}
     known = asdict(model)
     try:
         return scheme(**{size: known[size] for size in sizes(scheme)}, **given)

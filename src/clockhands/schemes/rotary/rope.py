@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, final
 
 import torch
+from torch import nn
 
-from clockhands.errors import ConfigError
-from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
-from clockhands.schemes.hands import Memo, cos_sin, frequencies, one_row, single_axis, working
+from clockhands.schemes.base import Declares, KeyPositions, Positions
+from clockhands.schemes.hands import angles, cos_sin, one_row, single_axis, working
+from clockhands.schemes.rotary.spectra import LongRope, Omega, make_spectrum
+from clockhands.schemes.rotary.turning import CosSin, Layout, Rotary, check_pairs, turn, with_heads
 from clockhands.shapes import Float, Num, Tensor
-
-Layout = Literal["interleaved", "half"]
-CosSin = tuple[Float[Tensor, "#B #H S F"], Float[Tensor, "#B #H S F"]]
-
-
-def turn(
-    x_BHSK: Float[Tensor, "B H S K"],
-    cos_BHSF: Float[Tensor, "#B #H S F"],
-    sin_BHSF: Float[Tensor, "#B #H S F"],
-    layout: Layout,
-) -> Float[Tensor, "B H S K"]:
-    """Rotate the first 2F channels pair by pair; pairs are (2c, 2c+1) or (c, c+F). The rest passes.
-
-    Low precision turns in float32 and comes back in its own dtype.
-    """
-    turned = 2 * cos_BHSF.shape[-1]
-    head, rest = x_BHSK[..., :turned].to(cos_BHSF.dtype), x_BHSK[..., turned:]
-    pair_dim = -1 if layout == "interleaved" else -2
-    a, b = head.unflatten(-1, (-1, 2) if layout == "interleaved" else (2, -1)).unbind(pair_dim)
-    pair = (a * cos_BHSF - b * sin_BHSF, b * cos_BHSF + a * sin_BHSF)
-    return torch.cat([torch.stack(pair, dim=pair_dim).flatten(-2).to(x_BHSK.dtype), rest], dim=-1)
 
 
 @final
-class RoPE(Scheme):
+class RoPE(Rotary):
     """Rotary position embedding (Su et al. 2021, equation 34): q and k of position p turn by p·θ_c, values never.
+
+    The spectrum bends θ so that texts longer than the trained ones fit; options that a spectrum has no use for are
+    refused, and those left at None take the spectrum's own default (``rotary/spectra.py``).
 
     Args:
         head_dim: width of a head, d_head.
@@ -43,10 +28,27 @@ class RoPE(Scheme):
         layout: pairs ``half`` (c, c + r/2), as in GPT-NeoX and Llama checkpoints of transformers, or ``interleaved``
             (2c, 2c + 1), as in the paper and GPT-J.
         fraction: share of the head's channels that turn (partial rotary); the rest carries no position.
+        learned: multiply every θ_c by e^(α_c) with α learned, beginning at 0 (Mistral Large 4).
+        spectrum: ``default``; ``linear`` (position interpolation); ``ntk``; ``dynamic`` (NTK by the row's length);
+            ``yarn``; ``longrope``; ``llama3``; ``proportional`` (p-RoPE).
+        factor: how many times longer than trained; for all spectra but ``default``.
+        original_length: the trained length L; for ``dynamic``, ``yarn``, ``longrope``, ``llama3``.
+        share: of the frequencies, the highest, that turn; for ``proportional``.
+        beta_fast: hands that come round this often within L are kept; for ``yarn``.
+        beta_slow: hands that come round less often than this within L are interpolated; for ``yarn``.
+        ramp: what runs linearly between the two, the ``channel`` (code) or the ``rotations`` (paper); for ``yarn``.
+        truncate: whether the bounds are rounded outwards to whole channels; for ``yarn``.
+        attention_factor: of cosines and sines, so that logits gain its square; for ``yarn`` and ``longrope``, whose own
+            formula is the default.
+        short_factor: divisors λ_c of θ_c up to the trained length; for ``longrope``.
+        long_factor: the same for longer rows.
+        unscaled_first: how many first positions turn as trained; for ``longrope``.
+        low_frequency_factor: wavelengths above L over this are divided by ``factor``; for ``llama3``.
+        high_frequency_factor: wavelengths below L over this are kept; for ``llama3``.
     """
 
     equation = r"q_p \mapsto R(p\theta) q_p, \; k_p \mapsto R(p\theta) k_p, \quad \theta_c = b^{-2c/r}"
-    source = "Su et al. 2021, section 3.2"
+    source = "Su et al. 2021, section 3.2; the spectra name their own"
     peers = ("transformers Llama", "rotary-embedding-torch", "x-transformers rotary_pos_emb")
 
     def __init__(
@@ -56,36 +58,91 @@ class RoPE(Scheme):
         base: float = 10_000.0,
         layout: Layout = "half",
         fraction: float = 1.0,
+        learned: bool = False,
+        spectrum: Literal[
+            "default", "linear", "ntk", "dynamic", "yarn", "longrope", "llama3", "proportional"
+        ] = "default",
+        factor: float | None = None,
+        original_length: int | None = None,
+        share: float | None = None,
+        beta_fast: float | None = None,
+        beta_slow: float | None = None,
+        ramp: Literal["channel", "rotations"] | None = None,
+        truncate: bool | None = None,
+        attention_factor: float | None = None,
+        short_factor: Sequence[float] | None = None,
+        long_factor: Sequence[float] | None = None,
+        unscaled_first: int | None = None,
+        low_frequency_factor: float | None = None,
+        high_frequency_factor: float | None = None,
     ) -> None:
-        super().__init__()
-        turned = int(head_dim * fraction)
-        if not 0 < fraction <= 1 or turned < 2 or turned % 2:
-            raise ConfigError(
-                [
-                    f"rope turns pairs of channels, an even number: head_dim {head_dim} x fraction {fraction} "
-                    f"is {turned} channels"
-                ],
-                "the scheme",
-            )
-        self.base, self.layout, self.fraction, self.turned = base, layout, fraction, turned
-        self._memo = Memo()
+        super().__init__(layout)
+        turned = int(head_dim * fraction) if 0 < fraction <= 1 else 0
+        check_pairs("rope", turned, f"head_dim {head_dim} x fraction {fraction}")
+        self.base, self.fraction, self.turned = base, fraction, turned
+        self.spectrum = make_spectrum(
+            spectrum,
+            turned,
+            {
+                "factor": factor, "original_length": original_length, "share": share, "beta_fast": beta_fast,
+                "beta_slow": beta_slow, "ramp": ramp, "truncate": truncate, "attention_factor": attention_factor,
+                "short_factor": short_factor, "long_factor": long_factor, "unscaled_first": unscaled_first,
+                "low_frequency_factor": low_frequency_factor, "high_frequency_factor": high_frequency_factor,
+            },
+        )  # fmt: skip
+        self.alpha_F = nn.Parameter(torch.zeros(turned // 2)) if learned else None
+
+    @property
+    def memoised(self) -> bool:  # type: ignore[override]
+        """Angles of learned frequencies change with every step, and are never kept."""
+        return self.alpha_F is None
 
     @property
     def declares(self) -> Declares:
-        return Declares(translation_invariant=True, real_valued=True)
+        by_length = self.spectrum.depends_on_length
+        return Declares(
+            translation_invariant=not by_length,
+            real_valued=True,
+            depends_on_length=by_length,
+            cache="raw" if by_length else "rotated",
+        )
 
-    def frequencies(self, device: torch.device | str | None = None) -> Float[Tensor, " F"]:
-        """Radians per position of each pair, in float64."""
-        return frequencies(self.turned, self.base, device=device)
+    def frequencies(self, length_B: Num[Tensor, " B"] | None = None, device: torch.device | str | None = None) -> Omega:
+        """Radians per position of each pair, in float64, for rows of these lengths."""
+        omega_F = self.spectrum.frequencies(self.turned, self.base, length_B, device)
+        return omega_F if self.alpha_F is None else omega_F * self.alpha_F.to(omega_F.device, omega_F.dtype).exp()
 
-    def cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype = torch.float32) -> CosSin:
-        """Cosines and sines [#B, #H, S, F], computed once for all layers that pass this very position tensor."""
-        return self._memo(pos, dtype, lambda: self._cos_sin(pos, dtype))
-
-    def _cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
+    def waves(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
         own = one_row(single_axis(pos, "rope"))
-        cos, sin = cos_sin(own, self.frequencies(own.device), dtype)
-        return (cos, sin) if own.dim() == 3 else (cos[:, None], sin[:, None])
+        return self._waves(own, self._lengths(own), dtype)
+
+    def _waves(self, own: Tensor, length_B: Tensor | None, dtype: torch.dtype) -> CosSin:
+        omega = self.frequencies(length_B, own.device)
+        if omega.dim() == 1 and not getattr(self.spectrum, "unscaled_first", 0):
+            cos, sin = cos_sin(own, omega, dtype)
+        else:
+            angle = self._bent(own, omega)
+            cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
+        factor = self.spectrum.amplitude()
+        return with_heads(cos, sin) if factor == 1.0 else with_heads(cos * factor, sin * factor)
+
+    def _bent(self, own: Tensor, omega: Tensor) -> Tensor:
+        """Angles where every row has its own frequencies, and the first positions perhaps the trained ones."""
+        heads = own.dim() == 3
+        pos = own.to(omega.dtype)[..., None]
+        angle = pos * (omega[:, None] if heads and omega.dim() == 3 else omega)
+        first = self.spectrum.unscaled_first if isinstance(self.spectrum, LongRope) else 0
+        if not first:
+            return angle
+        trained_F = make_spectrum("default", self.turned, {}).frequencies(self.turned, self.base, device=own.device)
+        return torch.where(pos < first, angles(own, trained_F), angle)
+
+    def _lengths(self, *rows: Tensor) -> Tensor | None:
+        """One more than the largest position of each row, where the spectrum asks."""
+        if not self.spectrum.depends_on_length:
+            return None
+        most = [row.flatten(1).amax(-1) + 1 for row in rows if row.shape[-1]]
+        return torch.stack(torch.broadcast_tensors(*most)).amax(0)
 
     def rotate(
         self,
@@ -94,14 +151,26 @@ class RoPE(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
+        if not self.spectrum.depends_on_length or qpos_BS is kpos_BT:
+            return super().rotate(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
         dtype = working(q_BHSK.dtype)
+        qpos, kpos = (one_row(single_axis(pos, "rope")) for pos in (qpos_BS, kpos_BT))
+        length_B = self._lengths(qpos, kpos)
         return (
-            turn(q_BHSK, *self.cos_sin(qpos_BS, dtype), self.layout),
-            turn(k_BHTK, *self.cos_sin(kpos_BT, dtype), self.layout),
+            turn(q_BHSK, *self._waves(qpos, length_B, dtype), self.layout),
+            turn(k_BHTK, *self._waves(kpos, length_B, dtype), self.layout),
         )
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        parameters: dict[str, Any] = {"rope_type": "default", "rope_theta": self.base}
+        """``rope_parameters``; None with learned frequencies. Interleaved weights go through ``schemes.convert``."""
+        if self.alpha_F is not None:
+            return None
+        parameters = self.spectrum.to_hf(self.base, self.turned)
         if self.fraction != 1.0:
             parameters["partial_rotary_factor"] = self.fraction
         return {"rope_parameters": parameters}
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        if self.alpha_F is not None:
+            self.alpha_F.zero_()

@@ -1,0 +1,321 @@
+"""Spectra of the rotary embedding: how its frequencies are bent so that longer texts fit.
+
+Each is a frozen dataclass whose fields are its options. ``frequencies`` takes the number of channels that turn and the
+base, and, where ``depends_on_length``, the length of each row; all else follows from the fields. ``to_hf`` gives the
+``rope_parameters`` of transformers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.hands import exact, frequencies
+from clockhands.shapes import Float, Int, Num, Tensor
+
+Device = torch.device | str | None
+Length = Num[Tensor, " B"] | Int[Tensor, " B"] | None
+Omega = Float[Tensor, " F"] | Float[Tensor, "B 1 F"]
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """The plain spectrum, θ_c = base^(-2c/r)."""
+
+    depends_on_length = False
+
+    def frequencies(self, turned: int, base: float, length_B: Length = None, device: Device = None) -> Omega:
+        """Radians per position of each pair, in float64; [B, 1, F] where rows of different lengths differ."""
+        return frequencies(turned, base, device=device)
+
+    def amplitude(self) -> float:
+        """What cosines and sines are multiplied by; the logits gain its square."""
+        return 1.0
+
+    def to_hf(self, base: float, turned: int) -> dict[str, Any]:
+        """``rope_parameters`` without ``partial_rotary_factor``."""
+        return {"rope_type": "default", "rope_theta": base}
+
+    def faults(self, turned: int) -> list[str]:
+        """What is wrong with the options."""
+        known = dataclasses.asdict(self)
+        return [
+            f"rope.{name} is {known[name]}, but must be above 0"
+            for name in ("factor", "original_length", "attention_factor")
+            if known.get(name) is not None and known[name] <= 0
+        ]
+
+
+@dataclass(frozen=True)
+class Linear(Spectrum):
+    """Position interpolation (Chen et al. 2023, equation 4): θ/s."""
+
+    factor: float = 1.0
+
+    def frequencies(self, turned: int, base: float, length_B: Length = None, device: Device = None) -> Omega:
+        return frequencies(turned, base, device=device) / self.factor
+
+    def to_hf(self, base: float, turned: int) -> dict[str, Any]:
+        return {"rope_type": "linear", "rope_theta": base, "factor": self.factor}
+
+
+@dataclass(frozen=True)
+class Ntk(Spectrum):
+    """NTK-aware scaling (bloc97 2023): base·s^(r/(r-2)) keeps the fastest hand and slows the slowest s times."""
+
+    factor: float = 1.0
+
+    def frequencies(self, turned: int, base: float, length_B: Length = None, device: Device = None) -> Omega:
+        return frequencies(turned, self._base(turned, base), device=device)
+
+    def _base(self, turned: int, base: float) -> float:
+        return base * self.factor ** (turned / (turned - 2))
+
+    def to_hf(self, base: float, turned: int) -> dict[str, Any]:
+        return {"rope_type": "default", "rope_theta": self._base(turned, base)}
+
+    def faults(self, turned: int) -> list[str]:
+        return super().faults(turned) + _at_least_two_pairs(turned)
+
+
+@dataclass(frozen=True)
+class Dynamic(Spectrum):
+    """Dynamic NTK: base·(s·n/L - (s - 1))^(r/(r-2)) once the length n exceeds the trained length L.
+
+    n is each row's own length, so that a batch gives what its rows give alone.
+    """
+
+    factor: float = 1.0
+    original_length: int = 2048
+    depends_on_length = True
+
+    def frequencies(self, turned: int, base: float, length_B: Length = None, device: Device = None) -> Omega:
+        if length_B is None:
+            return frequencies(turned, base, device=device)
+        dtype = exact(length_B.device)
+        ratio_B = length_B.to(dtype).clamp(min=self.original_length) / self.original_length
+        base_B = base * (self.factor * ratio_B - (self.factor - 1)) ** (turned / (turned - 2))
+        power_F = torch.arange(turned // 2, dtype=dtype, device=length_B.device) * (-2 / turned)
+        return base_B[:, None, None] ** power_F
+
+    def to_hf(self, base: float, turned: int) -> dict[str, Any]:
+        return {"rope_type": "dynamic", "rope_theta": base, "factor": self.factor}
+
+    def faults(self, turned: int) -> list[str]:
+        return super().faults(turned) + _at_least_two_pairs(turned)
+
+
+@dataclass(frozen=True)
+class Yarn(Spectrum):
+    """YaRN (Peng et al. 2023, section 3): hands that come round often within L are kept, the slow ones interpolated.
+
+    ``ramp``: between the two it runs linearly in the channel c (the authors' code and transformers) or in the number of
+    rotations r = L/λ (the paper, equations 18 and 19). ``truncate``: the channel bounds are rounded outwards (code) or
+    not; both bounds lie within [0, r - 1].
+    """
+
+    factor: float = 1.0
+    original_length: int = 2048
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    ramp: Literal["channel", "rotations"] = "channel"
+    truncate: bool = True
+    attention_factor: float | None = None
+
+    def frequencies(self, turned: int, base: float, length_B: Length = None, device: Device = None) -> Omega:
+        omega_F = frequencies(turned, base, device=device)
+        if self.ramp == "channel":
+            low, high = self.bounds(turned, base)
+            channel_F = torch.arange(turned // 2, dtype=omega_F.dtype, device=omega_F.device)
+            interpolated_F = ((channel_F - low) / (high - low if high != low else 0.001)).clamp(0, 1)
+        else:
+            rotations_F = self.original_length * omega_F / (2 * math.pi)
+            kept_F = (rotations_F - self.beta_slow) / (self.beta_fast - self.beta_slow)
+            interpolated_F = 1 - kept_F.clamp(0, 1)
+        return omega_F / self.factor * interpolated_F + omega_F * (1 - interpolated_F)
+
+    def bounds(self, turned: int, base: float) -> tuple[float, float]:
+        """The channels whose hands come round ``beta_fast`` and ``beta_slow`` times within L."""
+        low, high = (
+            turned * math.log(self.original_length / (rotations * 2 * math.pi)) / (2 * math.log(base))
+            for rotations in (self.beta_fast, self.beta_slow)
+        )
+        if self.truncate:
+            low, high = float(math.floor(low)), float(math.ceil(high))
+        return max(low, 0.0), min(high, turned - 1.0)
+
+    def amplitude(self) -> float:
+        if self.attention_factor is not None:
+            return self.attention_factor
+        return 0.1 * math.log(self.factor) + 1.0 if self.factor > 1 else 1.0
+
+    def to_hf(self, base: float, turned: int) -> dict[str, Any]:
+        if self.ramp != "channel":
+            raise ConfigError(["transformers has YaRN with ramp 'channel' only, and ramp is 'rotations'"], "the scheme")
+        return {
+            "rope_type": "yarn",
+            "rope_theta": base,
+            "factor": self.factor,
+            "original_max_position_embeddings": self.original_length,
+            "beta_fast": self.beta_fast,
+            "beta_slow": self.beta_slow,
+            "truncate": self.truncate,
+            "attention_factor": self.amplitude(),
+        }
+
+    def faults(self, turned: int) -> list[str]:
+        wrong = super().faults(turned)
+        if self.beta_fast <= self.beta_slow:
+            wrong.append(f"rope.beta_fast is {self.beta_fast}, but must be above beta_slow, which is {self.beta_slow}")
+        return wrong
+
+
+@dataclass(frozen=True)
+class LongRope(Spectrum):
+    """LongRoPE (Ding et al. 2024, section 3): θ_c/λ_c with searched λ; one set up to L, another for longer rows.
+
+    ``unscaled_first``: the first positions turn as they were trained (the paper's n̂; transformers has 0).
+    """
+
+    factor: float = 1.0
+    original_length: int = 2048
+    short_factor: Sequence[float] = ()
+    long_factor: Sequence[float] = ()
+    unscaled_first: int = 0
+    attention_factor: float | None = None
+    depends_on_length = True
+
+    def frequencies(self, turned: int, base: float, length_B: Length = None, device: Device = None) -> Omega:
+        omega_F = frequencies(turned, base, device=length_B.device if length_B is not None else device)
+        short_F, long_F = (omega_F / omega_F.new_tensor(by) for by in (self.short_factor, self.long_factor))
+        if length_B is None:
+            return short_F
+        return torch.where((length_B > self.original_length)[:, None, None], long_F, short_F)
+
+    def amplitude(self) -> float:
+        if self.attention_factor is not None:
+            return self.attention_factor
+        return math.sqrt(1 + math.log(self.factor) / math.log(self.original_length)) if self.factor > 1 else 1.0
+
+    def to_hf(self, base: float, turned: int) -> dict[str, Any]:
+        if self.unscaled_first:
+            raise ConfigError(
+                [f"transformers leaves no position unscaled, and {self.unscaled_first} are"], "the scheme"
+            )
+        return {
+            "rope_type": "longrope",
+            "rope_theta": base,
+            "factor": self.factor,
+            "original_max_position_embeddings": self.original_length,
+            "short_factor": list(self.short_factor),
+            "long_factor": list(self.long_factor),
+            "attention_factor": self.amplitude(),
+        }
+
+    def faults(self, turned: int) -> list[str]:
+        wrong = super().faults(turned)
+        for name, by in (("short_factor", self.short_factor), ("long_factor", self.long_factor)):
+            if len(by) != turned // 2:
+                wrong.append(f"rope.{name} has {len(by)} numbers, but {turned // 2} pairs turn")
+            elif min(by) <= 0:
+                wrong.append(f"rope.{name} holds {min(by)}, but all must be above 0")
+        return wrong
+
+
+@dataclass(frozen=True)
+class Llama3(Spectrum):
+    """Llama 3.1's scaling: long wavelengths by 1/s, short ones kept, a smooth passage between."""
+
+    factor: float = 8.0
+    original_length: int = 8192
+    low_frequency_factor: float = 1.0
+    high_frequency_factor: float = 4.0
+
+    def frequencies(self, turned: int, base: float, length_B: Length = None, device: Device = None) -> Omega:
+        omega_F = frequencies(turned, base, device=device)
+        rotations_F = self.original_length * omega_F / (2 * math.pi)
+        low, high = self.low_frequency_factor, self.high_frequency_factor
+        kept_F = ((rotations_F - low) / (high - low)).clamp(0, 1)
+        return (1 - kept_F) * omega_F / self.factor + kept_F * omega_F
+
+    def to_hf(self, base: float, turned: int) -> dict[str, Any]:
+        return {
+            "rope_type": "llama3",
+            "rope_theta": base,
+            "factor": self.factor,
+            "original_max_position_embeddings": self.original_length,
+            "low_freq_factor": self.low_frequency_factor,
+            "high_freq_factor": self.high_frequency_factor,
+        }
+
+    def faults(self, turned: int) -> list[str]:
+        wrong = super().faults(turned)
+        if self.low_frequency_factor >= self.high_frequency_factor:
+            wrong.append(
+                f"rope.low_frequency_factor is {self.low_frequency_factor}, but must be below high_frequency_factor, "
+                f"which is {self.high_frequency_factor}"
+            )
+        return wrong
+
+
+@dataclass(frozen=True)
+class Proportional(Spectrum):
+    """p-RoPE (Barbero et al. 2025, section 6; Gemma 4): the highest ``share`` of the frequencies turns, the rest rests.
+
+    The grid is that of the whole width, unlike partial rotary (``fraction``), whose grid is that of what turns.
+    """
+
+    share: float = 0.25
+    factor: float = 1.0
+
+    def frequencies(self, turned: int, base: float, length_B: Length = None, device: Device = None) -> Omega:
+        omega_F = frequencies(turned, base, device=device) / self.factor
+        kept_F = torch.arange(turned // 2, device=omega_F.device) < int(self.share * turned // 2)
+        return omega_F * kept_F
+
+    def to_hf(self, base: float, turned: int) -> dict[str, Any]:
+        known = {"rope_type": "proportional", "rope_theta": base, "partial_rotary_factor": self.share}
+        return known if self.factor == 1.0 else {**known, "factor": self.factor}
+
+    def faults(self, turned: int) -> list[str]:
+        wrong = super().faults(turned)
+        return wrong if 0 <= self.share <= 1 else [*wrong, f"rope.share is {self.share}, but must be between 0 and 1"]
+
+
+SPECTRA: dict[str, type[Spectrum]] = {
+    "default": Spectrum,
+    "linear": Linear,
+    "ntk": Ntk,
+    "dynamic": Dynamic,
+    "yarn": Yarn,
+    "longrope": LongRope,
+    "llama3": Llama3,
+    "proportional": Proportional,
+}
+
+
+def make_spectrum(name: str, turned: int, given: dict[str, Any]) -> Spectrum:
+    """A spectrum from the options that are not None. Raises ConfigError for those it has no use for, and for faults."""
+    kind = SPECTRA[name]
+    known = [field.name for field in dataclasses.fields(kind)]
+    given = {key: value for key, value in given.items() if value is not None}
+    strange = [key for key in given if key not in known]
+    takes = ", ".join(key for key in known) or "none"
+    wrong = [f"rope.{key} means nothing to the spectrum {name!r}, whose options are: {takes}" for key in strange]
+    if wrong:
+        raise ConfigError(wrong, "the scheme")
+    spectrum = kind(**given)
+    wrong = spectrum.faults(turned)
+    if wrong:
+        raise ConfigError(wrong, "the scheme")
+    return spectrum
+
+
+def _at_least_two_pairs(turned: int) -> list[str]:
+    return [] if turned > 2 else [f"this spectrum needs at least 4 channels that turn; {turned} do"]

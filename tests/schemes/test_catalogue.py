@@ -1,0 +1,87 @@
+"""The constructor's signature is the configuration: read, checked, named in faults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import pytest
+
+from clockhands.errors import ConfigError
+from clockhands.schemes import CATALOGUE, Sizes, build, faults, options
+from clockhands.schemes.catalogue import as_float, fits
+
+SIZES = Sizes(width=32, d_model=32, num_heads=4, head_dim=8)
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_option_has_a_default_that_fits(name: str) -> None:
+    for option in options(CATALOGUE[name]).values():
+        assert fits(option.default, option.kind), f"{name}.{option.name}"
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "result"),
+    [
+        (3, float, 3.0),
+        (3, float | None, 3.0),
+        (None, float | None, None),
+        (3, int, 3),
+        (3, int | float, 3),
+        (True, bool, True),
+        ([1, 2.5], Sequence[float] | None, [1.0, 2.5]),
+        ((1,), tuple[float, ...], (1.0,)),
+        ([1], Sequence[int], [1]),
+        ("half", Literal["half"], "half"),
+    ],
+)
+def test_whole_numbers_become_floats_where_floats_are_wanted(value: Any, kind: Any, result: Any) -> None:
+    got = as_float(value, kind)
+    assert got == result
+    assert repr(got) == repr(result)
+
+
+def test_all_faults_are_reported_together() -> None:
+    said = faults(CATALOGUE, "rope", {"bas": 1.0, "layout": "thirds", "base": "x"})
+    assert len(said) == 3
+    assert "did you mean 'base'" in said[0]
+    assert "one of 'half', 'interleaved'" in said[1] or "one of 'interleaved', 'half'" in said[1]
+    with pytest.raises(ConfigError, match=r"scheme 'rope' has 3 faults"):
+        build(CATALOGUE, "rope", SIZES, {"bas": 1.0, "layout": "thirds", "base": "x"})
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("rope", {"fraction": 0.4}, r"head_dim 8 x fraction 0.4 is 3 channels"),
+        ("rope", {"fraction": 1.5}, r"turns pairs of channels"),
+        ("rope", {"factor": 2.0}, r"rope.factor means nothing to the spectrum 'default', whose options are: none"),
+        ("rope", {"spectrum": "linear", "beta_fast": 2.0}, r"rope.beta_fast means nothing .* options are: factor"),
+        ("rope", {"spectrum": "yarn", "factor": -1.0}, r"rope.factor is -1.0, but must be above 0"),
+        ("rope", {"spectrum": "yarn", "beta_fast": 1.0}, r"rope.beta_fast is 1.0, but must be above beta_slow"),
+        ("rope", {"spectrum": "longrope", "short_factor": [1.0], "long_factor": [0.0] * 4}, r"(?s)1 numbers.*holds 0"),
+        (
+            "rope",
+            {"spectrum": "llama3", "low_frequency_factor": 9.0},
+            r"low_frequency_factor is 9.0, but must be below",
+        ),
+        ("rope", {"spectrum": "proportional", "share": 2.0}, r"rope.share is 2.0, but must be between 0 and 1"),
+        ("rope", {"spectrum": "ntk", "fraction": 0.25}, r"at least 4 channels that turn; 2 do"),
+        ("sinusoidal", {"base": 0.0, "wavelength": -1.0}, r"(?s)base is 0.0.*wavelength is -1.0"),
+        ("index", {"learned_direction": True}, r"needs form 'direction', and form is 'channel'"),
+        ("binary", {"digits": 40}, r"binary.digits is 40, but must be between 1 and the width, which is 32"),
+        ("learned", {"max_length": 0}, r"max_length of at least 1"),
+        ("random", {"max_length": 0}, r"random.max_length is 0"),
+        ("sinusoidal-axes", {"axes": 3}, r"width 32 is no multiple of 2 x 3 axes"),
+        ("learnable-fourier", {"features": 3}, r"even number of features"),
+    ],
+)
+def test_trap_20_options_out_of_range_are_refused(name: str, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build(CATALOGUE, name, SIZES, given)
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "universal"])
+def test_trap_14_an_odd_width_is_refused_not_shifted(name: str) -> None:
+    with pytest.raises(ConfigError, match="even width; width is 7"):
+        build(CATALOGUE, name, Sizes(width=7, d_model=7, num_heads=1, head_dim=7))
