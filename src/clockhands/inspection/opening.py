@@ -161,9 +161,11 @@ def _tokenizer(source: str | Path, trust_remote_code: bool) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(str(source), trust_remote_code=trust_remote_code)
+        found = AutoTokenizer.from_pretrained(str(source), trust_remote_code=trust_remote_code)
     except Exception:  # whatever a missing or foreign tokenizer raises, the model can still be inspected on ids
         return None
+    # Where there are no files, transformers makes up a tokenizer that knows its special tokens and no word.
+    return found if len(found) > len(found.all_special_ids) + 1 else None
 
 
 def _short(source: str | Path) -> str:

@@ -201,8 +201,8 @@ def _facts(found: Measured, built_in: bool, control: bool) -> dict[str, str | in
         "class": type(model).__name__,
         "position": found.subject.mechanism,
         "size": f"{len(found.capture.layers)} layers, {found.splits[0].var_NH.shape[1]} heads, "
-        f"width {found.capture.hidden[0].shape[-1]}, {sum(p.numel() for p in model.parameters()):,} "
-        f"parameters; {causal}",
+        f"width {found.capture.hidden[0].shape[-1]}, {sum(p.numel() for p in model.parameters()):,} parameters",
+        "attention": causal,
         "text": f"{found.capture.texts} windows of {found.capture.length} tokens"
         + (" of Python's documentation" if built_in else ""),
         "control": "the same class with fresh weights" if control else "none (too large, or not asked for)",

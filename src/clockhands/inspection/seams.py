@@ -69,7 +69,11 @@ def listening(model: nn.Module, receive: Receiver, within: nn.Module | None = No
         with _interface(model, receive):
             yield
     else:
-        with _plain_code(model.config), _ModuleStack(within or model) as stack, _SoftmaxTap(stack, receive):
+        with (
+            _plain_code(getattr(model, "config", None)),
+            _ModuleStack(within or model) as stack,
+            _SoftmaxTap(stack, receive),
+        ):
             yield
 
 

@@ -18,10 +18,11 @@ QUESTION = "Does the table hold clock hands?"
 METHOD = (
     "For every pair among the 16 leading principal components of the table the angle atan2(y, x) is unwrapped "
     "along the sequence and a line fitted to it; a pair is a hand if R² > 0.9, if its steps are alike (mean "
-    "resultant length above 0.8), if it makes at least one full turn, and if its radius varies by less than half."
-    " Components are used once, the straightest pair first. Fixed sinusoids need no components: their own pairs "
-    "of columns are read, and every hand must turn at exactly constant speed. Null: the same rows in random "
-    "order, where an unwrapped angle is a random walk and can look straight, but never steady."
+    "resultant length above 0.8), if it makes at least one full turn, and if its radius varies by less than half "
+    "and its two components are as strong as each other (within 15 %). Components are used once, the straightest "
+    "pair first. Fixed sinusoids need no components: their own pairs of columns are read, and every hand must "
+    "turn at exactly constant speed. Null: the same rows in random order, where an unwrapped angle is a random "
+    "walk and can look straight, but never steady."
 )
 LEADING = 16
 
@@ -71,7 +72,9 @@ def find_hands(rows_PD: Float[Tensor, "P D"]) -> list[Hand]:
 
 def _is_hand(hand: Hand) -> bool:
     even = hand.straightness > 0.9 and hand.steadiness > 0.8 and hand.wobble < 0.5
-    return even and hand.period <= len(hand.orbit_T2)
+    spread = hand.orbit_T2.std(0)
+    round_enough = bool(spread.min() > 0.85 * spread.max())
+    return even and round_enough and hand.period <= len(hand.orbit_T2)
 
 
 def exact_hands(rows_PD: Float[Tensor, "P D"]) -> list[Hand]:

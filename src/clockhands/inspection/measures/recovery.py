@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from clockhands.findings import Figure, Finding, Panel, Table
 from clockhands.inspection.capture import Capture
-from clockhands.inspection.drawing import level, mark, percent, skip
+from clockhands.inspection.drawing import mark, percent, skip
 from clockhands.inspection.numbers import bootstrap
 from clockhands.inspection.probes import nearest_row
 from clockhands.inspection.subject import Subject, Tables
@@ -18,11 +18,12 @@ METHOD = (
     "For tokens of the text at their own places: is the token row nearest (by cosine, rows centred) to the sum of"
     " token row and centred position row still the token's own, among all words of the text and 4000 more? Null: "
     "a random vector as long as the position row is added instead, which is what adding would cost if positions "
-    "took no care of the words. 'Neighbours kept' is the part of the ten nearest rows that is the same before and"
-    " after."
+    "took no care of the words. Both are then multiplied until the words are lost. 'Neighbours kept' is the part "
+    "of the ten nearest rows that is the same before and after."
 )
 MOST_TOKENS = 2000
 MORE_WORDS = 4000
+LOUDER = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 
 
 def recovery(subject: Subject, capture: Capture) -> Finding:
@@ -38,32 +39,46 @@ def recovery(subject: Subject, capture: Capture) -> Finding:
     generator = torch.Generator().manual_seed(0)
     noise = F.normalize(torch.randn(added.shape, generator=generator), dim=-1) * added.norm(dim=-1, keepdim=True)
     words = rows[targets]
-    hits = (nearest_row(words + added, rows) == targets).float()
-    chance = float((nearest_row(words + noise, rows) == targets).float().mean())
+    sweep = [(factor, *(_hits(rows, targets, factor * x) for x in (added, noise))) for factor in LOUDER]
+    hits, chance = sweep[0][1], float(sweep[0][2].mean())
     kept, kept_chance = _neighbours(rows, words, added), _neighbours(rows, words, noise)
     found = float(hits.mean())
-    low, high = bootstrap(hits, torch.ones_like(hits))
     return Finding(
         name="recovery",
         question=QUESTION,
         verdict=(
             f"{percent(found)} of the words are still nearest to themselves after their position is added "
-            f"({percent(chance)} "
-            f"with a random vector of that length); {percent(kept)} of their neighbours stay "
-            f"({percent(kept_chance)})."
+            f"({percent(chance)} with a random vector of that length), and {percent(kept)} of their neighbours stay "
+            f"({percent(kept_chance)}). {_limit(sweep)}"
         ),
         value=found,
-        interval=(low, high),
+        interval=bootstrap(hits, torch.ones_like(hits)),
         null=chance,
         light="good" if found > 0.95 else "warn" if found > 0.5 else "bad",
         table=Table.of(
-            ("added", "words recovered", "neighbours kept"),
-            [("position row", found, kept), ("random vector of the same length", chance, kept_chance)],
+            ("position multiplied by", "words recovered", "with a random vector"),
+            [(factor, mine.mean(), other.mean()) for factor, mine, other in sweep],
         ),
-        figure=_figure(hits, places, chance),
+        figure=_figure(sweep),
         method=METHOD,
         source="Yedidia 2023 for the question",
+        details={"neighbours_kept": kept, "neighbours_kept_by_chance": kept_chance},
     )
+
+
+def _hits(rows_VD: Tensor, targets_n: Int[Tensor, " n"], added_nD: Tensor) -> Float[Tensor, " n"]:
+    return (nearest_row(rows_VD[targets_n] + added_nD, rows_VD) == targets_n).float()
+
+
+Sweep = list[tuple[float, Tensor, Tensor]]
+
+
+def _limit(sweep: Sweep) -> str:
+    """How much louder positions could be before words are lost."""
+    safe = [factor for factor, hits, _ in sweep if float(hits.mean()) > 0.95]
+    if not safe:
+        return "They are too loud as they are."
+    return f"They could be {safe[-1]:g} times as long before one word in twenty is lost."
 
 
 def _sample(tables: Tables, capture: Capture) -> tuple[Tensor, Int[Tensor, " n"], Int[Tensor, " n"]]:
@@ -87,10 +102,11 @@ def _neighbours(rows_VD: Tensor, words_nD: Tensor, added_nD: Tensor, count: int 
     return float(((shared - 1).clamp_min(0) / count).mean())
 
 
-def _figure(hits_n: Float[Tensor, " n"], places_n: Int[Tensor, " n"], chance: float) -> Figure:
-    """Recovery by place, in at most 16 bins."""
-    bins = (places_n * 16 // (int(places_n.max()) + 1)).long()
-    x = [float(places_n[bins == b].float().mean()) for b in bins.unique()]
-    y = [float(hits_n[bins == b].mean()) for b in bins.unique()]
-    marks = (mark("line", x, y, label="words recovered", emphasis="main"), level(chance, "random vector added"))
-    return Figure((Panel(marks, xlabel="position", ylabel="nearest to itself", ylim=(0.0, 1.02)),), height=0.4)
+def _figure(sweep: Sweep) -> Figure:
+    factors = [factor for factor, _, _ in sweep]
+    marks = (
+        mark("line", factors, [float(hits.mean()) for _, hits, _ in sweep], label="position added", emphasis="main"),
+        mark("line", factors, [float(x.mean()) for *_, x in sweep], label="random vector added", emphasis="null"),
+    )
+    panel = Panel(marks, xlabel="position multiplied by", ylabel="nearest to itself", xscale="log", ylim=(0.0, 1.02))
+    return Figure((panel,), height=0.4)

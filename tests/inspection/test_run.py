@@ -1,0 +1,167 @@
+"""The whole of ``inspect``: every finding complete, on models of others and our own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from clockhands.errors import CheckpointError
+from clockhands.findings import Findings
+from clockhands.inspection import Subject, capture, inspect
+from clockhands.model import Position, Transformer, TransformerConfig
+from clockhands.report import page, side_by_side
+
+from .tiny import VOCAB, tiny
+
+
+def _ids(texts: int = 12, length: int = 20, vocabulary: int = VOCAB) -> torch.Tensor:
+    return torch.randint(7, vocabulary, (texts, length), generator=torch.Generator().manual_seed(0))
+
+
+def _check_complete(findings: Findings) -> None:
+    assert len({item.name for item in findings}) == len(findings) == 16
+    for item in findings:
+        assert item.question.endswith("?")
+        assert item.verdict.endswith((".", ")")), item.verdict
+        assert "nan" not in item.verdict.lower().split()
+        if item.light != "skip":
+            assert item.value is not None
+            assert item.table.columns
+            assert item.method
+            assert item.source
+            assert item.details["group"]
+    assert Findings.from_json(findings.to_json()).to_json() == findings.to_json()
+    assert "<svg" in page(findings)
+
+
+@pytest.mark.parametrize("name", ["bert", "llama", "bloom", "t5", "deberta-v2", "xlnet", "distilbert-sinusoid"])
+def test_every_finding_is_complete(name: str) -> None:
+    _check_complete(inspect(tiny(name), texts=_ids(), name=name))
+
+
+OWN: dict[str, dict[str, Any]] = {
+    "sum": {"encoder": Position("sinusoidal")},
+    "concatenation": {"encoder": Position("sinusoidal", combine="concatenate", width=8), "tying": "none"},
+    "projection": {"encoder": Position("learned", {"max_length": 64}, combine="project", width=8)},
+    "rope": {"encoder": Position("rope")},
+    "t5": {"encoder": Position("t5")},
+    "none": {"encoder": Position("none")},
+}
+
+
+def _own(name: str, kind: Any = "encoder", **options: Any) -> Transformer:
+    torch.manual_seed(0)
+    sides = OWN[name] if kind == "encoder" else {"decoder": OWN[name]["encoder"]}
+    if kind == "encoder-decoder":
+        sides = {**OWN[name], **sides}
+    sizes = {"vocab_size": VOCAB, "d_model": 32, "num_heads": 4, "d_ff": 64, "encoder_layers": 2, "decoder_layers": 2}
+    return Transformer(TransformerConfig(kind=kind, **{**sizes, **sides, **options}))
+
+
+@pytest.mark.parametrize("name", sorted(OWN))
+def test_own_models(name: str) -> None:
+    findings = inspect(_own(name), texts=_ids())
+    _check_complete(findings)
+    assert findings["logits.layers"].details["error"] < 1e-5
+    adds = name in ("sum", "projection")
+    assert (findings["directions"].light == "skip") == (not adds)
+    assert (findings["loudness"].light == "skip") == (name in ("rope", "t5", "none"))
+    assert (findings["kernel.frequencies"].light == "skip") == (name != "rope")
+    if name == "none":
+        assert findings["cause"].value == pytest.approx(0.0, abs=1e-9)
+        assert findings["cause"].light == "bad"
+
+
+@pytest.mark.parametrize("kind", ["decoder", "encoder-decoder"])
+def test_own_models_of_every_kind(kind: str) -> None:
+    subject = Subject.of(_own("rope", kind))
+    assert subject.causal == (kind == "decoder")
+    assert inspect(subject, texts=_ids(), control=False)["logits.layers"].details["error"] < 1e-5
+
+
+def test_the_captured_input_of_an_own_model_is_its_tables() -> None:
+    for name in ("sum", "concatenation", "projection"):
+        subject = Subject.of(_own(name))
+        tables = subject.tables()
+        assert tables is not None
+        ids = _ids(3)
+        torch.testing.assert_close(
+            subject.forward(ids)[0], tables.words_VD[ids] + tables.positions_PD[: ids.shape[1]], atol=1e-5, rtol=1e-5
+        )
+
+
+def test_the_size_of_the_words_is_heard_in_the_loudness() -> None:
+    """With √d words of N(0, 1/d) are about as long as a sinusoid; without it they are √d times shorter."""
+    ratios = {}
+    for scale in ("sqrt", "one"):
+        found = inspect(_own("sum", token_scale=scale), texts=_ids(), control=False)["loudness"]
+        ratios[scale] = found.details["ratio"]
+    assert ratios["sqrt"] / ratios["one"] == pytest.approx(32**0.5, rel=0.01)
+
+
+def test_a_scheme_whose_logits_are_no_sum_says_so() -> None:
+    model = Transformer(
+        TransformerConfig(kind="encoder", vocab_size=VOCAB, d_model=32, num_heads=4, d_ff=64, encoder=Position("repo"))
+    )
+    found = inspect(model, texts=_ids(), control=False)["logits.layers"]
+    assert found.light == "warn"
+    assert "the words themselves decide where they stand" in found.verdict
+
+
+def test_two_models_side_by_side() -> None:
+    both = side_by_side(
+        inspect(_own("sum"), texts=_ids(), name="sum"), inspect(_own("rope"), texts=_ids(), name="rope")
+    )
+    assert "Difference B − A" in both["logits.layers"].verdict
+    assert "Measured" in both["loudness"].verdict or both["loudness"].light != "skip"
+
+
+def _hooks(module: nn.Module) -> int:
+    return len(module._forward_pre_hooks) + len(module._forward_hooks)
+
+
+def test_the_model_is_left_as_it_was() -> None:
+    model = tiny("llama")
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    implementation = model.config._attn_implementation
+    Subject.of(model).forward(_ids())  # transformers leaves hooks of its own once hidden states were asked for
+    hooks = [_hooks(module) for module in model.modules()]
+    inspect(model, texts=_ids(), control=False)
+    assert model.config._attn_implementation == implementation
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+    assert [_hooks(module) for module in model.modules()] == hooks
+
+
+def test_the_seed_of_the_caller_is_left_alone() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    inspect(tiny("bert", seed=5), texts=_ids(), name="bert")
+    torch.manual_seed(5)
+    assert torch.equal(torch.rand(3), expected)
+
+
+class NoAttention(nn.Module):
+    """A model that mixes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(VOCAB, 8)
+
+
+def test_a_model_without_attention() -> None:
+    model = NoAttention()
+    with pytest.raises(CheckpointError, match="no attention was seen in NoAttention"):
+        capture(model, lambda ids: (model.table(ids),), _ids())
+
+
+def test_a_saved_folder(tmp_path: Path) -> None:
+    tiny("gpt2").save_pretrained(tmp_path)
+    findings = inspect(tmp_path, texts=_ids(), control=False, name="mine")
+    assert findings.title == "What position does inside mine"
+    assert findings.facts["attention"] == "each token sees those before it"
+    assert findings.facts["control"] == "none (too large, or not asked for)"
