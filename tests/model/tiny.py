@@ -28,7 +28,9 @@ def core(**changes: Any) -> TransformerConfig:
 def model(kind: str = "decoder", *, seed: int = 1, **changes: Any) -> Any:
     """A model for evaluation whose every parameter is away from where it starts."""
     config = ClockhandsConfig(transformer=core(kind=kind, **changes).to_dict(), **WORDS)
-    made = MODELS[kind](config)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        made = MODELS[kind](config)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in made.parameters():

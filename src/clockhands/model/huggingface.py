@@ -57,6 +57,7 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
     def initialize_weights(self) -> None:
         """Draw what no checkpoint brought; transformers marks what was loaded, and guards it."""
         self.model.initialise()
+        self.model.restore_tables()
         for module in self.modules():
             draws = isinstance(module, (Scheme, nn.LayerNorm, nn.RMSNorm))
             if draws and not any(map(is_loaded, module.parameters())):

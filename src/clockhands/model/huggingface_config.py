@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from functools import lru_cache
 from typing import Any, cast, get_args
 
 from transformers import AutoConfig, PreTrainedConfig
@@ -51,7 +53,7 @@ class ClockhandsConfig(PreTrainedConfig):
     @property
     def core(self) -> TransformerConfig:
         """The architecture as plain data."""
-        return TransformerConfig.from_dict(self.transformer or {})
+        return _parsed(json.dumps(self.transformer, sort_keys=True))
 
     @property
     def target(self) -> Target:
@@ -77,6 +79,11 @@ class ClockhandsConfig(PreTrainedConfig):
     @property
     def head_dim(self) -> int:
         return self.core.d_head
+
+
+@lru_cache(maxsize=64)
+def _parsed(table: str) -> TransformerConfig:
+    return TransformerConfig.from_dict(json.loads(table), "config.transformer")
 
 
 def loss_faults(rate: float, smoothing: str, pad: int | None) -> list[str]:

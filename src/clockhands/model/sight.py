@@ -10,7 +10,7 @@ from clockhands import positions
 from clockhands.errors import PositionError
 from clockhands.schemes.attend import Visible
 from clockhands.schemes.base import KeyPositions, Positions
-from clockhands.shapes import Bool, Float, Int, Tensor
+from clockhands.shapes import Bool, Float, Int, Num, Tensor
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Text:
 
     ids_BS: Int[Tensor, "B S"]
     mask_BT: Bool[Tensor, "B T"] | None = None
-    positions_BS: Positions | None = None
+    positions_BS: Num[Tensor, "#B S *A"] | None = None
     documents_BS: Int[Tensor, "B S"] | None = None
 
 

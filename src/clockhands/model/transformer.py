@@ -17,6 +17,7 @@ from clockhands.model.memory import KeyCache
 from clockhands.model.sight import Encoded, Sight, Text, across, counted, up_to_now, within
 from clockhands.schemes import NoPosition, Scheme
 from clockhands.schemes.base import Positions
+from clockhands.schemes.hands import one_row
 from clockhands.shapes import Bool, Float, Int, Tensor
 
 
@@ -75,7 +76,7 @@ class Stack(nn.Module):
         """The last states; every layer's input is appended to ``states`` if that is a list."""
         first = self.schemes[0]
         assert isinstance(first, Scheme)
-        x = self.input(ids_BS, first.encode(sight.qpos_BS))
+        x = self.input(ids_BS, first.encode(one_row(sight.qpos_BS)))
         for layer, block in enumerate(self.blocks):
             scheme = self.schemes.of(layer)
             x = self.add_again(x, scheme, sight.qpos_BS, layer)
@@ -151,6 +152,17 @@ class Transformer(nn.Module):
             elif isinstance(module, nn.Linear):
                 initialise_linear(module, self.config)
 
+    @torch.no_grad()
+    def restore_tables(self) -> None:
+        """Lay the schemes' fixed tables again: no checkpoint holds them, and loading begins on the meta device."""
+        owners = {"encoder": self.encoder, "decoder": self.decoder}
+        for side in self.config.sides:
+            owner = owners.get(side)
+            with torch.device("cpu"), torch.random.fork_rng(devices=[]):
+                fresh = self.config.scheme(side)
+            for scheme in (self.cross_schemes if owner is None else owner.schemes) or ():
+                copy_tables(fresh, scheme)
+
     def encode(self, text: Text, states: list[Tensor] | None = None) -> Encoded:
         """Read a source."""
         assert self.encoder is not None, "a decoder alone has no encoder"
@@ -207,6 +219,15 @@ def capacity(cache: KeyCache | None) -> int:
     """The length of a cache of fixed size."""
     assert cache is not None, "only a cache holds a number of words that is not known"
     return int(cache.layers[0].max_cache_len)
+
+
+def copy_tables(fresh: nn.Module, scheme: nn.Module) -> None:
+    """Put one scheme's buffers that are not saved in place of another's, on the device of the other."""
+    for path, module in fresh.named_modules():
+        target = scheme.get_submodule(path)
+        for name in module._non_persistent_buffers_set:
+            table, old = getattr(module, name), getattr(target, name)
+            setattr(target, name, None if table is None else table.to(old.device, copy=True))
 
 
 def initialise_embedding(module: nn.Embedding, config: TransformerConfig) -> None:

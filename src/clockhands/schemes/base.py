@@ -63,12 +63,16 @@ class Scheme(nn.Module):
     """Base of all schemes. A subclass overrides the hooks it needs and ``declares``; leaves are final.
 
     ``per_layer``: every layer holds an instance of its own (learned tables of a layer) instead of sharing the stack's.
+    ``rowwise``: a row of the bias needs its own query alone, so that kernels may take queries a block at a time.
+    ``lean_score_mod``: ``score_mod`` captures less than the whole bias.
     """
 
     equation: ClassVar[str] = ""
     source: ClassVar[str] = ""
     peers: ClassVar[tuple[str, ...]] = ()
     per_layer: ClassVar[bool] = False
+    rowwise: ClassVar[bool] = True
+    lean_score_mod: ClassVar[bool] = False
 
     @property
     def declares(self) -> Declares:
@@ -149,6 +153,22 @@ class Scheme(nn.Module):
         """The attended values, with whatever the weights add to them."""
         return out_BHSK
 
+    def score_mod(
+        self,
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+        q_BHSK: Float[Tensor, "B H S Kr"] | None = None,
+        k_BHTK: Float[Tensor, "B H T Kr"] | None = None,
+    ) -> ScoreMod:
+        """The bias as a FlexAttention ``score_mod``; content schemes need q and k. Here: a lookup in the whole bias."""
+        if q_BHSK is None or k_BHTK is None:
+            raise PositionError(f"the score_mod of {type(self).__name__} looks at q and k; pass both")
+        bias_BHST = self.bias(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
+        if bias_BHST is None:
+            return lambda score, b, h, i, j: score
+        whole_BHST = bias_BHST.expand(q_BHSK.shape[0], q_BHSK.shape[1], -1, -1)
+        return lambda score, b, h, i, j: score + whole_BHST[b, h, i, j]
+
     def to_hf_config(self) -> dict[str, Any] | None:
         """The keys of a transformers configuration that mean the same; None where transformers has no equal."""
         return None
@@ -157,13 +177,26 @@ class Scheme(nn.Module):
     def reset_parameters(self) -> None:
         """Draw learned parameters anew (called at construction, and by models that initialise all at once)."""
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Scheme:
+        """Move with the model. Tables of fixed numbers change device but never dtype: slopes stay exact in bfloat16."""
+        exact = {name: table for name, table in self.named_buffers() if table.is_floating_point()}
+        super()._apply(fn, recurse)
+        for name, table in exact.items():
+            moved = self.get_buffer(name)
+            if moved.dtype != table.dtype:
+                owner, _, attribute = name.rpartition(".")
+                setattr(self.get_submodule(owner), attribute, table.to(moved.device))
+        return self
+
 
 class DistanceBias(Scheme):
     """A bias that is a function of the distance i - j alone, one curve for each head.
 
     A subclass gives the curve; nothing here makes an S x T table unless somebody asks for ``bias``: ``attend`` works
-    through blocks, and ``score_mod`` serves FlexAttention.
+    through tiles of it, and ``score_mod`` serves FlexAttention.
     """
+
+    lean_score_mod = True
 
     def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         """The bias at each distance query position - key position, in float32, differentiable in the parameters."""
@@ -188,7 +221,13 @@ class DistanceBias(Scheme):
         curve_RH = self.kernel(torch.arange(low, high + 1, device=distance_BST.device)).T
         return nn.functional.embedding(distance_BST - low, curve_RH).permute(0, 3, 1, 2)
 
-    def score_mod(self, qpos_BS: Num[Tensor, "B S"], kpos_BT: Num[Tensor, "B T"]) -> ScoreMod:
+    def score_mod(
+        self,
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+        q_BHSK: Float[Tensor, "B H S Kr"] | None = None,
+        k_BHTK: Float[Tensor, "B H T Kr"] | None = None,
+    ) -> ScoreMod:
         """A FlexAttention ``score_mod`` for these positions, which must be integers: looks the curve up by distance."""
         if qpos_BS.is_floating_point() or kpos_BT.is_floating_point():
             raise PositionError("score_mod looks distances up in a table and needs integer positions")
@@ -200,6 +239,11 @@ class DistanceBias(Scheme):
             return score + curve_HR[h, qpos_BS[b, i] - kpos_BT[b, j] - low]
 
         return modify
+
+    @property
+    def learned(self) -> bool:
+        """Whether the curve collects a gradient now."""
+        return torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.parameters())
 
 
 def distances(qpos_BS: Positions, kpos_BT: KeyPositions) -> Num[Tensor, "#B S T"]:

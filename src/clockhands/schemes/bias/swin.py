@@ -13,7 +13,7 @@ from clockhands.schemes.bias.mlp import Perceptron
 from clockhands.shapes import Float, Int, Num, Tensor
 
 
-def offsets(qpos_BSA: Num[Tensor, "B S 2"], kpos_BTA: Num[Tensor, "B T 2"]) -> Num[Tensor, "B S T 2"]:
+def offsets(qpos_BSA: Num[Tensor, "B S 2"], kpos_BTA: Num[Tensor, "B T 2"]) -> Num[Tensor, "#B S T 2"]:
     """query - key for each coordinate; one row instead of B where all rows are alike by construction."""
     if qpos_BSA.shape[0] > 1 and qpos_BSA.stride(0) == 0 and kpos_BTA.stride(0) == 0:
         qpos_BSA, kpos_BTA = qpos_BSA[:1], kpos_BTA[:1]

@@ -1,0 +1,264 @@
+"""The Hugging Face face: save and load, generate, losses as the Trainer asks for them, Auto classes, refusals."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jaxtyping
+import pytest
+import torch
+import torch.nn.functional as F
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, StaticCache
+
+from clockhands.errors import CheckpointError, ConfigError, PositionError
+from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
+from clockhands.model.huggingface_config import ClockhandsConfig
+from tests.model.test_laws import DECODERS, scheme
+from tests.model.tiny import WORDS, core, model, words
+
+OPENERS = {
+    "encoder-decoder": AutoModelForSeq2SeqLM,
+    "decoder": AutoModelForCausalLM,
+    "encoder": AutoModelForMaskedLM,
+}
+
+
+def logits(made: Any, text: torch.Tensor) -> torch.Tensor:
+    given = {"decoder_input_ids": text} if made.config.is_encoder_decoder else {}
+    with torch.no_grad():
+        return made(input_ids=text, **given).logits
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_saved_and_loaded_exactly(name: str, tmp_path: Path) -> None:
+    """Loading builds the model on the meta device first: nothing that is not saved may be lost there."""
+    made = model(decoder=scheme(name))
+    made.save_pretrained(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"config.json", "generation_config.json", "model.safetensors"}
+    again = AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert again.config.core == made.config.core
+    for (key, ours), (other, theirs) in zip(made.state_dict().items(), again.state_dict().items(), strict=True):
+        assert key == other and torch.equal(ours, theirs)
+    assert torch.equal(logits(made, words(2, 9)), logits(again, words(2, 9)))
+    exact = {key: table.dtype for key, table in made.named_buffers()}
+    low = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    assert {key: table.dtype for key, table in low.named_buffers()} == exact, "a table lost its precision"
+    assert torch.equal(logits(made.bfloat16(), words(2, 9)), logits(low, words(2, 9)))
+
+
+@pytest.mark.parametrize("kind", OPENERS)
+@pytest.mark.parametrize("tying", ["three-way", "target", "none"])
+def test_tied_matrices_stay_tied(kind: str, tying: str, tmp_path: Path) -> None:
+    made = model(kind, tying=tying)
+    made.save_pretrained(tmp_path)
+    again = OPENERS[kind].from_pretrained(tmp_path)
+    count = len({parameter.data_ptr() for parameter in again.parameters()})
+    assert count == len({parameter.data_ptr() for parameter in made.parameters()})
+    assert (again.model.output.weight is again.model.writer.input.tokens.weight) == (tying != "none")
+    assert torch.equal(logits(made, words(2, 9)), logits(again, words(2, 9)))
+
+
+def test_missing_weights_are_drawn_as_at_the_start(tmp_path: Path) -> None:
+    made = model(decoder={"scheme": "learned", "max_length": 16})
+    kept = {key: value for key, value in made.state_dict().items() if "blocks.0" not in key and "table" not in key}
+    again = type(made).from_pretrained(None, config=made.config, state_dict=kept)
+    fresh = again.model.decoder.blocks[0]
+    bound = (6 / (32 + 32)) ** 0.5
+    assert 0.8 * bound < fresh.attention.qkv.weight.abs().max() <= bound
+    assert torch.equal(fresh.attention_residual.norm.weight, torch.ones(32))
+    assert 0.01 < again.model.decoder.schemes[0].table_LP.std() < 0.03
+    assert torch.equal(again.model.output.weight, made.model.output.weight)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("name", DECODERS)
+def test_generate_is_the_same_with_every_cache_and_alone(name: str, beams: int) -> None:
+    made = model(decoder=scheme(name))
+    if made.model.decoder.schemes[0].declares.depends_on_length:
+        pytest.skip("declares that what a token gets changes with the length")
+    text = words(2, 6)
+    mask = torch.ones_like(text)
+    mask[0, :2] = 0
+    text = text.masked_fill(mask == 0, 0)
+    wanted = {"max_new_tokens": 5, "min_new_tokens": 5, "num_beams": beams, "no_repeat_ngram_size": 1}
+    wanted["suppress_tokens"] = [0]
+    dynamic = made.generate(text, attention_mask=mask, **wanted)
+    assert dynamic.shape == (2, 11)
+    assert torch.equal(dynamic, made.generate(text, attention_mask=mask, cache_implementation="static", **wanted))
+    assert torch.equal(dynamic, made.generate(text, attention_mask=mask, use_cache=False, **wanted))
+    alone = made.generate(text[:1, 2:], **wanted)
+    assert torch.equal(dynamic[:1, 2:], alone)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_beams": 3}, {"do_sample": True}], ids=["greedy", "beam", "sample"])
+def test_translation_is_the_same_with_every_cache(options: dict[str, Any]) -> None:
+    made = model("encoder-decoder", tying="none", encoder="sinusoidal", decoder="alibi", cross="rope")
+    text = words(3, 7)
+    mask = torch.ones_like(text)
+    mask[0, 4:] = 0
+    wanted = {"max_new_tokens": 6, "min_new_tokens": 6, "no_repeat_ngram_size": 1, **options}
+    results = []
+    for cache in ({}, {"cache_implementation": "static"}, {"use_cache": False}):
+        torch.manual_seed(0)
+        results.append(made.generate(text, attention_mask=mask, **cache, **wanted))
+    assert torch.equal(results[0], results[1]) and torch.equal(results[0], results[2])
+    if "do_sample" not in options:
+        alone = made.generate(text[:1, :4], **wanted)
+        assert torch.equal(results[0][:1], alone)
+
+
+def test_a_traced_step_over_a_static_cache_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # the checks themselves cannot be traced
+    made = model(decoder="alibi")
+    text = words(2, 6)
+    mask = torch.ones_like(text)
+    mask[0, :2] = 0
+    with torch.no_grad():
+        whole = made(input_ids=text, attention_mask=mask).logits[:, -1]
+        cache = StaticCache(config=made.config, max_cache_len=9)
+        made(input_ids=text[:, :5], attention_mask=mask[:, :5], past_key_values=cache)
+        step = torch.compile(made, backend="eager")
+        got = step(input_ids=text[:, 5:], attention_mask=mask, past_key_values=cache).logits[:, -1]
+    torch.testing.assert_close(got, whole, atol=1e-4, rtol=1e-4)
+
+
+def test_loss_of_a_pair_and_no_logits_while_training() -> None:
+    made = model("encoder-decoder")
+    made.config.label_smoothing = 0.3
+    source, labels = words(2, 5), words(2, 4, seed=1)
+    labels[0, 2:] = -100
+    out = made(input_ids=source, labels=labels)
+    plain = F.cross_entropy(out.logits.flatten(0, 1), labels.flatten())
+    torch.testing.assert_close(out.loss, plain)
+    read = torch.cat([torch.full((2, 1), 1), labels[:, :-1]], dim=1).clamp(min=0)
+    assert torch.equal(out.logits, made(input_ids=source, decoder_input_ids=read).logits)
+    made.train()
+    learning = made(input_ids=source, labels=labels)
+    assert learning.logits is None
+    smoothed = F.cross_entropy(out.logits.flatten(0, 1), labels.flatten(), label_smoothing=0.3)
+    torch.testing.assert_close(learning.loss, smoothed)
+    torch.testing.assert_close(made(input_ids=source, labels=labels, num_items_in_batch=3).loss, smoothed * 6 / 3)
+
+
+def test_loss_of_a_language_model_shifts_its_labels() -> None:
+    made = model()
+    text = words(2, 7)
+    out = made(input_ids=text, labels=text)
+    expected = F.cross_entropy(out.logits[:, :-1].flatten(0, 1), text[:, 1:].flatten())
+    torch.testing.assert_close(out.loss, expected)
+    assert made.accepts_loss_kwargs and made.loss_type == "ForCausalLM"
+
+
+def test_loss_of_a_masked_language_model() -> None:
+    made = model("encoder")
+    text = words(2, 7)
+    labels = torch.full_like(text, -100)
+    labels[:, 2] = text[:, 2]
+    out = made(input_ids=text, labels=labels)
+    torch.testing.assert_close(out.loss, F.cross_entropy(out.logits[:, 2], labels[:, 2]))
+
+
+def test_hidden_states_are_every_layer_s_input_and_the_last() -> None:
+    made = model("encoder-decoder")
+    out = made(input_ids=words(2, 5), decoder_input_ids=words(2, 4), output_hidden_states=True)
+    assert len(out.decoder_hidden_states) == len(out.encoder_hidden_states) == 3
+    assert torch.equal(out.encoder_hidden_states[-1], out.encoder_last_hidden_state)
+    assert torch.equal(made.model.output(out.decoder_hidden_states[-1]), out.logits)
+    last = made(input_ids=words(2, 5), decoder_input_ids=words(2, 4), logits_to_keep=1).logits
+    torch.testing.assert_close(last, out.logits[:, -1:])
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_the_package_is_cheap() -> None:
+    loaded = run("import sys, clockhands; print([m for m in ('torch', 'numpy', 'transformers') if m in sys.modules])")
+    assert loaded.strip() == "[]"
+
+
+@pytest.mark.parametrize("first", ["clockhands", "transformers"])
+def test_auto_classes_know_a_run_after_the_import(first: str, tmp_path: Path) -> None:
+    model("encoder-decoder").save_pretrained(tmp_path)
+    imports = {"clockhands": "import clockhands", "transformers": "from transformers import AutoModelForSeq2SeqLM"}
+    lines = [imports.pop(first), *imports.values(), "from transformers import AutoModelForSeq2SeqLM, AutoConfig"]
+    code = "\n".join([*lines, f"made = AutoModelForSeq2SeqLM.from_pretrained({str(tmp_path)!r})", "print(type(made))"])
+    assert "ClockhandsForSeq2SeqLM" in run(code)
+    assert isinstance(AutoConfig.from_pretrained(tmp_path), ClockhandsConfig)
+
+
+REFUSALS: list[tuple[Any, type[Exception], str]] = [
+    (lambda m: m(input_ids=words(1, 3)), PositionError, "the decoder has nothing to read"),
+    (lambda m: m(decoder_input_ids=words(1, 3)), PositionError, "there is no source: pass input_ids"),
+    (
+        lambda m: m(input_ids=words(1, 3), attention_mask=torch.ones(1, 1, 3), decoder_input_ids=words(1, 2)),
+        PositionError,
+        r"a mask marks real tokens as \[batch, length\]; this one has the shape \(1, 1, 3\)",
+    ),
+    (
+        lambda m: m(input_ids=words(1, 3), attention_mask=torch.ones(1, 2), decoder_input_ids=words(1, 2)),
+        PositionError,
+        "the mask has 2 columns, but 0 cached and 3 new words need 3",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "sentence"), REFUSALS, ids=[sentence for *_, sentence in REFUSALS])
+def test_what_cannot_be_is_refused(call: Any, error: type[Exception], sentence: str) -> None:
+    with pytest.raises(error, match=sentence):
+        call(model("encoder-decoder"))
+
+
+def test_packed_documents_are_not_continued() -> None:
+    made = model()
+    text, documents = words(1, 4), torch.zeros(1, 4, dtype=torch.long)
+    cache = made(input_ids=text, use_cache=True).past_key_values
+    with pytest.raises(PositionError, match="packed documents cannot be continued from a cache"):
+        made(input_ids=text, document_ids=documents, past_key_values=cache)
+
+
+def test_positions_that_change_with_the_length_are_not_cached() -> None:
+    made = model(decoder={"scheme": "rope", "transform": "randomised", "transform_options": {"maximum": 64}})
+    text = words(1, 4)
+    with pytest.raises(PositionError, match="randomised the positions of earlier words change when a word is added"):
+        made.generate(text, max_new_tokens=2)
+    assert made.generate(text, max_new_tokens=2, min_new_tokens=2, use_cache=False).shape == (1, 6)
+
+
+def test_another_kind_is_refused_by_name(tmp_path: Path) -> None:
+    model("decoder").save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError, match="of kind 'decoder', and ClockhandsForSeq2SeqLM needs 'encoder-decoder'"):
+        AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+
+
+def test_a_start_word_is_needed() -> None:
+    made = ClockhandsForSeq2SeqLM(ClockhandsConfig(transformer=core().to_dict()))
+    with pytest.raises(CheckpointError, match="set decoder_start_token_id or bos_token_id"):
+        made(input_ids=words(1, 3), labels=words(1, 3))
+
+
+def test_faults_of_the_configuration_are_told_together() -> None:
+    with pytest.raises(
+        ConfigError, match=r"config.transformer has 1 fault:\n  - unknown option of the model 'd_modle'"
+    ):
+        ClockhandsConfig(transformer={"d_modle": 3})
+    with pytest.raises(ConfigError) as caught:
+        ClockhandsConfig(transformer=core().to_dict(), label_smoothing=1.5, smoothing="al")
+    assert caught.value.faults == (
+        "label_smoothing is 1.5; it must be at least 0 and below 1",
+        "unknown smoothing 'al'; did you mean 'all'?",
+    )
+    with pytest.raises(ConfigError, match="which needs pad_token_id"):
+        ClockhandsConfig(transformer=core().to_dict(), smoothing="others-but-pad")
+
+
+def test_configuration_round_trips() -> None:
+    config = ClockhandsConfig(transformer=core(norm="post").to_dict(), label_smoothing=0.1, **WORDS)
+    again = ClockhandsConfig.from_dict(config.to_dict())
+    assert again.to_dict() == config.to_dict() and again.core == config.core
+    assert (again.vocab_size, again.hidden_size, again.num_hidden_layers, again.head_dim) == (41, 32, 2, 8)

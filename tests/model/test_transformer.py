@@ -1,0 +1,159 @@
+"""The named options of the model, each against a hand-written computation or its definition."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from clockhands.errors import PositionError
+from clockhands.model import Text, Transformer
+from clockhands.model.sight import up_to_now, within
+from tests.model.tiny import core, model, words
+
+
+def first_input(made: Transformer, text: torch.Tensor) -> torch.Tensor:
+    """What the first layer of a decoder reads."""
+    states: list[torch.Tensor] = []
+    made.decode(Text(text), states=states)
+    return states[0]
+
+
+@pytest.mark.parametrize(("option", "factor"), [("sqrt", math.sqrt(32)), ("one", 1.0), ("learned", math.sqrt(32))])
+def test_tokens_are_scaled_and_the_encoding_is_added(option: str, factor: float) -> None:
+    made = model(token_scale=option).model.eval()
+    stack = made.decoder
+    if option == "learned":
+        factor = float(stack.input.scale.detach())
+        assert factor != math.sqrt(32), "the scale was not shaken, so it is no parameter"
+    text = words(2, 5)
+    expected = stack.input.tokens.weight[text] * factor + stack.schemes[0].encode(torch.arange(5)[None])
+    torch.testing.assert_close(first_input(made, text), expected)
+
+
+def test_concatenated_channels_are_tokens_then_positions() -> None:
+    place = {"scheme": "sinusoidal", "combine": "concatenate", "width": 8}
+    made = model(decoder=place, tying="none").model
+    text = words(2, 5)
+    x = first_input(made, text)
+    torch.testing.assert_close(x[..., :24], made.decoder.input.tokens.weight[text] * math.sqrt(32))
+    torch.testing.assert_close(x[..., 24:], made.decoder.schemes[0].encode(torch.arange(5)[None]).expand(2, -1, -1))
+
+
+def test_projected_channels_are_a_matrix_of_both() -> None:
+    made = model(decoder={"scheme": "sinusoidal", "combine": "project", "width": 8}).model
+    text = words(2, 5)
+    layer = made.decoder.input
+    encoding = made.decoder.schemes[0].encode(torch.arange(5)[None]).expand(2, -1, -1)
+    both = torch.cat([layer.tokens.weight[text] * math.sqrt(32), encoding], dim=-1)
+    torch.testing.assert_close(first_input(made, text), both @ layer.project.weight.T)
+
+
+def test_encoding_is_added_again_before_every_layer_but_the_first() -> None:
+    made = model(decoder={"scheme": "sinusoidal", "every_layer": True}).model
+    once = model(decoder="sinusoidal").model
+    text = words(1, 5)
+    again_states: list[torch.Tensor] = []
+    once_states: list[torch.Tensor] = []
+    made.decode(Text(text), states=again_states)
+    once.decode(Text(text), states=once_states)
+    assert torch.equal(again_states[0], once_states[0])
+    encoding = made.decoder.schemes[0].encode(torch.arange(5)[None], 1)
+    torch.testing.assert_close(again_states[1], once_states[1] + encoding)
+
+
+def test_every_second_layer_can_go_without_position() -> None:
+    """With no position in the second layer, its attention is that of a model without position."""
+    skipping = Transformer(core(kind="decoder", decoder={"scheme": "rope", "skip_every": 2}, decoder_layers=4))
+    names = [type(skipping.decoder.schemes.of(layer)).__name__ for layer in range(4)]
+    assert names == ["RoPE", "NoPosition", "RoPE", "NoPosition"]
+
+
+def test_tables_of_a_layer_are_its_own_and_others_shared() -> None:
+    assert len(Transformer(core(kind="decoder", decoder="cope")).decoder.schemes) == 2
+    shared = Transformer(core(kind="decoder", decoder="t5"))
+    assert [name for name, _ in shared.named_parameters() if "schemes" in name] == ["decoder.schemes.0.table_HN"]
+
+
+def test_residual_connections_can_be_cut() -> None:
+    """Without them and with the output of the last sublayer at zero, nothing of the words is left."""
+    for residual in (True, False):
+        made = model(residual=residual, final_norm=False).model
+        with torch.no_grad():
+            made.decoder.blocks[-1].feed_forward.down.weight.zero_()
+            made.decoder.blocks[-1].feed_forward.down.bias.zero_()
+        assert bool(made.decode(Text(words(1, 5))).any()) == residual
+
+
+def test_initialisation_of_the_paper() -> None:
+    made = Transformer(core(vocab_size=3000, d_model=64, num_heads=4, d_ff=256))
+    assert abs(made.decoder.input.tokens.weight.std() - 64**-0.5) < 2e-3
+    own = made.decoder.blocks[0]
+    for weight, shape in [(own.attention.qkv.weight, (64, 64)), (own.feed_forward.up.weight, (64, 256))]:
+        bound = math.sqrt(6 / sum(shape))
+        assert 0.98 * bound < weight.abs().max() <= bound
+    assert not own.feed_forward.up.bias.any()
+    other = Transformer(core(vocab_size=3000, d_model=64, initialisation="normal02"))
+    assert abs(other.decoder.blocks[0].attention.qkv.weight.std() - 0.02) < 1e-3
+
+
+@pytest.mark.parametrize("place", ["embedding", "residual", "ffn-residual", "attention", "activation"])
+def test_dropout_acts_while_training_only(place: str) -> None:
+    made = model(dropout=0.5, dropout_places=[place])
+    text = words(1, 7)
+    assert torch.equal(made(input_ids=text).logits, made(input_ids=text).logits)
+    made.train()
+    assert not torch.equal(made(input_ids=text).logits, made(input_ids=text).logits)
+
+
+def test_shifted_positions_shift_while_training() -> None:
+    place = {"scheme": "sinusoidal", "transform": "shifted", "transform_options": {"maximum": 50, "test": 0}}
+    made = model(decoder=place)
+    plain = model(decoder="sinusoidal")
+    text = words(1, 7)
+    assert torch.equal(made(input_ids=text).logits, plain(input_ids=text).logits)
+    made.train()
+    drawn = {made(input_ids=text).logits.sum().item() for _ in range(5)}
+    assert len(drawn) > 1
+
+
+def test_positions_given_by_hand_are_used() -> None:
+    made = model(decoder="sinusoidal")
+    text = words(2, 4)
+    moved = made(input_ids=text, position_ids=torch.arange(4)[None] + 3).logits
+    longer = made.model.decoder.schemes[0].encode(torch.arange(3, 7)[None])
+    states: list[torch.Tensor] = []
+    made.model.decode(Text(text, positions_BS=torch.arange(4)[None] + 3), states=states)
+    torch.testing.assert_close(states[0], made.model.decoder.input.tokens.weight[text] * math.sqrt(32) + longer)
+    assert not torch.allclose(moved, made(input_ids=text).logits, atol=1e-3)
+
+
+def test_beyond_a_learned_table_is_refused_or_clamped() -> None:
+    place = {"scheme": "learned", "max_length": 4}
+    with pytest.raises(PositionError, match="position 4 is outside the 4 positions of learned"):
+        model(decoder=place)(input_ids=words(1, 5))
+    assert model(decoder={**place, "beyond": "clamp"})(input_ids=words(1, 5)).logits.isfinite().all()
+
+
+def test_a_memory_of_fixed_length_shows_what_a_growing_one_shows() -> None:
+    mask = torch.tensor([[False, True, True, True, True], [True] * 5])
+    text = Text(words(2, 2), mask)
+    fixed = up_to_now(text, torch.tensor(3), 8)
+    growing = within(text, 3)
+    assert growing is not None
+    order = torch.ones(2, 5, dtype=torch.bool).tril(3)
+    assert torch.equal(fixed[..., :5].expand(2, 1, 2, 5), growing & order)
+    assert not fixed[..., 5:].any()
+
+
+def test_gradient_does_not_leak_from_hidden_words() -> None:
+    """A later word, a padded word and another document's word change nothing: their embeddings get no gradient."""
+    made = model("encoder-decoder", tying="none", encoder="rope", decoder="rope")
+    source, target = torch.tensor([[5, 6, 7]]), torch.tensor([[8, 9, 10]])
+    mask = torch.tensor([[1, 1, 0]])
+    made(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits[0, 1].sum().backward()
+    grown = made.model.encoder.input.tokens.weight.grad.abs().sum(-1)
+    assert grown[5] > 0 and grown[6] > 0 and grown[7] == 0
+    written = made.model.decoder.input.tokens.weight.grad.abs().sum(-1)
+    assert written[8] > 0 and written[9] > 0 and written[10] == 0
