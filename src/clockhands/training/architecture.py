@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING
 
 from clockhands.data import Tokenizers
 from clockhands.errors import CheckpointError
-from clockhands.model.huggingface import (
-    ClockhandsConfig,
-    ClockhandsForCausalLM,
-    ClockhandsForMaskedLM,
-    ClockhandsForSeq2SeqLM,
-)
+from clockhands.model.huggingface import ClockhandsForCausalLM, ClockhandsForMaskedLM, ClockhandsForSeq2SeqLM
+from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.training.recipe import Recipe
 
 if TYPE_CHECKING:

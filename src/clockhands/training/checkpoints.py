@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import pickle
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +43,7 @@ def staged(
     """A temporary folder to write a checkpoint under; what it holds takes its place only when all is written.
 
     Of several processes all write there and one is the ``writer`` that makes and moves the folder; ``wait`` lets each
-    wait for all. Raises CheckpointError if the disk or the rights do not allow it; earlier checkpoints are left as they are.
+    wait for all. Raises CheckpointError if the disk or the rights do not allow it; earlier checkpoints stay.
     """
     staging = folder / STAGING
     target = folder / f"{PREFIX}{step}"
@@ -90,15 +91,19 @@ def check(checkpoint: Path) -> None:
     """Raise CheckpointError unless everything that training goes on from is there and can be read."""
     read_state(checkpoint)
     read_weights(checkpoint)
-    for name in ("optimizer.pt", "scheduler.pt"):
+    for name in ("scheduler.pt",) if sharded() else ("optimizer.pt", "scheduler.pt"):
         path = checkpoint / name
         try:
             torch.load(path, map_location="cpu", weights_only=True)
         except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as fault:
             raise CheckpointError(
-                f"{path} cannot be read ({str(fault).splitlines()[0]}); delete that checkpoint to continue from the "
-                "one before"
+                f"{path} cannot be read ({_reason(fault)}); delete that checkpoint to continue from the one before"
             ) from fault
+
+
+def sharded() -> bool:
+    """Whether the launcher asked for FSDP, which keeps the optimiser's state in its own form."""
+    return os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
 
 
 def losses(state: dict[str, object]) -> dict[int, float]:
@@ -145,11 +150,15 @@ def _start(tensor: Tensor) -> Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
+def _reason(fault: Exception) -> str:
+    """One line of what a library says, or what kind of fault it is where it says nothing."""
+    return getattr(fault, "strerror", None) or next(iter(str(fault).splitlines()), type(fault).__name__)
+
+
 def _not_saved(folder: Path, step: int, fault: Exception) -> str:
     there = listed(folder)
     kept = f"{there[-1].name} is intact" if there else "none was saved before"
-    reason = getattr(fault, "strerror", None) or str(fault).splitlines()[0]
     return (
-        f"the checkpoint of step {step} cannot be saved in {folder}: {reason}; {kept}. "
+        f"the checkpoint of step {step} cannot be saved in {folder}: {_reason(fault)}; {kept}. "
         f"Make room, then: clockhands train --resume {folder.parent}"
     )

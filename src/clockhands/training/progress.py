@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerControl, TrainerState, TrainingArguments
 
-if TYPE_CHECKING:
-    from clockhands.training.trainer import ClockhandsTrainer
+from clockhands.training.watch import Watcher
 
 REFRESH = 0.1
 """Seconds between two looks at the bar, so that short steps are not slowed down."""
 
 
-class Show(TrainerCallback):
+class Show(Watcher):
     """Step, loss, validation loss, target tokens per second and the time left."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True)
-        self.trainer: ClockhandsTrainer | None = None
         self.bar: Progress | None = None
         self.task = TaskID(0)
         self.looked = 0.0
@@ -45,9 +44,15 @@ class Show(TrainerCallback):
             self.bar.update(self.task, completed=state.global_step)
 
     def on_log(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, float], **_: Any
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, float] | None = None,
+        **_: Any,
     ) -> None:
         """Take in the new numbers; without a bar, print them."""
+        logs = logs or {}
         if not state.is_world_process_zero or not {"loss", "eval_loss"} & set(logs):
             return
         if "loss" in logs:
@@ -55,7 +60,8 @@ class Show(TrainerCallback):
             self.words["speed"] = f"{self._speed():,.0f} tokens/s"
         if "eval_loss" in logs:
             self.words["validation"] = f"validation loss {logs['eval_loss']:.4f}"
-        words = "  ".join(self.words[name] for name in ("loss", "validation", "speed") if name in self.words)
+        shown = ("loss", "validation", "speed") if self.bar is not None or "eval_loss" not in logs else ("validation",)
+        words = "  ".join(self.words[name] for name in shown if name in self.words)
         if self.bar is not None:
             self.bar.update(self.task, completed=state.global_step, words=words)
         else:

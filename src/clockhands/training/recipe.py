@@ -15,7 +15,7 @@ from clockhands.errors import ConfigError, DataError, unknown
 from clockhands.model.config import TransformerConfig
 from clockhands.model.presets import PRESETS
 from clockhands.schemes import CATALOGUE
-from clockhands.training.fields import MISSING, check
+from clockhands.training.fields import MISSING, check, read_value
 from clockhands.training.sections import Batching, Tokenization, Training
 from clockhands.training.tables import (
     FROM_DATA,
@@ -135,6 +135,12 @@ def read_tables(path: str | Path) -> Tables:
     return with_absolute_paths(tables, path.parent)
 
 
+def read_settings(written: Mapping[str, str]) -> dict[str, Any]:
+    """Settings of ``[training]`` as written on a command line, read as their fields want them."""
+    known = {f"training.{name}": option.kind for name, option in known_keys({}, "training").items()}
+    return {key: read_value(value, known.get(key, Any)) for key, value in written.items()}
+
+
 def corpus_kind(corpus: str, options: Mapping[str, Any]) -> str:
     """``translation`` or ``language``, known before the text is read."""
     if corpus in ("table", "huggingface"):
@@ -218,7 +224,7 @@ def _with_options(position: Mapping[str, Any] | str) -> dict[str, Any]:
     """A position table, and those of the sides within it, with all options of their schemes."""
     table = {"scheme": position} if isinstance(position, str) else dict(position)
     own = position_fields(table) if "scheme" in table else {}
-    fixed = (MISSING, {}, None)
+    fixed: tuple[Any, ...] = (MISSING, {}, None)
     defaults = {name: option.default for name, option in own.items() if option.default not in fixed}
     sides = {side: _with_options(table[side]) for side in SIDES if side in table}
     first = {"scheme": table["scheme"]} if "scheme" in table else {}

@@ -21,6 +21,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safetensors import SafetensorError
+
 from clockhands.data import Tokenizers
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.files import write_text
@@ -97,27 +99,27 @@ class Run:
         return open_model(folder)
 
 
-def claim(path: str | Path, *, overwrite: bool = False) -> Path:
-    """Make the folder of a new run. Raises UsageError if something is there, DataError without the right to write.
+def refuse(path: Path, *, overwrite: bool = False) -> None:
+    """Raise UsageError if something is in the way of a new run: what is no run, or a run unless ``overwrite``."""
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not (path / RECIPE).is_file():
+        raise UsageError(f"{path} exists and is no training run; it is left alone, choose another folder")
+    if not overwrite:
+        raise UsageError(f"{path} already holds a run; continue it with --resume {path}, or replace it: --overwrite")
 
-    ``overwrite`` deletes what is there, but only if it is a run.
-    """
-    path = Path(path)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        is_run = (path / RECIPE).is_file()
-        if not is_run:
-            raise UsageError(f"{path} exists and is no training run; it is left alone, choose another folder")
-        if not overwrite:
-            raise UsageError(
-                f"{path} already holds a run; continue it with --resume {path}, or replace it: --overwrite"
-            )
+
+def claim(path: Path, *, overwrite: bool = False) -> None:
+    """Make the folder of a new run, in place of a former one if ``overwrite``. Raises as ``refuse``, and DataError
+    without the right to write."""
+    refuse(path, overwrite=overwrite)
+    if path.exists():
         shutil.rmtree(path, ignore_errors=True)
     try:
         path.mkdir(parents=True, exist_ok=True)
         (path / "checkpoints").mkdir(exist_ok=True)
     except OSError as fault:
         raise DataError(f"cannot make the run folder {path}: {fault.strerror or fault}") from fault
-    return path
 
 
 def note(run: Path, **facts: Any) -> None:
@@ -137,7 +139,7 @@ def export(run: Path, model: PreTrainedModel, weights: Mapping[str, Any] | None 
         model.save_pretrained(staging, state_dict=None if weights is None else dict(weights))
         for file in sorted(staging.iterdir(), key=lambda file: file.name == CONFIG):
             file.replace(run / file.name)
-    except (OSError, RuntimeError, checkpoints.SafetensorError) as fault:
+    except (OSError, RuntimeError, SafetensorError) as fault:
         raise CheckpointError(f"the model cannot be saved in {run}: {fault}; its checkpoints are intact") from fault
     finally:
         shutil.rmtree(staging, ignore_errors=True)

@@ -30,9 +30,9 @@ class Tokenization:
 
     def faults(self) -> list[str]:
         """What cannot be, one sentence each."""
-        learned = [key for key in ("kind", "vocabulary", "shared", "lowercase", "normalisation", "min_frequency")]
+        learned = ("kind", "vocabulary", "shared", "lowercase", "normalisation", "min_frequency")
         default = Tokenization()
-        found = []
+        found: list[str] = []
         if self.name is not None:
             given = [key for key in learned if getattr(self, key) != getattr(default, key)]
             found += [f"tokenizer.{key} is for a tokenizer learned here, but tokenizer.name is given" for key in given]
@@ -141,27 +141,28 @@ class Training:
         return found + self._clashes()
 
     def _clashes(self) -> list[str]:
-        steps = "training.max_steps and training.epochs"
-        clashes = {
-            f"{steps} both say how long; give one of them": None not in (self.max_steps, self.epochs),
-            f"{steps} are missing; give one of them": self.max_steps is self.epochs is None,
-            "the schedule 'paper' divides by training.warmup_steps; give it (the paper: 4000)": self.schedule == "paper"
-            and not self.warmup_steps,
-            "training.warmup_from has no meaning without training.warmup_steps": self.warmup_from > 0
-            and not self.warmup_steps,
-            "training.warmup_from has no meaning in the schedule 'paper', which starts at 0": self.warmup_from > 0
-            and self.schedule == "paper",
-            "training.final_rate is of the schedule 'cosine' alone": self.final_rate > 0 and self.schedule != "cosine",
-            "training.average needs checkpoints: give training.save_steps": self.average != "none"
-            and not self.save_steps,
-            "training.patience counts evaluations: give training.eval_steps": bool(self.patience)
-            and not self.eval_steps,
-            "training.average = 'best' judges checkpoints: training.save_steps must be a multiple of training.eval_steps": self.average
-            == "best"
-            and bool(self.save_steps)
-            and bool(not self.eval_steps or (self.save_steps or 0) % self.eval_steps),
-        }
-        return [fault for fault, is_so in clashes.items() if is_so]
+        steps, saves, evaluates = (self.max_steps, self.epochs), self.save_steps, self.eval_steps
+        rises, papers = self.warmup_from > 0, self.schedule == "paper"
+        best_unjudged = bool(saves) and (not evaluates or bool((saves or 0) % evaluates))
+        clashes = (
+            (None not in steps, "training.max_steps and training.epochs both say how long; give one of them"),
+            (steps == (None, None), "training.max_steps is missing, or training.epochs"),
+            (papers and not self.warmup_steps, "the schedule 'paper' needs training.warmup_steps (there: 4000)"),
+            (rises and not self.warmup_steps, "training.warmup_from means nothing without training.warmup_steps"),
+            (rises and papers, "training.warmup_from means nothing in the schedule 'paper', which starts at 0"),
+            (
+                self.final_rate > 0 and self.schedule != "cosine",
+                "training.final_rate is of the schedule 'cosine' alone",
+            ),
+            (self.average != "none" and not saves, "training.average needs checkpoints: give training.save_steps"),
+            (bool(self.patience) and not evaluates, "training.patience counts evaluations: give training.eval_steps"),
+            (
+                self.average == "best" and best_unjudged,
+                "training.average = 'best' needs a validation loss of every checkpoint: training.save_steps must be a "
+                "multiple of training.eval_steps",
+            ),
+        )
+        return [fault for is_so, fault in clashes if is_so]
 
 
 COUNTS = ("max_steps", "accumulate", "log_steps", "eval_steps", "save_steps", "keep", "patience", "threads")

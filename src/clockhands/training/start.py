@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 from transformers import PreTrainedModel
+from transformers.utils import logging
 
 from clockhands import __version__
-from clockhands.errors import DataError, UsageError
+from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.files import write_text
 from clockhands.training import checkpoints, curves
-from clockhands.training.architecture import build
+from clockhands.training.architecture import build, configure
 from clockhands.training.material import Material, prepare
 from clockhands.training.recipe import Recipe, combine, load
-from clockhands.training.run import CURVES, RECIPE, Run, claim, export, note
+from clockhands.training.run import CURVES, RECIPE, Run, claim, export, note, refuse
 from clockhands.training.sections import Training
 from clockhands.training.trainer import ClockhandsTrainer, arguments
 from clockhands.training.watch import Flow, Health, Record, Stop, TrainingStopped
@@ -61,12 +62,15 @@ def train(
     recipe = _recipe(recipe, settings or {})
     _require(recipe.training.report_to)
     out = Path(out)
-    with _threads(recipe.training.threads):
+    with _settled(recipe.training):
         asked = arguments(recipe.training, out / "checkpoints")
         with asked.main_process_first():
             if asked.process_index == 0:
-                claim(out, overwrite=overwrite)
+                # What can be wrong is found before there is a folder, which would be in the way of the next attempt.
+                refuse(out, overwrite=overwrite)
                 material = material or prepare(recipe)
+                _check(recipe, material)
+                claim(out, overwrite=overwrite)
                 material.tokenizers.save(out)
                 write_text(out / RECIPE, recipe.to_toml())
             else:
@@ -90,7 +94,9 @@ def resume(run: str | Path, settings: Mapping[str, Any] | None = None, *, show: 
     last = found[-1] if found else None
     if last is not None:
         checkpoints.check(last)
-    with _threads(recipe.training.threads):
+    elif opened.finished:
+        raise CheckpointError(f"{run} is finished and kept no checkpoint (training.save_steps) to go on from")
+    with _settled(recipe.training):
         asked = arguments(recipe.training, opened.path / "checkpoints")
         material = prepare(recipe, opened.tokenizers())
         if opened.record.get("data", material.fingerprint) != material.fingerprint:
@@ -101,18 +107,18 @@ def resume(run: str | Path, settings: Mapping[str, Any] | None = None, *, show: 
 
 
 def _train(recipe: Recipe, material: Material, asked: Any, out: Path, show: bool, last: Path | None = None) -> Run:
-    if recipe.training.eval_steps and material.validation is None:
-        raise UsageError(f"training.eval_steps is given, but corpus {recipe.corpus!r} has no validation split")
     torch.manual_seed(recipe.training.seed)
     model = build(recipe, material.tokenizers)
     stop = Stop()
     record, health = Record(out), Health(recipe.training, out)
     flow = Flow(recipe.training, stop, validates=material.validation is not None)
     shown = _show() if show else None
-    callbacks = [flow, health, record, *([shown] if shown else [])]
-    trainer = ClockhandsTrainer(recipe, material, model, asked, callbacks)
-    for callback in (health, record, *([shown] if shown else [])):
-        callback.trainer = trainer
+    watchers = [health, record, *([shown] if shown else [])]
+    trainer = ClockhandsTrainer(recipe, material, model, asked, [flow, *watchers])
+    if checkpoints.sharded() and not trainer.is_fsdp_enabled:
+        raise UsageError("FSDP was asked for, and accelerate offers it on GPUs alone; leave it out (DDP runs anywhere)")
+    for watcher in watchers:
+        watcher.trainer = trainer
     if asked.process_index == 0:
         note(out, **_facts(model, material, asked), finished=False)
     try:
@@ -175,6 +181,14 @@ def _recipe(recipe: Recipe | str | Path | Mapping[str, Any], settings: Mapping[s
     return combine(recipe.tables if isinstance(recipe, Recipe) else dict(recipe), settings)
 
 
+def _check(recipe: Recipe, material: Material) -> None:
+    """Raise UsageError or ConfigError for what a recipe asks of this text and cannot have."""
+    configure(recipe, material.tokenizers)
+    material.batches(recipe)
+    if recipe.training.eval_steps and material.validation is None:
+        raise UsageError(f"training.eval_steps is given, but corpus {recipe.corpus!r} has no validation split")
+
+
 def _extended(recipe: Recipe, settings: Mapping[str, Any]) -> Recipe:
     refused = [key for key in settings if key not in [f"training.{name}" for name in CHANGEABLE]]
     if refused:
@@ -198,11 +212,16 @@ def _show() -> Show:
 
 
 @contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    before = torch.get_num_threads()
-    if count is not None:
-        torch.set_num_threads(count)
+def _settled(training: Training) -> Iterator[None]:
+    """The recipe's number of threads, and silence of transformers; everything as before afterwards."""
+    threads, bars, verbosity = torch.get_num_threads(), logging.is_progress_bar_enabled(), logging.get_verbosity()
+    if training.threads is not None:
+        torch.set_num_threads(training.threads)
+    logging.disable_progress_bar()
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()

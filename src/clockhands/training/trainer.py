@@ -40,7 +40,8 @@ class ClockhandsTrainer(Trainer):
         callbacks: list[TrainerCallback],
     ) -> None:
         self.recipe, self.material = recipe, material
-        self._staging: Path | None = None
+        self.folder = Path(str(asked.output_dir))
+        self._place = self.folder
         super().__init__(model, asked, material.collate, material.train, material.validation)
         for callback in callbacks:
             self.add_callback(callback)
@@ -62,8 +63,10 @@ class ClockhandsTrainer(Trainer):
         """The recipe's schedule, as factors of the peak."""
         training = self.recipe.training
         of_step = rate(training, self.recipe.model.d_model, num_training_steps)
+        chosen = optimizer or self.optimizer
+        assert chosen is not None
         self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
-            optimizer or self.optimizer, lambda updates: of_step(updates + 1) / training.rate
+            chosen, lambda updates: of_step(updates + 1) / training.rate
         )
         self._created_lr_scheduler = True
         return self.lr_scheduler
@@ -108,18 +111,18 @@ class ClockhandsTrainer(Trainer):
         return metrics
 
     def _get_output_dir(self, trial: Any) -> str:
-        return self.args.output_dir if self._staging is None else str(self._staging)
+        return str(self._place)
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
         """The base class's checkpoint, written aside and renamed when it is whole."""
-        folder, step = Path(self.args.output_dir), self.state.global_step
+        folder, step = self.folder, self.state.global_step
         writer = self.args.should_save
         with checkpoints.staged(folder, step, writer=writer, wait=self.accelerator.wait_for_everyone) as staging:
-            self._staging = staging
+            self._place = staging
             try:
                 super()._save_checkpoint(model, trial)
             finally:
-                self._staging = None
+                self._place = folder
             # A pickle of the arguments, which stand in recipe.toml.
             (staging / f"{checkpoints.PREFIX}{step}" / "training_args.bin").unlink(missing_ok=True)
         if writer:
@@ -171,6 +174,7 @@ def arguments(training: Training, folder: Path) -> TrainingArguments:
         disable_tqdm=True,
         ddp_find_unused_parameters=False,
         log_level="error",
+        log_level_replica="error",
     )
     # Several GPUs without torchrun would be driven by DataParallel, which computes something else.
     asked._n_gpu = min(asked.n_gpu, 1)

@@ -7,7 +7,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,12 +64,17 @@ class Stop:
         self.asked = True
 
 
-class Record(TrainerCallback):
+class Watcher(TrainerCallback):
+    """A callback that looks at what its Trainer counts."""
+
+    trainer: ClockhandsTrainer | None = None
+
+
+class Record(Watcher):
     """Writes ``metrics.jsonl``: at every log line step, loss, rate, norm of the gradient, target tokens per second."""
 
     def __init__(self, run: Path) -> None:
         self.path = run / METRICS
-        self.trainer: ClockhandsTrainer | None = None
         self.clock = time.monotonic()
         self.seen = 0
 
@@ -81,10 +86,15 @@ class Record(TrainerCallback):
             write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
 
     def on_log(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, float], **_: Any
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, float] | None = None,
+        **_: Any,
     ) -> None:
         """One line for each log of the loss or the validation loss."""
-        known = {NAMES[name]: value for name, value in logs.items() if name in NAMES}
+        known = {NAMES[name]: value for name, value in (logs or {}).items() if name in NAMES}
         if not {"loss", "validation_loss"} & set(known) or not state.is_world_process_zero:
             return
         line = {"step": state.global_step, "epoch": round(state.epoch or 0.0, 4), **known}
@@ -138,18 +148,22 @@ class Flow(TrainerCallback):
         return bool(flag)
 
 
-class Health(TrainerCallback):
+class Health(Watcher):
     """Stops a run whose loss is no number, or ``explosion`` times the first; no checkpoint is made of it."""
 
     def __init__(self, training: Training, run: Path) -> None:
         self.training, self.run = training, run
-        self.trainer: ClockhandsTrainer | None = None
 
     def on_log(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, float], **_: Any
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, float] | None = None,
+        **_: Any,
     ) -> None:
         """Raises Diverged."""
-        loss = logs.get("loss")
+        loss = (logs or {}).get("loss")
         if loss is None:
             return
         first = next((line["loss"] for line in state.log_history if "loss" in line), loss)

@@ -1,0 +1,148 @@
+"""``clockhands train``: a recipe, or flags alone, to a run folder; or on from where a run stopped."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from clockhands.errors import ConfigError, UsageError
+
+EXAMPLES = (
+    "clockhands train recipes/numbers.toml --set training.max_steps=20 --out runs/numbers",
+    "clockhands train --corpus roles --preset tiny --set training.max_steps=20 position.scheme=rope --out runs/roles",
+    "clockhands train --resume runs/numbers --set training.max_steps=30",
+)
+FLAGS = {
+    "source": "data.source",
+    "target": "data.target",
+    "validation_source": "data.validation_source",
+    "validation_target": "data.validation_target",
+    "text": "data.train",
+    "corpus": "data.corpus",
+    "preset": "model.preset",
+    "threads": "training.threads",
+    "seed": "training.seed",
+}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("recipe", nargs="?", help="a TOML file such as recipes/numbers.toml; flags alone do as well")
+    parser.add_argument("--source", nargs="+", metavar="FILE", help="the text to translate, a sentence a line")
+    parser.add_argument("--target", nargs="+", metavar="FILE", help="its translation, line by line")
+    parser.add_argument("--validation-source", nargs="+", metavar="FILE", help="else 2 %% of the text is held out")
+    parser.add_argument("--validation-target", nargs="+", metavar="FILE")
+    parser.add_argument("--text", nargs="+", metavar="FILE", help="plain text, for a language model")
+    parser.add_argument("--corpus", metavar="NAME", help="a built-in corpus (numbers, roles, stdlib) or kind of source")
+    parser.add_argument("--preset", metavar="NAME", help="paper-base, tutorial or tiny")
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="settings",
+        help="any key of a recipe, such as training.max_steps=2000 position.scheme=rope",
+    )
+    parser.add_argument("--out", metavar="RUN", help="the folder to make (default: runs/ and the recipe's name)")
+    parser.add_argument("--overwrite", action="store_true", help="replace a run that is there")
+    parser.add_argument("--resume", metavar="RUN", help="go on from a run's last checkpoint, exactly")
+    parser.add_argument("--threads", type=int, metavar="N", help="processor threads")
+    parser.add_argument("--seed", type=int, metavar="N", help="of weights, dropout and the order of batches")
+    parser.add_argument("--dry-run", action="store_true", help="print the resolved recipe and the size of the model")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train, resume, or only say what would be trained."""
+    settings = _settings(options.settings)
+    if options.resume is not None:
+        return _resume(options, settings)
+    recipe = _recipe(options, settings)
+    if options.dry_run:
+        return _describe(recipe)
+    from clockhands.training import train
+
+    out = options.out or str(Path("runs") / (Path(options.recipe).stem if options.recipe else recipe.corpus))
+    _conclude(train(recipe, out, overwrite=options.overwrite, show=not options.quiet))
+    return 0
+
+
+def _recipe(options: argparse.Namespace, settings: dict[str, str]) -> Any:
+    from clockhands.training.recipe import combine, read_tables
+    from clockhands.training.tables import apply
+
+    if options.recipe and "=" in options.recipe:
+        raise UsageError(f"{options.recipe!r} is no recipe; settings stand after --set")
+    tables = read_tables(options.recipe) if options.recipe else {}
+    flags = {FLAGS[flag]: value for flag in FLAGS if (value := getattr(options, flag)) is not None}
+    _single_files(flags)
+    if "data.source" in flags or "data.target" in flags:
+        flags.setdefault("data.corpus", tables.get("data", {}).get("corpus", "parallel"))
+    if "data.train" in flags:
+        flags.setdefault("data.corpus", "text")
+    if not options.recipe and not any(key.startswith("data.") for key in (*flags, *settings)):
+        raise UsageError("there is nothing to train on: give a recipe, --corpus, --source and --target, or --text")
+    corpora = {key: settings[key] for key in ("data.corpus",) if key in settings}
+    return combine(apply(tables, {**flags, **corpora}), settings, written=True, source=options.recipe or "the command")
+
+
+def _resume(options: argparse.Namespace, settings: dict[str, str]) -> int:
+    given = [flag for flag in (*FLAGS, "recipe", "out") if getattr(options, flag) is not None]
+    if given:
+        named = ", ".join(name if name == "recipe" else f"--{name.replace('_', '-')}" for name in given)
+        raise UsageError(f"--resume goes on with the recipe of the run; leave out {named}")
+    from clockhands.training import Run, resume
+    from clockhands.training.recipe import read_settings
+
+    if options.dry_run:
+        return _describe(Run.open(options.resume).recipe)
+    _conclude(resume(options.resume, read_settings(settings), show=not options.quiet))
+    return 0
+
+
+def _settings(written: list[str]) -> dict[str, str]:
+    """``a.b=c`` as ``{"a.b": "c"}``; what is written later wins."""
+    faults = [text for text in written if "=" not in text]
+    if faults:
+        raise ConfigError([f"{text!r} is not of the form KEY=VALUE" for text in faults], "--set")
+    return {key.strip(): value.strip() for key, _, value in (text.partition("=") for text in written)}
+
+
+def _single_files(flags: dict[str, Any]) -> None:
+    for key, value in flags.items():
+        if isinstance(value, list) and len(value) == 1:
+            flags[key] = value[0]
+
+
+def _describe(recipe: Any) -> int:
+    import torch
+
+    from clockhands.training import prepare
+    from clockhands.training.architecture import build
+
+    material = prepare(recipe)
+    with torch.device("meta"):
+        model = build(recipe, material.tokenizers)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    words = [len(material.tokenizers.source), len(material.tokenizers.target)]
+    vocabulary = f"{words[1]:,}" if material.tokenizers.shared else f"{words[0]:,} and {words[1]:,}"
+    print(recipe.to_toml())
+    print(f"# {parameters:,} parameters, vocabulary {vocabulary}")
+    print(f"# {material.corpus.description}: {len(material.train):,} training examples")
+    print(f"# {len(material.batches(recipe)):,} batches an epoch, {recipe.training.accumulate} a step")
+    return 0
+
+
+def _conclude(run: Any) -> None:
+    from clockhands.training.run import rank
+
+    if rank() != 0:
+        return
+    validation = [line["validation_loss"] for line in run.metrics() if "validation_loss" in line]
+    last = f", validation loss {validation[-1]:.4f}" if validation else ""
+    print(f"{run.path}: {run.record['step']:,} steps, {run.record['parameters']:,} parameters{last}")
+    verb = {"encoder-decoder": 'translate {} "..."', "decoder": 'generate {} --prompt "..."'}.get(run.recipe.model.kind)
+    if verb:
+        print(f"next: clockhands {verb.format(run.path)}")

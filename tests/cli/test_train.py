@@ -1,0 +1,120 @@
+"""``clockhands train``: recipes, flags and settings, the run they make, and one message for each misuse."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from clockhands.cli import main
+from clockhands.training import Run
+
+SMALL = ["data.train=80", "data.validation=10", "data.test=10", "model.d_model=16", "model.d_ff=16"]
+STEPS = ["training.max_steps=4", "training.save_steps=2", "training.log_steps=1"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def pair(folder: Path, name: str = "a", lines: int = 40) -> tuple[str, str]:
+    for side in ("de", "en"):
+        (folder / f"{name}.{side}").write_text("".join(f"{side} {number} {side}\n" for number in range(lines)))
+    return f"{name}.de", f"{name}.en"
+
+
+def test_a_corpus_by_flags_alone_and_on_from_there(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["train", "--corpus", "roles", "--preset", "tiny", "--seed", "3", "--set", *SMALL, *STEPS]
+    assert main([*command, "position.scheme=rope", "--threads", "1", "--out", "runs/r"]) == 0
+    captured = capsys.readouterr()
+    assert "step 4 of 4" in captured.err
+    assert captured.out.startswith("runs/r: 4 steps, ")
+    assert "next: clockhands translate runs/r" in captured.out
+    recipe = Run.open("runs/r").recipe
+    assert (recipe.training.seed, recipe.training.threads, recipe.model.decoder.scheme) == (3, 1, "rope")
+    assert main(["train", "--resume", "runs/r", "--set", "training.max_steps=6", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    assert Run.open("runs/r").record["step"] == 6
+
+
+def test_own_files_and_the_default_folder(here: Path) -> None:
+    source, target = pair(here)
+    command = ["train", "--source", source, "--target", target, "--preset", "tiny", "--quiet"]
+    assert main([*command, "--set", *STEPS, "model.d_model=16"]) == 0
+    run = Run.open("runs/parallel")
+    assert run.recipe.corpus_options["source"] == str(here / "a.de")
+    assert run.record["step"] == 4
+
+
+def test_a_recipe_takes_the_files_from_flags(here: Path) -> None:
+    sources, targets = zip(pair(here), pair(here, "b"), strict=True)
+    (here / "mine.toml").write_text('[data]\ncorpus="parallel"\n[model]\npreset="tiny"\nd_model=16\n')
+    files = ["--source", *sources, "--target", *targets]
+    assert main(["train", "mine.toml", *files, "--quiet", "--set", *STEPS]) == 0
+    assert Run.open("runs/mine").recipe.corpus_options["source"] == [str(here / "a.de"), str(here / "b.de")]
+
+
+def test_plain_text_makes_a_language_model(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "words.txt").write_text("the quick brown fox jumps over the lazy dog\n" * 50)
+    command = ["train", "--text", "words.txt", "--preset", "tiny", "--quiet", "--set", *STEPS, "batches.window=8"]
+    assert main([*command, "batches.size=4", "data.unit=file", "tokenizer.kind=character"]) == 0
+    assert "next: clockhands generate runs/text" in capsys.readouterr().out
+    assert Run.open("runs/text").recipe.model.kind == "decoder"
+
+
+def test_a_dry_run_says_what_would_be_trained_and_makes_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["train", "--corpus", "roles", "--preset", "tiny", "--dry-run", "--set", "data.train=80", *STEPS]
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert tomllib.loads(printed)["training"]["max_steps"] == 4, "what is printed is itself a recipe"
+    assert "parameters, vocabulary" in printed
+    assert "80 training examples" in printed
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "message"),
+    [
+        ([], 2, "there is nothing to train on: give a recipe, --corpus, --source and --target, or --text"),
+        (["nowhere.toml"], 1, "cannot read the recipe nowhere.toml: No such file or directory"),
+        (["--corpus", "numbrs", "--set", "training.max_steps=1"], 2, "unknown corpus 'numbrs'; did you mean"),
+        (["--corpus", "roles", "--set", "training.max_stps=1"], 2, "unknown key in [training] 'max_stps'"),
+        (["--corpus", "roles", "--set", "rope"], 2, "'rope' is not of the form KEY=VALUE"),
+        (["training.max_steps=1"], 2, "'training.max_steps=1' is no recipe; settings stand after --set"),
+        (["--corpus", "roles"], 2, "training.max_steps is missing, or training.epochs"),
+        (["--source", "a.de", "--set", "training.max_steps=1"], 2, "data.target is missing"),
+        (["--resume", "nowhere"], 1, "nowhere is no training run: it is not there"),
+        (["--resume", "r", "--corpus", "roles"], 2, "--resume goes on with the recipe of the run; leave out --corpus"),
+        (["--text", "no.txt", "--preset", "tiny", "--set", "training.max_steps=1"], 1, "no.txt"),
+    ],
+)  # fmt: skip
+def test_each_misuse_has_one_message(
+    here: Path, capsys: pytest.CaptureFixture[str], command: list[str], code: int, message: str
+) -> None:
+    assert main(["train", *command]) == code
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+
+
+def test_an_existing_run_is_refused_and_replaced_when_asked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["train", "--corpus", "roles", "--preset", "tiny", "--set", *SMALL, *STEPS, "--quiet"]
+    assert main(command) == 0
+    assert main(command) == 2
+    assert (
+        "already holds a run; continue it with --resume runs/roles, or replace it: --overw" in capsys.readouterr().err
+    )
+    assert main([*command, "--overwrite"]) == 0
+
+
+def test_faults_of_the_text_leave_no_run_in_the_way(here: Path) -> None:
+    source, target = pair(here)
+    Path(target).write_text("one line\n")
+    command = ["train", "--source", source, "--target", target, "--preset", "tiny", "--quiet", "--set", *STEPS]
+    assert main(command) == 1
+    pair(here)
+    assert main(command) == 0

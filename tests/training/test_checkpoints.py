@@ -1,0 +1,119 @@
+"""Checkpoints: never half of one, the right ones kept, damaged and foreign ones named, means that are means."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from clockhands.errors import CheckpointError
+from clockhands.training import checkpoints
+from clockhands.training.sections import Training
+
+
+def make(folder: Path, step: int, value: float = 0.0) -> Path:
+    path = folder / f"checkpoint-{step}"
+    path.mkdir(parents=True)
+    save_file({"w": torch.full((2,), value), "n": torch.tensor(step)}, path / "model.safetensors")
+    (path / "trainer_state.json").write_text(json.dumps({"global_step": step}))
+    torch.save({"state": {}}, path / "optimizer.pt")
+    torch.save({"last_epoch": step}, path / "scheduler.pt")
+    return path
+
+
+def test_they_are_listed_by_step_and_nothing_else_is(tmp_path: Path) -> None:
+    for step in (9, 10, 100):
+        make(tmp_path, step)
+    (tmp_path / "checkpoint-x").mkdir()
+    (tmp_path / ".saving").mkdir()
+    assert [checkpoints.step_of(path) for path in checkpoints.listed(tmp_path)] == [9, 10, 100]
+
+
+def test_a_save_that_fails_leaves_the_old_one_and_says_so(tmp_path: Path) -> None:
+    make(tmp_path, 5)
+    with (
+        pytest.raises(CheckpointError, match=r"step 10 .* No space left on device; checkpoint-5 is intact.*--resume"),
+        checkpoints.staged(tmp_path, 10) as staging,
+    ):
+        (staging / "checkpoint-10").mkdir()
+        raise OSError(28, "No space left on device")
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-5"]
+    checkpoints.check(tmp_path / "checkpoint-5")
+
+
+def test_a_save_appears_whole_and_replaces_one_of_the_same_step(tmp_path: Path) -> None:
+    make(tmp_path, 5)
+    with checkpoints.staged(tmp_path, 5) as staging:
+        make(staging, 5, 7.0)
+        assert checkpoints.read_weights(tmp_path / "checkpoint-5")["w"][0] == 0
+    assert checkpoints.read_weights(tmp_path / "checkpoint-5")["w"][0] == 7
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("trainer_state.json", None, "is no checkpoint of a training run: trainer_state.json is missing"),
+        ("trainer_state.json", b"{", "is damaged: trainer_state.json cannot be read"),
+        ("trainer_state.json", b"[]", "is damaged"),
+        ("trainer_state.json", b'{"global_step": 4}', "its state is of step 4"),
+        ("model.safetensors", b"\x08\x00\x00\x00\x00\x00\x00\x00{}", "delete that checkpoint"),
+        ("model.safetensors", None, "cannot be read"),
+        ("optimizer.pt", b"PK\x03\x04broken", "delete that checkpoint to continue from the one before"),
+        ("scheduler.pt", b"", "cannot be read"),
+        ("optimizer.pt", None, "cannot be read"),
+    ],
+)
+def test_a_damaged_or_foreign_one_is_named(tmp_path: Path, file: str, content: bytes | None, message: str) -> None:
+    path = make(tmp_path, 5)
+    checkpoints.check(path)
+    (path / file).unlink() if content is None else (path / file).write_bytes(content)
+    with pytest.raises(CheckpointError, match=message):
+        checkpoints.check(path)
+
+
+class Evil:
+    """Would make a file if it were unpickled."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> object:
+        return (Path.touch, (self.target,))
+
+
+def test_no_code_of_a_foreign_checkpoint_runs(tmp_path: Path) -> None:
+    path = make(tmp_path, 5)
+    torch.save(Evil(tmp_path / "ran"), path / "optimizer.pt")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        checkpoints.check(path)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(("average", "kept"), [("none", [30, 40]), ("last", [30, 40]), ("best", [10, 20, 40])])
+def test_what_is_needed_is_kept(tmp_path: Path, average: str, kept: list[int]) -> None:
+    for step in (10, 20, 30, 40):
+        make(tmp_path, step)
+    loss = {10: 1.0, 20: 0.5, 30: 2.0, 40: 3.0}
+    training = Training(max_steps=1, save_steps=10, eval_steps=10, keep=2, average=average)  # type: ignore[arg-type]
+    checkpoints.discard(tmp_path, training, loss)
+    assert [checkpoints.step_of(path) for path in checkpoints.listed(tmp_path)] == kept
+    best = checkpoints.best(checkpoints.listed(tmp_path), loss, 1)
+    assert checkpoints.step_of(best[0]) == min(kept, key=lambda step: loss[step])
+
+
+def test_the_mean_is_the_mean_and_counters_are_the_last(tmp_path: Path) -> None:
+    paths = [make(tmp_path, step, value) for step, value in ((1, 0.25), (2, 1.0), (3, 4.0))]
+    weights = checkpoints.mean(paths)
+    assert weights["w"].tolist() == [1.75, 1.75]
+    assert weights["w"].dtype == torch.float32
+    assert weights["n"] == 3
+
+
+def test_different_models_cannot_be_averaged(tmp_path: Path) -> None:
+    first, second = make(tmp_path, 1), make(tmp_path, 2)
+    save_file({"v": torch.zeros(1)}, second / "model.safetensors")
+    with pytest.raises(CheckpointError, match="cannot be averaged"):
+        checkpoints.mean([first, second])

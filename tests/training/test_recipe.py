@@ -1,0 +1,223 @@
+"""Recipes: every fault at once with the nearest name, settings typed by their fields, and a file that reads back."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clockhands.errors import ConfigError, DataError
+from clockhands.training import Recipe, load, vary
+from clockhands.training.recipe import combine
+from tests.training.tiny import TABLES
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+RECIPES = sorted((REPOSITORY / "recipes").glob("*.toml"))
+NUMBERS: dict[str, Any] = {"data": {"corpus": "numbers"}, "model": {"preset": "tiny"}, "training": {"max_steps": 9}}
+
+
+def faults(tables: dict[str, Any], settings: dict[str, Any] | None = None, *, written: bool = False) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as caught:
+        combine(tables, settings or {}, written=written)
+    return caught.value.faults
+
+
+def test_all_faults_are_reported_together_with_the_nearest_names() -> None:
+    wrong = {
+        "data": {"corpus": "numbers", "trian": 1},
+        "model": {"d_modle": 3, "num_heads": 7, "norm": "both"},
+        "position": {"scheme": "ropee"},
+        "training": {"max_step": 3, "max_steps": 0, "clip": "x"},
+        "positoin": {},
+    }
+    assert set(faults(wrong)) == {
+        "unknown table 'positoin'; did you mean 'position'?",
+        "unknown key in [data] 'trian'; did you mean 'train'?",
+        "unknown key in [model] 'd_modle'; did you mean 'd_model'?",
+        "model.norm is 'both', but must be one of 'post', 'pre'",
+        "num_heads is 7, which does not divide d_model 512; take 8, or set head_dim",
+        "position.scheme: unknown scheme 'ropee'; did you mean 'rope'?",
+        "unknown key in [training] 'max_step'; did you mean 'max_steps'?",
+        "training.clip is 'x', but must be float",
+    }
+
+
+@pytest.mark.parametrize(
+    ("tables", "fault"),
+    [
+        ({"data": {"corpus": "nubmers"}}, "unknown corpus 'nubmers'; did you mean 'numbers'?"),
+        ({}, "data.corpus is missing; choose one of"),
+        ({"data": {"corpus": "parallel", "source": "x"}}, "data.target is missing"),
+        ({"position": {"scheme": "sinusoidal", "bse": 3}}, "unknown key in [position] 'bse'; did you mean 'base'?"),
+        ({"model": {"preset": "tniy"}}, "unknown preset 'tniy'; did you mean 'tiny'?"),
+        ({"model": {"d_model": 15, "num_heads": 3}}, "needs an even width; width is 15"),
+        ({"position": {"combine": "concatenate", "width": 512}}, "d_p must leave channels to the tokens"),
+        ({"model": {"kind": "decoder"}}, "model.kind is 'decoder', which reads documents, and corpus"),
+        ({"data": {"corpus": "stdlib"}, "position": {"cross": {"scheme": "rope"}}}, "kind 'decoder' has none"),
+        ({"batches": {"tokens": 9, "size": 9}}, "batches.tokens and batches.size both bound a batch"),
+        ({"batches": {"size": 0}}, "batches.size is 0, but must be at least 1"),
+        ({"batches": {"longer": "cut"}}, "means nothing without batches.max_length"),
+        ({"batches": {"masked": 1.5}}, "batches.masked is 1.5, but must lie between 0 and 1"),
+        ({"tokenizer": {"name": "x", "kind": "word"}}, "tokenizer.kind is for a tokenizer learned here"),
+        ({"tokenizer": {"target_name": "x"}}, "tokenizer.target_name needs tokenizer.name"),
+        ({"training": {"max_steps": 1, "epochs": 2}}, "both say how long; give one of them"),
+        ({"training": {}}, "training.max_steps is missing, or training.epochs"),
+        ({"training": {"max_steps": 1, "schedule": "paper"}}, "the schedule 'paper' needs training.warmup_steps"),
+        ({"training": {"max_steps": 1, "final_rate": 1e-5}}, "training.final_rate is of the schedule 'cosine' alone"),
+        ({"training": {"max_steps": 1, "average": "last"}}, "training.average needs checkpoints"),
+        ({"training": {"max_steps": 1, "patience": 2}}, "training.patience counts evaluations"),
+        ({"training": {"max_steps": 1, "beta2": 1.0}}, "training.beta2 is 1.0, but must be from 0 to below 1"),
+        ({"training": {"max_steps": 1, "report_to": ["wandbee"]}}, "but must be a list of one of 'tensorboard'"),
+        (
+            {"training": {"max_steps": 9, "average": "best", "save_steps": 3, "eval_steps": 2}},
+            "training.save_steps must be a multiple of training.eval_steps",
+        ),
+    ],
+)  # fmt: skip
+def test_each_fault_has_its_sentence(tables: dict[str, Any], fault: str) -> None:
+    base = {"data": {"corpus": "numbers"}, "training": {"max_steps": 9}} if tables else {}
+    found = faults({**base, **tables})
+    assert any(fault in sentence for sentence in found), found
+
+
+def test_settings_and_file_are_judged_together() -> None:
+    settings = {"training.max_step": "3", "positio.scheme": "rope", "max_steps": "4", "position.base": "x"}
+    found = faults({"data": {"corpus": "numbers"}, "training": {"max_stps": 1}}, settings, written=True)
+    assert set(found) == {
+        "cannot set 'training.max_step': unknown key in [training] 'max_step'; did you mean 'max_steps'?",
+        "cannot set 'positio.scheme': unknown table 'positio'; did you mean 'position'?",
+        "cannot set 'max_steps': write the table before the key, as in training.max_steps "
+        "(data, tokenizer, model, position, batches, training)",
+        "unknown key in [training] 'max_stps'; did you mean 'max_steps'?",
+        "position.base is 'x', but must be float",
+    }
+
+
+def test_written_settings_take_their_type_from_the_field() -> None:
+    settings = {
+        "position.base": "500",
+        "position.scheme": "rope",
+        "model.dropout": "0",
+        "training.compile": "True",
+        "training.report_to": "tensorboard",
+        "training.eval_steps": "none",
+        "data.source": "fr",
+        "tokenizer.name": "none",
+    }
+    recipe = combine(NUMBERS, settings, written=True)
+    assert (recipe.model.encoder.scheme, recipe.model.encoder.options["base"]) == ("rope", 500.0)
+    assert (recipe.model.dropout, recipe.training.compile, recipe.training.report_to) == (0.0, True, ("tensorboard",))
+    assert (recipe.training.eval_steps, recipe.corpus_options["source"], recipe.tokenizer.name) == (None, "fr", None)
+
+
+def test_a_text_field_keeps_text_that_looks_like_a_number(tmp_path: Path) -> None:
+    settings = {"data.corpus": "parallel", "data.source": "2024", "data.target": str(tmp_path / "1e3")}
+    options = combine(NUMBERS, settings, written=True).corpus_options
+    assert options["source"] == str(Path.cwd() / "2024")
+    assert options["target"] == str(tmp_path / "1e3")
+
+
+def test_paths_in_a_file_are_relative_to_the_file_and_settings_to_the_working_folder(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[data]\ncorpus="parallel"\nsource="a.de"\ntarget=["b.en", "/c.en"]\n[training]\nmax_steps=1\n')
+    options = load(file, {"data.test_source": "t", "data.test_target": "u"}).corpus_options
+    assert options["source"] == str(tmp_path / "a.de")
+    assert options["target"] == [str(tmp_path / "b.en"), "/c.en"]
+    assert options["test_source"] == str(Path.cwd() / "t")
+
+
+def test_another_scheme_drops_the_options_of_the_former_and_keeps_how_it_enters() -> None:
+    tables = {**NUMBERS, "position": {"scheme": "sinusoidal", "layout": "half", "combine": "project", "width": 8}}
+    recipe = Recipe.of(tables)
+    other = vary(recipe, {"position.scheme": "none", "position.combine": "add", "position.width": None})
+    assert other.model.encoder.scheme == other.model.decoder.scheme == "none"
+    back = vary(other, {"position.scheme": "sinusoidal"})
+    assert back.model.encoder.options["layout"] == "interleaved"
+    assert vary(recipe, {"position.base": 50.0}).model.encoder.options["layout"] == "half"
+    assert recipe == Recipe.of(tables), "varying must not touch the recipe itself"
+
+
+def test_one_side_may_differ_and_the_other_follows_the_common_table() -> None:
+    recipe = vary(Recipe.of(NUMBERS), {"position.scheme": "rope", "position.encoder.scheme": "alibi"})
+    assert [recipe.model.position(side).scheme for side in ("encoder", "decoder", "cross")] == ["alibi", "rope", "none"]
+    assert vary(recipe, {"position.cross.scheme": "rope"}).model.cross.scheme == "rope"
+    only_base = vary(Recipe.of(NUMBERS), {"position.encoder.base": 7.0}).model
+    assert (only_base.encoder.options["base"], only_base.decoder.options["base"]) == (7.0, 10_000.0)
+
+
+def test_setting_one_of_two_ways_to_say_the_same_takes_the_other_away() -> None:
+    recipe = vary(Recipe.of(NUMBERS), {"batches.tokens": 512, "training.epochs": 2})
+    assert (recipe.batches.tokens, recipe.batches.size) == (512, None)
+    assert (recipe.training.epochs, recipe.training.max_steps) == (2.0, None)
+
+
+def test_the_preset_gives_the_position_where_the_recipe_names_none() -> None:
+    recipe = combine(NUMBERS, {"model.preset": "tutorial", "model.d_ff": 256})
+    assert (recipe.model.head_dim, recipe.model.d_ff, recipe.model.encoder.options["layout"]) == (128, 256, "half")
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_of_the_project_reads_and_its_resolved_form_reads_back(path: Path) -> None:
+    own = {"parallel": {"data.source": "a", "data.target": "b"}, "text": {"data.train": "a"}}
+    corpus = tomllib.loads(path.read_text("utf8"))["data"]["corpus"]
+    recipe = load(path, own.get(corpus, {}))
+    assert Recipe.of(tomllib.loads(recipe.to_toml())) == recipe
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "training.learning_rate": st.floats(1e-6, 1.0),
+            "training.seed": st.integers(0, 2**31),
+            "model.dropout": st.floats(0, 0.99),
+            "model.norm": st.sampled_from(["pre", "post"]),
+            "position.scheme": st.sampled_from(["none", "rope", "alibi", "sinusoidal"]),
+            "batches.tokens": st.integers(1, 10**6),
+            "data.corpus": st.sampled_from(["numbers", "roles"]),
+            "tokenizer.name": st.text(st.characters(codec="utf8", exclude_categories=["Cc", "Cs"]), min_size=1),
+        },
+    )
+)
+def test_a_varied_recipe_survives_its_file(changes: dict[str, Any]) -> None:
+    recipe = vary(Recipe.of(NUMBERS), changes)
+    assert Recipe.of(tomllib.loads(recipe.to_toml())) == recipe
+
+
+def test_a_none_that_is_not_the_default_survives_the_file() -> None:
+    tables = {
+        "data": {"corpus": "huggingface", "dataset": "some/set", "validation": "none"},
+        "training": {"max_steps": 1},
+    }
+    recipe = Recipe.of(tables)
+    assert recipe.corpus_options["validation"] is None
+    assert Recipe.of(tomllib.loads(recipe.to_toml())) == recipe
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "cannot read the recipe"), (b"[data", "is no TOML"), (b"\xff\xfe", "is no TOML")],
+)
+def test_a_file_that_is_no_recipe_is_named(tmp_path: Path, content: bytes | None, message: str) -> None:
+    path = tmp_path / "broken.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DataError, match=message) as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_key_outside_any_table_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "stray.toml"
+    path.write_text('corpus = "numbers"\n')
+    with pytest.raises(ConfigError, match="corpus stands outside any table"):
+        load(path)
+
+
+def test_the_tables_of_the_tests_are_a_recipe() -> None:
+    assert Recipe.of(TABLES).training.accumulate == 2

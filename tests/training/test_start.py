@@ -1,0 +1,331 @@
+"""Training end to end on a run of seconds: what a run folder holds, exact resume, and every way a run can go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForSeq2SeqLM, TrainerCallback
+
+from clockhands.errors import CheckpointError, DataError, UsageError
+from clockhands.training import Diverged, Material, Recipe, Run, TrainingStopped, prepare, resume, train, vary
+from clockhands.training import start as start_module
+from clockhands.training.trainer import ClockhandsTrainer
+from tests.training.tiny import tables
+
+
+@pytest.fixture(scope="module")
+def material() -> Material:
+    return prepare(Recipe.of(tables()))
+
+
+@pytest.fixture(scope="module")
+def whole(material: Material, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The run that was never stopped."""
+    return train(tables(), tmp_path_factory.mktemp("runs") / "whole", material=material)
+
+
+def weights(run: Run | Path) -> bytes:
+    return (getattr(run, "path", run) / "model.safetensors").read_bytes()
+
+
+def on_step(step: int, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do something in the middle of a run, after so many updates."""
+
+    class Act(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.global_step == step:
+                act()
+
+    class Acting(ClockhandsTrainer):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given[:-1], [Act(), *given[-1]])
+
+    monkeypatch.setattr(start_module, "ClockhandsTrainer", Acting)
+
+
+def test_a_run_folder_holds_everything(whole: Run) -> None:
+    files = {path.name for path in whole.path.iterdir()}
+    assert {"recipe.toml", "run.json", "metrics.jsonl", "curves.svg", "config.json", "model.safetensors"} <= files
+    assert Run.open(whole.path).recipe == Recipe.of(tables())
+    assert whole.finished
+    assert whole.record["step"] == 24
+    lines = whole.metrics()
+    assert [line["step"] for line in lines if "loss" in line] == [4, 7, 8, 12, 14, 16, 20, 21, 24]
+    assert [line["step"] for line in lines if "validation_loss" in line] == [7, 14, 21, 24]
+    assert [path.name for path in whole.checkpoints()] == ["checkpoint-21", "checkpoint-24"]
+    assert "training loss" in (whole.path / "curves.svg").read_text()
+
+
+def test_a_run_opens_again_here_and_in_transformers(whole: Run) -> None:
+    ours, theirs = whole.model(), AutoModelForSeq2SeqLM.from_pretrained(whole.path)
+    ids = torch.tensor([whole.tokenizers().source("Tom bit a dog")["input_ids"]])
+    mine = ours(input_ids=ids, decoder_input_ids=ids).logits
+    assert not ours.training
+    assert torch.equal(mine, theirs.eval()(input_ids=ids, decoder_input_ids=ids).logits)
+    assert whole.record["parameters"] == sum(parameter.numel() for parameter in ours.parameters())
+
+
+def test_the_same_recipe_gives_the_same_weights_and_another_seed_others(
+    whole: Run, material: Material, tmp_path: Path
+) -> None:
+    assert weights(train(tables(), tmp_path / "again")) == weights(whole)
+    assert weights(train(tables(seed=1), tmp_path / "other", material=material)) != weights(whole)
+
+
+def test_looking_on_changes_nothing(whole: Run, material: Material, tmp_path: Path) -> None:
+    rare = train(tables(log_steps=100, eval_steps=None, save_steps=None), tmp_path / "rare", material=material)
+    assert weights(rare) == weights(whole)
+    assert rare.checkpoints() == []
+
+
+# 11 is inside an epoch and between two checkpoints, 8 is the end of an epoch (8 updates), 14 is a checkpoint's step.
+@pytest.mark.parametrize("step", [8, 11, 14])
+def test_ctrl_c_saves_and_resuming_ends_with_the_same_weights(
+    whole: Run, material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    on_step(step, lambda: os.kill(os.getpid(), signal.SIGINT), monkeypatch)
+    with pytest.raises(TrainingStopped, match=rf"stopped at step {step} of 24; continue with: clockhands train --res"):
+        train(tables(), tmp_path / "run", material=material)
+    monkeypatch.undo()
+    stopped = Run.open(tmp_path / "run")
+    assert not stopped.finished
+    assert stopped.checkpoints()[-1].name == f"checkpoint-{step}"
+    assert stopped.model().training is False
+    continued = resume(tmp_path / "run")
+    assert weights(continued) == weights(whole)
+    assert continued.finished
+    assert [line["step"] for line in continued.metrics() if "validation_loss" in line] == [7, 14, 21, 24]
+
+
+def test_a_second_ctrl_c_stops_at_once(material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    on_step(9, twice, monkeypatch)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        train(tables(), tmp_path / "run", material=material)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert [path.name for path in Run.open(tmp_path / "run").checkpoints()] == ["checkpoint-7"]
+
+
+def test_a_run_without_a_checkpoint_starts_again(
+    whole: Run, material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_step(3, lambda: (_ for _ in ()).throw(MemoryError()), monkeypatch)
+    with pytest.raises(MemoryError):
+        train(tables(), tmp_path / "run", material=material)
+    monkeypatch.undo()
+    with pytest.raises(CheckpointError, match="holds no model yet; continue with: clockhands train --resume"):
+        Run.open(tmp_path / "run").model()
+    assert weights(resume(tmp_path / "run")) == weights(whole)
+
+
+def test_a_disk_that_fills_up_keeps_the_old_checkpoint_and_the_run_goes_on_later(
+    whole: Run, material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = torch.save
+
+    def full(content: Any, file: Any, **given: Any) -> None:
+        if "checkpoint-14" in str(file):
+            raise OSError(28, "No space left on device")
+        saved(content, file, **given)
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(CheckpointError, match=r"step 14 cannot be saved .* No space left on device; checkpoint-7 is"):
+        train(tables(), tmp_path / "run", material=material)
+    monkeypatch.undo()
+    assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["checkpoint-7"]
+    assert weights(resume(tmp_path / "run")) == weights(whole)
+
+
+def test_a_longer_run_goes_on_from_a_finished_one(whole: Run, material: Material, tmp_path: Path) -> None:
+    run = train(tables(max_steps=14), tmp_path / "run", material=material)
+    assert resume(run.path).record["step"] == 14, "nothing is left to do"
+    assert weights(resume(run.path, {"training.max_steps": 24})) == weights(whole)
+    with pytest.raises(
+        UsageError, match=r"keeps its recipe: training.learning_rate cannot be changed; only training.max"
+    ):
+        resume(run.path, {"training.learning_rate": 1.0})
+
+
+def test_a_finished_run_without_checkpoints_cannot_be_made_longer(material: Material, tmp_path: Path) -> None:
+    run = train(tables(max_steps=2, save_steps=None), tmp_path / "run", material=material)
+    with pytest.raises(CheckpointError, match="is finished and kept no checkpoint"):
+        resume(run.path, {"training.max_steps": 4})
+
+
+def test_changed_text_and_damaged_checkpoints_are_refused(material: Material, tmp_path: Path) -> None:
+    run = train(tables(max_steps=8, eval_steps=None), tmp_path / "run", material=material)
+    last = run.checkpoints()[-1]
+    (last / "optimizer.pt").write_bytes(b"nothing")
+    with pytest.raises(CheckpointError, match=r"checkpoint-8/optimizer.pt cannot be read .* delete that checkpoint"):
+        resume(run.path, {"training.max_steps": 9})
+    (run.path / "run.json").write_text(json.dumps({**run.record, "data": "other", "finished": False}))
+    last.rename(tmp_path / "away")
+    with pytest.raises(DataError, match="is not what it was when training began"):
+        resume(run.path)
+
+
+def test_a_run_is_not_written_over_without_being_asked(material: Material, tmp_path: Path) -> None:
+    run = train(tables(max_steps=1), tmp_path / "run", material=material)
+    with pytest.raises(
+        UsageError, match=r"already holds a run; continue it with --resume .*, or replace it: --overwri"
+    ):
+        train(tables(max_steps=2), run.path, material=material)
+    assert train(tables(max_steps=2), run.path, material=material, overwrite=True).record["step"] == 2
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.tex").touch()
+    with pytest.raises(UsageError, match="exists and is no training run; it is left alone"):
+        train(tables(), tmp_path / "mine", material=material, overwrite=True)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
+def test_a_folder_that_may_not_be_written_is_named(material: Material, tmp_path: Path) -> None:
+    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    with pytest.raises(DataError, match=r"cannot make the run folder .*: Permission denied"):
+        train(tables(), tmp_path / "run", material=material)
+
+
+def test_a_run_folder_below_a_file_is_named(material: Material, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match=r"cannot make the run folder .*file/run: Not a directory"):
+        train(tables(), tmp_path / "file" / "run", material=material)
+
+
+@pytest.mark.parametrize(("name", "found"), [("nowhere", "not there"), ("", "a folder without recipe.toml")])
+def test_what_is_no_run_is_named(tmp_path: Path, name: str, found: str) -> None:
+    with pytest.raises(CheckpointError, match=f"is no training run: it is {found}"):
+        resume(tmp_path / name)
+
+
+def test_a_loss_that_is_no_number_stops_at_its_step_and_keeps_the_last_good_checkpoint(
+    material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Breaking(ClockhandsTrainer):
+        def compute_loss(self, *given: Any, **named: Any) -> Any:
+            factor = float("nan") if self.state.global_step == 9 else 1.0
+            return super().compute_loss(*given, **named) * factor
+
+    monkeypatch.setattr(start_module, "ClockhandsTrainer", Breaking)
+    advice = (
+        r"the loss at step 10 is nan; training stopped, .*checkpoint-7\. Try a lower training.learning_rate \(now 0.0"
+    )
+    with pytest.raises(Diverged, match=advice):
+        train(tables(), tmp_path / "run", material=material)
+    assert [path.name for path in Run.open(tmp_path / "run").checkpoints()] == ["checkpoint-7"]
+
+
+def test_a_loss_that_explodes_stops_the_run(material: Material, tmp_path: Path) -> None:
+    changed = tables(learning_rate=100.0, warmup_steps=None, clip=0.0, log_steps=1)
+    with pytest.raises(Diverged, match=r"the loss rose to .* at step \d+, from .* no checkpoint was saved before"):
+        train(changed, tmp_path / "run", material=material)
+    unguarded = tables(learning_rate=100.0, warmup_steps=None, clip=0.0, log_steps=1, explosion=0.0)
+    assert train(unguarded, tmp_path / "unguarded", material=material).finished
+
+
+def test_accumulated_batches_make_the_step_of_one_big_batch(material: Material, tmp_path: Path) -> None:
+    # Mixed lengths, so that the two halves hold different numbers of tokens: a mean of means would differ.
+    same = {"max_steps": 5, "label_smoothing": 0.0, "eval_steps": 5, "save_steps": None}
+    base = vary(Recipe.of(tables(**same)), {"model.dropout": 0.0, "batches.bucketed": False})
+    halves = train(vary(base, {"batches.size": 40}), tmp_path / "halves", material=material)
+    one = train(vary(base, {"batches.size": 80, "training.accumulate": 1}), tmp_path / "one", material=material)
+    for ours, theirs in zip(halves.metrics(), one.metrics(), strict=True):
+        key = "loss" if "loss" in ours else "validation_loss"
+        assert ours[key] == pytest.approx(theirs[key], rel=1e-5)
+
+
+@torch.no_grad()
+def test_the_validation_loss_is_the_mean_over_tokens_without_smoothing(whole: Run, material: Material) -> None:
+    model, total, count = whole.model(), 0.0, 0
+    assert material.validation is not None
+    for row in range(len(material.validation)):
+        batch = material.collate([material.validation[row]])
+        logits = model(**{key: batch[key] for key in ("input_ids", "attention_mask", "labels")}).logits
+        total += float(torch.nn.functional.cross_entropy(logits[0], batch["labels"][0], reduction="sum"))
+        count += batch["labels"].numel()
+    assert whole.metrics()[-1]["validation_loss"] == pytest.approx(total / count, rel=1e-5)
+
+
+def test_averaging_saves_the_mean_of_the_last_checkpoints(material: Material, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    run = train(tables(average="last", keep=3), tmp_path / "run", material=material)
+    parts = [load_file(path / "model.safetensors") for path in run.checkpoints()]
+    assert [path.name for path in run.checkpoints()] == ["checkpoint-14", "checkpoint-21", "checkpoint-24"]
+    name = "model.decoder.input.tokens.weight"
+    mean = torch.stack([part[name] for part in parts]).mean(0)
+    torch.testing.assert_close(load_file(run.path / "model.safetensors")[name], mean)
+
+
+def test_the_best_checkpoint_is_chosen_and_training_stops_when_nothing_improves(
+    material: Material, tmp_path: Path
+) -> None:
+    # With this rate the validation loss soon rises; three evaluations without a better one end the run.
+    changed = {"max_steps": 200, "save_steps": 2, "eval_steps": 2, "average": "best", "keep": 1, "patience": 3}
+    run = train(tables(**changed, learning_rate=0.3, explosion=0.0), tmp_path / "run", material=material)
+    losses = {line["step"]: line["validation_loss"] for line in run.metrics() if "validation_loss" in line}
+    best = min(losses, key=lambda step: losses[step])
+    assert run.record["step"] == best + 6 < 200
+    assert run.finished
+    assert weights(run) == weights(run.path / f"checkpoints/checkpoint-{best}")
+
+
+def test_bf16_trains_and_keeps_float32_weights(whole: Run, material: Material, tmp_path: Path) -> None:
+    run = train(tables(precision="bf16"), tmp_path / "run", material=material)
+    assert next(run.model().parameters()).dtype == torch.float32
+    assert weights(run) != weights(whole)
+    assert run.metrics()[-1]["validation_loss"] == pytest.approx(whole.metrics()[-1]["validation_loss"], rel=0.03)
+
+
+def test_threads_are_those_asked_for_and_as_before_afterwards(material: Material, tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    assert train(tables(max_steps=1, threads=before + 1), tmp_path / "run", material=material).record["threads"] == 2
+    assert torch.get_num_threads() == before
+
+
+def test_fsdp_without_a_gpu_is_refused_instead_of_left_out(
+    material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(UsageError, match="FSDP was asked for, and accelerate offers it on GPUs alone"):
+        train(tables(), tmp_path / "run", material=material)
+
+
+def test_a_logger_that_is_not_installed_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"training.report_to names mlflow, not installed here: pip install mlflow"):
+        train(tables(report_to=["mlflow"]), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_tensorboard_gets_the_curves(material: Material, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    run = train(tables(max_steps=4, report_to=["tensorboard"]), tmp_path / "run", material=material)
+    assert list(run.path.rglob("events.out.tfevents.*"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "scheme"), [("decoder", "rope"), ("encoder", "sinusoidal")], ids=["language model", "masked"]
+)
+def test_other_kinds_train_too(tmp_path: Path, kind: str, scheme: str) -> None:
+    (tmp_path / "text").write_text("the cat sat on the mat and the dog sat on the cat\n" * 60)
+    given = {
+        **tables(max_steps=6, save_steps=None, eval_steps=3, accumulate=None),
+        "data": {"corpus": "text", "train": str(tmp_path / "text"), "unit": "file"},
+        "position": {"scheme": scheme},
+        "batches": {"size": 4, "window": 16},
+    }
+    given["model"] = {**given["model"], "kind": kind}
+    run = train(given, tmp_path / "run")
+    losses = [line["validation_loss"] for line in run.metrics() if "validation_loss" in line]
+    assert losses[-1] < losses[0]
+    assert run.model().config.core.kind == kind
