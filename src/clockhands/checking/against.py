@@ -7,6 +7,7 @@ import copy
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -170,10 +171,10 @@ def _pairings(reference: Subject) -> Iterator[tuple[str, Callable[[Tensor], Tens
     width = width or module.config.hidden_size // module.config.num_attention_heads
     halves = torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
     for label, order in (("interleaved for half", halves), ("half for interleaved", halves.argsort())):
-        yield f"rotated pairs laid out {label}", _edited(reference, lambda m, o=order: _permute(m, names, o))
+        yield f"rotated pairs laid out {label}", _edited(reference, partial(_permute, names, order))
 
 
-def _permute(module: nn.Module, names: tuple[str, ...], order: Tensor) -> None:
+def _permute(names: tuple[str, ...], order: Tensor, module: nn.Module) -> None:
     for name, layer in module.named_modules():
         if name.endswith(names) and isinstance(layer, nn.Linear):
             rows = torch.arange(layer.out_features).view(-1, len(order))[:, order].flatten()
@@ -267,8 +268,12 @@ def _slopes(reference: Subject) -> Iterator[tuple[str, Callable[[Tensor], Tensor
     factors = {"one head too early": step, "one head too late": 1 / step, "of the wrong sign": -1.0}
     factors["divided by the root of the head width"] = width**-0.5
     for label, factor in factors.items():
-        yield f"slopes {label}", _patched(reference, home, name, lambda t, f=factor: t * f)
+        yield f"slopes {label}", _patched(reference, home, name, partial(_times, factor))
     yield "slopes in reverse order of heads", _patched(reference, home, name, lambda t: _reverse(t, heads))
+
+
+def _times(factor: float, alibi: Tensor) -> Tensor:
+    return alibi * factor
 
 
 def _reverse(alibi: Tensor, heads: int) -> Tensor:

@@ -60,7 +60,8 @@ def overrides() -> dict[str, Any]:
 def architectures(kind: Kind | None = None) -> Iterator[Build]:
     """Every text architecture of the installed transformers, with its variants, in alphabetical order."""
     data = overrides()
-    for each in _LISTS if kind is None else (kind,):
+    kinds: tuple[Kind, ...] = ("causal", "masked", "seq2seq")
+    for each in kinds if kind is None else (kind,):
         for name in sorted(set(_LISTS[each])):
             if name in CONFIG_MAPPING and f"{name}:{each}" not in data["skip"] and name not in data["skip"]:
                 yield Build(name, each)

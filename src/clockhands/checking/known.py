@@ -27,7 +27,7 @@ class Known:
     verdict: Literal["FAIL", "WARN", "PROPERTY"] | None = None
 
     def fits(self, architecture: str, check: str) -> bool:
-        """Whether this entry speaks of that check on that architecture (``llama``, ``bert:causal``, ``falcon+alibi``)."""
+        """Whether this entry speaks of that check on that architecture (``llama``, ``bert:causal``)."""
         base = architecture.partition(":")[0]
         names = {architecture, base, base.partition("+")[0]}
         in_types = any(fnmatch.fnmatchcase(name, pattern) for pattern in self.types for name in names)

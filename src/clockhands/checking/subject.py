@@ -80,7 +80,7 @@ class Subject:
         Equal tokens make equal scores, and a model that keeps the best few then chooses by chance.
         """
         generator = torch.Generator().manual_seed(1000 * self.seed + salt)
-        special = getattr(self.adapter, "special", set())
+        special: set[int] = getattr(self.adapter, "special", set())
         usable = torch.tensor([n for n in range(self._first_token(), self.adapter.vocabulary) if n not in special])
         if length <= len(usable):
             chosen = torch.stack([torch.randperm(len(usable), generator=generator)[:length] for _ in range(rows)])

@@ -21,7 +21,8 @@ def from_build(build: Build, config: Any = None, seed: int = 0) -> list[Subject]
 
 def _shrunk(view: type[HFModel], side: str, build: Build, config: Any, seed: int) -> Subject:
     def rebuild(seed: int, dtype: torch.dtype) -> Adapter:
-        adapter = view(build_model(config, build.kind, seed).to(dtype), build.kind)
+        model: Any = build_model(config, build.kind, seed)
+        adapter = view(model.to(dtype), build.kind)
         adapter.shrunk = True  # type: ignore[attr-defined]
         return adapter
 

@@ -28,7 +28,7 @@ def theta(subject: Subject) -> Effect:
     effects = []
     for path in _used(subject, "rope_theta"):
         size = _changed(subject, path, lambda value: (value or 10000.0) * 50)
-        effects.append(Effect(size, f"{'.'.join(path)} times 50", wanted=True))
+        effects.append(Effect(size, f"{_dotted(path)} times 50", wanted=True))
     if not effects:
         raise Inapplicable("no theta in the configuration")
     return largest(*effects)
@@ -45,7 +45,7 @@ def partial(subject: Subject) -> Effect:
     paths = _used(subject, "partial_rotary_factor")
     if not paths:
         raise Inapplicable("no partial_rotary_factor in the configuration")
-    return largest(*(Effect(_changed(subject, p, lambda v: (v or 1.0) / 2), ".".join(p), True) for p in paths))
+    return largest(*(Effect(_changed(subject, p, lambda v: (v or 1.0) / 2), _dotted(p), True) for p in paths))
 
 
 @check(
@@ -65,7 +65,7 @@ def scaling(subject: Subject) -> Effect:
     for path in paths:
         changed = copy.deepcopy(raw)
         _at(changed, path[:-1]).update(rope_type="linear", factor=8.0)
-        effects.append(Effect(_built(subject, _config(subject, changed)), ".".join(path[:-1]), True))
+        effects.append(Effect(_built(subject, _config(subject, changed)), _dotted(path[:-1]), True))
     return largest(*effects)
 
 
@@ -78,10 +78,10 @@ def scaling(subject: Subject) -> Effect:
 def round_trip(subject: Subject) -> Effect:
     """Through a file and back; the weights stay."""
     _raw(subject)
-    config = subject.module.config  # type: ignore[union-attr]
+    config: Any = subject.module.config  # type: ignore[union-attr]
     with tempfile.TemporaryDirectory() as folder:
         config.save_pretrained(folder)
-        return Effect(_built(subject, type(config).from_pretrained(folder)))  # type: ignore[operator, union-attr]
+        return Effect(_built(subject, type(config).from_pretrained(folder)))
 
 
 def _rotates(subject: Subject) -> None:
@@ -95,15 +95,16 @@ def _raw(subject: Subject) -> dict[str, Any]:
     return subject.module.config.to_dict()  # type: ignore
 
 
-def _used(subject: Subject, key: str) -> list[tuple[str, ...]]:
+def _used(subject: Subject, key: str) -> list[tuple[Any, ...]]:
     """Where the key stands, leaving out settings of layer types and parts that this model does not have."""
     raw = _raw(subject)
     kinds = set(raw.get("layer_types") or ())
     parameters = str(raw.get("rope_parameters"))
     paths = []
     for path in _paths(raw, key):
-        named = [part for part in path if part.endswith(("_attention", "hybrid", "hybrid_sliding"))]
-        foreign = any("vision" in part or "audio" in part or "patcher" in part for part in path)
+        words = [str(part) for part in path]
+        named = [word for word in words if word.endswith(("_attention", "hybrid", "hybrid_sliding"))]
+        foreign = any("vision" in word or "audio" in word or "patcher" in word for word in words)
         if path == (key,) and key in parameters:
             continue  # the old name beside the new one, which is the one that is read
         if not foreign and not (kinds and named and not kinds & set(named)):
@@ -111,21 +112,25 @@ def _used(subject: Subject, key: str) -> list[tuple[str, ...]]:
     return paths
 
 
-def _paths(raw: dict[str, Any], key: str, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def _paths(raw: dict[Any, Any], key: str, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     for name, value in raw.items():
         if name == key and value is not None:
             yield (*at, name)
         if isinstance(value, dict):
-            yield from _paths(value, key, (*at, str(name)))
+            yield from _paths(value, key, (*at, name))
 
 
-def _at(raw: dict[str, Any], path: tuple[str, ...]) -> Any:
+def _at(raw: dict[Any, Any], path: tuple[Any, ...]) -> Any:
     for name in path:
         raw = raw[name]
     return raw
 
 
-def _changed(subject: Subject, path: tuple[str, ...], change: Any) -> float:
+def _dotted(path: tuple[Any, ...]) -> str:
+    return ".".join(map(str, path))
+
+
+def _changed(subject: Subject, path: tuple[Any, ...], change: Any) -> float:
     raw = copy.deepcopy(_raw(subject))
     holder = _at(raw, path[:-1])
     holder[path[-1]] = change(holder[path[-1]])

@@ -1,0 +1,79 @@
+"""The matrix: every architecture against every check, as compact JSON and as one page with filters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from clockhands.checking.registry import CHECKS
+from clockhands.checking.result import USES, Result
+from clockhands.checking.runner import Outcome
+from clockhands.files import write_text
+
+SCHEMA = 1
+VERDICTS = ("PASS", "FAIL", "WARN", "PROPERTY", "N/A")
+
+
+def matrix(results: Sequence[Result]) -> dict[str, Any]:
+    """Plain data. A cell is [verdict, size, size in float64, note, explanation, safe]; texts are numbers into ``texts``.
+
+    Columns are ``checks``, in their order; a row's ``cells`` are by check name, ``source.`` before those of the source
+    side of an encoder-decoder.
+    """
+    texts: dict[str, int] = {"": 0}
+    rows = [_row(result, texts) for result in results]
+    versions = next((dict(result.versions) for result in results if result.versions), {})
+    checks = [{"name": c.name, "asserts": c.asserts, "catches": c.catches} for c in CHECKS.values() if not c.optional]
+    counts = {verdict: sum(result.count(verdict) for result in results) for verdict in VERDICTS}
+    return {
+        "schema": SCHEMA,
+        "versions": versions,
+        "verdicts": list(VERDICTS),
+        "counts": counts,
+        "uses": list(USES),
+        "checks": checks,
+        "texts": list(texts),
+        "rows": rows,
+    }
+
+
+def _row(result: Result, texts: dict[str, int]) -> dict[str, Any]:
+    return {
+        "model": result.model,
+        "kind": result.kind,
+        "scheme": result.scheme,
+        "fault": result.fault,
+        "rely": [None if safe is None else int(safe) for safe in result.rely().values()],
+        "cells": {outcome.check: _cell(outcome, texts) for outcome in result.outcomes},
+    }
+
+
+def _cell(outcome: Outcome, texts: dict[str, int]) -> list[Any]:
+    explanation = outcome.cause or outcome.reason
+    numbers = [texts.setdefault(text, len(texts)) for text in (outcome.note, explanation, outcome.safe)]
+    return [VERDICTS.index(outcome.verdict), _short(outcome.size), _short(outcome.confirmed), *numbers]
+
+
+def _short(size: float | None) -> float | None:
+    if size is None or size != size or size == float("inf"):
+        return None
+    return float(f"{size:.2g}")
+
+
+def page(data: dict[str, Any]) -> str:
+    """One self-contained page: a table, filters, and for each cell its evidence and what reproduces it."""
+    template = resources.files(__package__).joinpath("matrix.html").read_text("utf8")
+    payload = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return template.replace("__DATA__", payload.replace("<", "\\u003c").replace("\u2028", " "))
+
+
+def publish(results: Sequence[Result], folder: str | Path) -> list[Path]:
+    """Write ``matrix.json`` and ``index.html`` into the folder."""
+    data = matrix(results)
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in data["rows"])
+    head = json.dumps({**data, "rows": []}, ensure_ascii=False, separators=(",", ":"))
+    text = head.replace('"rows":[]', '"rows":[\n' + lines + "\n]") + "\n"
+    return [write_text(Path(folder) / "matrix.json", text), write_text(Path(folder) / "index.html", page(data))]
