@@ -71,6 +71,15 @@ def bootstrap_interval(values: NDArray[np.float64], confidence: float = 0.95) ->
 
 
 def _corpus(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    compute = metric._compute_score_from_stats
+
+    def plain(statistics: Any) -> Any:
+        # sacreBLEU mixes NumPy's and Python's numbers where a resample scores 0, and then cannot take their mean.
+        result = compute(statistics)
+        result.score = float(result.score)
+        return result
+
+    metric._compute_score_from_stats = plain
     result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=RESAMPLES)
     half = 0.0 if len(hypotheses) < 2 else float(result._ci)
     mean = float(result._mean) if len(hypotheses) > 1 else float(result.score)

@@ -1,0 +1,34 @@
+"""``clockhands tour``: train, translate, measure, and a page of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+EXAMPLES = (
+    "clockhands tour --out runs/tour",
+    "clockhands tour --out runs/tour --overwrite --quiet",
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", default="runs/tour", help="folder of the run and its report (default: %(default)s)")
+    parser.add_argument("--overwrite", action="store_true", help="replace an earlier tour")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+
+
+def run(options: argparse.Namespace) -> int:
+    from transformers.utils import logging
+
+    from clockhands.report import show, write
+    from clockhands.tour import tour
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    say = (lambda text: None) if options.quiet else (lambda text: print(text, file=sys.stderr, flush=True))
+    findings = tour(options.out, overwrite=options.overwrite, show=not options.quiet, say=say)
+    page = write(findings, Path(options.out), name="report.html")[0]
+    show(findings)
+    print(f'\nThe page: {page}\nTranslate more:  clockhands translate {options.out} "zweihundertdrei"')
+    return 0

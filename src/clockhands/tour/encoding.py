@@ -1,0 +1,173 @@
+"""The encoding itself: the classic picture, its hands, its wavelengths, similarity and the exact rotation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+
+from clockhands.findings import Figure, Finding, Mark, Panel, Table
+from clockhands.generation import Opened
+from clockhands.inspection import Subject
+from clockhands.inspection.drawing import heatmap, mark
+from clockhands.inspection.measures import hands, table
+from clockhands.positions import sequential
+from clockhands.schemes import Sinusoidal
+from clockhands.shapes import Float, Tensor
+
+GROUP = "The encoding"
+
+
+def findings(opened: Opened) -> Iterator[Finding]:
+    """All findings about the encoding of a model with sinusoids."""
+    subject = Subject.of(opened.model)
+    tables = subject.tables()
+    assert tables is not None, "the tour's model has an encoding at its input"
+    rows_PD = tables.positions_PD
+    found = (
+        classic(rows_PD),
+        hands.hands(subject),
+        around_a_word(tables.words_VD, rows_PD, opened),
+        wavelengths(rows_PD.shape[1]),
+        table.similarity(subject),
+        rotation(rows_PD),
+    )
+    for item in found:
+        yield replace(item, details={**item.details, "group": GROUP})
+
+
+def classic(rows_PD: Float[Tensor, "P D"]) -> Finding:
+    """The heatmap of 16 positions by 32 dimensions that explanations show, and the model's own encoding."""
+    small = Sinusoidal(32).encode(sequential(1, 16))
+    assert small is not None
+    largest = float(rows_PD[:64].abs().max())
+    return Finding(
+        name="encoding.heatmap",
+        question="What does the encoding look like?",
+        verdict=(
+            f"Every row is one position; all {len(rows_PD)} rows have the same length, "
+            f"√(d/2) = {float(rows_PD.norm(dim=-1).mean()):.3f}, and no value leaves [-1, 1] (largest {largest:.3f})."
+        ),
+        figure=Figure(
+            (
+                Panel((heatmap(small[0], diverging=True),), "16 positions, d = 32", "dimension", "position "),
+                Panel((heatmap(rows_PD[:64], diverging=True),), "this model: 64 positions", "dimension", "position"),
+            ),
+            columns=2,
+            height=0.8,
+        ),
+        method="PE(p, 2c) = sin(p / 10000^(2c/d)), PE(p, 2c+1) = cos(p / 10000^(2c/d)), drawn as it is.",
+        source="Vaswani et al. 2017, section 3.5",
+    )
+
+
+def around_a_word(words_VD: Float[Tensor, "V D"], rows_PD: Float[Tensor, "P D"], opened: Opened) -> Finding:
+    """The first two dimensions of one word, at its first positions: a circle around the word."""
+    tokenizer = opened.tokenizers.source
+    token = max(
+        tokenizer("zwei", add_special_tokens=False)["input_ids"], key=lambda piece: len(tokenizer.decode(piece))
+    )
+    word = words_VD[token]
+    sums = word[:2] + rows_PD[:7, :2]
+    radius = (sums - word[:2]).norm(dim=-1)
+    moved = float(rows_PD[1].norm() / word.norm())
+    steps = tuple(f"position {t}" for t in range(len(sums)))
+    return Finding(
+        name="encoding.circle",
+        question="Where does a word go when its position is added?",
+        verdict=(
+            f"In its first two dimensions the word moves on a circle of radius {float(radius.mean()):.3f} around "
+            f"itself, once in {2 * math.pi:.2f} positions; over all dimensions the step away is {moved:.2f} times as "
+            f"long as the word."
+        ),
+        value=moved,
+        unit="lengths of the word",
+        figure=Figure(
+            (
+                Panel(
+                    (
+                        mark("line", sums[:, 0], sums[:, 1], label="with its position"),
+                        mark("points", sums[:, 0], sums[:, 1], names=steps),
+                        mark("points", word[:1], word[1:2], label=repr(tokenizer.decode([token])), emphasis="main"),
+                    ),
+                    xlabel="dimension 0",
+                    ylabel="dimension 1",
+                    equal=True,
+                ),
+            ),
+            height=0.8,
+        ),
+        method="The trained vector of a word, times √d_model, plus PE(t) for t = 0 to 6; dimensions 0 and 1.",
+        source="Vaswani et al. 2017, sections 3.4 and 3.5",
+    )
+
+
+def wavelengths(width: int) -> Finding:
+    """Positions in one turn of each hand."""
+    period_F = 2 * math.pi / Sinusoidal(width).frequencies()
+    index_F = torch.arange(len(period_F))
+    within = int((period_F <= 64).sum())
+    return Finding(
+        name="encoding.wavelengths",
+        question="How fast do the hands turn?",
+        verdict=(
+            f"The {len(period_F)} hands need {float(period_F[0]):.1f} to {float(period_F[-1]):,.0f} positions for one "
+            f"turn, each {float(period_F[1] / period_F[0]):.2f} times as many as the one before; {within} of them turn "
+            f"at least once within 64 tokens."
+        ),
+        value=float(period_F[-1]),
+        unit="positions in the slowest turn",
+        table=Table.of(("hand", "positions in one turn"), list(zip(index_F, period_F, strict=True))),
+        figure=Figure(
+            (
+                Panel(
+                    (mark("points", index_F, period_F, emphasis="main"),),
+                    xlabel="hand (pair of dimensions)",
+                    ylabel="positions in one turn",
+                    yscale="log",
+                ),
+            )
+        ),
+        method="2π·10000^(2c/d) for c = 0 to d/2 - 1.",
+        source="Vaswani et al. 2017, section 3.5",
+    )
+
+
+def rotation(rows_PD: Float[Tensor, "P D"], steps: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)) -> Finding:
+    """PE(t + k) = R(k) PE(t), with R(k) made of the frequencies alone, against the model's own table."""
+    omega_F = Sinusoidal(rows_PD.shape[1]).frequencies().double()
+    errors = []
+    for step in steps:
+        cos_F, sin_F = (step * omega_F).cos(), (step * omega_F).sin()
+        sin_PF, cos_PF = rows_PD[:-step].double().unflatten(-1, (-1, 2)).unbind(-1)
+        turned = torch.stack((sin_PF * cos_F + cos_PF * sin_F, cos_PF * cos_F - sin_PF * sin_F), dim=-1)
+        errors.append(float((turned.flatten(-2) - rows_PD[step:].double()).abs().max()))
+    worst = max(errors)
+    return Finding(
+        name="encoding.rotation",
+        question="What is the step from position t to t + k?",
+        verdict=(
+            f"One rotation R(k) for all t, each hand turned by k times its own speed: the largest error over all t and "
+            f"k up to {steps[-1]} is {worst:.1e}. Without the cosine there would be no such map."
+        ),
+        value=worst,
+        light="good" if worst < 1e-5 else "bad",
+        table=Table.of(("k", "largest error of R(k) PE(t)"), list(zip(steps, errors, strict=True))),
+        figure=Figure(
+            (
+                Panel(
+                    (Mark("bars", x=tuple(map(str, steps)), y=tuple(1e8 * error for error in errors)),),
+                    xlabel="k",
+                    ylabel="largest error, in units of 10⁻⁸",
+                ),
+            ),
+            height=0.45,
+        ),
+        method=(
+            "sin((t+k)ω) = sin(tω)cos(kω) + cos(tω)sin(kω), and likewise for the cosine: a 2 × 2 rotation for each "
+            "hand, computed from ω in float64 and compared with the rows that the model adds, in float32."
+        ),
+        source="Vaswani et al. 2017, section 3.5: PE(pos+k) is a linear function of PE(pos)",
+    )

@@ -1,0 +1,82 @@
+"""How loud word and position are, before and after training, with and without the factor √d_model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import torch
+
+from clockhands.findings import Figure, Finding, Panel, Table
+from clockhands.inspection import Capture, Subject
+from clockhands.inspection.drawing import level, mark
+from clockhands.inspection.measures.loudness import METHOD, Levels, levels
+from clockhands.tour.plan import MAIN, NO_SCALE
+from clockhands.training.architecture import build
+
+if TYPE_CHECKING:
+    from clockhands.tour.run import Result
+
+TEXTS = 400
+
+
+def findings(results: Mapping[str, Result]) -> Iterator[Finding]:
+    """One finding, over the two variants that differ in the scale."""
+    rows = []
+    for name, label in ((MAIN.name, "with √d"), (NO_SCALE.name, "without √d")):
+        result = results[name]
+        torch.manual_seed(result.run.recipe.training.seed)
+        start = build(result.run.recipe, result.opened.tokenizers)
+        rows.append((label, "before training", measure(result, start)))
+        rows.append((label, "after training", measure(result, result.opened.model)))
+    yield _finding(rows)
+
+
+def measure(result: Result, model: torch.nn.Module) -> Levels:
+    """Levels at the encoder's input over source texts of one length, the most frequent one."""
+    subject = Subject.of(model)
+    ids = [result.opened.tokenizers.source(pair.source)["input_ids"] for pair in result.pairs]
+    usual = max({len(row) for row in ids}, key=lambda length: sum(len(row) == length for row in ids))
+    ids_NT = torch.tensor([row for row in ids if len(row) == usual][:TEXTS])
+    ordinary_T = torch.ones(usual, dtype=torch.bool)
+    ordinary_T[-1] = False
+    tables = subject.tables()
+    assert tables is not None
+    return levels(tables, Capture(ids_NT, [], [], ordinary_T))
+
+
+def _finding(rows: list[tuple[str, str, Levels]]) -> Finding:
+    ratio = {(label, when): found.ratio for label, when, found in rows}
+    moments = ("before training", "after training")
+    lines = tuple(
+        mark("line", moments, [ratio[label, when] for when in moments], label=label)
+        for label in dict.fromkeys(label for label, _, _ in rows)
+    )
+    return Finding(
+        name="loudness.scale",
+        question="Why multiply the embedding by √d_model?",
+        verdict=(
+            f"A word is {ratio['with √d', 'before training']:.2f} times as long as a position before training and "
+            f"{ratio['with √d', 'after training']:.2f} times after; without the factor "
+            f"{ratio['without √d', 'before training']:.2f} and {ratio['without √d', 'after training']:.2f}."
+        ),
+        value=ratio["with √d", "after training"],
+        null=ratio["without √d", "after training"],
+        unit="word over position",
+        table=Table.of(
+            ("variant", "moment", "word over position", "position's share of the input"),
+            [(label, when, found.ratio, found.share) for label, when, found in rows],
+        ),
+        figure=Figure(
+            (
+                Panel(
+                    (*lines, level(1.0, "equally loud")),
+                    ylabel="length of a word over a position",
+                ),
+            ),
+            height=0.5,
+        ),
+        method=METHOD,
+        source="Vaswani et al. 2017, section 3.4",
+        details={"group": "Word and position"},
+    )

@@ -1,0 +1,94 @@
+"""The tour: train, translate, measure. Everything it says is a Finding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from clockhands import __version__
+from clockhands.data import Pair
+from clockhands.findings import Finding, Findings
+from clockhands.generation import Evaluation, Opened, evaluate, open_run
+from clockhands.tour import encoding, loud, outcome
+from clockhands.tour.plan import MAIN, TRIALS, Trial
+from clockhands.training import Material, Run, prepare, train
+from clockhands.training.recipe import combine
+
+COMMAND = "clockhands tour"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One trained variant: its run, its model and how it did on the test split."""
+
+    trial: Trial
+    run: Run
+    opened: Opened
+    evaluation: Evaluation
+    pairs: list[Pair]
+
+    @property
+    def exact(self) -> float:
+        """Exact match in percent."""
+        return next(score.value for score in self.evaluation.scores if score.name == "exact")
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of exact match, 95 %."""
+        found = next(score for score in self.evaluation.scores if score.name == "exact")
+        return found.low, found.high
+
+
+def tour(
+    out: str | Path = "runs/tour", *, overwrite: bool = False, show: bool = False, say: Say = lambda text: None
+) -> Findings:
+    """Train the translator of *numbers* into ``out``, and its variants into ``out/variants``; measure all.
+
+    ``say`` is told what is being done; ``show`` draws the progress of every training. Raises UsageError if ``out``
+    exists and ``overwrite`` is not given.
+    """
+    results = _train(Path(out), overwrite, show, say)
+    say("measuring")
+    main = results[MAIN.name]
+    items: list[Finding] = [
+        outcome.translates(results),
+        outcome.examples(results),
+        outcome.curves(results),
+        *encoding.findings(main.opened),
+        *loud.findings(results),
+        outcome.roles(results),
+        outcome.attention(main.opened, main.pairs[0]),
+    ]
+    steps = main.run.recipe.training.max_steps
+    return Findings(
+        title="What word order is worth: a tour",
+        items=tuple(items),
+        facts={
+            "model": "Transformer, encoder-decoder, 2 + 2 layers, d_model 64, sinusoidal encoding",
+            "parameters": main.run.record["parameters"],
+            "trained on": f"numbers: German number words to English, {steps} steps of 64 pairs",
+            "versions": f"clockhands {__version__}, torch {main.run.record['torch']}, "
+            f"transformers {main.run.record['transformers']}",
+        },
+        signature=f"tour|steps:{steps}|seed:{main.run.recipe.training.seed}|v:{__version__}",
+        command=COMMAND,
+    )
+
+
+def _train(out: Path, overwrite: bool, show: bool, say: Say) -> dict[str, Result]:
+    materials: dict[str, Material] = {}
+    results: dict[str, Result] = {}
+    for number, trial in enumerate(TRIALS, 1):
+        say(f"training {number} of {len(TRIALS)}: {trial.label}")
+        recipe = combine(trial.recipe, trial.changes)
+        if recipe.corpus not in materials:
+            materials[recipe.corpus] = prepare(recipe)
+        material = materials[recipe.corpus]
+        folder = out / "variants" / trial.name if trial.name else out
+        run = train(recipe, folder, overwrite=overwrite, material=material, show=show)
+        pairs = material.corpus.pairs("test")
+        opened = open_run(run)
+        results[trial.name] = Result(trial, run, opened, evaluate(opened, pairs), pairs)
+    return results
