@@ -37,8 +37,15 @@ from clockhands.schemes.content.stick_breaking import StickBreaking
 from clockhands.schemes.content.transformer_xl import TransformerXL
 from clockhands.schemes.content.tupe import TUPE
 from clockhands.schemes.left_out import LEFT_OUT
+from clockhands.schemes.rotary.axial import Axial
+from clockhands.schemes.rotary.fope import FoPE
 from clockhands.schemes.rotary.grape import GRAPE
+from clockhands.schemes.rotary.mixed import Mixed
+from clockhands.schemes.rotary.multimodal import MRoPE
+from clockhands.schemes.rotary.pope import PoPE
 from clockhands.schemes.rotary.rope import RoPE
+from clockhands.schemes.rotary.temperature import Temperature
+from clockhands.schemes.rotary.xpos import XPos
 
 CATALOGUE: dict[str, type[Scheme]] = {
     "none": NoPosition,
@@ -52,6 +59,13 @@ CATALOGUE: dict[str, type[Scheme]] = {
     "time2vec": Time2Vec,
     "universal": Universal,
     "rope": RoPE,
+    "xpos": XPos,
+    "pope": PoPE,
+    "fope": FoPE,
+    "axial": Axial,
+    "mixed": Mixed,
+    "mrope": MRoPE,
+    "temperature": Temperature,
     "alibi": Alibi,
     "t5": T5Bias,
     "kerple": Kerple,
@@ -84,6 +98,7 @@ __all__ = [
     "LEFT_OUT",
     "TUPE",
     "Alibi",
+    "Axial",
     "Binary",
     "CARoPE",
     "CoPE",
@@ -92,6 +107,7 @@ __all__ = [
     "DistanceBias",
     "DynamicPositionBias",
     "Fire",
+    "FoPE",
     "Forgetting",
     "Index",
     "Inkling",
@@ -99,8 +115,11 @@ __all__ = [
     "LearnableFourier",
     "Learned",
     "LogCPB",
+    "MRoPE",
+    "Mixed",
     "NoPosition",
     "PaTH",
+    "PoPE",
     "RandomVectors",
     "RePo",
     "RoPE",
@@ -114,10 +133,12 @@ __all__ = [
     "StickBreaking",
     "SwinTable",
     "T5Bias",
+    "Temperature",
     "Time2Vec",
     "TransformerXL",
     "Universal",
     "Window",
+    "XPos",
     "attend",
     "attend_reference",
     "build",

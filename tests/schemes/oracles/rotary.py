@@ -5,6 +5,7 @@ from __future__ import annotations
 import cmath
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from tests.schemes.oracles.registry import Case, Expected, oracle
 
 def turning(case: Case, turned: int, angle: Callable[[int, Any, int], float], amplitude: float = 1.0) -> Expected:
     """Su et al. 2021, equation 34, as complex products: Re Σ_c q_c e^{iφ(h, m, c)} (k_c e^{iφ(h, n, c)})*."""
-    width, half = case.q_HSK.shape[-1], case.options.get("layout", "half") == "half"
+    width, half = case.q_HSK.shape[-1], case.scheme.layout == "half"
 
     def complexes(x: list[float], h: int, p: Any) -> list[complex]:
         pairs = [(c, c + turned // 2) if half else (2 * c, 2 * c + 1) for c in range(turned // 2)]
@@ -126,4 +127,120 @@ def grape(case: Case) -> Expected:
             for j, n in enumerate(case.kpos_T.tolist()):
                 turn = torch.linalg.matrix_exp((m - n) * generator)
                 logits[h, i, j] = (turn @ case.q_HSK[h, i]) @ case.k_HTK[h, j] / math.sqrt(width)
+    return Expected(logits_HST=logits)
+
+
+@oracle("axial", {"axes": 2, "layout": "half", "base": 30.0, "unit": 0.7})
+def axial(case: Case) -> Expected:
+    """Heo et al. 2024, section 3.1: the first d/4 pairs follow the first axis, the others the second."""
+    o, turned = case.options, case.q_HSK.shape[-1]
+    share = turned // 4
+    return turning(
+        case,
+        turned,
+        lambda h, p, c: p[c // share] * o.get("unit", 1.0) * o.get("base", 100.0) ** (-(c % share) / share),
+    )
+
+
+@oracle("mixed", {"layout": "half", "base": 100.0})
+def mixed(case: Case) -> Expected:
+    """Heo et al. 2024, equation 12."""
+    omega = case.scheme.omega_HAF.tolist()
+    return turning(case, case.q_HSK.shape[-1], lambda h, p, c: p[0] * omega[h][0][c] + p[1] * omega[h][1][c])
+
+
+@oracle("mrope", {"order": "interleaved", "sections": (2, 1, 1), "layout": "interleaved"}, {"sections": (1, 2, 1)})
+def mrope(case: Case) -> Expected:
+    """Qwen2-VL (blocks) and Qwen3-VL (t, h, w, t, ...), written out for the four pairs of these tests."""
+    base, turned = case.options.get("base", 10_000.0), case.q_HSK.shape[-1]
+    axis = {"(2, 1, 1)": [0, 1, 2, 0], "(1, 2, 1)": [0, 1, 1, 2], "None": [0, 0, 1, 2]}[
+        str(case.options.get("sections"))
+    ]
+    return turning(case, turned, lambda h, p, c: p[axis[c]] * base ** (-2 * c / turned))
+
+
+@oracle("xpos", {"layout": "half", "scale_base": 16.0, "gamma": 0.7, "base": 50.0})
+def xpos(case: Case) -> Expected:
+    """Sun et al. 2023, equation 12: the rotated product of each pair times ζ_c^{(i - j)/s}."""
+    o, width = case.options, case.q_HSK.shape[-1]
+    half, scale, gamma = o.get("layout") == "half", o.get("scale_base", 512.0), o.get("gamma", 0.4)
+    logits = torch.zeros(case.q_HSK.shape[0], len(case.qpos_S), len(case.kpos_T), dtype=torch.float64)
+    for h, i, j in product(*map(range, logits.shape)):
+        r, q, k = float(case.qpos_S[i] - case.kpos_T[j]), case.q_HSK[h, i].tolist(), case.k_HTK[h, j].tolist()
+        if r < 0:
+            continue
+        for c in range(width // 2):
+            a, b = (c, c + width // 2) if half else (2 * c, 2 * c + 1)
+            turned = (
+                complex(q[a], q[b]) * complex(k[a], -k[b]) * cmath.exp(1j * r * o.get("base", 1e4) ** (-2 * c / width))
+            )
+            logits[h, i, j] += turned.real * ((2 * c / width + gamma) / (1 + gamma)) ** (r / scale)
+    return Expected(logits_HST=logits / math.sqrt(width))
+
+
+@oracle("pope", {"start": "uniform", "base": 20.0})
+def pope(case: Case) -> Expected:
+    """Gopalakrishnan et al. 2025, equation 6, with the exponent -(c - 1)/d of the authors' code."""
+    width, base = case.q_HSK.shape[-1], case.options.get("base", 10_000.0)
+    delta = case.scheme.delta_HK.clamp(-2 * math.pi, 0).tolist()
+    logits = torch.zeros(case.q_HSK.shape[0], len(case.qpos_S), len(case.kpos_T), dtype=torch.float64)
+    for h, i, j in product(*map(range, logits.shape)):
+        r = float(case.kpos_T[j] - case.qpos_S[i])
+        for c in range(width):
+            lengths = math.log1p(math.exp(case.q_HSK[h, i, c])) * math.log1p(math.exp(case.k_HTK[h, j, c]))
+            logits[h, i, j] += lengths * math.cos(r * base ** (-c / width) + delta[h][c])
+    return Expected(logits_HST=logits / math.sqrt(width))
+
+
+@oracle(
+    "fope",
+    {"learned": True, "original_length": 40, "layout": "interleaved", "normalise": False},
+    {"rest": "code", "base": 60.0, "normalise": False},
+)
+def fope(case: Case) -> Expected:
+    """Hua et al. 2025, section 4: sums of the waves that come round within L, for the first d/4 pairs."""
+    o, width = case.options, case.q_HSK.shape[-1]
+    thetas = [o.get("base", 1e4) ** (-2 * c / width) for c in range(width // 2)]
+    thetas = [theta for theta in thetas if theta >= 2 * math.pi / o.get("original_length", 512)]
+    rest, half = (1.0, 1.0 if o.get("rest") == "code" else 0.0), o.get("layout", "half") == "half"
+
+    def wave(function: Callable[[float], float], by: list[list[float]], p: float, c: int) -> float:
+        total = sum(by[f][c] * function(p * theta) for f, theta in enumerate(thetas))
+        return total / sum(row[c] for row in by) if o.get("normalise", True) else total
+
+    def turned(x: list[float], h: int, p: float) -> list[float]:
+        out = list(x)
+        for c in range(width // 2):
+            a, b = (c, c + width // 2) if half else (2 * c, 2 * c + 1)
+            cos, sin = rest
+            if c < min(len(thetas), width // 4):
+                cos = wave(math.cos, case.scheme.cos_HFG[h].tolist(), p, c)
+                sin = wave(math.sin, case.scheme.sin_HFG[h].tolist(), p, c)
+            out[a], out[b] = x[a] * cos - x[b] * sin, x[b] * cos + x[a] * sin
+        return out
+
+    rows = [
+        torch.tensor(
+            [[turned(x, h, p) for x, p in zip(head.tolist(), pos.tolist(), strict=True)] for h, head in heads],
+            dtype=torch.float64,
+        )
+        for heads, pos in ((list(enumerate(case.q_HSK)), case.qpos_S), (list(enumerate(case.k_HTK)), case.kpos_T))
+    ]
+    return Expected(logits_HST=rows[0] @ rows[1].transpose(-1, -2) / math.sqrt(width))
+
+
+@oracle(
+    "temperature",
+    {"form": "floor", "length": 3, "coefficient": 0.5},
+    {"form": "log", "length": 4},
+    {"form": "constant", "factor": 4.0, "coefficient": 0.412},
+)
+def temperature(case: Case) -> Expected:
+    """Llama 4's model code (floor); DroPE, section 4 (constant)."""
+    o, logits = case.options, case.scores()
+    c, length = o.get("coefficient", 0.1), o.get("length", 8192)
+    for i, p in enumerate(case.qpos_S.tolist()):
+        form = o.get("form", "floor")
+        inside = (p + 1) // length if form == "floor" else p / length
+        logits[:, i] *= 1 + c * (math.log(o["factor"]) if form == "constant" else math.log(1 + inside))
     return Expected(logits_HST=logits)

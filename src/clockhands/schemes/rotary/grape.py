@@ -10,7 +10,7 @@ from torch import nn
 from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
 from clockhands.schemes.hands import exact, frequencies, single_axis, working
-from clockhands.schemes.rotary.rope import turn
+from clockhands.schemes.rotary.turning import turn
 from clockhands.shapes import Float, Num, Tensor
 
 

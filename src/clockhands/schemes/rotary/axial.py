@@ -1,0 +1,51 @@
+"""Rotary embedding of several coordinates: each axis turns its own pairs."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.base import Declares
+from clockhands.schemes.hands import check_axes, cos_sin, frequencies, one_row
+from clockhands.schemes.rotary.turning import CosSin, Layout, Rotary, with_heads
+from clockhands.shapes import Num, Tensor
+
+
+@final
+class Axial(Rotary):
+    """Axial RoPE (Heo et al. 2024, section 3.1): the pairs are split over the axes, each with its whole spectrum.
+
+    Args:
+        head_dim: width of a head; divisible by 2·axes.
+        axes: coordinates of a position.
+        base: θ_c = base^(-2c/(d/A)) on every axis (100 for grids of patches).
+        layout: pairs ``half`` or ``interleaved``, as in ``rope``.
+        unit: what a position of 1 turns the fastest hand by, in radians (DINOv3: 2π, with coordinates in [-1, 1]).
+    """
+
+    equation = r"\theta(p) = [p_1 \theta_1, \dots, p_1 \theta_{d/2A}, p_2 \theta_1, \dots], \quad \theta_c = b^{-2cA/d}"
+    source = "Heo et al. 2024 (RoPE-ViT), section 3.1"
+    peers = ("rotary-embedding-torch get_axial_freqs", "timm RotaryEmbeddingCat", "transformers DINOv3")
+
+    def __init__(
+        self, head_dim: int, *, axes: int = 2, base: float = 100.0, layout: Layout = "interleaved", unit: float = 1.0
+    ) -> None:
+        super().__init__(layout)
+        if axes < 1 or head_dim % (2 * axes):
+            raise ConfigError(
+                [f"axial shares pairs of channels out: head_dim {head_dim} is no multiple of 2 x {axes} axes"],
+                "the scheme",
+            )
+        self.head_dim, self.axes, self.base, self.unit = head_dim, axes, base, unit
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=True, real_valued=True, axes=self.axes)
+
+    def waves(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
+        own = one_row(check_axes(pos, self.axes, "axial"))
+        omega_F = frequencies(self.head_dim // self.axes, self.base, device=own.device) * self.unit
+        turned = [cos_sin(own[..., axis], omega_F, dtype) for axis in range(self.axes)]
+        return with_heads(torch.cat([cos for cos, _ in turned], -1), torch.cat([sin for _, sin in turned], -1))

@@ -1,0 +1,105 @@
+"""FoPE: every pair turns by a sum of hands, and hands that never came round in training stand still."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, final
+
+import torch
+from torch import nn
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.base import Declares
+from clockhands.schemes.hands import angles, frequencies, single_axis
+from clockhands.schemes.rotary.turning import CosSin, Layout, Rotary, check_pairs
+from clockhands.shapes import Num, Tensor
+
+
+@final
+class FoPE(Rotary):
+    """Fourier position embedding (Hua et al. 2025, section 4): RoPE whose cos and sin of each pair and head are sums
+    Σ_f a_f cos(p·θ_f) and Σ_f b_f sin(p·θ_f) over the frequencies that came round within the trained length.
+
+    A pair no longer turns by an angle, so a common shift of positions does change the logits.
+
+    Args:
+        num_heads: every head has coefficients of its own.
+        head_dim: width of a head; divisible by 4.
+        base: θ_f = base^(-2f/d).
+        layout: pairs ``half`` or ``interleaved``, as in ``rope``.
+        original_length: L; frequencies below 2π/L are left out.
+        std: the coefficients are the identity plus Xavier-normal noise with this gain.
+        learned: train the coefficients; otherwise they stay as drawn, as in the authors' released models.
+        normalise: divide the coefficients of each pair by their sum.
+        rest: what the pairs without a wave do (all but d/4): ``still`` (cos 1, sin 0, no turn) or ``code`` (cos 1 and
+            sin 1, as the authors' code pads both with ones).
+    """
+
+    equation = (
+        r"\cos p\theta_c \mapsto \sum_f a_{fc} \cos p\theta_f, \; \sin p\theta_c \mapsto \sum_f b_{fc} \sin p\theta_f"
+    )
+    source = "Hua et al. 2025 (2412.17739), section 4 and appendix code"
+    peers = ("TsinghuaC3I/Fourier-Position-Embedding",)
+    per_layer = True
+    memoised = False
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        *,
+        base: float = 10_000.0,
+        layout: Layout = "half",
+        original_length: int = 512,
+        std: float = 0.3,
+        learned: bool = False,
+        normalise: bool = True,
+        rest: Literal["still", "code"] = "still",
+    ) -> None:
+        super().__init__(layout)
+        check_pairs("fope", head_dim, "head_dim")
+        self.head_dim, self.base, self.std = head_dim, base, std
+        self.normalise, self.rest = normalise, rest
+        slowest = 2 * math.pi / original_length
+        self.kept = sum(base ** (-2 * c / head_dim) >= slowest for c in range(head_dim // 2))
+        self.waving = min(self.kept, head_dim // 4)
+        if self.waving < 1:
+            raise ConfigError(
+                [f"fope keeps no frequency: none comes round within original_length, which is {original_length}"],
+                "the scheme",
+            )
+        shape = (num_heads, self.kept, self.waving)
+        self.cos_HFG = nn.Parameter(torch.empty(shape), requires_grad=learned)
+        self.sin_HFG = nn.Parameter(torch.empty(shape), requires_grad=learned)
+        self.reset_parameters()
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(real_valued=True)
+
+    def waves(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
+        own = single_axis(pos, "fope")
+        omega_F = frequencies(self.head_dim, self.base, device=own.device)[: self.kept]
+        angle = angles(own[:, None] if own.dim() == 2 else own, omega_F)
+        mixed = (
+            wave @ self._coefficients(by_HFG, wave.dtype)
+            for wave, by_HFG in ((angle.cos(), self.cos_HFG), (angle.sin(), self.sin_HFG))
+        )
+        spare = (0, self.head_dim // 2 - self.waving)
+        cos, sin = (wave.to(dtype) for wave in mixed)
+        one = torch.nn.functional.pad(cos, spare, value=1.0)
+        return one, torch.nn.functional.pad(sin, spare, value=1.0 if self.rest == "code" else 0.0)
+
+    def _coefficients(self, by_HFG: Tensor, dtype: torch.dtype) -> Tensor:
+        by_HFG = by_HFG.to(dtype)
+        return by_HFG / by_HFG.sum(-2, keepdim=True) if self.normalise else by_HFG
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        step = math.ceil(self.kept / self.waving)
+        for parameter in (self.cos_HFG, self.sin_HFG):
+            for head_FG in parameter:
+                nn.init.xavier_normal_(head_FG, gain=self.std)
+                for wave in range(self.waving):
+                    if wave * step < self.kept:
+                        head_FG[wave * step, wave] += 1

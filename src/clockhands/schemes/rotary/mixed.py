@@ -1,0 +1,62 @@
+"""RoPE-Mixed: hands that turn along learned directions of the plane."""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+import torch
+from torch import nn
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.base import Declares
+from clockhands.schemes.hands import check_axes, exact
+from clockhands.schemes.rotary.turning import CosSin, Layout, Rotary
+from clockhands.shapes import Num, Tensor
+
+
+@final
+class Mixed(Rotary):
+    """RoPE-Mixed (Heo et al. 2024, section 3.2): angle_c = p_x·ω_cx + p_y·ω_cy, with ω learned for each head and layer.
+
+    Axial RoPE cannot see diagonals: each of its hands follows one axis.
+
+    Args:
+        num_heads: every head learns its own frequencies.
+        head_dim: width of a head; divisible by 4.
+        base: lengths of the frequencies at the start, base^(-4c/d), in random directions, two at right angles for each.
+        layout: pairs ``half`` or ``interleaved``, as in ``rope``.
+    """
+
+    equation = r"\theta_c(p) = p_x \omega_c^x + p_y \omega_c^y"
+    source = "Heo et al. 2024 (RoPE-ViT), section 3.2"
+    peers = ("naver-ai/rope-vit", "timm RotaryEmbeddingMixed")
+    per_layer = True
+    memoised = False
+
+    def __init__(self, num_heads: int, head_dim: int, *, base: float = 10.0, layout: Layout = "interleaved") -> None:
+        super().__init__(layout)
+        if head_dim % 4:
+            raise ConfigError([f"mixed needs head_dim divisible by 4; it is {head_dim}"], "the scheme")
+        self.base = base
+        self.omega_HAF = nn.Parameter(torch.empty(num_heads, 2, head_dim // 2))
+        self.reset_parameters()
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=True, real_valued=True, axes=2)
+
+    def waves(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
+        own = check_axes(pos, 2, "mixed")
+        own_BHSA = own[:, None] if own.dim() == 3 else own
+        angle_BHSF = own_BHSA.to(exact(own.device)) @ self.omega_HAF.to(exact(own.device))
+        return angle_BHSF.cos().to(dtype), angle_BHSF.sin().to(dtype)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        heads, _, pairs = self.omega_HAF.shape
+        length_F = self.base ** (-2 * torch.arange(pairs // 2, device=self.omega_HAF.device) / pairs)
+        direction_H1 = torch.rand(heads, 1, device=self.omega_HAF.device) * 2 * math.pi
+        for axis, wave in enumerate((torch.cos, torch.sin)):
+            both = [length_F * wave(direction_H1 + quarter) for quarter in (0.0, math.pi / 2)]
+            self.omega_HAF[:, axis] = torch.cat(both, dim=-1)

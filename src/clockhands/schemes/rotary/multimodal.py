@@ -1,0 +1,87 @@
+"""M-RoPE: one spectrum whose hands are dealt out to time, height and width."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, final
+
+import torch
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.base import Declares
+from clockhands.schemes.hands import check_axes, frequencies, one_row
+from clockhands.schemes.rotary.turning import CosSin, Layout, Rotary, check_pairs, with_heads
+from clockhands.shapes import Num, Tensor
+
+
+@final
+class MRoPE(Rotary):
+    """Multimodal RoPE (Qwen2-VL, Wang et al. 2024): positions (t, h, w), one hand of RoPE's spectrum each.
+
+    Text has t = h = w (``positions.text_axes``) and turns as under ``rope``; what follows an image continues after its
+    largest coordinate (``positions.segments``).
+
+    Args:
+        head_dim: width of a head; even.
+        base: θ_c = base^(-2c/d).
+        layout: pairs ``half`` or ``interleaved``, as in ``rope``.
+        sections: how many of the d/2 hands follow t, h and w; by default a quarter and three eighths twice (16, 24, 24
+            of 64).
+        order: ``block`` (t's hands first, then h's, then w's: Qwen2-VL) or ``interleaved`` (t, h, w, t, h, w, ...: the
+            axes share slow and fast hands; Qwen3-VL).
+    """
+
+    equation = r"\theta(p)_c = p_{a(c)} \, b^{-2c/d}, \quad a(c) \in \{t, h, w\}"
+    source = "Wang et al. 2024 (Qwen2-VL), section 2.1; Qwen3-VL 2025"
+    peers = ("transformers Qwen2-VL and Qwen3-VL", "timm RotaryEmbeddingMRope")
+
+    def __init__(
+        self,
+        head_dim: int,
+        *,
+        base: float = 10_000.0,
+        layout: Layout = "half",
+        sections: Sequence[int] | None = None,
+        order: Literal["block", "interleaved"] = "block",
+    ) -> None:
+        super().__init__(layout)
+        check_pairs("mrope", head_dim, "head_dim")
+        pairs = head_dim // 2
+        chosen = tuple(sections) if sections is not None else (pairs - 2 * (3 * pairs // 8), *[3 * pairs // 8] * 2)
+        if len(chosen) != 3 or sum(chosen) != pairs or min(chosen) < 0:
+            raise ConfigError(
+                [f"mrope.sections is {list(chosen)}, but must be 3 numbers that add up to {pairs} pairs"],
+                "the scheme",
+            )
+        if order == "interleaved" and 3 * max(chosen[1:]) > pairs:
+            raise ConfigError(
+                [f"mrope.sections {list(chosen)} cannot be interleaved: h and w get every third of {pairs} pairs"],
+                "the scheme",
+            )
+        self.head_dim, self.base, self.sections, self.order = head_dim, base, chosen, order
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=True, real_valued=True, axes=3)
+
+    def axis_of_pairs(self) -> list[int]:
+        """For each pair the coordinate that turns it: 0 t, 1 h, 2 w."""
+        if self.order == "block":
+            return [axis for axis, count in enumerate(self.sections) for _ in range(count)]
+        return [
+            next((axis for axis in (1, 2) if c % 3 == axis and c < 3 * self.sections[axis]), 0)
+            for c in range(self.head_dim // 2)
+        ]
+
+    def waves(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
+        own = one_row(check_axes(pos, 3, "mrope"))
+        omega_F = frequencies(self.head_dim, self.base, device=own.device)
+        axis_of_F = torch.tensor(self.axis_of_pairs(), device=own.device)
+        angle = own[..., axis_of_F].to(omega_F.dtype) * omega_F
+        return with_heads(angle.cos().to(dtype), angle.sin().to(dtype))
+
+    def to_hf_config(self) -> dict[str, Any] | None:
+        """``rope_parameters`` of Qwen2-VL or, interleaved, Qwen3-VL."""
+        parameters: dict[str, Any] = {"rope_type": "default", "rope_theta": self.base}
+        parameters["mrope_section"] = list(self.sections)
+        return {"rope_parameters": parameters}

@@ -1,0 +1,82 @@
+"""PoPE: contents give the lengths of the hands, positions alone give their angles."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, final
+
+import torch
+from torch import nn
+
+from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.hands import Memo, cos_sin, frequencies, single_axis, working
+from clockhands.schemes.rotary.turning import CosSin, with_heads
+from clockhands.shapes import Float, Num, Tensor
+
+
+@final
+class PoPE(Scheme):
+    """Polar coordinate embedding (Gopalakrishnan et al. 2025, equation 6): Σ_c σ⁺(q_c) σ⁺(k_c) cos((j-i)θ_c + δ_c).
+
+    σ⁺ is the softplus; every channel, not every pair, is a hand: the width of q and k doubles, and the logits keep the
+    scale of the width before (trap 41).
+
+    Args:
+        num_heads: every head learns phases of its own.
+        head_dim: width of a head, the number of hands.
+        base: θ_c = base^(-c/d), c = 0 .. d - 1 (the paper prints the exponent without its minus).
+        start: where the learned phases δ, clamped to [-2π, 0], begin: ``zero`` (extrapolates better, says the paper) or
+            ``uniform`` over the range.
+    """
+
+    equation = (
+        r"\ell_{ij} = \tfrac{1}{\sqrt d} \sum_{c=1}^{d} \sigma^+(q_c)\,\sigma^+(k_c) \cos((j-i)\theta_c + \delta_c)"
+    )
+    source = "Gopalakrishnan et al. 2025 (2509.10534), equations 5 and 6"
+    peers = ("x-transformers PolarEmbedding", "lucidrains/PoPE-pytorch")
+    per_layer = True
+
+    def __init__(
+        self, num_heads: int, head_dim: int, *, base: float = 10_000.0, start: Literal["zero", "uniform"] = "zero"
+    ) -> None:
+        super().__init__()
+        self.head_dim, self.base, self.start = head_dim, base, start
+        self.delta_HK = nn.Parameter(torch.empty(num_heads, head_dim))
+        self._memo = Memo()
+        self.reset_parameters()
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=True, real_valued=True)
+
+    def rotate(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> tuple[Float[Tensor, "B H S K2"], Float[Tensor, "B H T K2"]]:
+        dtype = working(q_BHSK.dtype)
+        cos, sin = self._waves(kpos_BT, dtype)
+        delta_HK = self.delta_HK.to(dtype).clamp(-2 * math.pi, 0)[:, None]
+        late = (cos * delta_HK.cos() - sin * delta_HK.sin(), sin * delta_HK.cos() + cos * delta_HK.sin())
+        return _polar(q_BHSK, *self._waves(qpos_BS, dtype)), _polar(k_BHTK, *late)
+
+    def _waves(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
+        def compute() -> CosSin:
+            own = single_axis(pos, "pope")
+            return with_heads(*cos_sin(own, frequencies(2 * self.head_dim, self.base, device=own.device), dtype))
+
+        return self._memo(pos, dtype, compute)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        if self.start == "zero":
+            self.delta_HK.zero_()
+        else:
+            nn.init.uniform_(self.delta_HK, -2 * math.pi, 0)
+
+
+def _polar(x_BHSK: Tensor, cos_BHSK: Tensor, sin_BHSK: Tensor) -> Float[Tensor, "B H S K2"]:
+    length_BHSK = nn.functional.softplus(x_BHSK.to(cos_BHSK.dtype))
+    return torch.cat([length_BHSK * cos_BHSK, length_BHSK * sin_BHSK], dim=-1).to(x_BHSK.dtype)

@@ -1,0 +1,74 @@
+"""No position, but sharper attention in longer texts: what layers without a rotation are given."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, final
+
+import torch
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.hands import single_axis
+from clockhands.shapes import Float, Tensor
+
+
+@final
+class Temperature(Scheme):
+    """Queries grow with the length of the text, and nothing turns.
+
+    Two published uses. In iRoPE (Llama 4) every fourth layer has no rotation but this, ``form`` floor; the schedule is
+    the model's ``every``. In DroPE (Gelberg et al. 2025, 2512.12167) a model trained with RoPE drops it in all layers,
+    is trained on briefly, and reads texts s times longer with ``form`` constant.
+
+    Args:
+        form: factor of q: ``floor``, 1 + c·ln(1 + ⌊(p + 1)/length⌋), by the query's position; ``log``, 1 + c·ln(1 +
+            p/length), without the steps; ``constant``, 1 + c·ln(factor).
+        coefficient: c (Llama 4: 0.1; DroPE: .412 from scratch, .103 for SmolLM).
+        length: tokens after which the factor begins to rise.
+        factor: s, how many times longer than trained the texts are; for ``constant`` alone.
+    """
+
+    equation = (
+        r"\ell_{ij} = \tau(i)\, q_i \cdot k_j / \sqrt{d_h}, \quad \tau(i) = 1 + c \ln(1 + \lfloor (i+1)/L \rfloor)"
+    )
+    source = "Llama 4 (Meta 2025), model code; Gelberg et al. 2025, section 4"
+    peers = ("transformers Llama4TextAttention", "SakanaAI/DroPE")
+
+    def __init__(
+        self,
+        *,
+        form: Literal["floor", "log", "constant"] = "floor",
+        coefficient: float = 0.1,
+        length: int = 8192,
+        factor: float | None = None,
+    ) -> None:
+        super().__init__()
+        wrong = []
+        if (factor is not None) != (form == "constant"):
+            wrong.append(f"temperature.factor is {factor}; form 'constant' needs it, and no other takes it")
+        if length < 1 or (factor is not None and factor < 1):
+            wrong.append(f"temperature needs length and factor of at least 1; got {length} and {factor}")
+        if wrong:
+            raise ConfigError(wrong, "the scheme")
+        self.form, self.coefficient, self.length, self.factor = form, coefficient, length, factor
+
+    @property
+    def declares(self) -> Declares:
+        constant = self.form == "constant"
+        return Declares(translation_invariant=constant, axes=None if constant else 1, real_valued=True)
+
+    def rotate(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
+        if self.factor is not None:
+            return q_BHSK * (1 + self.coefficient * math.log(self.factor)), k_BHTK
+        pos = single_axis(qpos_BS, "temperature")
+        steps = torch.floor((pos + 1) / self.length) if self.form == "floor" else pos / self.length
+        factor = 1 + self.coefficient * torch.log1p(steps.float())
+        factor_BHS1 = (factor if factor.dim() == 3 else factor[:, None])[..., None]
+        return (q_BHSK * factor_BHS1).to(q_BHSK.dtype), k_BHTK

@@ -1,0 +1,91 @@
+"""xPos: rotation with a decay, so that far tokens fade."""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+import torch
+
+from clockhands.errors import PositionError
+from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.hands import cos_sin, exact, frequencies, single_axis, working
+from clockhands.schemes.rotary.turning import Layout, check_pairs, turn
+from clockhands.shapes import Float, Tensor
+
+
+@final
+class XPos(Scheme):
+    """RoPE with q·ζ_c^{(i-o)/s} and k·ζ_c^{-(j-o)/s}, ζ_c = (2c/d + γ)/(1 + γ) (Sun et al. 2023, equation 12).
+
+    Only i - j matters, so the origin o may be any number that q and k share; here it is the middle of the keys that are
+    looked at, and keys are cached raw, so that the factors stay near 1 (trap 24: libraries centre q and k differently).
+    Under a causal mask only: for keys to the right the factor grows.
+
+    Args:
+        head_dim: width of a head; even.
+        base: θ_c = base^(-2c/d).
+        layout: pairs ``half`` or ``interleaved``, as in ``rope``.
+        scale_base: s, the tokens over which a factor ζ acts once (the paper's Algorithm 1 leaves it out; its code has
+            512).
+        gamma: γ, how little the fastest hand keeps.
+
+    Raises PositionError where keys stretch so far that a factor would leave the range of the dtype.
+    """
+
+    equation = r"\ell_{ij} = \sum_c \zeta_c^{(i-j)/s} \, Re[q_c k_c^* e^{\mathrm{i}(i-j)\theta_c}]"
+    source = "Sun et al. 2023, equation 12 and Algorithm 1"
+    peers = ("torchscale XPOS", "rotary-embedding-torch use_xpos", "x-transformers rotary_xpos")
+
+    def __init__(
+        self,
+        head_dim: int,
+        *,
+        base: float = 10_000.0,
+        layout: Layout = "interleaved",
+        scale_base: float = 512.0,
+        gamma: float = 0.4,
+    ) -> None:
+        super().__init__()
+        check_pairs("xpos", head_dim, "head_dim")
+        self.head_dim, self.base, self.layout = head_dim, base, layout
+        self.scale_base, self.gamma = scale_base, gamma
+
+    @property
+    def declares(self) -> Declares:
+        return Declares(translation_invariant=True, causal_only=True, cache="raw", real_valued=True)
+
+    def rotate(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
+        qpos, kpos = single_axis(qpos_BS, "xpos"), single_axis(kpos_BT, "xpos")
+        low, high = kpos.amin(-1, keepdim=True), kpos.amax(-1, keepdim=True)
+        middle = low + torch.div(high - low, 2, rounding_mode="floor")
+        self._check(high - low, q_BHSK.dtype)
+        return self._turn(q_BHSK, qpos, middle, 1), self._turn(k_BHTK, kpos, middle, -1)
+
+    def _turn(self, x_BHSK: Tensor, pos_BS: Tensor, middle_B1: Tensor, sign: int) -> Float[Tensor, "B H S K"]:
+        dtype = working(x_BHSK.dtype)
+        cos, sin = cos_sin(pos_BS, frequencies(self.head_dim, self.base, device=pos_BS.device), torch.float64)
+        share_F = torch.arange(self.head_dim // 2, device=pos_BS.device, dtype=exact(pos_BS.device)) * 2 / self.head_dim
+        log_zeta_F = ((share_F + self.gamma) / (1 + self.gamma)).log()
+        power_BSF = (pos_BS - middle_B1).to(share_F.dtype)[..., None] * (sign / self.scale_base)
+        factor_BSF = (power_BSF * log_zeta_F).exp()
+        cos, sin = ((wave * factor_BSF).to(dtype)[:, None] for wave in (cos, sin))
+        return turn(x_BHSK, cos, sin, self.layout)
+
+    def _check(self, span_B1: Tensor, dtype: torch.dtype) -> None:
+        """Refuse a span over which the largest factor passes the square root of what the dtype holds."""
+        if torch.compiler.is_compiling() or span_B1.numel() == 0:
+            return
+        strongest = -math.log(self.gamma / (1 + self.gamma)) / self.scale_base
+        most = int(math.log(torch.finfo(dtype).max) / strongest)
+        if float(span_B1.max()) > most:
+            raise PositionError(
+                f"keys stretch over {float(span_B1.max()):.0f} positions, and xpos in {dtype} holds {most} at most; "
+                f"raise scale_base, which is {self.scale_base}, or look through a window"
+            )
