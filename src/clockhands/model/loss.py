@@ -81,14 +81,15 @@ class _Summed(torch.autograd.Function):
             logits_NV = (rows @ weight.T).to(total.dtype)
             if bias_V is not None:
                 logits_NV += bias_V
-            total += chunk_loss(logits_NV, labels_N[part], target)
+            loss, error_NV = chunk_loss(logits_NV, labels_N[part], target)
+            total += loss
             if grad_rows_ND is None or grad_weight_VD is None:
                 continue
-            error_NV = logits_NV.to(weight.dtype)
+            if grad_bias_V is not None:
+                grad_bias_V += error_NV.sum(0)
+            error_NV = error_NV.to(weight.dtype)
             grad_rows_ND[part] = (error_NV @ weight).to(rows_ND.dtype)
             grad_weight_VD += error_NV.T @ rows
-            if grad_bias_V is not None:
-                grad_bias_V += logits_NV.sum(0)
         if grad_weight_VD is not None:
             ctx.save_for_backward(grad_rows_ND, grad_weight_VD.to(weight_VD.dtype), grad_bias_V)
         return total
@@ -101,22 +102,22 @@ class _Summed(torch.autograd.Function):
         return rows_ND * grad, weight_VD * grad, scaled_bias, None, None, None
 
 
-def chunk_loss(logits_NV: Float[Tensor, "N V"], labels_N: Int[Tensor, " N"], target: Target) -> Float[Tensor, ""]:
-    """The summed loss of some rows. The logits are overwritten by the loss's gradient with respect to them."""
+def chunk_loss(
+    logits_NV: Float[Tensor, "N V"], labels_N: Int[Tensor, " N"], target: Target
+) -> tuple[Float[Tensor, ""], Float[Tensor, "N V"]]:
+    """The summed loss of some rows, and its gradient with respect to their logits: p - q."""
     right, each = target.shares(logits_NV.shape[1])
-    excluded = target.pad if target.among == "others-but-pad" else None
-    lse_N1 = logits_NV.logsumexp(dim=-1, keepdim=True)
-    at_N1 = logits_NV.gather(1, labels_N[:, None])
-    loss = right * (lse_N1 - at_N1).sum()
+    log_p_NV = torch.log_softmax(logits_NV, dim=-1)
+    loss = -right * log_p_NV.gather(1, labels_N[:, None]).sum()
+    excluded = target.pad if each and target.among == "others-but-pad" else None
     if each:
-        everybody = lse_N1.sum() * logits_NV.shape[1] - logits_NV.sum()
-        if excluded is not None:
-            everybody -= (lse_N1[:, 0] - logits_NV[:, excluded]).sum()
-        loss = loss + each * everybody
-    logits_NV.sub_(lse_N1).exp_()
+        loss -= each * log_p_NV.sum()
+    if excluded is not None:
+        loss += each * log_p_NV[:, excluded].sum()
+    error_NV = log_p_NV.exp_()
     if each:
-        logits_NV.sub_(each)
-        if excluded is not None:
-            logits_NV[:, excluded] += each
-    logits_NV.scatter_add_(1, labels_N[:, None], torch.full_like(at_N1, -right))
-    return loss
+        error_NV.sub_(each)
+    if excluded is not None:
+        error_NV[:, excluded] += each
+    error_NV.scatter_add_(1, labels_N[:, None], error_NV.new_full((len(labels_N), 1), -right))
+    return loss, error_NV
