@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "clockhands inspect runs/tour",
-    "clockhands inspect sentence-transformers/all-MiniLM-L6-v2 --out report",
     "clockhands inspect runs/tour --text README.md --texts 24 --length 32 --json > findings.json",
-    "clockhands inspect runs/before runs/after --out both",
+    "clockhands inspect runs/tour runs/mine --out both",
 )
 
 

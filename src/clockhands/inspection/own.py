@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from clockhands.inspection.subject import Subject, Tables
+from clockhands.model.block import Sublayer
 from clockhands.model.sight import Text
 from clockhands.model.transformer import Stack, Transformer
 from clockhands.schemes import Scheme
@@ -133,6 +134,17 @@ class OwnSubject(Subject):
             yield
         finally:
             hook.remove()
+
+    @contextmanager
+    def without_residuals(self) -> Iterator[None]:
+        sublayers = [module for module in self.stack.modules() if isinstance(module, Sublayer) and module.residual]
+        for sublayer in sublayers:
+            sublayer.residual = False
+        try:
+            yield
+        finally:
+            for sublayer in sublayers:
+                sublayer.residual = True
 
     def shifted(self, ids_BT: Tensor, step: int) -> tuple[Tensor, ...] | None:
         if "encode" not in self.scheme.active_hooks() and "rotate" not in self.scheme.active_hooks():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,12 +29,14 @@ from clockhands.inspection.measures import (
     table,
 )
 from clockhands.inspection.opening import open_subject
+from clockhands.inspection.progress import Progress, watched
 from clockhands.inspection.subject import Subject
 from clockhands.inspection.texts import Windows, windows
 from clockhands.shapes import Tensor
 
 TEXTS, LENGTH = 96, 128
 CONTROL_TEXTS = 32
+BATCH = 8
 LARGE = 400_000_000
 """Parameters above which no untrained control is built unless asked: it takes as much memory again."""
 
@@ -56,9 +57,6 @@ class Measured:
     capture: Capture
     splits: list[Split] = field(default_factory=list)
     heads: list[heads.HeadStatistics] = field(default_factory=list)
-
-
-Tick = Callable[[str], None]
 
 
 def inspect(
@@ -93,7 +91,7 @@ def inspect(
     )
     if control is None:
         control = sum(weight.numel() for weight in subject.model.parameters()) < LARGE
-    with _progress(progress) as tick, torch.no_grad():
+    with watched(progress) as tick, torch.no_grad():
         trained = _measure(subject, data, tick)
         fresh = _measure(subject.untrained(), _first(data, CONTROL_TEXTS), tick) if control else None
         items = tuple(_findings(trained, fresh, tick))
@@ -130,8 +128,9 @@ def _first(data: Windows, count: int) -> Windows:
     return Windows(data.ids_NT[:count], data.ordinary_T)
 
 
-def _measure(subject: Subject, data: Windows, tick: Tick) -> Measured:
+def _measure(subject: Subject, data: Windows, tick: Progress) -> Measured:
     """Run the model over the text, split its logits and collect its heads, layer by layer."""
+    tick.expect(-(-len(data.ids_NT) // BATCH))
     found = Measured(
         subject,
         capture(
@@ -139,9 +138,11 @@ def _measure(subject: Subject, data: Windows, tick: Tick) -> Measured:
             subject.forward,
             data.ids_NT,
             ordinary_T=data.ordinary_T,
+            batch=BATCH,
             tick=lambda: tick(f"reading {subject.name}"),
         ),
     )
+    tick.expect(len(found.capture.layers))
     for layer in found.capture.layers:
         tick(f"layer {layer.index + 1} of {subject.name}")
         found.splits.append(split(layer, data.ordinary_T))
@@ -149,7 +150,7 @@ def _measure(subject: Subject, data: Windows, tick: Tick) -> Measured:
     return found
 
 
-def _findings(trained: Measured, fresh: Measured | None, tick: Tick) -> Iterator[Finding]:
+def _findings(trained: Measured, fresh: Measured | None, tick: Progress) -> Iterator[Finding]:
     """All measures in the order a reader should meet them: input outwards, then cause."""
     subject, recorded = trained.subject, trained.capture
     control = fresh.splits if fresh else None
@@ -172,6 +173,7 @@ def _findings(trained: Measured, fresh: Measured | None, tick: Tick) -> Iterator
         lambda: cause.cause(subject, recorded),
         lambda: cause.swapped(subject, _encoder(subject)),
     ]
+    tick.expect(len(steps))
     for step in steps:
         finding = step()
         tick(finding.question)
@@ -208,18 +210,3 @@ def _facts(found: Measured, built_in: bool, control: bool) -> dict[str, str | in
         "control": "the same class with fresh weights" if control else "none (too large, or not asked for)",
         "versions": f"clockhands {__version__}, torch {torch.__version__}, transformers {transformers.__version__}",
     }
-
-
-@contextmanager
-def _progress(shown: bool) -> Iterator[Tick]:
-    """A line that says what is being measured, where somebody watches."""
-    if not shown:
-        yield lambda text: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("opening")
-        yield lambda text: bar.update(task, description=text, advance=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -157,6 +157,10 @@ class Subject:
             raise CheckpointError(f"{self.name} has no position table at its input")
         with self._reading(tables.positions_PD[:length].mean(0).expand(length, -1)):
             yield
+
+    def without_residuals(self) -> AbstractContextManager[None] | None:
+        """Inside, no layer adds its input to its output; None where the model offers no such switch."""
+        return None
 
     @contextmanager
     def _reading(self, rows_PD: Tensor) -> Iterator[None]:

@@ -42,8 +42,13 @@ def windows(
     if tokenizer is None:
         raise UsageError("this model came without a tokenizer; give one, or give the texts as token ids (N × T)")
     before, after = _frame(tokenizer)
-    stream = [token for text in texts for token in _bare(tokenizer, text)]
-    room = min(length - len(before) - len(after), len(stream) // FEWEST_WINDOWS)
+    widest = length - len(before) - len(after)
+    stream: list[int] = []
+    for text in texts:
+        stream += _bare(tokenizer, text)
+        if len(stream) >= count * widest:
+            break
+    room = min(widest, len(stream) // FEWEST_WINDOWS)
     if room < SHORTEST:
         raise DataError(
             f"the text has {len(stream)} tokens; {FEWEST_WINDOWS * SHORTEST} are the least with which anything can "

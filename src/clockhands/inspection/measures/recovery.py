@@ -39,7 +39,7 @@ def recovery(subject: Subject, capture: Capture) -> Finding:
     generator = torch.Generator().manual_seed(0)
     noise = F.normalize(torch.randn(added.shape, generator=generator), dim=-1) * added.norm(dim=-1, keepdim=True)
     words = rows[targets]
-    sweep = [(factor, *(_hits(rows, targets, factor * x) for x in (added, noise))) for factor in LOUDER]
+    sweep = [(f, _hits(rows, targets, f * added), _hits(rows, targets, f * noise)) for f in LOUDER]
     hits, chance = sweep[0][1], float(sweep[0][2].mean())
     kept, kept_chance = _neighbours(rows, words, added), _neighbours(rows, words, noise)
     found = float(hits.mean())

@@ -22,8 +22,8 @@ METHOD = (
     " cosine among the words of the text. Controls: the same with fresh weights (which usually keep everything: a"
     " probe alone proves little), and the positions of the training texts permuted. Where the linear probe sees "
     "nothing, a two-layer network gets the state and the log of its length, for a model without positional "
-    "encoding can hold the place in the size of its vectors. Only ordinary tokens. Interval: test texts "
-    "resampled."
+    "encoding can hold the place in the size of its vectors. Only ordinary tokens. In models of this project the "
+    "probe is repeated with all residual connections cut. Interval: test texts resampled."
 )
 MOST_TEXTS = 96
 
@@ -101,6 +101,9 @@ def survival(subject: Subject, capture: Capture, control: tuple[Subject, Capture
     extra = ""
     if blind:
         extra = f" A network, which sees lengths too, explains {percent(max(0.0, _network(capture)))} of the place."
+    cut = without_residuals(subject, capture)
+    if cut:
+        extra += f" With the residual connections cut, {percent(cut[-1])} of positions reach the last layer."
     untrained = f"; untrained {percent(fresh.position[0])} and {percent(fresh.position[-1])}" if fresh else ""
     return Finding(
         name="survival",
@@ -115,20 +118,43 @@ def survival(subject: Subject, capture: Capture, control: tuple[Subject, Capture
         null=chance,
         light="info",
         table=Table.of(
-            ("layer", "position", "word", "position, untrained", "word, untrained"),
+            ("layer", "position", "word", "position, untrained", "word, untrained", "position, no residuals"),
             [
-                (i, p, w, fresh.position[i] if fresh else None, fresh.token[i] if fresh else None)
+                (
+                    i,
+                    p,
+                    w,
+                    fresh.position[i] if fresh else None,
+                    fresh.token[i] if fresh else None,
+                    cut[i] if cut else None,
+                )
                 for i, (p, w) in enumerate(zip(found.position, found.token, strict=True))
             ],
         ),
-        figure=_figure(found, fresh, chance),
+        figure=_figure(found, fresh, chance, cut),
         method=METHOD,
         source="probes after Alain & Bengio 2016; the network after Haviv et al. 2022 and Chi et al. 2023",
         details={"permuted": found.permuted},
     )
 
 
-def _figure(found: Probe, fresh: Probe | None, chance: float) -> Figure:
+def without_residuals(subject: Subject, capture: Capture) -> list[float]:
+    """Position hits by layer when no layer adds its input to its output; empty where a model has no such switch."""
+    switch = subject.without_residuals()
+    if switch is None:
+        return []
+    texts = min(capture.texts, MOST_TEXTS)
+    train = max(2, 3 * texts // 4)
+    with switch:
+        batches = [subject.forward(ids) for ids in capture.ids_NT[:texts].split(8)]
+    found = []
+    for states in zip(*batches, strict=True):
+        chosen = torch.cat(states)[:, capture.ordinary_T.to(states[0].device)].float().cpu()
+        found.append(float(position_hits(chosen[:train], chosen[train:]).mean()))
+    return found
+
+
+def _figure(found: Probe, fresh: Probe | None, chance: float, cut: list[float]) -> Figure:
     x = range(len(found.position))
     marks = [
         mark("line", x, torch.tensor(found.position), label="position", emphasis="main"),
@@ -136,5 +162,7 @@ def _figure(found: Probe, fresh: Probe | None, chance: float) -> Figure:
     ]
     if fresh is not None:
         marks.append(mark("line", x, torch.tensor(fresh.position), label="position, untrained", emphasis="null"))
+    if cut:
+        marks.append(mark("line", x, torch.tensor(cut), label="position, residuals cut"))
     marks.append(level(chance, "chance"))
     return Figure((Panel(tuple(marks), xlabel="layer (0: embedding)", ylabel="read back exactly", ylim=(0.0, 1.02)),))

