@@ -29,7 +29,8 @@ def every(law: str) -> pytest.MarkDecorator:
                 said = ",".join(f"{key}={value}" for key, value in options.items())
                 excepted = EXCEPTIONS.get(law, {})
                 # A key is a scheme, or a scheme with the beginning of its options.
-                reason = next((why for key, why in excepted.items() if key in (name, f"{name}({said})"[: len(key)])), "")
+                full = f"{name}({said})"
+                reason = next((why for key, why in excepted.items() if key in (name, full[: len(key)])), "")
                 marks = [pytest.mark.skip(reason=f"{name}: {reason}")] if reason else []
                 side = "causal" if causal else "bidirectional"
                 cases.append(pytest.param(name, options, causal, marks=marks, id=f"{name}({said})-{side}"))

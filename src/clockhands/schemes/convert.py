@@ -1,0 +1,63 @@
+"""Rotary checkpoints between the two layouts: neighbouring channels (2c, 2c + 1) and halves (c, c + r/2).
+
+The layouts are the same model once the rows of W_q and W_k are permuted within each head; values and outputs stay
+(trap 18: the scores are off by 28 where this is forgotten).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+
+from clockhands.errors import CheckpointError
+from clockhands.schemes.rotary.turning import Layout
+from clockhands.shapes import Float, Int, Tensor
+
+
+def row_order(head_dim: int, turned: int, to: Layout) -> Int[Tensor, " K"]:
+    """Where each channel of a head comes from: ``x[row_order(...)]`` is x in the layout ``to``.
+
+    Only the first ``turned`` channels pair up; the others stay.
+    """
+    if turned % 2 or not 0 < turned <= head_dim:
+        raise CheckpointError(f"{turned} of {head_dim} channels cannot turn in pairs")
+    pairs_F = torch.arange(turned // 2)
+    if to == "half":
+        order = torch.cat([2 * pairs_F, 2 * pairs_F + 1])
+    else:
+        order = torch.stack([pairs_F, pairs_F + turned // 2], dim=-1).flatten()
+    return torch.cat([order, torch.arange(turned, head_dim)])
+
+
+def convert_rows(
+    weight: Float[Tensor, "HK ..."], num_heads: int, to: Layout, turned: int | None = None
+) -> Float[Tensor, "HK ..."]:
+    """The weight [H·K, D] or bias [H·K] of a query or key projection in the other layout, ``to``.
+
+    ``num_heads``: heads of this projection (key heads where they are grouped). ``turned``: channels of a head that
+    turn; all by default. Converting there and back is exact.
+    """
+    if weight.shape[0] % num_heads:
+        raise CheckpointError(f"{weight.shape[0]} rows cannot be split into {num_heads} heads")
+    rows = weight.unflatten(0, (num_heads, -1))
+    head_dim = rows.shape[1]
+    order = row_order(head_dim, head_dim if turned is None else turned, to)
+    return rows[:, order.to(weight.device)].flatten(0, 1)
+
+
+def convert_state_dict(
+    state: Mapping[str, Tensor], heads_of: Callable[[str], int | None], to: Layout, turned: int | None = None
+) -> dict[str, Tensor]:
+    """A whole checkpoint in the other layout. ``heads_of`` gives the number of heads of the query and key projections
+    by name, and None for every other tensor, which passes unchanged::
+
+        convert_state_dict(state, lambda name: 8 if ".q_proj." in name or ".k_proj." in name else None, "half")
+    """
+    heads = {name: heads_of(name) for name in state}
+    if not any(heads.values()):
+        raise CheckpointError("no tensor of this checkpoint is named as a query or key projection; nothing to convert")
+    return {
+        name: tensor if heads[name] is None else convert_rows(tensor, heads[name] or 1, to, turned)
+        for name, tensor in state.items()
+    }
