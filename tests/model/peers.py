@@ -141,3 +141,53 @@ def from_bloom(ours: Transformer, theirs: Any) -> None:
         put_linear(block.feed_forward.up, layer.mlp.dense_h_to_4h)
         put_linear(block.feed_forward.down, layer.mlp.dense_4h_to_h)
     put_norm(ours.decoder.norm, theirs.transformer.ln_f)
+
+
+def from_gemma(ours: Transformer, theirs: Any) -> None:
+    """transformers' GemmaForCausalLM: as Llama, tied, and norms that store their weight minus one."""
+    from_llama(ours, theirs)
+    assert ours.decoder is not None
+    with torch.no_grad():
+        for module in ours.decoder.modules():
+            if isinstance(module, nn.RMSNorm):
+                module.weight += 1
+
+
+def from_mpt(ours: Transformer, theirs: Any) -> None:
+    """transformers' MptForCausalLM: ALiBi, no bias anywhere."""
+    assert ours.decoder is not None
+    put(ours.output, theirs.transformer.wte.weight)
+    for block, layer in zip(ours.decoder.blocks, theirs.transformer.blocks, strict=True):
+        put_norm(block.attention_residual.norm, layer.norm_1)
+        put_linear(block.attention.qkv, layer.attn.Wqkv)
+        put_linear(block.attention.out, layer.attn.out_proj)
+        put_norm(block.feed_forward_residual.norm, layer.norm_2)
+        put_linear(block.feed_forward.up, layer.ffn.up_proj)
+        put_linear(block.feed_forward.down, layer.ffn.down_proj)
+    put(ours.decoder.norm, theirs.transformer.norm_f.weight)
+
+
+def from_t5(ours: Transformer, theirs: Any) -> None:
+    """transformers' T5ForConditionalGeneration with an output matrix of its own: one table of buckets for each side."""
+    assert ours.encoder is not None and ours.decoder is not None
+    put(ours.output, theirs.lm_head.weight)
+    for stack, other in ((ours.encoder, theirs.encoder), (ours.decoder, theirs.decoder)):
+        put(stack.input.tokens, theirs.shared.weight)
+        table = other.block[0].layer[0].SelfAttention.relative_attention_bias.weight
+        with torch.no_grad():
+            stack.schemes[0].table_HN.copy_(table.T)
+        for block, layer in zip(stack.blocks, other.block, strict=True):
+            own = layer.layer[0].SelfAttention
+            put_linear(block.attention.qkv, own.q, own.k, own.v)
+            put_linear(block.attention.out, own.o)
+            put_norm(block.attention_residual.norm, layer.layer[0].layer_norm)
+            if block.cross is not None:
+                inner = layer.layer[1].EncDecAttention
+                put_linear(block.cross.q, inner.q)
+                put_linear(block.cross.kv, inner.k, inner.v)
+                put_linear(block.cross.out, inner.o)
+                put_norm(block.cross_residual.norm, layer.layer[1].layer_norm)
+            put_linear(block.feed_forward.up, layer.layer[-1].DenseReluDense.wi)
+            put_linear(block.feed_forward.down, layer.layer[-1].DenseReluDense.wo)
+            put_norm(block.feed_forward_residual.norm, layer.layer[-1].layer_norm)
+        put_norm(stack.norm, other.final_layer_norm)

@@ -81,6 +81,30 @@ def test_marian() -> None:
     close(ours.output(ours.decode(Text(target), ours.encode(Text(source, real.bool())))), expected)
 
 
+def test_t5() -> None:
+    theirs = shaken(
+        transformers.T5ForConditionalGeneration(
+            transformers.T5Config(
+                vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, decoder_start_token_id=0,
+                relative_attention_num_buckets=8, relative_attention_max_distance=16, tie_word_embeddings=False,
+            )
+        )
+    )  # fmt: skip
+    place = {"scheme": "t5", "num_buckets": 8, "max_distance": 16, "logit_scale": "none"}
+    config = core(
+        norm_kind="rms", norm_eps=1e-6, ffn_bias=False, token_scale="one", tying="none", attention_scale=1.0,
+        encoder=place, decoder=place,
+    )  # fmt: skip
+    ours = Transformer(config).double().eval()
+    peers.from_t5(ours, theirs)
+    source, target = words(2, 20), words(2, 18, seed=1)
+    real = torch.ones(2, 20, dtype=torch.long)
+    real[0, 15:] = 0
+    expected = theirs(input_ids=source, attention_mask=real, decoder_input_ids=target).logits
+    # Our table of biases is read in float32, and the logits here are as large as 25.
+    close(ours.output(ours.decode(Text(target), ours.encode(Text(source, real.bool())))), expected, tolerance=5e-5)
+
+
 @dataclass(frozen=True)
 class Peer:
     """A language model of transformers, how its weights are copied, and what it is in our terms."""
@@ -123,13 +147,28 @@ PEERS = [
         {"d_ff": 128, "activation": "gelu-tanh", "attention_bias": True, "embedding_norm": True, "decoder": "alibi"},
         takes_positions=False,
     ),
+    Peer(
+        "GemmaForCausalLM",
+        {**SIZES, "num_key_value_heads": 1, "head_dim": 16},
+        peers.from_gemma,
+        {"norm_kind": "rms", "norm_eps": 1e-6, "gated": True, "activation": "gelu-tanh", "ffn_bias": False}
+        | {"num_kv_heads": 1, "head_dim": 16, "token_scale": "sqrt", "decoder": "rope"},
+        5e-6,
+    ),
+    Peer(
+        "MptForCausalLM",
+        {"d_model": 32, "n_layers": 2, "n_heads": 4},
+        peers.from_mpt,
+        {"d_ff": 128, "activation": "gelu", "norm_bias": False, "ffn_bias": False, "decoder": "alibi"},
+        takes_positions=False,
+    ),
 ]
 
 
 def made(peer: Peer) -> tuple[Transformer, Any]:
     family = getattr(transformers, peer.family)
     theirs = shaken(family(family.config_class(vocab_size=VOCABULARY, **peer.config)))
-    ours = Transformer(core(kind="decoder", token_scale="one", **peer.ours)).double().eval()
+    ours = Transformer(core(kind="decoder", **{"token_scale": "one", **peer.ours})).double().eval()
     peer.copy(ours, theirs)
     return ours, theirs
 
