@@ -10,6 +10,7 @@
 """
 
 from clockhands.generation.attention import attention_figure, cross_attention
+from clockhands.generation.decode import Decoder, Written
 from clockhands.generation.evaluate import Evaluation, Loss, evaluate, pair_loss
 from clockhands.generation.generate import generate
 from clockhands.generation.opened import Opened, open_run
@@ -17,12 +18,14 @@ from clockhands.generation.score import Score, exact_match, score_translations
 from clockhands.generation.translate import Search, Translation, translate
 
 __all__ = [
+    "Decoder",
     "Evaluation",
     "Loss",
     "Opened",
     "Score",
     "Search",
     "Translation",
+    "Written",
     "attention_figure",
     "cross_attention",
     "evaluate",

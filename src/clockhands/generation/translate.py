@@ -8,11 +8,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 
 from clockhands.data import encode_texts
 from clockhands.data.collate import pad
 from clockhands.errors import UsageError
+from clockhands.generation.decode import Decoder
 from clockhands.generation.opened import Opened, open_run
 
 # Sentences that are sorted by length together: enough for little padding, few enough to stream.
@@ -57,11 +58,12 @@ def translate(
     opened.require("encoder-decoder", "translate")
     search = search or Search()
     stream = iter(sources)
+    decoder = Decoder(opened.model)
     while pool := list(islice(stream, search.batch * POOL)):
-        yield from _pool(opened, pool, search)
+        yield from _pool(opened, decoder, pool, search)
 
 
-def _pool(opened: Opened, pool: list[str], search: Search) -> list[Translation]:
+def _pool(opened: Opened, decoder: Decoder, pool: list[str], search: Search) -> list[Translation]:
     """Batches of like lengths, put back in order."""
     wanted = [index for index, source in enumerate(pool) if source.strip()]
     ids = dict(zip(wanted, encode_texts(opened.tokenizers.source, [pool[i] for i in wanted]), strict=True))
@@ -69,32 +71,21 @@ def _pool(opened: Opened, pool: list[str], search: Search) -> list[Translation]:
     order = sorted(wanted, key=lambda index: len(ids[index]))
     for start in range(0, len(order), search.batch):
         indices = order[start : start + search.batch]
-        texts, scores = _batch(opened, [ids[index] for index in indices], search)
+        texts, scores = _batch(opened, decoder, [ids[index] for index in indices], search)
         done |= {i: Translation(pool[i], text, score) for i, text, score in zip(indices, texts, scores, strict=True)}
     return [done[index] for index in range(len(pool))]
 
 
-@torch.inference_mode()
-def _batch(opened: Opened, rows: list[list[int]], search: Search) -> tuple[list[str], list[float]]:
-    import numpy as np
-
+def _batch(opened: Opened, decoder: Decoder, rows: list[list[int]], search: Search) -> tuple[list[str], list[float]]:
     tokenizer = opened.tokenizers.target
     ids_BT, mask_BT = pad([np.asarray(row, dtype=np.int32) for row in rows], opened.tokenizers.source.pad_token_id)
     device = opened.model.device
-    result = opened.model.generate(  # type: ignore[operator]
-        input_ids=ids_BT.to(device),
-        attention_mask=mask_BT.to(device),
-        num_beams=search.beam,
-        do_sample=False,
+    written = decoder(
+        ids_BT.to(device),
+        mask_BT.to(device).bool(),
+        longest=search.max_length or 2 * ids_BT.shape[1] + 50,
+        beam=search.beam,
         length_penalty=search.length_penalty,
-        max_new_tokens=search.max_length or 2 * ids_BT.shape[1] + 50,
-        return_dict_in_generate=True,
-        output_scores=True,
     )
-    written_BS = result.sequences[:, 1:]
-    log_p_BS = opened.model.compute_transition_scores(  # type: ignore[operator]
-        result.sequences, result.scores, getattr(result, "beam_indices", None), normalize_logits=search.beam == 1
-    )
-    real_BS = (written_BS != tokenizer.pad_token_id)[:, : log_p_BS.shape[1]]
-    mean_B = (log_p_BS * real_BS).sum(-1) / real_BS.sum(-1).clamp(min=1)
-    return tokenizer.batch_decode(written_BS, skip_special_tokens=True), mean_B.tolist()
+    texts: list[str] = tokenizer.batch_decode([one.words for one in written], skip_special_tokens=True)
+    return texts, [one.log_probability / len(one.words) for one in written]

@@ -1,0 +1,81 @@
+"""Interleaved measurements: every contender once a round, CPU time, one thread; ratios within a round are compared.
+
+A shared machine changes its speed from second to second, so times of different runs say little. Two contenders of
+one round meet nearly the same machine; the median of their ratios over the rounds is what the benchmarks report.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+OURS = "clockhands"
+RESULTS = Path(__file__).parent / "results"
+Times = dict[str, list[float]]
+
+
+def interleave(contenders: Mapping[str, Callable[[], object]], rounds: int, warmup: int = 1) -> Times:
+    """CPU seconds of each contender in each round. The order turns by one from round to round."""
+    names = list(contenders)
+    times: Times = {name: [] for name in names}
+    for turn in range(-warmup, rounds):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            start = time.process_time()
+            contenders[name]()
+            if turn >= 0:
+                times[name].append(time.process_time() - start)
+    return times
+
+
+def speedups(times: Times) -> dict[str, Any]:
+    """How many times faster ours is than each peer, and than the fastest of them (by median time)."""
+    peers = [name for name in times if name != OURS]
+    fastest = min(peers, key=lambda name: statistics.median(times[name]))
+    return {"fastest peer": fastest, "ours over fastest": ratio(times, fastest),
+            "ours over each": {name: ratio(times, name) for name in peers}}  # fmt: skip
+
+
+def ratio(times: Times, peer: str) -> dict[str, float]:
+    """Median, lowest and highest of the peer's time over ours, round by round."""
+    ratios = [theirs / ours for theirs, ours in zip(times[peer], times[OURS], strict=True)]
+    return {"median": round(statistics.median(ratios), 3), "low": round(min(ratios), 3), "high": round(max(ratios), 3)}
+
+
+def machine() -> dict[str, Any]:
+    """Where the figures were taken."""
+    from importlib.metadata import version
+
+    import torch
+
+    libraries = ("torch", "transformers", "x-transformers")
+    return {
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "threads used": torch.get_num_threads(),
+        "python": platform.python_version(),
+        **{name: version(name) for name in libraries},
+    }
+
+
+def processor() -> str:
+    """The processor's name, where the system tells."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    flags = next((line for line in lines if line.startswith("flags")), "")
+    return (names[0] if names else platform.processor()) + (" with AVX512-BF16" if "avx512_bf16" in flags else "")
+
+
+def report(name: str, command: str, setting: str, results: Mapping[str, Any]) -> None:
+    """Print the results and write ``results/<name>.json``."""
+    RESULTS.mkdir(exist_ok=True)
+    table = {"command": command, "setting": setting, "machine": machine(), "results": results}
+    text = json.dumps(table, indent=2, ensure_ascii=False) + "\n"
+    (RESULTS / f"{name}.json").write_text(text, encoding="utf8")
+    print(text)

@@ -1,0 +1,244 @@
+"""The texts that are being written, and what the decoder remembers of them.
+
+A search (``decode.py``) holds W hypotheses for each of B sources. It says which word each hypothesis takes and which
+hypothesis it continues; what is here reads the new words and gives the decoder's states. There are three ways, chosen
+by what the decoder's schemes declare:
+
+- ``Tree``: the W hypotheses of a source are W queries of one row. Their keys lie in memory side by side and are never
+  moved; a mask of ancestors says which are whose. The source's keys are shared. It needs logits that depend on one
+  query and one key alone.
+- ``Rows``: each hypothesis is a row of its own, and memory is reordered when hypotheses change places.
+- ``Reread``: nothing is remembered and every text is read again at every step, because an encoding depends on the
+  length of the text.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+
+import torch
+
+from clockhands.model import Encoded, Text, Transformer
+from clockhands.model.sight import Sight, columns, hides
+from clockhands.model.transformer import Stack
+from clockhands.schemes import Scheme
+from clockhands.shapes import Bool, Float, Int, Tensor
+
+ROOM = 16
+WHOLE_ROWS = frozenset({"locate", "logits", "weigh"})
+"""Hooks by which a logit depends on keys, or on words, between its own two."""
+
+
+class Memory:
+    """Keys and values of one layer, in buffers with room for more."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._buffers: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def keys(self) -> Float[Tensor, "B H T Kp"]:
+        return self._filled()[0]
+
+    @property
+    def values(self) -> Float[Tensor, "B H T K"]:
+        return self._filled()[1]
+
+    def _filled(self) -> tuple[Tensor, Tensor]:
+        assert self._buffers is not None, "nothing was remembered yet"
+        keys, values = self._buffers
+        return keys[:, :, : self.length], values[:, :, : self.length]
+
+    def append(self, keys: Float[Tensor, "B H N Kp"], values: Float[Tensor, "B H N K"]) -> None:
+        """Write behind what is there."""
+        end = self.length + keys.shape[2]
+        if self._buffers is None:
+            # Heads lie apart in memory, not words: the kernels read a head's keys in one sweep.
+            self._buffers = keys.contiguous(), values.contiguous()
+        else:
+            if end > self._buffers[0].shape[2]:
+                room = max(ROOM, end)
+                self._buffers = tuple(torch.cat([old, _room(old, room)], dim=2) for old in self._filled())  # type: ignore[assignment]
+            for buffer, new in zip(self._buffers, (keys, values), strict=True):  # type: ignore[arg-type]
+                buffer[:, :, self.length : end] = new
+        self.length = end
+
+    def select(self, rows: Int[Tensor, " N"]) -> None:
+        """Keep these rows, in this order."""
+        if self._buffers is not None:
+            keys, values = self._filled()
+            self._buffers = keys[rows], values[rows]
+
+
+def _room(like_BHTK: Tensor, room: int) -> Tensor:
+    batch, heads, _, width = like_BHTK.shape
+    return like_BHTK.new_empty(batch, heads, room, width)
+
+
+class Memories:
+    """The cache of a decoder (a ``KeyCache``): one ``Memory`` for each layer."""
+
+    def __init__(self, layers: int) -> None:
+        self.layers = [Memory() for _ in range(layers)]
+
+    def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int) -> tuple[Tensor, Tensor]:
+        memory = self.layers[layer_idx]
+        memory.append(key_states, value_states)
+        return memory.keys, memory.values
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return self.layers[layer_idx].length
+
+    def select(self, rows: Int[Tensor, " N"]) -> None:
+        for memory in self.layers:
+            memory.select(rows)
+
+
+class Hypotheses(ABC):
+    """W texts for each of B sources; ``read`` adds a word to each."""
+
+    def __init__(self, core: Transformer, source: Encoded, beams: int) -> None:
+        assert core.decoder is not None, "only a model with a decoder writes"
+        self.core, self.decoder, self.source, self.beams, self.step = core, core.decoder, source, beams, 0
+
+    @abstractmethod
+    def read(self, words_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
+        """States after these words, each added to the hypothesis ``parents_BW`` of its source (None: to itself)."""
+
+    @abstractmethod
+    def keep(self, rows: Int[Tensor, " R"]) -> None:
+        """Go on with these sources alone."""
+
+
+class Cached(Hypotheses):
+    """Remembers keys: what ``Tree`` and ``Rows`` share."""
+
+    def __init__(self, core: Transformer, source: Encoded, beams: int) -> None:
+        super().__init__(core, source, beams)
+        layers = len(self.decoder.blocks)
+        self.own, self.crossed = Memories(layers), Memories(layers)
+
+    def states(self, words_NS: Int[Tensor, "N S"], visible: Bool[Tensor, "N 1 S M"] | None) -> Float[Tensor, "N S D"]:
+        """Read one word at this step's position for every query."""
+        plain = torch.full((1, 1), self.step, device=words_NS.device).expand(words_NS.shape)
+        placed = self.decoder.placed(plain, None)
+        mask = self.source.mask_BT
+        beyond = Sight(plain, self.source.positions_BT, None if mask is None else columns(mask, words_NS.shape[1]))
+        self.step += 1
+        return self.decoder(
+            words_NS,
+            Sight(placed, placed, visible),
+            self.own,
+            self.source,
+            beyond,
+            self.core.cross_schemes,
+            self.crossed,
+        )
+
+    def keep(self, rows: Int[Tensor, " R"]) -> None:
+        self.source = chosen(self.source, rows)
+        self.own.select(rows)
+        self.crossed.select(rows)
+
+
+class Tree(Cached):
+    """The hypotheses of a source as queries of one row over a common memory."""
+
+    def __init__(self, core: Transformer, source: Encoded, beams: int) -> None:
+        super().__init__(core, source, beams)
+        batch, device = len(source.states_BTD), source.states_BTD.device
+        self.ancestors_BWM = torch.zeros(batch, beams, 0, dtype=torch.bool, device=device)
+        self.itself_BWW = torch.eye(beams, dtype=torch.bool, device=device).expand(batch, -1, -1)
+
+    def read(self, words_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
+        if self.beams == 1:
+            return self.states(words_BW, None)
+        if parents_BW is not None:
+            self.ancestors_BWM = self.ancestors_BWM.take_along_dim(parents_BW[..., None], dim=1)
+        self.ancestors_BWM = torch.cat([self.ancestors_BWM, self.itself_BWW], dim=2)
+        return self.states(words_BW, self.ancestors_BWM[:, None])
+
+    def keep(self, rows: Int[Tensor, " R"]) -> None:
+        super().keep(rows)
+        self.ancestors_BWM, self.itself_BWW = self.ancestors_BWM[rows], self.itself_BWW[rows]
+
+
+class Rows(Cached):
+    """Every hypothesis as a row with a memory of its own."""
+
+    def __init__(self, core: Transformer, source: Encoded, beams: int) -> None:
+        super().__init__(core, repeated(source, beams), beams)
+
+    def read(self, words_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
+        if parents_BW is not None:
+            self.own.select(flat(parents_BW, self.beams))
+        return self.states(words_BW.reshape(-1, 1), None).view(*words_BW.shape, -1)
+
+    def keep(self, rows: Int[Tensor, " R"]) -> None:
+        super().keep(all_of(rows, self.beams))
+
+
+class Reread(Hypotheses):
+    """Every hypothesis as a row that is read from its first word at every step."""
+
+    def __init__(self, core: Transformer, source: Encoded, beams: int) -> None:
+        super().__init__(core, repeated(source, beams), beams)
+        self.words_NS = torch.empty(len(self.source.states_BTD), 0, dtype=torch.long, device=source.states_BTD.device)
+
+    def read(self, words_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
+        if parents_BW is not None:
+            self.words_NS = self.words_NS[flat(parents_BW, self.beams)]
+        self.words_NS = torch.cat([self.words_NS, words_BW.reshape(-1, 1)], dim=1)
+        states_NSD = self.core.decode(Text(self.words_NS), self.source)
+        return states_NSD[:, -1].view(*words_BW.shape, -1)
+
+    def keep(self, rows: Int[Tensor, " R"]) -> None:
+        rows = all_of(rows, self.beams)
+        self.source, self.words_NS = chosen(self.source, rows), self.words_NS[rows]
+
+
+def hypotheses(core: Transformer, source: Encoded, beams: int) -> Hypotheses:
+    """The fastest way that the schemes of the decoder and of its cross-attention allow."""
+    if source.mask_BT is not None and not hides(source.mask_BT):
+        source = replace(source, mask_BT=None)
+    assert core.decoder is not None and core.cross_schemes is not None
+    own = schemes_of(core.decoder)
+    across = [scheme for scheme in core.cross_schemes if isinstance(scheme, Scheme)]
+    transform = core.decoder.transform
+    if (transform is not None and transform.depends_on_length) or any(s.declares.depends_on_length for s in own):
+        return Reread(core, source, beams)
+    if beams > 1 and any(scheme.active_hooks() & WHOLE_ROWS for scheme in [*own, *across]):
+        return Rows(core, source, beams)
+    return Tree(core, source, beams)
+
+
+def schemes_of(stack: Stack) -> list[Scheme]:
+    """The schemes of all layers of a stack."""
+    return [scheme for scheme in stack.schemes if isinstance(scheme, Scheme)]
+
+
+def chosen(source: Encoded, rows: Int[Tensor, " R"]) -> Encoded:
+    """Some rows of a source, in a given order."""
+    mask = None if source.mask_BT is None else source.mask_BT[rows]
+    return Encoded(source.states_BTD[rows], source.positions_BT[rows], mask)
+
+
+def repeated(source: Encoded, times: int) -> Encoded:
+    """Every row of a source, several times in a row."""
+    if times == 1:
+        return source
+    return chosen(
+        source, torch.arange(len(source.states_BTD), device=source.states_BTD.device).repeat_interleave(times)
+    )
+
+
+def flat(parents_BW: Int[Tensor, "B W"], beams: int) -> Int[Tensor, " N"]:
+    """Hypotheses numbered within their source, as rows."""
+    first_B1 = torch.arange(len(parents_BW), device=parents_BW.device)[:, None] * beams
+    return (first_B1 + parents_BW).flatten()
+
+
+def all_of(rows: Int[Tensor, " R"], beams: int) -> Int[Tensor, " N"]:
+    """The rows of all hypotheses of these sources."""
+    return (rows[:, None] * beams + torch.arange(beams, device=rows.device)).flatten()

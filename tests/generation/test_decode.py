@@ -1,0 +1,201 @@
+"""Greedy and beam search against ``generate`` of transformers, word for word and score for score."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from clockhands.errors import ConfigError
+from clockhands.generation.decode import BLOCK, Decoder, Found, likeliest, stay
+from clockhands.generation.hypotheses import Reread, Rows, Tree, hypotheses
+from clockhands.model import Text, preset
+from clockhands.model.huggingface import ClockhandsConfig, ClockhandsForSeq2SeqLM
+from clockhands.schemes import CATALOGUE
+
+PAD, START, END = 0, 1, 2
+VOCABULARY = 4 * BLOCK
+LONGEST = 9
+
+
+def writer(scheme: str | dict[str, object] = "sinusoidal", **changes: object) -> ClockhandsForSeq2SeqLM:
+    """A random model that writes as a trained one does: sure of most words, and of different ones.
+
+    An untrained model with tied matrices repeats one word, so that any search looks right. Its output matrix is its
+    own and large, and the end is likely enough for texts to end at different lengths.
+    """
+    torch.manual_seed(3)
+    core = preset("tiny", {
+        "vocab_size": VOCABULARY, "tying": "none", "output_bias": True, "encoder": scheme, "decoder": scheme, **changes,
+    })  # fmt: skip
+    model = ClockhandsForSeq2SeqLM(ClockhandsConfig(
+        core.to_dict(), pad_token_id=PAD, bos_token_id=START, eos_token_id=END, decoder_start_token_id=START
+    )).eval()  # fmt: skip
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 2 and "blocks" in name:
+                parameter.mul_(2)
+        model.model.output.weight.normal_(std=0.7)
+        model.model.output.bias.zero_()
+        model.model.output.bias[END] = 11.0
+    return model
+
+
+def sources(rows: int = 4, length: int = 9) -> tuple[torch.Tensor, torch.Tensor]:
+    """Padded sources of different lengths."""
+    torch.manual_seed(5)
+    ids_BT = torch.randint(3, VOCABULARY, (rows, length))
+    lengths_B = torch.linspace(3, length, rows).long()
+    mask_BT = torch.arange(length) < lengths_B[:, None]
+    return ids_BT.masked_fill(~mask_BT, PAD), mask_BT
+
+
+def generated(
+    model: ClockhandsForSeq2SeqLM,
+    ids_BT: torch.Tensor,
+    mask_BT: torch.Tensor,
+    beam: int,
+    cache: bool,
+    penalty: float = 1.0,
+) -> tuple[list[list[int]], list[float]]:
+    """What transformers writes, each text up to its end, and the log-probability of each."""
+    result = model.generate(
+        input_ids=ids_BT, attention_mask=mask_BT, num_beams=beam, do_sample=False, max_new_tokens=LONGEST,
+        use_cache=cache, length_penalty=penalty, return_dict_in_generate=True, output_scores=True,
+    )  # fmt: skip
+    texts = [row[: row.index(END) + 1] if END in row else row for row in result.sequences[:, 1:].tolist()]
+    scores_BS = model.compute_transition_scores(
+        result.sequences, result.scores, getattr(result, "beam_indices", None), normalize_logits=beam == 1
+    )
+    return texts, [float(row[: len(text)].sum()) for row, text in zip(scores_BS, texts, strict=True)]
+
+
+def side_of_reading(name: str) -> str:
+    """The encoder's scheme beside this one in the decoder: the same, unless it is defined for decoders alone."""
+    try:
+        preset("tiny", {"encoder": name})
+    except ConfigError as fault:
+        assert "causal" in str(fault), fault
+        return "sinusoidal"
+    return name
+
+
+def compare(model: ClockhandsForSeq2SeqLM, beam: int, cache: bool, penalty: float = 1.0) -> list[list[int]]:
+    ids_BT, mask_BT = sources()
+    written = Decoder(model)(ids_BT, mask_BT, longest=LONGEST, beam=beam, length_penalty=penalty)
+    texts, totals = generated(model, ids_BT, mask_BT, beam, cache, penalty)
+    assert [one.words for one in written] == texts
+    assert [one.log_probability for one in written] == pytest.approx(totals, abs=2e-4)
+    return texts
+
+
+OPTIONS = {"swin": {"scheme": "swin", "rows": 2 * LONGEST}}
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_scheme_writes_what_generate_writes(name: str) -> None:
+    scheme = OPTIONS.get(name, name)
+    model = writer(scheme, encoder=side_of_reading(name) if scheme == name else scheme)
+    for beam in (1, 3):
+        compare(model, beam, cache=True)
+
+
+def test_the_texts_compared_are_worth_comparing() -> None:
+    texts = compare(writer(), 4, cache=True)
+    assert len({word for text in texts for word in text}) >= 8
+    assert len({len(text) for text in texts}) > 2
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.6, 2.0])
+def test_length_penalty(penalty: float) -> None:
+    compare(writer(), 3, cache=True, penalty=penalty)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_what_depends_on_the_length_is_read_again(beam: int) -> None:
+    compare(writer({"scheme": "index", "normalise": "length", "form": "direction"}), beam, cache=False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "beam"),
+    [
+        ({"num_kv_heads": 2}, 4),
+        ({"decoder": {"scheme": "rope", "skip_every": 2}}, 4),
+        ({"decoder": {"scheme": "sinusoidal", "every_layer": True}}, 4),
+        ({"cross": "rope"}, 4),
+        ({"norm": "post", "norm_kind": "rms", "gated": True}, 4),
+        ({"vocab_size": VOCABULARY - 6}, 4),
+        ({"vocab_size": VOCABULARY - 6}, 1),
+    ],
+)
+def test_architectures(changes: dict[str, object], beam: int) -> None:
+    size = changes.pop("vocab_size", VOCABULARY)
+    compare(writer(**changes, source_vocab_size=VOCABULARY, vocab_size=size), beam, cache=True)
+
+
+def test_a_text_without_end_stops_at_the_longest() -> None:
+    model = writer()
+    with torch.no_grad():
+        model.model.output.bias[END] = -1e9
+    for beam in (1, 4):
+        assert {len(text) for text in compare(model, beam, cache=True)} == {LONGEST}
+
+
+def test_batched_is_single() -> None:
+    decoder, (ids_BT, mask_BT) = Decoder(writer("rope")), sources()
+    for beam in (1, 4):
+        together = decoder(ids_BT, mask_BT, longest=LONGEST, beam=beam)
+        for row, one in enumerate(together):
+            real = int(mask_BT[row].sum())
+            (alone,) = decoder(ids_BT[row : row + 1, :real], None, longest=LONGEST, beam=beam)
+            assert alone.words == one.words
+            assert alone.log_probability == pytest.approx(one.log_probability, abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "beam", "way"),
+    [
+        ("sinusoidal", 4, Tree),
+        ("rope", 4, Tree),
+        ("alibi", 4, Tree),
+        ("cope", 4, Rows),
+        ("cope", 1, Tree),
+        ({"scheme": "index", "normalise": "length"}, 1, Reread),
+    ],
+)
+def test_the_way_follows_from_what_a_scheme_declares(scheme: str | dict[str, object], beam: int, way: type) -> None:
+    core = writer(scheme, encoder="none").model
+    ids_BT, mask_BT = sources()
+    assert type(hypotheses(core, core.encode(Text(ids_BT, mask_BT)), beam)) is way
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_in_low_precision_the_score_is_the_text_s(beam: int) -> None:
+    model, (ids_BT, mask_BT) = writer().bfloat16(), sources(2)
+    for row, written in enumerate(Decoder(model)(ids_BT, mask_BT, longest=LONGEST, beam=beam)):
+        labels_BS = torch.tensor([written.words])
+        logits_BSV = model(
+            input_ids=ids_BT[row : row + 1], attention_mask=mask_BT[row : row + 1], labels=labels_BS
+        ).logits
+        expected = -F.cross_entropy(logits_BSV[0].float(), labels_BS[0], reduction="sum")
+        assert written.log_probability == pytest.approx(float(expected), rel=0.1, abs=0.3)
+
+
+@pytest.mark.parametrize("vocabulary", [4 * BLOCK, 4 * BLOCK - 1, 7])
+@pytest.mark.parametrize("count", [1, 6])
+def test_the_likeliest_in_two_levels_are_the_likeliest(vocabulary: int, count: int) -> None:
+    logits_BWV, total_BW = 5 * torch.randn(3, 2, vocabulary), torch.randn(3, 2)
+    total_BC, parent_BC, word_BC = likeliest(logits_BWV, total_BW, count)
+    whole_BN = (torch.log_softmax(logits_BWV, -1) + total_BW[..., None]).flatten(1)
+    assert torch.equal(total_BC, whole_BN.sort(descending=True).values[:, :count])
+    assert torch.equal(whole_BN.gather(1, parent_BC * vocabulary + word_BC), total_BC)
+
+
+def test_few_finished_sentences_stay() -> None:
+    def done(pattern: str) -> list[Found]:
+        return [Found(1, 1.0, done=letter == "x") for letter in pattern]
+
+    assert stay(done("x" + 15 * "-")) == list(range(16))
+    assert stay(done("xx" + 14 * "-")) == list(range(2, 16))
+    assert stay(done("-x")) == [0]
+    assert stay(done("xx")) == []
