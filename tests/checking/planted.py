@@ -30,6 +30,7 @@ class Cache:
 class Correct(nn.Module):
     causal = True
     max_length = 64
+    packs = True
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,23 @@
-"""Does a model handle position correctly? Laws, measured, with honest verdicts."""
+"""Does a model handle position correctly? Laws, measured, with honest verdicts.
 
-from clockhands.checking.examine import check, examine
-from clockhands.checking.result import Result
+The names are found on first use: the pytest plugin lives here too, and must cost nothing where it is not used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clockhands.checking.examine import check, examine
+    from clockhands.checking.result import Result
+
+_HOME = {"check": "examine", "examine": "examine", "Result": "result"}
 
 __all__ = ["Result", "check", "examine"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'clockhands.checking' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"clockhands.checking.{_HOME[name]}"), name)

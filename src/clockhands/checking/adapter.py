@@ -22,7 +22,7 @@ class Adapter(Protocol):
     ``positions`` are integers. A model that takes no mask, positions or cache raises NotImplementedError, or leaves
     the parameter out; those checks then do not apply.
 
-    Optional attributes: ``causal`` (default true), ``max_length``, ``module`` (the ``nn.Module``, for precision and
+    Optional attributes: ``causal`` (default true), ``max_length``, ``packs`` (falling positions begin a document), ``module`` (the ``nn.Module``, for precision and
     saving), ``new_cache()``, ``roll_back(cache, tokens)``, ``fresh()`` (a new model of the same configuration).
     """
 
@@ -58,7 +58,7 @@ class ModuleAdapter(FunctionAdapter):
     def __init__(self, module: nn.Module, vocabulary: int | None = None, **optional: Any) -> None:
         self.module = module.eval()
         super().__init__(self._forward, vocabulary or _vocabulary(module), **optional)
-        for name in ("new_cache", "roll_back", "max_length", "causal"):
+        for name in ("new_cache", "roll_back", "max_length", "causal", "packs"):
             if name not in optional and getattr(module, name, None) is not None:
                 setattr(self, name, getattr(module, name))
 

@@ -41,6 +41,10 @@ def _offset(subject: Subject) -> bool:
     return subject.facts.first > 0
 
 
+def _claims_no_packing(subject: Subject) -> bool:
+    return not hasattr(subject.adapter, "config") and not getattr(subject.adapter, "packs", False)
+
+
 _SILENT = {"none found", "NoPosition", "Window", "RePo"}
 
 
@@ -53,6 +57,15 @@ def _always(subject: Subject) -> bool:
 
 
 _RULES = (
+    _Rule(
+        ("packing.positions",),
+        _claims_no_packing,
+        Declared(
+            "WARN",
+            "the model does not take a position of nought for the start of a document (nor claims to: packs=True)",
+            "pack under a four-dimensional block mask, or not at all",
+        ),
+    ),
     _Rule(
         ("packing.positions",),
         lambda subject: not subject.causal,
