@@ -14,13 +14,13 @@ from clockhands import positions
 from clockhands.errors import PositionError
 from clockhands.schemes import CATALOGUE, attend_reference
 from tests.schemes.exceptions import EXCEPTIONS
-from tests.schemes.laws import BATCH, LENGTH, Inputs, encoded, every, inputs, make, place, run
+from tests.schemes.laws import BATCH, CAUSAL, LENGTH, Inputs, encoded, every, inputs, make, place, run
 
 Options = dict[str, Any]
 COMPILED = ("sinusoidal", "learned", "rope", "alibi", "t5", "cope")
 
 
-@every("length")
+@every("length", CAUSAL)
 def test_later_tokens_change_earlier_ones_exactly_where_declared(name: str, options: Options, causal: bool) -> None:
     scheme = make(name, options, causal)
     far, half = inputs(scheme), LENGTH // 2 + 1
@@ -32,7 +32,7 @@ def test_later_tokens_change_earlier_ones_exactly_where_declared(name: str, opti
     assert same != scheme.declares.depends_on_length or not causal
 
 
-@every("real")
+@every("real", CAUSAL)
 def test_positions_between_the_integers_are_taken_exactly_where_declared(
     name: str, options: Options, causal: bool
 ) -> None:
@@ -51,7 +51,7 @@ def test_positions_between_the_integers_are_taken_exactly_where_declared(
     assert bool(encoded(scheme, data.pos).isfinite().all())
 
 
-@every("axes")
+@every("axes", CAUSAL)
 def test_a_scheme_of_one_axis_refuses_two(name: str, options: Options, causal: bool) -> None:
     scheme = make(name, options, causal)
     data = inputs(scheme)
@@ -63,7 +63,7 @@ def test_a_scheme_of_one_axis_refuses_two(name: str, options: Options, causal: b
         run(scheme, data, causal), encoded(scheme, data.pos)
 
 
-@every("stochastic")
+@every("stochastic", CAUSAL)
 def test_training_draws_exactly_where_declared(name: str, options: Options, causal: bool) -> None:
     scheme = make(name, options, causal).train()
     data = inputs(scheme)
@@ -71,7 +71,7 @@ def test_training_draws_exactly_where_declared(name: str, options: Options, caus
     assert scheme.declares.stochastic != (torch.equal(one[0], two[0]) and torch.equal(one[1], two[1]))
 
 
-@every("twins")
+@every("twins", CAUSAL)
 def test_trap_12_instances_dtypes_and_lengths_leave_no_trace(name: str, options: Options, causal: bool) -> None:
     """Neither another instance, nor a call in another dtype, length or position, changes what comes next."""
     scheme = make(name, options, causal)
@@ -87,7 +87,7 @@ def test_trap_12_instances_dtypes_and_lengths_leave_no_trace(name: str, options:
     assert torch.equal(fresh[1], again[1])
 
 
-@every("in place")
+@every("in place", CAUSAL)
 def test_trap_12_positions_changed_in_place_are_seen(name: str, options: Options, causal: bool) -> None:
     scheme = make(name, options, causal)
     data = inputs(scheme, pos=positions.sequential(BATCH, LENGTH).clone())
@@ -98,7 +98,7 @@ def test_trap_12_positions_changed_in_place_are_seen(name: str, options: Options
     assert torch.equal(got, run(scheme, data, causal))
 
 
-@every("order")
+@every("order", CAUSAL)
 def test_rows_of_a_batch_do_not_meet(name: str, options: Options, causal: bool) -> None:
     scheme = make(name, options, causal)
     data = inputs(scheme, pos=torch.stack([torch.arange(LENGTH), torch.arange(LENGTH) + 3]))

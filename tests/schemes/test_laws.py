@@ -12,7 +12,7 @@ from clockhands import positions
 from clockhands.errors import PositionError
 from clockhands.schemes import CATALOGUE, attend_reference
 from tests.schemes.exceptions import EXCEPTIONS
-from tests.schemes.laws import BATCH, LENGTH, WIDTH, decode, encoded, every, inputs, make, on_axes, place, run
+from tests.schemes.laws import BATCH, CAUSAL, LENGTH, WIDTH, decode, encoded, every, inputs, make, on_axes, place, run
 from tests.schemes.oracles import ORACLES, Case, weights
 
 Options = dict[str, Any]
@@ -60,15 +60,13 @@ def test_trap_03_equals_its_oracle_at_positions_up_to_a_million(name: str, optio
     equals_oracle(name, options, causal, FAR)
 
 
-@every("cache")
+@every("cache", CAUSAL)
 def test_trap_07_a_few_tokens_at_a_time_equals_all_at_once(name: str, options: Options, causal: bool) -> None:
     scheme = make(name, options, causal)
     data = inputs(scheme)
     if not scheme.declares.depends_on_length:
         one_by_one = torch.cat([encoded(scheme, data.pos[:, t : t + 1]) for t in range(LENGTH)], dim=1)
         close(one_by_one, encoded(scheme, data.pos))
-    if not causal:
-        return
     for steps in ([1] * LENGTH, [4, 1, 3, 1]):
         got, start = decode(scheme, data, steps), 0
         for stop in torch.tensor(steps).cumsum(0).tolist():
@@ -132,7 +130,7 @@ def test_what_is_masked_stays_masked(name: str, options: Options, causal: bool) 
     close(run(scheme, data, causal, visible)[:, :, others], before[:, :, others])
 
 
-@every("dtype")
+@every("dtype", CAUSAL)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
 def test_trap_01_dtype_in_is_dtype_out_and_angles_stay_exact(
     name: str, options: Options, causal: bool, dtype: torch.dtype
@@ -147,7 +145,7 @@ def test_trap_01_dtype_in_is_dtype_out_and_angles_stay_exact(
     close(out, run(scheme, rounded.to(torch.float32), causal), error, error)
 
 
-@every("cast")
+@every("cast", CAUSAL)
 def test_trap_01_a_scheme_cast_to_bfloat16_keeps_its_angles(name: str, options: Options, causal: bool) -> None:
     scheme = make(name, options, causal)
     last = min(scheme.declares.max_length or 5000, 5000)
@@ -160,7 +158,7 @@ def test_trap_01_a_scheme_cast_to_bfloat16_keeps_its_angles(name: str, options: 
     close(encoded(cast, data.pos), vectors, 1e-2 * loudest, 1e-2)
 
 
-@every("save")
+@every("save", CAUSAL)
 def test_saved_and_loaded_is_exactly_the_same(name: str, options: Options, causal: bool) -> None:
     scheme, other = make(name, options, causal), make(name, options, causal)
     with torch.no_grad():
@@ -173,7 +171,7 @@ def test_saved_and_loaded_is_exactly_the_same(name: str, options: Options, causa
         assert torch.equal(encoded(twin, data.pos), encoded(scheme, data.pos))
 
 
-@every("meta")
+@every("meta", CAUSAL)
 def test_trap_05_built_on_the_meta_device_it_holds_no_garbage(name: str, options: Options, causal: bool) -> None:
     scheme = make(name, options, causal)
     with torch.device("meta"):
@@ -191,7 +189,7 @@ def test_trap_05_built_on_the_meta_device_it_holds_no_garbage(name: str, options
     assert torch.equal(encoded(empty, data.pos), encoded(scheme, data.pos))
 
 
-@every("gradient")
+@every("gradient", CAUSAL)
 def test_gradients_reach_every_parameter_and_input(name: str, options: Options, causal: bool) -> None:
     scheme = make(name, options, causal)
     data = inputs(scheme)
@@ -207,7 +205,7 @@ def test_gradients_reach_every_parameter_and_input(name: str, options: Options, 
         assert tensor.grad.abs().max() > 0, f"the gradient of {label} is zero"
 
 
-@every("beyond")
+@every("beyond", CAUSAL)
 def test_beyond_its_length_it_does_what_it_declares(name: str, options: Options, causal: bool) -> None:
     scheme = make(name, options, causal)
     largest = scheme.declares.max_length or 50

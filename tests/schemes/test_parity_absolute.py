@@ -1,0 +1,200 @@
+"""What enters at the embedding, against the libraries people use, to float32 precision. Their faults are shown."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from positional_encodings.torch_encodings import PositionalEncoding1D, PositionalEncoding2D, PositionalEncoding3D
+from torch import Tensor
+from transformers.models.detr.modeling_detr import DetrSinePositionEmbedding
+from transformers.models.fsmt.modeling_fsmt import SinusoidalPositionalEmbedding as FairseqSinusoidal
+from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
+from transformers.models.speecht5.modeling_speecht5 import SpeechT5ScaledPositionalEncoding
+from transformers.models.whisper.modeling_whisper import sinusoids
+from x_transformers.x_transformers import AbsolutePositionalEmbedding, ScaledSinusoidalEmbedding
+
+from clockhands import positions
+from clockhands.schemes import Learned, Sinusoidal, SinusoidalAxes, Time2Vec
+
+LENGTH, WIDTH = 50, 32
+
+
+def line(length: int = LENGTH) -> Tensor:
+    return positions.sequential(1, length)
+
+
+def exact(length: int, width: int) -> Tensor:
+    """The paper's table in float64."""
+    angle = torch.arange(length)[:, None] * 10_000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
+
+
+def same(got: Tensor, wanted: Tensor, atol: float = 2e-6) -> None:
+    torch.testing.assert_close(got.double(), wanted.double(), atol=atol, rtol=0)
+
+
+def test_positional_encodings_is_the_paper() -> None:
+    peer = PositionalEncoding1D(WIDTH)(torch.zeros(1, LENGTH, WIDTH))
+    same(Sinusoidal(WIDTH).encode(line()), peer, 4e-6)
+
+
+def test_marian_is_the_half_layout() -> None:
+    peer = MarianSinusoidalPositionalEmbedding(LENGTH, WIDTH).create_weight()
+    same(Sinusoidal(WIDTH, layout="half").encode(line())[0], peer, 1e-7)
+
+
+def test_whisper_and_fairseq_have_tensor2tensors_exponent() -> None:
+    ours = Sinusoidal(WIDTH, layout="half", exponent="tensor2tensor")
+    same(ours.encode(line())[0], sinusoids(LENGTH, WIDTH), 4e-6)
+    padding = 1
+    peer = FairseqSinusoidal.get_embedding(LENGTH, WIDTH, padding)
+    same(ours.encode(line())[0, padding + 1 :], peer[padding + 1 :], 4e-6)
+    assert not peer[padding].any()
+
+
+def test_tensor2tensors_exponent_is_no_permutation_of_the_papers() -> None:
+    """The matrix of inner products does not depend on the order of channels, and differs."""
+    paper, half, other = (
+        Sinusoidal(16, layout=layout, exponent=exponent).encode(line())[0]  # type: ignore[arg-type]
+        for layout, exponent in (("interleaved", "paper"), ("half", "paper"), ("half", "tensor2tensor"))
+    )
+    same(paper @ paper.T, half @ half.T, 1e-5)
+    assert (paper @ paper.T - other @ other.T).abs().max() > 1.5
+
+
+def test_speecht5_scales_by_a_learned_amplitude() -> None:
+    peer = SpeechT5ScaledPositionalEncoding(0.0, WIDTH, LENGTH).eval()
+    ours = Sinusoidal(WIDTH, learned_amplitude=True)
+    with torch.no_grad():
+        peer.alpha.fill_(0.7)
+        ours.load_state_dict({"amplitude": peer.alpha.detach()})
+    theirs = peer(torch.zeros(1, LENGTH, WIDTH))
+    same(ours.encode(line()), theirs, 4e-6)
+    weight = torch.randn(1, LENGTH, WIDTH)
+    for value in (ours.encode(line()), theirs):
+        (value * weight).sum().backward()
+    torch.testing.assert_close(ours.amplitude.grad, peer.alpha.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_x_transformers_scaled_sinusoid_is_half_with_a_learned_amplitude() -> None:
+    peer = ScaledSinusoidalEmbedding(WIDTH)
+    ours = Sinusoidal(WIDTH, layout="half", amplitude=WIDTH**-0.5, learned_amplitude=True)
+    same(ours.encode(line())[0], peer(torch.zeros(1, LENGTH, WIDTH)), 4e-6)
+
+
+def test_trap_17_left_padded_positions_are_taken_where_x_transformers_raises() -> None:
+    pos = positions.from_mask(torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]]))
+    assert torch.equal(Sinusoidal(WIDTH).encode(pos)[0, 2:], Sinusoidal(WIDTH).encode(pos)[1, :2])
+    with pytest.raises(Exception, match=r"(?i)einsum|dimension|rank"):
+        ScaledSinusoidalEmbedding(WIDTH)(torch.zeros(2, 4, WIDTH), pos=pos)
+
+
+def test_x_transformers_learned_table_is_scaled_by_the_root_of_its_width() -> None:
+    peer, ours = AbsolutePositionalEmbedding(WIDTH, LENGTH), Learned(WIDTH, max_length=LENGTH)
+    ours.load_state_dict({"table_LP": peer.emb.weight.detach() * WIDTH**-0.5})
+    theirs, mine = peer(torch.zeros(1, 20, WIDTH)), ours.encode(line(20))[0]
+    same(mine, theirs)
+    goal = torch.randn_like(mine)
+    (theirs * goal).sum().backward()
+    (mine * goal).sum().backward()
+    assert ours.table_LP.grad is not None
+    same(ours.table_LP.grad * WIDTH**-0.5, peer.emb.weight.grad)
+
+
+def test_trap_09_opt_positions_start_two_rows_late() -> None:
+    from transformers.models.opt.modeling_opt import OPTLearnedPositionalEmbedding
+
+    peer, ours = OPTLearnedPositionalEmbedding(20, 8), Learned(8, max_length=20, offset=2)
+    ours.load_state_dict({"table_LP": peer.weight.detach()})
+    mask = torch.tensor([[0, 1, 1], [1, 1, 1]])
+    real = mask.bool()
+    same(ours.encode(positions.from_mask(mask))[real], peer(mask)[real])
+
+
+@pytest.mark.parametrize(
+    ("peer", "lengths", "width"), [(PositionalEncoding2D, (5, 4), 16), (PositionalEncoding3D, (3, 4, 2), 24)]
+)
+def test_several_axes_equal_positional_encodings(peer: type, lengths: tuple[int, ...], width: int) -> None:
+    wanted = peer(width)(torch.zeros(1, *lengths, width)).reshape(1, -1, width)
+    same(SinusoidalAxes(width, axes=len(lengths)).encode(positions.grid(1, *lengths)), wanted, 4e-6)
+
+
+@pytest.mark.parametrize("normalise", [False, True])
+def test_trap_25_detr_counts_rows_then_columns_from_one(normalise: bool) -> None:
+    rows, columns = 4, 6
+    mask = torch.ones(1, rows, columns, dtype=torch.bool)
+    mask[:, 3:], mask[:, :, 5:] = False, False
+    scale = 2 * math.pi
+    peer = DetrSinePositionEmbedding(8, normalize=normalise, scale=scale if normalise else None)
+    wanted = peer(torch.Size((1, 16, rows, columns)), torch.device("cpu"), torch.float32, mask)
+    wanted = wanted if wanted.dim() == 3 else wanted.flatten(2).transpose(1, 2)
+    pos = positions.grid(1, rows, columns)
+    if normalise:
+        ours = SinusoidalAxes(16).encode(positions.normalised(pos, mask.flatten(1), scale))
+    else:
+        ours = SinusoidalAxes(16, start=1.0).encode(pos)
+    real = mask.flatten(1)
+    same(ours[real], wanted[real], 4e-6)
+
+
+def test_trap_14_odd_widths_follow_another_exponent_in_positional_encodings() -> None:
+    """For d = 7 its exponent divides by 8; ours refuses the width and says so."""
+    peer = PositionalEncoding1D(7)(torch.zeros(1, LENGTH, 7))[0]
+    same(peer, exact(LENGTH, 8)[:, :7], 1e-5)
+    angle = torch.arange(LENGTH)[:, None] * 10_000.0 ** (-torch.arange(0, 8, 2, dtype=torch.float64) / 7)
+    by_seven = torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, :7]
+    assert (peer - by_seven).abs().max() > 1
+
+
+def test_trap_12_positional_encodings_remembers_a_dtype_and_we_do_not() -> None:
+    peer = PositionalEncoding1D(WIDTH)
+    peer(torch.zeros(1, LENGTH, WIDTH, dtype=torch.bfloat16))
+    assert peer(torch.zeros(1, LENGTH, WIDTH)).dtype == torch.bfloat16, "the peer was mended: drop this test"
+    ours = Sinusoidal(WIDTH)
+    ours.encode(line())
+    same(ours.encode(line())[0], exact(LENGTH, WIDTH), 1e-7)
+
+
+def test_trap_03_float32_angles_are_visibly_off_at_a_million() -> None:
+    far, width = torch.tensor([[1_000_003]]), 16
+    omega = 10_000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    right = torch.stack([(far[0] * omega).sin(), (far[0] * omega).cos()], -1).flatten()
+    naive = (far[0].float() * omega.float()).sin()
+    assert (naive - right[0::2]).abs().max() > 4e-3
+    same(Sinusoidal(width).encode(far)[0, 0], right, 2e-7)
+
+
+def test_trap_15_the_exponent_counts_pairs_once() -> None:
+    """A known slip is 2·(2c)/d for 2c/d: then the second pair would turn at base^(-4/d)."""
+    got = Sinusoidal(8).encode(torch.tensor([[1]]))[0, 0]
+    same(got[2], torch.tensor(math.sin(10_000 ** (-2 / 8))))
+
+
+def test_trap_11_the_second_axis_is_the_sequence() -> None:
+    got = Sinusoidal(8).encode(positions.sequential(3, 5))
+    assert got.shape == (3, 5, 8)
+    assert torch.equal(got[0], got[2])
+    assert not torch.equal(got[0, 0], got[0, 1])
+
+
+def test_mtans_fixed_time_embedding_is_a_sinusoid_of_base_ten_and_times_by_48() -> None:
+    times, width = torch.rand(1, 7, dtype=torch.float64), 12
+    div = torch.exp(torch.arange(0, width, 2) * -(math.log(10.0) / width))
+    wanted = torch.zeros(1, 7, width)
+    wanted[..., 0::2], wanted[..., 1::2] = (48.0 * times[..., None] * div).sin(), (48.0 * times[..., None] * div).cos()
+    same(Sinusoidal(width, base=10.0).encode(positions.scaled(times, 1 / 48)), wanted, 1e-5)
+
+
+def test_mtans_learned_time_embedding_is_time2vec() -> None:
+    linear, periodic, ours = torch.nn.Linear(1, 1), torch.nn.Linear(1, 7), Time2Vec(8, start="uniform")
+    ours.load_state_dict(
+        {
+            "omega_P": torch.cat([linear.weight, periodic.weight])[:, 0].detach(),
+            "phase_P": torch.cat([linear.bias, periodic.bias]).detach(),
+        }
+    )
+    times = torch.rand(2, 5)
+    wanted = torch.cat([linear(times[..., None]), periodic(times[..., None]).sin()], dim=-1)
+    same(ours.encode(times), wanted)
