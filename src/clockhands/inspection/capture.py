@@ -106,7 +106,7 @@ class Layer:
         bent = (up.logits_BHST.double() + down.logits_BHST.double()) / 2 - zero.logits_BHST.double()
         products = (up.q_BHSK - zero.q_BHSK).double() @ (up.k_BHTK - zero.k_BHTK).double().transpose(-1, -2)
         bent, products = bent[up.allowed_BHST], products[up.allowed_BHST]
-        return float((bent * products).sum() / products.square().sum())
+        return float((bent * products).sum() / products.square().sum().clamp_min(1e-30))
 
     def bias(self, call: AttentionCall) -> Float[Tensor, "B H S T"]:
         """What the layer added to ``scale * q·k`` in this call; zero where masked."""

@@ -54,13 +54,16 @@ class Parts:
         """The sum of all terms."""
         q, k = sum(self.q.values()), sum(self.k.values())
         assert isinstance(q, Tensor) and isinstance(k, Tensor)
-        return self.scale * q @ k.transpose(-1, -2) + sum(self.added.values())
+        total = self.scale * q @ k.transpose(-1, -2)
+        for added in self.added.values():
+            total += added
+        return total
 
     def error(self) -> float:
         """The largest deviation of the sum from the real logits, relative to the largest logit."""
-        allowed = self.real.allowed_BHST
-        logits = self.real.logits_BHST[allowed]
-        return float((self.total()[allowed] - logits).abs().max() / logits.abs().max().clamp_min(1e-30))
+        logits = self.real.logits_BHST.masked_fill(~self.real.allowed_BHST, 0.0)
+        missed = (self.total().masked_fill_(~self.real.allowed_BHST, 0.0) - logits).abs().max()
+        return float(missed / logits.abs().max().clamp_min(1e-30))
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ SWAP_METHOD = (
 NOUNS = ("Tom", "a dog", "Anna", "the king", "my sister", "a wolf", "the doctor", "Peter")
 VERBS = ("bit", "saw", "followed", "paid", "heard", "forgot")
 STEPS = (1, 4, 16, 64)
-MOST_TEXTS = 32
+MOST_TEXTS = 24
 
 
 @dataclass(frozen=True)

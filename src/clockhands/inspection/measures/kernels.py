@@ -13,6 +13,8 @@ from clockhands.inspection.decomposition import Split, centred, parts
 from clockhands.inspection.drawing import level, mark, percent, skip
 from clockhands.inspection.measures.decomposed import grouped
 from clockhands.inspection.subject import Subject
+from clockhands.model.attention import Look
+from clockhands.schemes import NoPosition
 from clockhands.shapes import Bool, Float, Tensor
 
 RELATIVE = {"rotary", "alibi", "buckets", "disentangled", "transformer-xl"}
@@ -186,13 +188,9 @@ def rotated_width(subject: Subject, width: int) -> int:
 
 def unrotated_share(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> float | None:
     """cov(s q·k without rotation, logit)/var(logit); None where the angles do not come as an argument."""
-    angles = layer.kwargs.get("position_embeddings")
-    if not isinstance(angles, tuple) or len(angles) != 2:
+    still = _still(layer)
+    if still is None:
         return None
-    cos, sin = angles
-    still = replace(
-        layer, kwargs={**layer.kwargs, "position_embeddings": ((cos**2 + sin**2).sqrt(), torch.zeros_like(sin))}
-    )
     covariance = variance = 0.0
     for rows, call in layer.calls():
         ordinary = ordinary_T.to(call.allowed_BHST.device)
@@ -202,3 +200,17 @@ def unrotated_share(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> float | Non
         covariance += float((products * logits).sum())
         variance += float(logits.square().sum())
     return covariance / max(variance, 1e-30)
+
+
+def _still(layer: Layer) -> Layer | None:
+    """The same layer with all angles zero: our own without its scheme, others by the angles that they are given."""
+    looks = [arg for arg in layer.args if isinstance(arg, Look)]
+    if looks:
+        args = tuple(replace(arg, scheme=NoPosition()) if arg is looks[0] else arg for arg in layer.args)
+        return replace(layer, args=args)
+    angles = layer.kwargs.get("position_embeddings")
+    if not isinstance(angles, tuple) or len(angles) != 2:
+        return None
+    cos, sin = angles
+    zero = ((cos**2 + sin**2).sqrt(), torch.zeros_like(sin))
+    return replace(layer, kwargs={**layer.kwargs, "position_embeddings": zero})

@@ -1,0 +1,136 @@
+"""Relative schemes: the curves that are planted are the curves that are read."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from clockhands.inspection.capture import Capture, capture
+from clockhands.inspection.decomposition import split
+from clockhands.inspection.measures import kernels
+from clockhands.inspection.measures.decomposed import grouped
+from clockhands.inspection.subject import Subject
+from clockhands.model import Position, Transformer, TransformerConfig
+from clockhands.schemes import Alibi, Scheme
+
+from .tiny import VOCAB, tiny
+
+LENGTH = 20
+
+
+def _ids() -> torch.Tensor:
+    return torch.randint(3, VOCAB, (16, LENGTH), generator=torch.Generator().manual_seed(0))
+
+
+def _own(position: Position) -> tuple[Subject, Capture]:
+    torch.manual_seed(0)
+    config = TransformerConfig(
+        kind="decoder", vocab_size=VOCAB, d_model=32, num_heads=4, d_ff=64, decoder_layers=2, decoder=position
+    )
+    subject = Subject.of(Transformer(config))
+    return subject, capture(subject.model, subject.forward, _ids())
+
+
+@pytest.mark.parametrize("name", ["bloom", "mpt", "falcon-alibi"])
+def test_alibi_is_read_as_its_slopes(name: str) -> None:
+    """Slopes of four heads: 2^-2, 2^-4, 2^-6, 2^-8; Falcon divides them by √d_head with the rest of the logits.
+
+    The vectors of the constant part give a second term, which the model without words does not have.
+    """
+    model = tiny(name)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.zero_()
+        for label, weight in model.named_parameters():
+            if label.endswith("bias"):
+                weight.zero_()
+    subject = Subject.of(model)
+    recorded = capture(subject.model, subject.forward, _ids())
+    found, spread = kernels.curve(recorded.layers[0])
+    slopes = torch.tensor([2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8], dtype=torch.float64)
+    slopes = slopes * 8**-0.5 if name == "falcon-alibi" else slopes
+    offsets = torch.arange(1 - LENGTH, 1)
+    torch.testing.assert_close(found[:, :LENGTH], slopes[:, None] * offsets, atol=1e-5, rtol=1e-2)
+    assert found[:, LENGTH:].isnan().all(), "nothing is said of what a causal mask hides"
+    assert spread < 1e-4 or name == "falcon-alibi"
+
+
+def test_own_alibi_and_its_share() -> None:
+    subject, recorded = _own(Position("alibi"))
+    scheme = subject.model.schemes[0]
+    assert isinstance(scheme, Scheme) and isinstance(scheme, Alibi)
+    for _, batch in kernels.parts(recorded.layers[0]):
+        expected = scheme.kernel(torch.arange(LENGTH)[:, None].sub(torch.arange(LENGTH)).flatten())
+        expected = expected.unflatten(1, (LENGTH, LENGTH))
+        allowed = batch.real.allowed_BHST[0]
+        assert torch.allclose(batch.term("added, constant")[0][allowed], expected[allowed], atol=1e-5)
+        assert not batch.term("added, content").any()
+    shares = [
+        grouped(row)["distance (kernel and bias)"] for row in split(recorded.layers[0], recorded.ordinary_T).heads()
+    ]
+    assert shares[0] > shares[1] > shares[2] > shares[3], "the steeper the slope, the larger its part"
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt-neox", "roformer", "gpt-j", "cohere", "modernbert"])
+def test_rotation_gives_a_kernel_of_distance_alone(name: str) -> None:
+    subject = Subject.of(tiny(name))
+    recorded = capture(subject.model, subject.forward, _ids())
+    _, spread = kernels.curve(recorded.layers[0])
+    norm = name == "cohere"  # queries divided by their own length depend on the word too
+    assert (spread < 1e-5) or norm
+    for layer in recorded.layers:
+        shares = kernels.frequency_shares(subject, layer, recorded.ordinary_T)
+        assert float(shares.sum()) == pytest.approx(1.0, abs=1e-4), "there is no bias, so the pairs are everything"
+
+
+def test_partial_rotation_leaves_dimensions_unrotated() -> None:
+    subject = Subject.of(tiny("gpt-j"))
+    recorded = capture(subject.model, subject.forward, _ids())
+    shares = kernels.frequency_shares(subject, recorded.layers[0], recorded.ordinary_T)
+    assert len(shares) == 2 + 1, "rotary_dim 4 makes two pairs"
+    assert kernels.rotated_width(subject, 8) == 4
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_the_planted_frequency_is_the_one_that_is_reported(layout: str) -> None:
+    """Only the third pair of channels of every head carries anything."""
+    subject, recorded = _own(Position("rope", {"layout": layout}))
+    pair = [2, 6] if layout == "half" else [4, 5]
+    with torch.no_grad():
+        for block in subject.model.blocks:
+            rows = block.attention.qkv.weight[:64].unflatten(0, (2, 4, 8))
+            kept = rows[:, :, pair].clone()
+            rows.zero_()
+            rows[:, :, pair] = kept
+    recorded = capture(subject.model, subject.forward, _ids())
+    shares = kernels.frequency_shares(subject, recorded.layers[0], recorded.ordinary_T)
+    assert int(shares.argmax()) == 2
+    assert float(shares[2]) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_without_rotation_the_products_are_what_they_are_without_rotation() -> None:
+    """A rotation by almost nothing changes almost nothing; the default one changes much."""
+    still = _own(Position("rope", {"base": 1e30}))[1]
+    turning = _own(Position("rope"))[1]
+    layer = turning.layers[0]
+    plain = kernels._still(layer)
+    assert plain is not None
+    q = plain.replay(layer.inputs_NTD[:4]).q_BHSK
+    torch.testing.assert_close(q.norm(dim=-1), layer.replay(layer.inputs_NTD[:4]).q_BHSK.norm(dim=-1))
+    assert not torch.allclose(q, layer.replay(layer.inputs_NTD[:4]).q_BHSK, atol=1e-3)
+    share = kernels.unrotated_share(turning.layers[0], turning.ordinary_T)
+    slower = kernels.unrotated_share(still.layers[0], still.ordinary_T)
+    assert share is not None and slower is not None
+    assert share < slower <= 1.0
+
+
+def test_t5_shares_its_first_layers_bias_and_it_is_the_table() -> None:
+    subject = Subject.of(tiny("t5"))
+    recorded = capture(subject.model, subject.forward, _ids())
+    table = subject.model.block[0].layer[0].SelfAttention.relative_attention_bias.weight
+    for layer in recorded.layers:
+        for _, batch in kernels.parts(layer):
+            bias = batch.term("added, constant")
+            torch.testing.assert_close(torch.diagonal(bias[0], dim1=1, dim2=2), table[0][:, None].expand(-1, LENGTH))
+            assert math.isclose(float(bias[0, 1, 3, 2]), float(table[1, 1]), rel_tol=1e-5)
