@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clockhands.data import Tokenizers
-from clockhands.errors import CheckpointError
 from clockhands.model.huggingface import ClockhandsForCausalLM, ClockhandsForMaskedLM, ClockhandsForSeq2SeqLM
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.training.recipe import Recipe
@@ -47,13 +45,3 @@ def configure(recipe: Recipe, tokenizers: Tokenizers) -> ClockhandsConfig:
 def build(recipe: Recipe, tokenizers: Tokenizers) -> PreTrainedModel:
     """A new model, drawn from the global random numbers. Raises ConfigError as ``configure``."""
     return FACES[recipe.model.kind](configure(recipe, tokenizers))
-
-
-def open_model(folder: Path) -> PreTrainedModel:
-    """The model that was saved in a folder, in evaluation mode. Raises CheckpointError."""
-    try:
-        config = ClockhandsConfig.from_pretrained(folder, local_files_only=True)
-        model: PreTrainedModel = FACES[config.core.kind].from_pretrained(folder, local_files_only=True)
-    except (OSError, RuntimeError, ValueError, KeyError) as fault:
-        raise CheckpointError(f"cannot open the model in {folder}: {str(fault).splitlines()[0]}") from fault
-    return model.eval()

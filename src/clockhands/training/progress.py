@@ -60,7 +60,8 @@ class Show(Watcher):
             self.words["speed"] = f"{self._speed():,.0f} tokens/s"
         if "eval_loss" in logs:
             self.words["validation"] = f"validation loss {logs['eval_loss']:.4f}"
-        shown = ("loss", "validation", "speed") if self.bar is not None or "eval_loss" not in logs else ("validation",)
+        new = ("validation",) if "eval_loss" in logs else ("loss", "speed")
+        shown = new if self.bar is None else ("loss", "validation", "speed")
         words = "  ".join(self.words[name] for name in shown if name in self.words)
         if self.bar is not None:
             self.bar.update(self.task, completed=state.global_step, words=words)

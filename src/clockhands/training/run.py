@@ -89,7 +89,7 @@ class Run:
 
         Raises CheckpointError if there is none yet.
         """
-        from clockhands.training.architecture import open_model
+        from clockhands.generation.opened import open_model
 
         folder = self.path if (self.path / CONFIG).is_file() else next(iter(self.checkpoints()[::-1]), None)
         if folder is None:
