@@ -141,7 +141,7 @@ class Scheme(nn.Module):
         self, logits_BHST: Float[Tensor, "B H S T"], qpos_BS: Positions, kpos_BT: KeyPositions
     ) -> Float[Tensor, "B H S T"]:
         """Masked logits (-inf where not visible) to attention weights. A row that sees nothing becomes zeros."""
-        return torch.softmax(logits_BHST, dim=-1).nan_to_num(0.0)
+        return softmax(logits_BHST)
 
     def values(
         self,
@@ -244,6 +244,12 @@ class DistanceBias(Scheme):
     def learned(self) -> bool:
         """Whether the curve collects a gradient now."""
         return torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.parameters())
+
+
+def softmax(logits_BHST: Float[Tensor, "B H S T"]) -> Float[Tensor, "B H S T"]:
+    """Softmax over the keys; a row of -inf, which sees nothing, becomes zeros, and so do its gradients."""
+    blind_BHS1 = logits_BHST.amax(dim=-1, keepdim=True) == -torch.inf
+    return torch.softmax(logits_BHST.masked_fill(blind_BHS1, 0.0), dim=-1).masked_fill(blind_BHS1, 0.0)
 
 
 def distances(qpos_BS: Positions, kpos_BT: KeyPositions) -> Num[Tensor, "#B S T"]:

@@ -1,8 +1,4 @@
-"""Attention with a scheme: the one place that calls rotate, bias, logits, weigh and values.
-
-``attend`` is usable in anybody's model. It chooses the fastest kernel that computes the same as ``attend_reference``,
-the short, slow path that the tests compare every kernel with, and that ``recording`` listens to.
-"""
+"""Attention step by step: what every kernel is compared with, and what a recorder hears."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ import torch.nn.functional as F
 from clockhands.schemes.base import KeyPositions, Positions, Scheme
 from clockhands.shapes import Bool, Float, Tensor
 
-Visible = Bool[Tensor, "#B #H S T"]
+Visible = Bool[Tensor, "#B #H #S T"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +49,11 @@ def recording(recorder: Callable[[Attended], None]) -> Iterator[None]:
         _recorder.reset(token)
 
 
+def listener() -> Callable[[Attended], None] | None:
+    """Who is to hear of the next attention; nobody while a model is compiled."""
+    return None if torch.compiler.is_compiling() else _recorder.get()
+
+
 def attend_reference(
     scheme: Scheme,
     q_BHSK: Float[Tensor, "B H S K"],
@@ -83,43 +84,6 @@ def attend_reference(
     return Attended(scheme, q, k, v_BHTK, bias, logits, weights, out, scale, visible)
 
 
-def attend(
-    scheme: Scheme,
-    q_BHSK: Float[Tensor, "B H S K"],
-    k_BHTK: Float[Tensor, "B H T K"],
-    v_BHTK: Float[Tensor, "B H T Kv"],
-    qpos_BS: Positions,
-    kpos_BT: KeyPositions,
-    visible_BHST: Visible | None = None,
-    *,
-    causal: bool = False,
-    scale: float | None = None,
-    rotated: bool = False,
-    dropout: float = 0.0,
-) -> Float[Tensor, "B H S Kv"]:
-    """Attended values by the fastest path that gives what ``attend_reference`` gives.
-
-    ``visible_BHST`` is True where a query may look (None: everywhere). ``causal`` adds the mask of the last S of T
-    tokens (query s sees keys up to T - S + s) and lets kernels skip what it hides. ``scale`` multiplies q·k:
-    ``scheme.scale(K)`` of the unrotated width unless given. ``rotated`` says that q and k have been through
-    ``scheme.rotate``. ``dropout`` acts on the weights; pass 0 outside training.
-    """
-    scale = scheme.scale(q_BHSK.shape[-1]) if scale is None else scale
-    recorder = None if torch.compiler.is_compiling() else _recorder.get()
-    if recorder is not None or scheme.active_hooks() & {"logits", "weigh", "values"}:
-        kept = 0.0 if recorder is not None else dropout
-        attended = attend_reference(
-            scheme, q_BHSK, k_BHTK, v_BHTK, qpos_BS, kpos_BT, visible_BHST,
-            causal=causal, scale=scale, rotated=rotated, dropout=kept,
-        )  # fmt: skip
-        if recorder is not None:
-            recorder(attended)
-        return attended.out_BHSK
-    q, k = (q_BHSK, k_BHTK) if rotated else scheme.rotate(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
-    bias = scheme.bias(q, k, qpos_BS, kpos_BT)
-    return _fused(q, k, v_BHTK, bias, visible_BHST, causal, scale, dropout)
-
-
 def visible_pairs(
     queries: int, keys: int, visible_BHST: Visible | None, causal: bool, device: torch.device
 ) -> Bool[Tensor, "#B #H S T"]:
@@ -130,28 +94,4 @@ def visible_pairs(
         whole = lower if whole is None else whole & lower
     if whole is None:
         whole = torch.ones(1, 1, queries, keys, dtype=torch.bool, device=device)
-    return whole
-
-
-def _fused(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Tensor | None,
-    visible: Tensor | None,
-    causal: bool,
-    scale: float,
-    dropout: float,
-) -> Tensor:
-    """One call of the fused kernel. ``is_causal`` aligns top left, so it serves only where S equals T."""
-    queries, keys = q.shape[-2], k.shape[-2]
-    plain = bias is None and visible is None
-    if plain and (not causal or queries in (1, keys)):
-        # A comparison of traced lengths is no bool; a branch is (torch.compile with dynamic shapes).
-        is_causal = True if causal and queries > 1 else False  # noqa: SIM210
-        return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=is_causal, scale=scale)
-    mask: Tensor = visible_pairs(queries, keys, visible, causal, q.device)
-    if bias is not None:
-        # The fused kernels take a float32 mask with low-precision queries, and add it in float32.
-        mask = bias.to(torch.promote_types(q.dtype, torch.float32)).masked_fill(~mask, -math.inf)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)
+    return whole.expand(-1, -1, queries, -1)

@@ -1,0 +1,229 @@
+"""Every kernel gives what the reference gives, forward and gradient, under every mask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from clockhands import positions
+from clockhands.schemes import CATALOGUE, Scheme, Sizes, attend, attend_reference, build, recording
+from clockhands.schemes.attend import blocks, choose, tiles
+
+HEADS, WIDTH = 4, 8
+D = HEADS * WIDTH
+
+
+@pytest.fixture(autouse=True)
+def _many_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles and blocks so small that every edge between them occurs at the lengths tested here."""
+    monkeypatch.setattr(tiles, "ROWS", 16)
+    monkeypatch.setattr(tiles, "ELEMENTS", 16 * 40 * 2)
+    monkeypatch.setattr(blocks, "ROWS", 24)
+    monkeypatch.setattr(choose, "SHORT", 8)
+    monkeypatch.setattr(choose, "MANY_PAIRS", 64)
+
+
+def make(name: str, causal: bool, **options: Any) -> Scheme:
+    scheme = build(CATALOGUE, name, Sizes(D, D, HEADS, WIDTH, 1, causal), options)
+    with torch.no_grad():
+        for parameter in scheme.parameters():
+            parameter.add_(torch.randn(parameter.shape) * 0.3)
+    return scheme
+
+
+SCHEMES: list[tuple[str, dict[str, Any]]] = [
+    ("none", {}),
+    ("rope", {}),
+    ("alibi", {}),
+    ("alibi", {"form": "asymmetric"}),
+    ("alibi", {"learned": True}),
+    ("t5", {"num_buckets": 8, "max_distance": 20}),
+    ("kerple", {"form": "power"}),
+    ("window", {"left": 5, "right": 2}),
+    ("sandwich", {}),
+    ("dynamic", {}),
+    ("fire", {"length": 10.0}),
+    ("forgetting", {}),
+    ("shaw", {"clip": 3, "values": False}),
+    ("deberta", {"span": 6}),
+    ("transformer-xl", {}),
+    ("inkling", {"extent": 7}),
+    ("tupe", {}),
+    ("path", {}),
+    ("grape", {}),
+    ("carope", {}),
+]
+MASKS = ["none", "left padding", "right padding", "any", "nothing to see"]
+
+
+def mask(kind: str, batch: int, queries: int, keys: int) -> Tensor | None:
+    seen = torch.ones(batch, 1, 1, keys, dtype=torch.bool)
+    if kind == "left padding":
+        seen[0, ..., : keys - queries + 3] = False
+    elif kind == "right padding":
+        seen[0, ..., -4:] = False
+    elif kind == "any":
+        seen = torch.rand(batch, HEADS, queries, keys) > 0.3
+    elif kind == "nothing to see":
+        seen = seen.expand(-1, -1, queries, -1).clone()
+        seen[:, :, 1] = False
+    return None if kind == "none" else seen
+
+
+def both(
+    scheme: Scheme, leaves: list[Tensor], kind: str, causal: bool, queries: int, dtype: torch.dtype
+) -> list[list[Tensor]]:
+    """Output and gradients by ``attend`` and by the reference."""
+    batch, keys = leaves[1].shape[0], leaves[1].shape[2]
+    visible, results = mask(kind, batch, queries, keys), []
+    goal = torch.randn(batch, HEADS, queries, WIDTH)
+    parameters = [p for p in scheme.parameters() if p.requires_grad]
+    for kernel in (attend, lambda *a, **kw: attend_reference(*a, **kw).out_BHSK):
+        q, k, v, x = (leaf.to(dtype) for leaf in leaves)
+        qpos, kpos = (positions.sequential(batch, keys)[:, part] for part in (slice(keys - queries, None), slice(None)))
+        own = scheme.locate(x, kpos, None)
+        if own is not None:
+            qpos, kpos = own[:, :, keys - queries :], own
+        out = kernel(scheme, q, k, v, qpos, kpos, visible, causal=causal)
+        grads = torch.autograd.grad((out.float() * goal).sum(), leaves[:3] + parameters, allow_unused=True)
+        results.append([out.float(), *(g if g is not None else torch.zeros(()) for g in grads)])
+    return results
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "kind"), [*((40, 40, kind) for kind in MASKS), (33, 40, "none"), (33, 40, "any")]
+)
+@pytest.mark.parametrize(("name", "options"), SCHEMES, ids=lambda value: value if isinstance(value, str) else "")
+def test_output_and_gradients_are_those_of_the_reference(
+    name: str, options: dict[str, Any], queries: int, keys: int, kind: str
+) -> None:
+    for causal in (True, False):
+        scheme = make(name, causal, **options)
+        if not causal and scheme.declares.causal_only:
+            continue
+        shapes = [(2, HEADS, queries, WIDTH), *[(2, HEADS, keys, WIDTH)] * 2, (2, keys, D)]
+        leaves = [torch.randn(shape).requires_grad_() for shape in shapes]
+        fast, slow = both(scheme, leaves, kind, causal, queries, torch.float32)
+        for got, wanted in zip(fast, slow, strict=True):
+            size = max(1.0, float(wanted.abs().max()))
+            torch.testing.assert_close(got, wanted, atol=5e-5 * size, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["none", "alibi", "t5", "fire", "forgetting"])
+def test_bfloat16_is_the_reference_to_its_precision(name: str) -> None:
+    for causal, length in ((True, 40), (True, 520), (False, 40)):
+        scheme = make(name, causal)
+        if not causal and scheme.declares.causal_only:
+            continue
+        leaves = [torch.randn(1, HEADS, length, WIDTH).requires_grad_() for _ in range(3)]
+        leaves.append(torch.randn(1, length, D))
+        fast, _ = both(scheme, leaves, "none", causal, length, torch.bfloat16)
+        _, exact = both(scheme, leaves, "none", causal, length, torch.float32)
+        goal_free = zip(fast[:1], exact[:1], strict=True)
+        for got, wanted in goal_free:
+            torch.testing.assert_close(got, wanted, atol=4e-2, rtol=4e-2)
+
+
+def test_gradients_with_dropout_are_those_of_the_weights_that_were_dropped() -> None:
+    scheme = make("t5", True, num_buckets=8, max_distance=12).double()
+    pos = positions.sequential(1, 20)
+
+    def run(*qkv: Tensor) -> Tensor:
+        torch.manual_seed(5)
+        return attend(scheme, *qkv, pos, pos, causal=True, dropout=0.4)
+
+    qkv = [torch.randn(1, HEADS, 20, 3, dtype=torch.float64).requires_grad_() for _ in range(3)]
+    assert torch.autograd.gradcheck(run, qkv, atol=1e-5, fast_mode=True)
+    assert not torch.equal(run(*qkv), attend(scheme, *qkv, pos, pos, causal=True))
+
+
+def test_dropout_keeps_the_mean() -> None:
+    scheme, pos = make("kerple", True), positions.sequential(1, 40)
+    q, k, v = (torch.randn(1, HEADS, 40, WIDTH) for _ in range(3))
+    mean = sum(attend(scheme, q, k, v, pos, pos, causal=True, dropout=0.3) for _ in range(200)) / 200
+    torch.testing.assert_close(mean, attend(scheme, q, k, v, pos, pos, causal=True), atol=0.25, rtol=0.1)
+
+
+class Largest(TorchDispatchMode):
+    """Remembers the most elements that any tensor had."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for tensor in out if isinstance(out, (tuple, list)) else [out]:
+            if isinstance(tensor, Tensor):
+                self.elements = max(self.elements, tensor.untyped_storage().nbytes() // tensor.element_size())
+        return out
+
+
+@pytest.mark.parametrize("name", ["alibi", "t5", "kerple", "sandwich", "dynamic", "window"])
+def test_no_function_of_distance_makes_a_tensor_of_length_squared(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    length = 1024
+    scheme = make(name, True, **({"hidden": 4} if name == "dynamic" else {}))
+    qkv = [torch.randn(1, HEADS, length, WIDTH).requires_grad_() for _ in range(3)]
+    pos = positions.sequential(1, length)
+    with Largest() as largest:
+        attend(scheme, *qkv, pos, pos, causal=True).sum().backward()
+    assert largest.elements < HEADS * length * length / 2
+    with Largest() as largest:
+        attend_reference(scheme, *qkv, pos, pos, causal=True)
+    assert largest.elements >= HEADS * length * length, "the meter must see what the reference makes"
+
+
+def test_trap_34_queries_of_a_step_see_the_keys_up_to_their_own() -> None:
+    scheme, pos = make("none", True), positions.sequential(1, 9)
+    q, k, v = torch.randn(3, 1, HEADS, 9, WIDTH).unbind(0)
+    full = attend(scheme, q, k, v, pos, pos, causal=True)
+    for step in (1, 3):
+        part = attend(scheme, q[:, :, -step:], k, v, pos[:, -step:], pos, causal=True)
+        torch.testing.assert_close(part, full[:, :, -step:])
+        top_left = torch.nn.functional.scaled_dot_product_attention(q[:, :, -step:], k, v, is_causal=True)
+        assert not torch.allclose(top_left, full[:, :, -step:], atol=1e-2), "SDPA aligns at the top left"
+
+
+def test_trap_33_a_learned_bias_gets_its_gradient_from_every_kernel() -> None:
+    for length in (8, 40):
+        scheme, pos = make("t5", True), positions.sequential(1, length)
+        q, k, v = torch.randn(3, 1, HEADS, length, WIDTH).unbind(0)
+        (attend(scheme, q, k, v, pos, pos, causal=True) * torch.randn(length, WIDTH)).sum().backward()
+        (gradient,) = (p.grad for p in scheme.parameters())
+        assert gradient.abs().max() > 0
+
+
+def test_trap_41_the_scale_is_that_of_the_width_before_the_scheme_changed_it() -> None:
+    scheme, pos = make("t5", True, logit_scale="none"), positions.sequential(1, 20)
+    q, k, v = torch.randn(3, 1, HEADS, 20, WIDTH).unbind(0)
+    unscaled = attend(scheme, q, k, v, pos, pos, causal=True)
+    torch.testing.assert_close(unscaled, attend(scheme, q, k, v, pos, pos, causal=True, scale=1.0))
+
+
+def test_positions_that_are_no_run_take_another_path_to_the_same_answer() -> None:
+    scheme = make("t5", False, num_buckets=8, max_distance=20)
+    q, k, v = torch.randn(3, 2, HEADS, 40, WIDTH).unbind(0)
+    pos = torch.stack([torch.arange(40) * 2, torch.arange(40).clamp(min=5)])
+    expected = attend_reference(scheme, q, k, v, pos, pos).out_BHSK
+    torch.testing.assert_close(attend(scheme, q, k, v, pos, pos), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_many_rows_of_one_query_agree_with_the_reference() -> None:
+    for name in ("none", "alibi"):
+        scheme, kpos = make(name, True), positions.sequential(64, 12)
+        q, k, v = torch.randn(64, HEADS, 1, WIDTH), *torch.randn(2, 64, HEADS, 12, WIDTH).unbind(0)
+        got = attend(scheme, q, k, v, kpos[:, -1:], kpos, causal=True)
+        expected = attend_reference(scheme, q, k, v, kpos[:, -1:], kpos, causal=True).out_BHSK
+        torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_recorder_hears_the_whole_weights_of_every_scheme() -> None:
+    scheme, pos, heard = make("alibi", True), positions.sequential(1, 40), []
+    q, k, v = torch.randn(3, 1, HEADS, 40, WIDTH).unbind(0)
+    with recording(heard.append):
+        out = attend(scheme, q, k, v, pos, pos, causal=True, dropout=0.5)
+    torch.testing.assert_close(heard[0].weights_BHST @ v, out)
+    torch.testing.assert_close(out, attend(scheme, q, k, v, pos, pos, causal=True), atol=1e-5, rtol=1e-5)
