@@ -9,10 +9,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clockhands.checking.examine import check, examine
+    from clockhands.checking.examination import check, examine
     from clockhands.checking.result import Result
 
-_HOME = {"check": "examine", "examine": "examine", "Result": "result"}
+_HOME = {"check": "examination", "examine": "examination", "Result": "result"}
 
 __all__ = ["Result", "check", "examine"]
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from clockhands.checking import subjects
 from clockhands.checking.builds import build_model, find
-from clockhands.checking.examine import open_model, shrunk
+from clockhands.checking.examination import open_model, shrunk
 from clockhands.checking.registry import TOLERANCE, difference, worst
 from clockhands.checking.subject import Subject
 from clockhands.errors import UsageError

@@ -131,7 +131,7 @@ def _serve(pipe: Connection, only: Sequence[str] | None, slow: bool) -> None:
     from transformers.utils import logging
 
     from clockhands.checking.builds import find
-    from clockhands.checking.examine import examine_build
+    from clockhands.checking.examination import examine_build
     from clockhands.checking.runner import select
 
     torch.set_num_threads(1)

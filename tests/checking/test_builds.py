@@ -1,0 +1,58 @@
+"""Shrunk configurations keep what matters, and weights are redrawn so that position is heard."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import CONFIG_MAPPING
+
+from clockhands.checking.builds import Build, build_model, find, shrink, tiny_config
+from clockhands.errors import UsageError
+
+SAMPLE = ["llama:causal", "gemma3_text:causal", "deepseek_v3:causal", "qwen3_next:causal", "roberta:masked", "t5:seq2seq"]
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_build_is_small_and_speaks(name: str) -> None:
+    (build,) = find(name)
+    model = build_model(tiny_config(build), build.kind)
+    assert sum(p.numel() for p in model.parameters()) < 300_000
+    ids = torch.arange(10, 30)[None]
+    extra = {"decoder_input_ids": ids[:, :8]} if build.kind == "seq2seq" else {}
+    with torch.no_grad():
+        logits = model(input_ids=ids, **extra).logits
+    assert torch.isfinite(logits).all()
+    assert logits.std() > 0.1
+
+
+def test_every_kind_of_layer_is_kept() -> None:
+    (build,) = find("qwen3_next:causal")
+    assert set(tiny_config(build).layer_types) == {"linear_attention", "full_attention"}
+
+
+def test_a_published_configuration_keeps_its_rotation() -> None:
+    published = CONFIG_MAPPING["llama"](
+        rope_parameters={"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
+                         "high_freq_factor": 4.0, "original_max_position_embeddings": 8192},
+        num_key_value_heads=8, vocab_size=128256, bos_token_id=128000, eos_token_id=[128001, 128009],
+    )  # fmt: skip
+    config = shrink(published, Build("llama", "causal"))
+    assert config.rope_parameters["rope_theta"] == 500000.0
+    assert config.rope_parameters["factor"] == 8.0
+    assert (config.num_attention_heads, config.num_key_value_heads) == (4, 2)
+    assert max(config.bos_token_id, *config.eos_token_id) < config.vocab_size == 160
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_others() -> None:
+    config = tiny_config(find("gpt2:causal")[0])
+    one, same, other = (build_model(config, "causal", seed).transformer.wpe.weight for seed in (0, 0, 1))
+    assert torch.equal(one, same)
+    assert not torch.allclose(one, other)
+    assert one.std().item() == pytest.approx(1.0, abs=0.05)
+
+
+def test_unknown_and_skipped_architectures_are_refused_by_name() -> None:
+    with pytest.raises(UsageError, match="unknown architecture 'llamma'; did you mean 'llama'"):
+        find("llamma")
+    with pytest.raises(UsageError, match="'musicgen' is not checked: predicts audio codes"):
+        find("musicgen")

@@ -1,0 +1,89 @@
+"""The sweep goes on where a model hangs or crashes, and begins again where it stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clockhands.checking import sweep as sweeping
+from clockhands.checking.matrix import matrix, page, publish
+from clockhands.checking.result import Result
+from clockhands.checking.runner import Outcome
+
+
+def serve(pipe: Connection, *_: Any) -> None:
+    """A worker without models: some names crash it, some hang."""
+    while True:
+        name = pipe.recv()
+        if name.startswith("crash"):
+            os._exit(7)
+        if name.startswith("hang"):
+            time.sleep(60)
+        pipe.send(Result(name, "causal", "RoPE", (Outcome("shift", "PASS", 1e-7),), {"transformers": "5"}).as_dict())
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "_serve", serve)
+    context = sweeping.multiprocessing.get_context("fork")
+    monkeypatch.setattr(sweeping.multiprocessing, "get_context", lambda _: context)
+
+
+NAMES = ["a:causal", "crash:causal", "b:causal", "hang:causal", "c:causal"]
+
+
+def test_a_crash_and_a_hang_are_recorded_and_the_rest_is_done(quick: None, tmp_path: Path) -> None:
+    found = sweeping.sweep(NAMES, tmp_path, workers=2, limit=1.5)
+    assert [result.model for result in found] == NAMES
+    faults = {result.model: result.fault for result in found if result.fault}
+    assert faults == {"crash:causal": "the process ended with code 7", "hang:causal": "no answer within 2 s"}
+
+
+def test_an_interrupted_sweep_is_resumed(quick: None, tmp_path: Path) -> None:
+    sweeping.sweep(["a:causal"], tmp_path)
+    kept = tmp_path / "results.jsonl"
+    kept.write_text(kept.read_text() + '{"schema": 1, "model": "b:cau')  # stopped in the middle of a line
+    told: list[str] = []
+    sweeping.sweep(["a:causal", "b:causal"], tmp_path, tell=lambda result, *_: told.append(result.model))
+    assert told == ["b:causal"]
+    assert [result.model for result in sweeping.sweep(["a:causal", "b:causal"], tmp_path)] == ["a:causal", "b:causal"]
+
+
+def test_a_real_worker_checks_a_real_architecture(tmp_path: Path) -> None:
+    (result,) = sweeping.sweep(["rwkv:causal"], tmp_path, only=["cache.steps"])
+    (outcome,) = result.outcomes
+    assert outcome.verdict == "FAIL"
+    assert "rows of a batch mix" in outcome.cause
+
+
+def test_the_matrix_says_what_was_found_and_its_page_holds_nothing_executable(tmp_path: Path) -> None:
+    evil = Outcome("shift", "FAIL", 1.23456, 2.0, "note </script><b>", "", "safe", "cause")
+    result = Result("x:causal", "causal", "RoPE", (evil, Outcome("source.shift", "N/A", reason="why")))
+    data = matrix([result, Result("broken:causal", "causal", "", (), fault="cannot be built")])
+    row = data["rows"][0]
+    verdict, size, again, note, explanation, safe = row["cells"]["shift"]
+    assert (data["verdicts"][verdict], size, again) == ("FAIL", 1.2, 2.0)
+    assert [data["texts"][i] for i in (note, explanation, safe)] == ["note </script><b>", "cause", "safe"]
+    assert data["rows"][1]["fault"] == "cannot be built"
+    assert page(data).count("</script>") == 2  # the data and the program, nothing of the notes
+    written, _ = publish([result], tmp_path)
+    assert json.loads(written.read_text())["rows"] == [row]
+
+
+def test_every_build_has_one_name() -> None:
+    names = sweeping.every()
+    assert len(names) == len(set(names)) >= 240
+    assert sweeping.every(["gpt2"]) == ["gpt2:causal"]
+
+
+def test_a_pipe_that_is_closed_ends_the_worker() -> None:
+    ours, theirs = Pipe()
+    ours.close()
+    sweeping._serve(theirs, ["deterministic"], False)

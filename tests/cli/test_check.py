@@ -1,0 +1,68 @@
+"""``clockhands check``: what it prints, what it returns, what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clockhands.cli import main
+
+
+def test_a_sound_model_is_0_and_a_fault_is_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--type", "llama:causal", "--tiny", "--only", "cache.steps,padding.right,shift"]) == 0
+    out = capsys.readouterr().out
+    assert "PASS      cache.steps, padding.right, shift" in out
+    assert main(["check", "--type", "roberta:causal", "--tiny", "--only", "generate.forward"]) == 1
+    out = capsys.readouterr().out
+    assert "the model itself counts from padding_idx + 1" in out
+    assert out.splitlines()[-1] == "You may rely on: cached decoding no."
+
+
+def test_a_baseline_forgives_what_was_so_before(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    command = ["check", "--type", "roberta:causal", "--tiny", "--only", "generate.forward"]
+    assert main([*command, "--json"]) == 1
+    last = tmp_path / "last.json"
+    last.write_text(capsys.readouterr().out)
+    assert main([*command, "--baseline", str(last)]) == 0
+    found = json.loads(last.read_text())
+    assert found["schema"] == 1
+    found["outcomes"][0]["verdict"] = "PASS"
+    last.write_text(json.dumps(found))
+    assert main([*command, "--baseline", str(last)]) == 1
+    assert "generate.forward: PASS became FAIL" in capsys.readouterr().err
+
+
+def test_a_port_against_its_reference(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--type", "llama", "--tiny", "--against", "llama+yarn:causal"]) == 1
+    assert "Explained by: scaling 'yarn' left out." in capsys.readouterr().out
+    assert main(["check", "--type", "llama", "--tiny", "--against", "llama"]) == 0
+
+
+def test_a_report_is_written(tmp_path: Path) -> None:
+    main(["check", "--type", "gpt2", "--tiny", "--only", "shift", "--report", str(tmp_path / "page")])
+    assert "Does gpt2:causal handle position correctly?" in (tmp_path / "page" / "index.html").read_text()
+
+
+def test_the_checks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--list"]) == 0
+    out = capsys.readouterr().out
+    assert "packing.gaps" in out
+    assert "attention.flex" in out
+
+
+WRONG = {
+    (): "name one thing to check: a model, --type NAME, --all FOLDER",
+    ("m", "--type", "llama"): "name one thing to check",
+    ("--type", "llama"): "--type llama names no weights: add --tiny",
+    ("--all", "f", "--jobs", "0"): "--jobs is 0; it must be 1 or more",
+    ("m", "--against", "r", "--baseline", "b"): "--against compares two models",
+    ("--type", "llama", "--tiny", "--only", "shft"): "unknown check 'shft'; did you mean 'shift'?",
+}
+
+
+@pytest.mark.parametrize("given", WRONG, ids=" ".join)
+def test_wrong_usage_is_told_in_one_line(given: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", *given]) == 2
+    assert WRONG[given] in capsys.readouterr().err
