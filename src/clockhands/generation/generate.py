@@ -17,9 +17,9 @@ def generate(
     prompt: str = "",
     *,
     tokens: int = 200,
-    temperature: float = 0.8,
+    temperature: float | int = 0.8,
     top_k: int = 0,
-    top_p: float = 1.0,
+    top_p: float | int = 1.0,
     beam: int = 1,
     samples: int = 1,
     seed: int | None = None,
@@ -53,7 +53,7 @@ def generate(
     return [prompt + text for text in added]
 
 
-def _refuse(**given: float) -> None:
+def _refuse(**given: float | int) -> None:
     lowest = {"tokens": 1, "temperature": 0, "top_p": 1e-9, "beam": 1, "samples": 1}
     wrong = [f"{name} is {value}; it must be {lowest[name]} or more" for name, value in given.items()
              if value < lowest[name]]  # fmt: skip

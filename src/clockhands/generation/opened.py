@@ -6,7 +6,7 @@ the resolved ``recipe.toml``, ``metrics.jsonl`` and the curves.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clockhands.data import Tokenizers
-from clockhands.errors import CheckpointError, UsageError
+from clockhands.errors import CheckpointError, UsageError, unknown
+from clockhands.schemes import CATALOGUE, options
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+    from clockhands.model.huggingface import ClockhandsConfig
 
 TASKS = {
     "encoder-decoder": "translates",
@@ -37,9 +40,7 @@ class Opened:
     @property
     def kind(self) -> str:
         """``encoder-decoder``, ``decoder`` or ``encoder``."""
-        if self.model.config.is_encoder_decoder:
-            return "encoder-decoder"
-        return "decoder" if self.model.can_generate() else "encoder"
+        return str(self.model.config.core.kind)
 
     def require(self, kind: str, verb: str) -> None:
         """Raise UsageError unless the model is of this kind."""
@@ -49,48 +50,87 @@ class Opened:
             )
 
 
-def open_run(run: str | Path | Opened | Any, *, device: str | None = None, dtype: str | torch.dtype = "auto") -> Opened:
+def open_run(
+    run: str | Path | Opened | Any,
+    *,
+    device: str | None = None,
+    dtype: str | torch.dtype = "auto",
+    position: Mapping[str, Any] | None = None,
+) -> Opened:
     """Open a run by its folder, or by anything with a ``path`` (what training returns).
 
-    ``device``: ``cpu``, ``cuda``, ...; by default the GPU if there is one. Raises CheckpointError if the folder is not
-    a run or cannot be read.
+    ``device``: ``cpu``, ``cuda``, ...; by default the GPU if there is one. ``position``: options of the model's schemes
+    to change for this use, such as ``{"spectrum": "yarn", "factor": 4.0}`` to read longer texts. Raises
+    CheckpointError if the folder is not a run or cannot be read, UsageError for an option that no scheme of it has.
     """
     if isinstance(run, Opened):
         return run
     folder = Path(getattr(run, "path", run))
-    _look(folder)
+    model = open_model(folder, dtype=dtype, position=position)
+    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    return Opened(model.to(chosen), Tokenizers.load(folder), folder)  # type: ignore[arg-type]
+
+
+def open_model(
+    folder: Path, *, dtype: str | torch.dtype = "auto", position: Mapping[str, Any] | None = None
+) -> PreTrainedModel:
+    """The model that was saved in a folder, in evaluation mode, on the CPU. Arguments and errors as ``open_run``."""
+    if not (folder / "config.json").is_file():
+        found = "a folder without config.json" if folder.is_dir() else "a file" if folder.exists() else "not there"
+        raise CheckpointError(f"{folder} is no finished run: it is {found}; `clockhands train` makes one")
     import clockhands.model.huggingface as face
 
-    classes = {
-        "ClockhandsForSeq2SeqLM": face.ClockhandsForSeq2SeqLM,
-        "ClockhandsForCausalLM": face.ClockhandsForCausalLM,
-        "ClockhandsForMaskedLM": face.ClockhandsForMaskedLM,
+    faces = {
+        "encoder-decoder": face.ClockhandsForSeq2SeqLM,
+        "decoder": face.ClockhandsForCausalLM,
+        "encoder": face.ClockhandsForMaskedLM,
     }
-    architecture = _architecture(folder)
-    if architecture not in classes:
-        raise CheckpointError(
-            f"{folder} holds a {architecture}, not a model of this project; `clockhands inspect` and "
-            f"`clockhands check` open any Hugging Face checkpoint"
-        )
     try:
-        model: PreTrainedModel = classes[architecture].from_pretrained(folder, dtype=dtype, local_files_only=True)
+        config = _config(folder)
+        if position:
+            config = repositioned(config, position)
+        model: PreTrainedModel = faces[config.core.kind].from_pretrained(
+            folder, config=config, dtype=dtype, local_files_only=True
+        )
     except (OSError, RuntimeError, ValueError, KeyError) as fault:
         raise CheckpointError(f"cannot open the model in {folder}: {str(fault).splitlines()[0]}") from fault
-    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    return Opened(model.to(chosen).eval(), Tokenizers.load(folder), folder)  # type: ignore[arg-type]
+    return model.eval()
 
 
-def _look(folder: Path) -> None:
-    if not folder.exists():
-        raise CheckpointError(f"there is no run {folder}; `clockhands train` makes one")
-    if not (folder / "config.json").is_file():
-        found = "a file" if folder.is_file() else "a folder without config.json"
-        raise CheckpointError(f"{folder} is no finished run: it is {found}")
+def repositioned(config: ClockhandsConfig, changes: Mapping[str, Any]) -> ClockhandsConfig:
+    """The configuration with options of its schemes changed, on every side whose scheme has them.
+
+    Raises UsageError for an option that none has, ConfigError for a value that the scheme refuses.
+    """
+    core = config.core
+    table = core.to_dict()
+    known: set[str] = set()
+    for side in core.sides:
+        own = options(CATALOGUE[core.position(side).scheme])
+        known |= set(own)
+        table[side]["options"].update({key: value for key, value in changes.items() if key in own})
+    strange = [key for key in changes if key not in known]
+    if strange:
+        names = ", ".join(sorted({core.position(side).scheme for side in core.sides}))
+        raise UsageError("; ".join(unknown(f"position option of this model ({names})", key, known) for key in strange))
+    return type(config)(**{**_own(config), "transformer": table})
 
 
-def _architecture(folder: Path) -> str:
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf8"))
-        return str((config.get("architectures") or ["model of unknown class"])[0])
-    except (OSError, ValueError, AttributeError) as fault:
-        raise CheckpointError(f"cannot read {folder / 'config.json'}: {fault}") from fault
+def _own(config: ClockhandsConfig) -> dict[str, Any]:
+    """What a configuration of ours is made of, besides the architecture."""
+    names = ("label_smoothing", "smoothing", "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
+    return {name: getattr(config, name) for name in names}
+
+
+def _config(folder: Path) -> ClockhandsConfig:
+    from transformers import PreTrainedConfig
+
+    from clockhands.model.huggingface import ClockhandsConfig
+
+    found, _ = PreTrainedConfig.get_config_dict(folder, local_files_only=True)
+    if found.get("model_type") != ClockhandsConfig.model_type:
+        raise CheckpointError(
+            f"{folder} holds a model of type {found.get('model_type')!r}, not one of this project; "
+            "`clockhands inspect` and `clockhands check` open any Hugging Face checkpoint"
+        )
+    return ClockhandsConfig.from_dict(found)

@@ -1,0 +1,159 @@
+"""``clockhands evaluate``: scores with intervals, and the loss by length."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clockhands.cli.common import add_device, add_search, prepare, search_of
+from clockhands.errors import UsageError
+
+if TYPE_CHECKING:
+    from clockhands.data import Pair
+    from clockhands.findings import Table
+    from clockhands.generation import Evaluation, Opened
+
+EXAMPLES = (
+    "clockhands evaluate runs/tour",
+    "clockhands evaluate runs/tour --split longer-7",
+    "clockhands evaluate runs/mine --source test.de --target test.en --beam 5",
+    "clockhands evaluate runs/shakespeare --length 1x,2x,4x",
+    "clockhands evaluate runs/rope --length 2x,4x --position.spectrum yarn --factor 4",
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="folder of a trained run")
+    parser.add_argument("--split", default="test", help="of the run's own corpus (default: %(default)s)")
+    parser.add_argument("--source", metavar="FILE", help="sentences to translate, one a line, instead of the corpus")
+    parser.add_argument("--target", metavar="FILE", help="their references, line by line")
+    parser.add_argument("--text", metavar="FILE", help="plain text, for a language model")
+    parser.add_argument("--length", metavar="L,L", help="windows of a language model: tokens, or 2x the trained length")
+    parser.add_argument("--position.spectrum", dest="spectrum", metavar="NAME", help="bend a rotary model: yarn, ntk …")
+    parser.add_argument("--factor", type=float, help="how many times longer, for --position.spectrum")
+    parser.add_argument("--set", nargs="+", default=[], dest="settings", metavar="position.KEY=VALUE",
+                        help="any option of the model's schemes, for this evaluation")  # fmt: skip
+    parser.add_argument("--tokenize", default="13a", help="sacreBLEU's; none for tokenised text (default: 13a)")
+    parser.add_argument("--lowercase", action="store_true", help="score without regard to case")
+    parser.add_argument("--json", action="store_true", help="everything as one JSON document")
+    add_search(parser)
+    add_device(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    if bool(options.source) != bool(options.target):
+        raise UsageError("--source and --target go together: what is translated, and what it is compared with")
+    prepare(options)
+    from clockhands.generation import evaluate, open_run
+
+    opened = open_run(options.run, device=options.device, position=_position(options))
+    text = _text(opened, options)
+    results = {
+        length: evaluate(
+            opened,
+            text,
+            search=search_of(options),
+            tokenize=options.tokenize,
+            lowercase=options.lowercase,
+            length=length,
+        )
+        for length in _lengths(opened, options)
+    }
+    print(json.dumps([_plain(length, result) for length, result in results.items()], indent=1)) if options.json else [
+        _show(length, result) for length, result in results.items()
+    ]
+    return 0
+
+
+def _position(options: argparse.Namespace) -> dict[str, Any]:
+    """The options of the schemes that the command line changes."""
+    from clockhands.training.fields import read_value
+
+    changes: dict[str, Any] = {}
+    for setting in options.settings:
+        key, mark, value = setting.partition("=")
+        if not mark or not key.startswith("position."):
+            raise UsageError(f"--set {setting}: write position.OPTION=VALUE, such as position.base=500000")
+        changes[key.removeprefix("position.")] = read_value(value, Any)
+    named = {"spectrum": options.spectrum, "factor": options.factor}
+    changes |= {key: value for key, value in named.items() if value is not None}
+    if _needs_length(changes.get("spectrum")) and "original_length" not in changes:
+        changes["original_length"] = _trained_length(Path(options.run))
+    return {key: value for key, value in changes.items() if value is not None}
+
+
+def _needs_length(spectrum: str | None) -> bool:
+    """Whether a spectrum asks how long the trained texts were; the run knows."""
+    from clockhands.schemes.rotary.spectra import SPECTRA
+
+    return spectrum in SPECTRA and "original_length" in SPECTRA[spectrum].__dataclass_fields__
+
+
+def _trained_length(run: Path) -> int | None:
+    from clockhands.training import Run
+
+    recipe = Run.open(run).recipe
+    return recipe.batches.window if recipe.model.kind != "encoder-decoder" else recipe.batches.max_length
+
+
+def _text(opened: Opened, options: argparse.Namespace) -> Sequence[Pair] | Sequence[str]:
+    from clockhands.data import open_corpus
+    from clockhands.data.readers import read_documents, read_parallel
+    from clockhands.training import Run
+
+    if options.source:
+        return list(read_parallel(options.source, options.target))
+    if options.text:
+        return read_documents(options.text, "file")
+    recipe = Run.open(opened.path).recipe
+    corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
+    usual = options.split == "test" and "test" not in corpus and "validation" in corpus
+    split = "validation" if usual else options.split
+    return corpus.pairs(split) if corpus.kind == "translation" else corpus.documents(split)
+
+
+def _lengths(opened: Opened, options: argparse.Namespace) -> Iterator[int | None]:
+    """The windows asked for, in tokens."""
+    if options.length is None:
+        yield None if opened.kind == "encoder-decoder" else _trained_length(opened.path)
+        return
+    if opened.kind == "encoder-decoder":
+        raise UsageError("--length is for language models; a translator meets longer text through --split or --source")
+    trained = _trained_length(opened.path)
+    assert trained is not None
+    for word in options.length.split(","):
+        number = word.strip().removesuffix("x")
+        try:
+            yield int(float(number) * trained) if word.strip().endswith("x") else int(number)
+        except ValueError:
+            raise UsageError(
+                f"--length {options.length}: {word!r} is neither a number nor a multiple like 2x"
+            ) from None
+
+
+def _plain(length: int | None, result: Evaluation) -> dict[str, Any]:
+    return {
+        "length": length,
+        "scores": [vars(score) for score in result.scores],
+        "by_length": {"columns": result.by_length.columns, "rows": result.by_length.rows},
+    }
+
+
+def _show(length: int | None, result: Evaluation) -> None:
+    if length is not None:
+        print(f"windows of {length} tokens")
+    for score in result.scores:
+        print(score)
+    _print_table(result.by_length)
+
+
+def _print_table(table: Table) -> None:
+    cells = [table.columns, *([f"{c:.3f}" if isinstance(c, float) else str(c) for c in row] for row in table.rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(table.columns))]
+    print()
+    for row in cells:
+        print("  ".join(str(cell).rjust(width) for cell, width in zip(row, widths, strict=True)))
+    print()

@@ -1,0 +1,108 @@
+"""``translate``, ``generate`` and ``evaluate`` as a person types them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from clockhands.cli import main
+from clockhands.training import Run
+from tests.generation.conftest import translator, writer
+
+__all__ = ["translator", "writer"]
+
+
+def test_words_on_the_command_line(translator: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["translate", str(translator.path), "Tom saw Anna", "Anna saw Tom"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_a_file_in_and_a_file_out(translator: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in.gz").write_bytes(gzip.compress(b"Tom saw Anna\n\nAnna saw Tom\n"))
+    command = ["translate", str(translator.path), "--input", str(tmp_path / "in.gz"), "--output", str(tmp_path / "out")]
+    assert main(command) == 0
+    lines = (tmp_path / "out").read_text(encoding="utf8").splitlines()
+    assert len(lines) == 3 and lines[1] == ""
+    assert main(command) == 2
+    assert "out exists; name another file, or pass --overwrite" in capsys.readouterr().err
+
+
+def test_standard_input_as_json(
+    translator: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Tom saw Anna\nbad \xff byte\n"), encoding="utf8"))
+    assert main(["translate", str(translator.path), "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["source"] for row in rows] == ["Tom saw Anna", "bad \ufffd byte"]
+    assert all(row["score"] < 0 for row in rows)
+
+
+def test_attention_is_drawn_and_not_overwritten(
+    translator: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["translate", str(translator.path), "Tom saw Anna", "--attention", str(tmp_path / "a.svg")]
+    assert main(command) == 0
+    assert "<svg" in (tmp_path / "a.svg").read_text(encoding="utf8")
+    assert main(command) == 2
+    assert main([*command[:3], "Anna saw Tom", *command[3:], "--overwrite"]) == 2
+    assert "--attention draws one sentence, and 2 were given" in capsys.readouterr().err
+
+
+def test_faults_are_one_line(translator: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    faults = {
+        ("translate", "nowhere", "x"): "nowhere is no finished run: it is not there; `clockhands train` makes one",
+        ("translate", str(translator.path), "--input", "none.txt"): "cannot read none.txt: No such file or directory",
+        ("translate", str(translator.path), "x", "--beam", "0"): "beam is 0; it must be 1 or more",
+        ("translate", str(translator.path), "x", "--threads", "0"): "--threads is 0; it must be 1 or more",
+        ("evaluate", str(translator.path), "--source", "a"): "--source and --target go together",
+        ("evaluate", str(translator.path), "--length", "2x"): "--length is for language models",
+        ("evaluate", str(translator.path), "--split", "tset"): "unknown split 'tset'; did you mean 'test'?",
+        ("generate", str(translator.path)): "the model there translates",
+    }
+    for command, message in faults.items():
+        assert main(list(command)) in (1, 2)
+        printed = capsys.readouterr().err
+        assert message in printed
+        assert printed.startswith("clockhands: ") and printed.count("\n") == 1
+
+
+def test_latin1_input_is_named(translator: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in.txt").write_bytes("für\n".encode("latin1"))
+    assert main(["translate", str(translator.path), "--input", str(tmp_path / "in.txt")]) == 1
+    assert "in.txt: it is not UTF-8" in capsys.readouterr().err
+
+
+def test_generate_prints_prompt_and_continuation(writer: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["generate", str(writer.path), "--prompt", "the cat", "--tokens", "4", "--temperature", "0"]) == 0
+    assert capsys.readouterr().out == "the cat sat\n"
+
+
+def test_evaluate_prints_scores_with_signatures(translator: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", str(translator.path)]) == 0
+    printed = capsys.readouterr().out
+    assert "BLEU|#:1|bs:1000" in printed and "exact match %" in printed and "loss|nats per token" in printed
+
+
+def test_evaluate_own_files(translator: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "s").write_text("Tom saw Anna\n", encoding="utf8")
+    (tmp_path / "t").write_text("Tomo vidis Annan\nextra\n", encoding="utf8")
+    command = ["evaluate", str(translator.path), "--source", str(tmp_path / "s"), "--target", str(tmp_path / "t")]
+    assert main(command) == 1
+    assert "has 1 lines and" in capsys.readouterr().err
+    (tmp_path / "t").write_text("Tomo vidis Annan\n", encoding="utf8")
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["scores"][0]["name"] == "BLEU"
+
+
+def test_evaluate_beyond_the_trained_length(writer: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    bent = ["--position.spectrum", "linear", "--factor", "2"]
+    assert main(["evaluate", str(writer.path), "--length", "1x,2x", "--json"]) == 0
+    plain = json.loads(capsys.readouterr().out)
+    assert [result["length"] for result in plain] == [33, 66]
+    assert main(["evaluate", str(writer.path), "--length", "2x", "--json", *bent]) == 0
+    changed = json.loads(capsys.readouterr().out)
+    assert changed[0]["scores"][0]["value"] != plain[1]["scores"][0]["value"]

@@ -1,0 +1,61 @@
+"""Evaluation against the model's own loss and hand-counted tables."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from clockhands.data import PairCollator, encode_pairs, open_corpus
+from clockhands.errors import DataError
+from clockhands.generation import Loss, attention_figure, cross_attention, evaluate, open_run
+from clockhands.training import Run
+
+
+def test_the_loss_is_the_models(translator: Run) -> None:
+    opened = open_run(translator)
+    pairs = open_corpus("roles", train=600, validation=10, test=20, adjectives=0.0).pairs("test")
+    result = evaluate(opened, pairs)
+    data = encode_pairs(pairs, opened.tokenizers)
+    batch = PairCollator(opened.tokenizers.source.pad_token_id)([data[i] for i in range(len(data))])
+    with torch.inference_mode():
+        assert result.loss.mean == pytest.approx(opened.model(**batch).loss.item(), rel=1e-5)
+    assert [score.name for score in result.scores] == ["BLEU", "chrF2", "exact", "loss"]
+    assert sum(row[1] for row in result.by_length.rows) == len(pairs)
+
+
+def test_a_language_models_loss_is_its_own_by_place(writer: Run) -> None:
+    opened = open_run(writer)
+    text = ["the cat sat on the mat. " * 30]
+    result = evaluate(opened, text, length=33)
+    ids = torch.tensor(opened.tokenizers.source(text[0], add_special_tokens=False)["input_ids"])
+    windows = torch.stack([ids[start : start + 33] for start in range(0, len(ids) - 32, 32)])
+    with torch.inference_mode():
+        loss = opened.model(input_ids=windows, labels=windows).loss.item()
+    assert result.scores[0].value == pytest.approx(loss, rel=1e-3)
+    assert result.scores[1].value == pytest.approx(math.exp(result.scores[0].value))
+    assert result.by_length.rows[0][2] > result.by_length.rows[-1][2], "later places have more to go by"
+
+
+def test_loss_per_token_weighs_tokens_not_sentences() -> None:
+    loss = Loss(np.array([1.0, 9.0]), np.array([1, 3]))
+    assert loss.mean == 2.5
+    low, high = loss.interval
+    assert low <= 2.5 <= high
+
+
+def test_no_text_is_refused(translator: Run) -> None:
+    with pytest.raises(DataError, match="no text to evaluate on"):
+        evaluate(translator, [])
+
+
+def test_cross_attention_is_a_distribution_over_the_source(translator: Run) -> None:
+    weights, sources, targets = cross_attention(translator, "Tom bit Anna")
+    assert weights.shape == (1, 2, len(targets), len(sources))
+    assert sources[:3] == ["Tom", "bit", "Anna"] or [word.strip() for word in sources[:3]] == ["Tom", "bit", "Anna"]
+    torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+    figure = attention_figure(translator, "Tom bit Anna")
+    assert len(figure.panels) == 2
+    assert figure.panels[1].marks[0].z[0][0] == pytest.approx(float(weights[0, 1, 0, 0]))

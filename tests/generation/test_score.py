@@ -1,0 +1,54 @@
+"""Scores against sacreBLEU itself and hand-counted matches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import sacrebleu
+
+from clockhands.errors import DataError
+from clockhands.generation import exact_match, score_translations
+from clockhands.generation.score import bootstrap_interval
+
+REFERENCES = ["the cat sat on the mat", "a dog was here today, was it not", "nothing at all like it here"] * 8
+HYPOTHESES = ["the cat sat on the mat", "a dog is here today, is it not", "something else entirely for once"] * 8
+
+
+def test_bleu_and_chrf_are_sacrebleus() -> None:
+    bleu, chrf, _ = score_translations(HYPOTHESES, REFERENCES)
+    assert bleu.value == pytest.approx(sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score)
+    assert chrf.value == pytest.approx(sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score)
+    assert bleu.low < bleu.value < bleu.high
+    assert "tok:13a" in bleu.signature and "bs:1000" in bleu.signature
+
+
+def test_tokenised_text_is_scored_as_it_is() -> None:
+    bleu = score_translations(["a , b c d"], ["a , b c d"], tokenize="none")[0]
+    assert bleu.value == pytest.approx(100)
+    assert "tok:none" in bleu.signature
+
+
+def test_all_wrong_is_zero_and_not_an_error() -> None:
+    assert [round(score.value) for score in score_translations(["x y z w v"] * 9, ["a b c d e"] * 9)] == [0, 0, 0]
+
+
+def test_exact_match_is_a_count_with_an_interval() -> None:
+    score = exact_match(["a", "b ", "c", "d"], ["a", "b", "x", "y"])
+    assert score.value == 50
+    assert score.low <= 50 <= score.high and score.low < score.high
+
+
+def test_the_interval_covers_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(0)
+    inside = 0
+    for _ in range(200):
+        low, high = bootstrap_interval(rng.normal(5, 2, 60))
+        inside += low <= 5 <= high
+    assert 0.89 <= inside / 200 <= 0.98
+
+
+def test_unequal_numbers_and_nothing_are_refused() -> None:
+    with pytest.raises(DataError, match=r"^1 translations for 2 references; they must be as many$"):
+        score_translations(["a"], ["a", "b"])
+    with pytest.raises(DataError, match="nothing to score"):
+        score_translations([], [])

@@ -1,0 +1,81 @@
+"""Translation keeps order, streams, and gives what the model gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import pytest
+
+from clockhands.data import open_corpus
+from clockhands.errors import CheckpointError, UsageError
+from clockhands.generation import Search, generate, open_run, translate
+from clockhands.training import Run
+
+
+def sentences(translator: Run) -> list[str]:
+    return open_corpus("roles", train=600, validation=10, test=20, adjectives=0.0).sources("test")
+
+
+def test_order_is_kept_whatever_the_batch(translator: Run) -> None:
+    sources = sentences(translator)
+    single = [translation.text for translation in translate(translator, sources, Search(batch=1))]
+    batched = list(translate(translator, sources, Search(batch=7)))
+    assert [translation.source for translation in batched] == sources
+    assert [translation.text for translation in batched] == single
+    assert len(set(single)) > 5
+
+
+def test_it_agrees_with_generate_of_transformers(translator: Run) -> None:
+    opened = open_run(translator)
+    ids = opened.tokenizers.source(["Tom bit Anna"], return_tensors="pt")["input_ids"]
+    for beam in (1, 3):
+        theirs = opened.model.generate(input_ids=ids, num_beams=beam, do_sample=False, max_new_tokens=20)
+        ours = next(translate(opened, ["Tom bit Anna"], Search(beam=beam, max_length=20)))
+        assert ours.text == opened.tokenizers.target.decode(theirs[0], skip_special_tokens=True)
+        assert ours.score <= 0
+
+
+def test_a_stream_is_read_as_it_is_needed(translator: Run) -> None:
+    read = 0
+
+    def endless() -> Iterator[str]:
+        nonlocal read
+        while True:
+            read += 1
+            yield "Tom saw Anna"
+
+    assert len(list(islice(translate(translator, endless(), Search(batch=2)), 3))) == 3
+    assert read < 1000
+
+
+def test_an_empty_line_stays_an_empty_line(translator: Run) -> None:
+    done = list(translate(translator, ["", "Tom saw Anna", "  "]))
+    assert [bool(translation.text) for translation in done] == [False, True, False]
+
+
+def test_what_cannot_be_asked_is_refused(translator: Run, writer: Run, tmp_path: object) -> None:
+    with pytest.raises(UsageError, match="beam is 0; it must be 1 or more"):
+        Search(beam=0)
+    with pytest.raises(UsageError, match=r"the model there continues text; this needs one that translates"):
+        next(translate(writer, ["x"]))
+    with pytest.raises(UsageError, match="the model there translates; this needs one that continues text"):
+        generate(translator, "x")
+    with pytest.raises(CheckpointError, match=r"is no finished run: it is a folder without config\.json"):
+        open_run(str(tmp_path))
+
+
+def test_a_foreign_checkpoint_is_named(tmp_path: object) -> None:
+    from transformers import GPT2Config
+
+    GPT2Config(n_layer=1).save_pretrained(str(tmp_path))
+    with pytest.raises(CheckpointError, match="holds a model of type 'gpt2', not one of this project"):
+        open_run(str(tmp_path))
+
+
+def test_positions_can_be_bent_at_load_time(writer: Run) -> None:
+    bent = open_run(writer, position={"spectrum": "linear", "factor": 2.0})
+    assert bent.model.config.core.decoder.options["factor"] == 2.0
+    assert "factor" not in open_run(writer).model.config.core.decoder.options
+    with pytest.raises(UsageError, match=r"unknown position option of this model \(rope\) 'spectrm'; did you mean 'sp"):
+        open_run(writer, position={"spectrm": "yarn"})
