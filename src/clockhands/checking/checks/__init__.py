@@ -5,6 +5,7 @@ from clockhands.checking.checks import (  # noqa: F401
     caching,
     causality,
     configuration,
+    exporting,
     generating,
     lengths,
     packing,

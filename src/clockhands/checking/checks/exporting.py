@@ -1,0 +1,77 @@
+"""Compiled and exported, a model gives the same logits at every length."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clockhands.checking.registry import Effect, check, difference, largest
+from clockhands.checking.subject import Subject
+
+_LENGTHS = (12, 20, 33)
+
+
+@check(
+    "export.compile",
+    "torch.compile changes nothing, at any of three lengths.",
+    "a length or an offset frozen into the graph",
+    needs=("module",),
+    huggingface=True,
+    optional=True,
+    precise=False,
+)
+def compiled(subject: Subject) -> Effect:
+    """Dynamo's capture, run by PyTorch itself: no kernels are generated."""
+    adapter: Any = subject.adapter
+    twin: Any = type(adapter)(adapter.module, adapter.kind)
+    twin.module = torch.compile(adapter.module, backend="eager")
+    try:
+        return _at_every_length(subject, dataclasses.replace(subject, adapter=twin))
+    finally:
+        torch.compiler.reset()
+
+
+@check(
+    "export.export",
+    "torch.export with a free length changes nothing, at any of three lengths.",
+    "a length or an offset frozen into the graph",
+    causal=True,
+    huggingface=True,
+    optional=True,
+    precise=False,
+)
+def exported(subject: Subject) -> Effect:
+    """One program for all lengths, made from ids alone."""
+    adapter: Any = subject.adapter
+    plain = _IdsToLogits(adapter.module, adapter.inputs)
+    length = torch.export.Dim("length", min=2, max=64)
+    with torch.no_grad():
+        program = torch.export.export(plain, (subject.tokens(1, 16),), dynamic_shapes=({1: length},), strict=False)
+    module = program.module()
+    effects = []
+    for size in _LENGTHS:
+        ids = subject.tokens(1, size)
+        effects.append(Effect(difference(module(ids), subject.logits(ids)), f"{size} tokens"))
+    return largest(*effects)
+
+
+class _IdsToLogits(nn.Module):
+    """What is exported: ids in, logits out, no cache."""
+
+    def __init__(self, model: nn.Module, inputs: Any) -> None:
+        super().__init__()
+        self.model, self.inputs = model, inputs
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.model(**self.inputs(ids), use_cache=False).logits
+
+
+def _at_every_length(subject: Subject, other: Subject) -> Effect:
+    effects = []
+    for size in _LENGTHS:
+        ids = subject.tokens(1, size)
+        effects.append(Effect(difference(other.logits(ids), subject.logits(ids)), f"{size} tokens"))
+    return largest(*effects)
