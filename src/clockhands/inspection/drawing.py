@@ -34,6 +34,8 @@ def level(y: float, label: str) -> Mark:
 def percent(share: float) -> str:
     """``9 %``, ``0.2 %``: two significant figures below ten."""
     value = 100 * share
+    if abs(value) < 0.05:
+        return "0.0 %"
     return f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f} %"
 
 

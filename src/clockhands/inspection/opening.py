@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
 from clockhands.errors import CheckpointError
@@ -148,7 +148,7 @@ def _float32_bytes(path: Path) -> int:
 def check_fits(needed: int, source: str | Path, available: int | None = None) -> None:
     """Raises CheckpointError if a model of ``needed`` bytes does not fit into ``available`` (default: what is free)."""
     if available is None:
-        available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        available = psutil.virtual_memory().available
     if needed * 1.2 > available:
         raise CheckpointError(
             f"{source} needs {needed / 2**30:.1f} GiB for its weights and more to run, and {available / 2**30:.1f} GiB "

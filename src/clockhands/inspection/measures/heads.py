@@ -188,7 +188,9 @@ def distance(found: Sequence[HeadStatistics]) -> Finding:
 
 def _reaches(middles: list[float], uniform: float) -> str:
     near = [str(index + 1) for index, middle in enumerate(middles) if middle < 0.5 * uniform]
-    return f"Less than half as far look layers {listed(near)}." if near else "No layer looks less than half as far."
+    if not near:
+        return "No layer looks less than half as far."
+    return f"Less than half as far {'looks layer' if len(near) == 1 else 'look layers'} {listed(near)}."
 
 
 def _profiles(found: Sequence[HeadStatistics]) -> Figure:

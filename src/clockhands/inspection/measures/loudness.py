@@ -100,7 +100,7 @@ def _judge(found: Levels) -> tuple[Light, str]:
     heard = found.position / (found.position + found.word)
     if heard < 0.01:
         return "bad", f"a word is {found.ratio:.0f} times as long as a position, which is hardly audible"
-    if heard > 0.95:
+    if heard > 0.8:
         return "warn", f"a position is {1 / found.ratio:.1f} times as long as a word and drowns it"
     return "good", f"a word is {found.ratio:.1f} times as long as a position, and both are heard"
 
