@@ -96,7 +96,8 @@ class TransformerConfig:
         token_scale: factor of the token embedding: ``sqrt`` (√d_model), ``one`` or ``learned`` (starting at √d_model).
         tying: which matrices are one: ``three-way`` (source, target, output), ``target`` (target, output), ``none``.
         output_bias: a bias for each word of the output layer.
-        initialisation: ``paper`` (embeddings N(0, d^-1/2), matrices Xavier), ``xavier`` (embeddings too), ``normal02``.
+        initialisation: ``paper`` (embeddings N(0, 1/d), matrices Xavier), ``xavier`` (embeddings too), ``normal02``
+            (all N(0, 0.02²)), ``unit`` (embeddings N(0, 1), as torch draws them unasked, matrices Xavier).
         attention_bias, ffn_bias: biases of the projections of attention and of the feed-forward layers.
         dropout: the rate, at the ``dropout_places``: ``embedding`` (after the sum), ``residual`` (output of every
             sublayer), ``ffn-residual`` (of the feed-forward only), ``attention`` (weights), ``activation``.
@@ -126,7 +127,7 @@ class TransformerConfig:
     token_scale: Literal["sqrt", "one", "learned"] = "sqrt"
     tying: Literal["three-way", "target", "none"] = "three-way"
     output_bias: bool = False
-    initialisation: Literal["paper", "xavier", "normal02"] = "paper"
+    initialisation: Literal["paper", "xavier", "normal02", "unit"] = "paper"
     attention_bias: bool = False
     ffn_bias: bool = True
     dropout: float = 0.1

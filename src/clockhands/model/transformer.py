@@ -235,7 +235,8 @@ def initialise_embedding(module: nn.Embedding, config: TransformerConfig) -> Non
     if config.initialisation == "xavier":
         nn.init.xavier_uniform_(module.weight)
     else:
-        nn.init.normal_(module.weight, std=0.02 if config.initialisation == "normal02" else config.d_model**-0.5)
+        spread = {"normal02": 0.02, "unit": 1.0}.get(config.initialisation, config.d_model**-0.5)
+        nn.init.normal_(module.weight, std=spread)
 
 
 def initialise_linear(module: nn.Linear, config: TransformerConfig) -> None:

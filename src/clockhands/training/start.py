@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,12 +50,14 @@ def train(
     *,
     overwrite: bool = False,
     material: Material | None = None,
+    begin: Callable[[PreTrainedModel], None] | None = None,
     show: bool = False,
 ) -> Run:
     """Train what a recipe says (a file, tables or a ``Recipe``) into the folder ``out``.
 
     ``settings`` are dotted fields to change: ``{"position.scheme": "rope"}``. ``material`` is what ``prepare`` gave for
     a recipe with the same data and tokenizer: runs that vary something else need not read and encode again.
+    ``begin`` is given the new model before its first step.
     Raises ConfigError for a faulty recipe, UsageError if ``out`` exists, DataError for faulty text, Diverged, and
     TrainingStopped after Ctrl-C (resume it then).
     """
@@ -75,7 +77,7 @@ def train(
                 write_text(out / RECIPE, recipe.to_toml())
             else:
                 material = material or prepare(recipe, Run(out).tokenizers())
-        return _train(recipe, material, asked, out, show)
+        return _train(recipe, material, asked, out, show, begin=begin)
 
 
 def resume(run: str | Path, settings: Mapping[str, Any] | None = None, *, show: bool = False) -> Run:
@@ -106,9 +108,19 @@ def resume(run: str | Path, settings: Mapping[str, Any] | None = None, *, show: 
         return _train(recipe, material, asked, opened.path, show, last)
 
 
-def _train(recipe: Recipe, material: Material, asked: Any, out: Path, show: bool, last: Path | None = None) -> Run:
+def _train(
+    recipe: Recipe,
+    material: Material,
+    asked: Any,
+    out: Path,
+    show: bool,
+    last: Path | None = None,
+    begin: Callable[[PreTrainedModel], None] | None = None,
+) -> Run:
     torch.manual_seed(recipe.training.seed)
     model = build(recipe, material.tokenizers)
+    if begin is not None:
+        begin(model)
     stop = Stop()
     record, health = Record(out), Health(recipe.training, out)
     flow = Flow(recipe.training, stop, validates=material.validation is not None)

@@ -1,0 +1,157 @@
+"""What a variant costs before it is trained, and what makes variants equal: width, parameters or compute."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import cycle, islice
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from clockhands.comparison.plan import Plan
+from clockhands.data import IGNORED
+from clockhands.errors import ConfigError, UsageError
+from clockhands.training import Material, Recipe, prepare, vary
+from clockhands.training.architecture import build
+
+TIMED = 3
+CLOSE = 0.005
+"""Parameters differ by at most this share where they are matched: one unit of a feed-forward layer is a step."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one variant: its parameters, the steps it gets, floating-point operations and seconds of one step.
+
+    ``changes`` are those that matching adds to the variant's own.
+    """
+
+    parameters: int
+    steps: int
+    flops: int
+    seconds: float
+    changes: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def costs(plan: Plan) -> dict[str, Cost]:
+    """Build and time every variant, and find what is to be matched.
+
+    Raises ConfigError naming the variants that cannot be built, UsageError where they cannot be made equal.
+    """
+    materials: dict[str, Material] = {}
+    recipes = {variant.name: plan.recipe_of(variant.name, plan.seeds[0]) for variant in plan.variants}
+    for name, recipe in recipes.items():
+        if material_key(recipe) not in materials:
+            materials[material_key(recipe)] = prepare(recipe)
+    material = {name: materials[material_key(recipe)] for name, recipe in recipes.items()}
+    _check(plan, recipes, material)
+    if plan.match == "parameters":
+        matched = _match_parameters(plan, recipes, material)
+    else:
+        matched = {name: {} for name in recipes}
+    recipes = {name: vary(recipe, matched[name]) for name, recipe in recipes.items()}
+    measured = {name: _measure(recipe, material[name]) for name, recipe in recipes.items()}
+    return _with_steps(plan, recipes, material, measured, matched)
+
+
+def material_key(recipe: Recipe) -> str:
+    """Trials with equal keys share corpus, tokenizers and encoded text."""
+    tables = recipe.tables
+    return repr((tables["data"], tables["tokenizer"], tables["batches"], recipe.model.kind))
+
+
+def parameters(recipe: Recipe, material: Material) -> int:
+    """Counted on a model without memory."""
+    with torch.device("meta"):
+        return sum(weight.numel() for weight in build(recipe, material.tokenizers).parameters())
+
+
+def _check(plan: Plan, recipes: dict[str, Recipe], material: dict[str, Material]) -> None:
+    faults = []
+    for name, recipe in recipes.items():
+        try:
+            parameters(recipe, material[name])
+        except UsageError as fault:
+            reasons = fault.faults if isinstance(fault, ConfigError) else (str(fault),)
+            faults += [f"variant {name!r} cannot be built: {reason}" for reason in reasons]
+    if faults:
+        raise ConfigError(faults, "the plan")
+
+
+def _match_parameters(
+    plan: Plan, recipes: dict[str, Recipe], material: dict[str, Material]
+) -> dict[str, dict[str, int]]:
+    """The width of the feed-forward layers that gives each variant as many parameters as the baseline has."""
+    wanted = parameters(recipes[plan.baseline], material[plan.baseline])
+    return {name: _match(name, recipe, material[name], wanted) for name, recipe in recipes.items()}
+
+
+def _match(name: str, recipe: Recipe, material: Material, wanted: int) -> dict[str, int]:
+    """Parameters grow in a line with d_ff, so two counts tell all."""
+    here, width = parameters(recipe, material), recipe.model.d_ff
+    if here == wanted:
+        return {}
+    slope = parameters(vary(recipe, {"model.d_ff": width + 1}), material) - here
+    chosen = width + round((wanted - here) / slope)
+    found = here + slope * (chosen - width)
+    if chosen < 1 or abs(found - wanted) > CLOSE * wanted:
+        raise UsageError(
+            f"variant {name!r} has {here:,} parameters and the baseline {wanted:,}: no model.d_ff makes them equal "
+            f"to {CLOSE:.1%}; match the width instead"
+        )
+    return {"model.d_ff": chosen}
+
+
+def _measure(recipe: Recipe, material: Material) -> tuple[int, int, float]:
+    """Parameters, operations of a step (forward and backward) and its seconds, on real batches."""
+    torch.manual_seed(0)
+    model = build(recipe, material.tokenizers).train()
+    batches = cycle(material.batches(recipe))
+    batch = next(batches)
+
+    def step(indices: list[int]) -> None:
+        model(**material.collate([material.train[i] for i in indices])).loss.backward()
+        model.zero_grad()
+
+    with FlopCounterMode(display=False) as counter:
+        step(batch)
+    begun = time.perf_counter()
+    for indices in islice(batches, TIMED):
+        step(indices)
+    seconds = (time.perf_counter() - begun) / TIMED * recipe.training.accumulate
+    flops = counter.get_total_flops() * recipe.training.accumulate
+    return sum(weight.numel() for weight in model.parameters()), flops, seconds
+
+
+def _with_steps(
+    plan: Plan,
+    recipes: dict[str, Recipe],
+    material: dict[str, Material],
+    measured: dict[str, tuple[int, int, float]],
+    matched: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Cost]:
+    kind, amount = plan.budget
+    found = {}
+    for name, (count, flops, seconds) in measured.items():
+        steps = amount
+        if kind == "tokens":
+            steps = amount / _tokens_a_step(recipes[name], material[name])
+        elif kind == "seconds":
+            steps = amount / seconds
+        if plan.match == "compute":
+            steps *= measured[plan.baseline][1] / flops
+        found[name] = Cost(count, max(1, round(steps)), flops, seconds, matched[name])
+    return found
+
+
+def _tokens_a_step(recipe: Recipe, material: Material) -> float:
+    """Target tokens of a step, from a sample of batches."""
+    shown = list(islice(material.batches(recipe), 20))
+    labels = [material.collate([material.train[i] for i in indices])["labels"] for indices in shown]
+    return sum(int(part.ne(IGNORED).sum()) for part in labels) / len(shown) * recipe.training.accumulate

@@ -1,0 +1,96 @@
+"""Worker processes on this machine. A worker that dies is replaced and its trial run again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from clockhands.comparison.run import Task, Watch
+from clockhands.comparison.store import Result
+
+ATTEMPTS = 2
+"""A trial that kills its worker that many times has failed (out of memory, most often)."""
+
+
+class Processes:
+    """A pool of fresh interpreters with a fixed number of threads each."""
+
+    def __init__(self, workers: int, threads: int) -> None:
+        self.workers, self.threads = workers, threads
+
+    def run(self, tasks: Sequence[Task], watch: Watch) -> Iterator[Result]:
+        """Results as they end."""
+        waiting, deaths = list(tasks), Counter[tuple[str, int]]()
+        while waiting:
+            pool = self._pool()
+            running: dict[Future[Result], Task] = {}
+            try:
+                while waiting or running:
+                    while waiting and len(running) < self.workers:
+                        task = waiting.pop(0)
+                        running[pool.submit(_work, *task.arguments())] = task
+                        watch("begin", task)
+                    done, _ = wait(running, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        result = future.result()
+                        del running[future]
+                        yield result
+            except BrokenProcessPool:
+                lost = list(running.values())
+                deaths.update((task.variant, task.seed) for task in lost)
+                # One death breaks the whole pool, and nobody knows whose it was: alone, the guilty one is found.
+                given_up = [task for task in lost if deaths[task.variant, task.seed] >= ATTEMPTS * min(self.workers, 2)]
+                yield from (_dead(task) for task in given_up)
+                waiting = [task for task in lost if task not in given_up] + waiting
+            finally:
+                _end(pool)
+
+    def _pool(self) -> ProcessPoolExecutor:
+        spawn = multiprocessing.get_context("spawn")
+        return ProcessPoolExecutor(self.workers, spawn, _begin, (self.threads,))
+
+
+def _begin(threads: int) -> None:
+    """A worker: few threads, silent libraries, deaf to Ctrl-C (its parent hears it), and gone when its parent is."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_follow_parent, daemon=True).start()
+    import torch
+    from transformers.utils import logging
+
+    torch.set_num_threads(threads)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+def _follow_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _work(*arguments: Any) -> Result:
+    from clockhands.comparison.trial import run_trial
+
+    return run_trial(*arguments)
+
+
+def _dead(task: Task) -> Result:
+    why = "its worker process died, again and again; most often the memory was not enough"
+    return {"variant": task.variant, "seed": task.seed, "status": "failed", "error": why}
+
+
+def _end(pool: ProcessPoolExecutor) -> None:
+    """Stop at once: what has not ended will be run again."""
+    processes = list((pool._processes or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in processes:
+        process.terminate()

@@ -1,0 +1,304 @@
+"""A plan: variants × seeds of one recipe, the budget that all get, and what is matched. It imports no torch.
+
+As a file::
+
+    recipe = "numbers.toml"          # or the tables of a recipe, in [recipe.data], [recipe.model], ...
+    seeds = 5                        # a count, or a list
+    baseline = "sinusoidal"          # default: the first variant
+    metric = "exact"                 # exact, chrf or loss
+    match = "width"                  # width, parameters or compute
+    target = 0.1                     # the validation loss whose step and second are noted
+    inside = ["loudness"]            # what is measured inside the model before and after training
+    budget = {steps = 400}           # steps, tokens or seconds
+
+    [vary]                           # a grid
+    "position.scheme" = ["sinusoidal", "rope", "none"]
+
+    [[variant]]                      # and variants with a name
+    name = "no scale"
+    set = {"model.token_scale" = "one"}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from clockhands.errors import ConfigError, DataError, UsageError, unknown
+from clockhands.training.fields import read_value
+from clockhands.training.recipe import Recipe, combine, corpus_kind, load, vary
+from clockhands.training.tables import known_keys
+
+METRICS = {"exact": "exact match %", "chrf": "chrF of a sentence", "loss": "loss, nats per token"}
+MATCHES = ("width", "parameters", "compute")
+BUDGETS = ("steps", "tokens", "seconds")
+INSIDE = ("loudness", "directions", "recovery", "survival")
+KEYS = (
+    "title", "recipe", "seeds", "baseline", "metric", "match", "target", "inside", "budget", "vary", "variant",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A name, and the dotted fields of the recipe that it changes."""
+
+    name: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is trained. ``of`` checks it whole; ``recipe_of`` gives one trial's recipe before matching."""
+
+    recipe: Recipe
+    variants: tuple[Variant, ...]
+    seeds: tuple[int, ...]
+    baseline: str
+    metric: str
+    match: str = "width"
+    budget: tuple[str, float] = ("steps", 400)
+    target: float | None = None
+    inside: tuple[str, ...] = ()
+    title: str = "A comparison"
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Of the metric."""
+        return self.metric != "loss"
+
+    @property
+    def trials(self) -> list[tuple[str, int]]:
+        """Variant and seed of every trial: all variants of a seed before the next, so that a stop leaves pairs."""
+        return [(variant.name, seed) for seed in self.seeds for variant in self.variants]
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with anything but the seeds and the title: a folder of results belongs to one of these."""
+        asked = {key: value for key, value in self.to_dict().items() if key not in ("seeds", "title")}
+        return hashlib.blake2b(json.dumps(asked, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+    def variant(self, name: str) -> Variant:
+        """By name."""
+        return next(variant for variant in self.variants if variant.name == name)
+
+    def recipe_of(self, name: str, seed: int) -> Recipe:
+        """The recipe of a trial."""
+        return vary(self.recipe, {**self.variant(name).changes, "training.seed": seed})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data that ``from_dict`` reads back."""
+        return {
+            "title": self.title,
+            "recipe": json.loads(json.dumps(self.recipe.tables)),
+            "variants": [[variant.name, dict(variant.changes)] for variant in self.variants],
+            "seeds": list(self.seeds),
+            "baseline": self.baseline,
+            "metric": self.metric,
+            "match": self.match,
+            "budget": list(self.budget),
+            "target": self.target,
+            "inside": list(self.inside),
+        }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Plan:
+        """From what ``to_dict`` gave."""
+        rest = {key: given[key] for key in ("title", "baseline", "metric", "match", "target")}
+        return cls(
+            recipe=Recipe.of(given["recipe"]),
+            variants=tuple(Variant(name, changes) for name, changes in given["variants"]),
+            seeds=tuple(given["seeds"]),
+            budget=(given["budget"][0], given["budget"][1]),
+            inside=tuple(given["inside"]),
+            **rest,
+        )
+
+
+def plan_of(
+    recipe: Recipe | str | Path | Mapping[str, Any],
+    *,
+    vary: Mapping[str, Sequence[Any]] | None = None,
+    variants: Sequence[Variant] = (),
+    seeds: int | Sequence[int] = 5,
+    baseline: str | None = None,
+    metric: str | None = None,
+    match: str = "width",
+    budget: Mapping[str, float] | None = None,
+    target: float | None = None,
+    inside: Sequence[str] = (),
+    title: str = "A comparison",
+    source: str = "the plan",
+) -> Plan:
+    """A checked plan. ``vary`` is a grid: every combination is a variant; ``variants`` have names of their own.
+
+    Raises ConfigError with every fault at once, those of each variant under its name.
+    """
+    base = _recipe(recipe)
+    faults: list[str] = []
+    chosen = (*_grid(vary or {}, base, faults), *variants)
+    _check_names(chosen, faults)
+    numbers = _seeds(seeds, faults)
+    kind, amount = _budget(budget, base, faults)
+    metric = metric or _usual_metric(base)
+    faults += [unknown("metric", metric, METRICS)] if metric not in METRICS else []
+    faults += [unknown("match", match, MATCHES)] if match not in MATCHES else []
+    faults += [unknown("measure", name, INSIDE) for name in inside if name not in INSIDE]
+    faults += _kind_faults(base, metric)
+    baseline = baseline or (chosen[0].name if chosen else "")
+    if chosen and baseline not in [variant.name for variant in chosen]:
+        faults.append(unknown("baseline", baseline, [variant.name for variant in chosen]))
+    for variant in chosen:
+        faults += _variant_faults(base, variant)
+    if faults:
+        raise ConfigError(list(dict.fromkeys(faults)), source)
+    return Plan(base, chosen, numbers, baseline, metric, match, (kind, amount), target, tuple(inside), title)
+
+
+def read_plan(path: str | Path, settings: Mapping[str, Any] | None = None) -> Plan:
+    """A plan from a file. ``settings`` replace its keys (``seeds``, ``baseline``, ``match``, ``budget``, ...).
+
+    Raises DataError for a file that cannot be read, ConfigError with every fault of its content.
+    """
+    path = Path(path)
+    try:
+        given: dict[str, Any] = tomllib.loads(path.read_text("utf8"))
+    except OSError as fault:
+        raise DataError(f"cannot read the plan {path}: {fault.strerror or fault}") from fault
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
+        raise DataError(f"{path} is no TOML: {fault}") from fault
+    return plan_from_tables({**given, **(settings or {})}, path.parent, str(path))
+
+
+def plan_from_tables(given: Mapping[str, Any], folder: Path, source: str) -> Plan:
+    """A plan from what its file says; a recipe's path is relative to ``folder``. Raises as ``read_plan``."""
+    faults = [unknown("key", key, KEYS) for key in given if key not in KEYS]
+    if "recipe" not in given:
+        faults.append("recipe is missing: the path of a recipe, or its tables under [recipe.data] and so on")
+    if not given.get("vary") and not given.get("variant"):
+        faults.append("there is nothing to compare: give [vary] with a grid, or [[variant]] with name and set")
+    named = [dict(table) for table in given.get("variant", ())]
+    faults += [f"a [[variant]] has {sorted(table)}; it has name and set" for table in named if not _is_variant(table)]
+    if faults:
+        raise ConfigError(faults, source)
+    recipe = given["recipe"]
+    rest = {key: given[key] for key in KEYS if key in given and key not in ("recipe", "variant")}
+    return plan_of(
+        folder / recipe if isinstance(recipe, str) else recipe,
+        variants=[Variant(table["name"], table.get("set", {})) for table in named],
+        source=source,
+        **rest,
+    )
+
+
+def read_grid(written: Sequence[str], recipe: Recipe) -> dict[str, list[Any]]:
+    """``position.scheme=rope,alibi`` as a grid. Raises ConfigError for what is not of this form."""
+    faults = [f"{text!r} is not of the form KEY=VALUE,VALUE" for text in written if "=" not in text]
+    if faults:
+        raise ConfigError(faults, "--vary")
+    grid = {}
+    for text in written:
+        key, _, values = text.partition("=")
+        table, _, name = key.strip().rpartition(".")
+        known = known_keys(recipe.tables, table) if table.split(".")[0] in recipe.tables else {}
+        kind = known[name].kind if name in known else Any
+        grid[key.strip()] = [read_value(value.strip(), kind) for value in values.split(",") if value.strip()]
+    return grid
+
+
+def _recipe(recipe: Recipe | str | Path | Mapping[str, Any]) -> Recipe:
+    if isinstance(recipe, Recipe):
+        return recipe
+    return load(recipe) if isinstance(recipe, (str, Path)) else combine(dict(recipe), {})
+
+
+def _grid(grid: Mapping[str, Sequence[Any]], recipe: Recipe, faults: list[str]) -> list[Variant]:
+    wrong = [key for key, values in grid.items() if isinstance(values, str) or not isinstance(values, Sequence)]
+    faults += [f"{key} in the grid is {grid[key]!r}, but must be a list of values" for key in wrong]
+    empty = [key for key, values in grid.items() if key not in wrong and not values]
+    faults += [f"the grid is empty: {key} has no values" for key in empty]
+    if not grid or wrong or empty:
+        return []
+    combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    single = len(grid) == 1
+    return [
+        Variant(
+            ", ".join(
+                _word(value) if single else f"{key.rpartition('.')[2]}={_word(value)}" for key, value in c.items()
+            ),
+            c,
+        )
+        for c in combinations
+    ]
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check_names(chosen: Sequence[Variant], faults: list[str]) -> None:
+    names = [variant.name for variant in chosen]
+    faults += [f"two variants are named {name!r}" for name in dict.fromkeys(names) if names.count(name) > 1]
+    if len(chosen) == 1:
+        faults.append(f"there is one variant, {names[0]!r}; a comparison needs another")
+
+
+def _seeds(seeds: int | Sequence[int], faults: list[str]) -> tuple[int, ...]:
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        if seeds < 1:
+            faults.append(f"seeds is {seeds}; one at least (and 5 for a verdict)")
+        return tuple(range(1, seeds + 1))
+    numbers = list(seeds) if isinstance(seeds, (list, tuple)) else []
+    if not numbers or len(set(numbers)) < len(numbers) or not all(isinstance(n, int) and n >= 0 for n in numbers):
+        faults.append(f"seeds is {seeds!r}, but must be a count or a list of different whole numbers")
+        return ()
+    return tuple(numbers)
+
+
+def _budget(budget: Mapping[str, float] | None, recipe: Recipe, faults: list[str]) -> tuple[str, float]:
+    if budget is None:
+        steps = recipe.training.max_steps
+        if steps is None:
+            faults.append("the recipe counts epochs; say what all variants get: a budget of steps, tokens or seconds")
+        return "steps", steps or 0
+    if not isinstance(budget, Mapping) or len(budget) != 1 or next(iter(budget)) not in BUDGETS:
+        faults.append(f"budget is {budget!r}, but must be one of steps, tokens, seconds with its amount")
+        return "steps", 0
+    kind, amount = next(iter(budget.items()))
+    if not isinstance(amount, (int, float)) or amount <= 0:
+        faults.append(f"the budget of {kind} is {amount!r}, but must be a number above 0")
+    return kind, amount
+
+
+def _usual_metric(recipe: Recipe) -> str:
+    if corpus_kind(recipe.corpus, recipe.corpus_options) == "language":
+        return "loss"
+    return "exact" if recipe.corpus in ("numbers", "roles") else "chrf"
+
+
+def _kind_faults(recipe: Recipe, metric: str) -> list[str]:
+    if recipe.model.kind == "encoder":
+        return ["a masked language model writes nothing that could be scored; compare translators or language models"]
+    if recipe.model.kind == "decoder" and metric in ("exact", "chrf"):
+        return [f"metric is {metric!r}, which scores translations; a language model has 'loss'"]
+    return []
+
+
+def _variant_faults(base: Recipe, variant: Variant) -> list[str]:
+    fixed = [key for key in variant.changes if key in ("training.seed", "training.max_steps", "training.epochs")]
+    found = [f"variant {variant.name!r} sets {key}, which the plan sets (seeds, budget)" for key in fixed]
+    try:
+        vary(base, variant.changes)
+    except UsageError as fault:
+        reasons = fault.faults if isinstance(fault, ConfigError) else (str(fault),)
+        found += [f"variant {variant.name!r}: {reason}" for reason in reasons]
+    return found
+
+
+def _is_variant(table: Mapping[str, Any]) -> bool:
+    return "name" in table and set(table) <= {"name", "set"} and isinstance(table.get("set", {}), Mapping)

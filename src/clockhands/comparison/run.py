@@ -1,0 +1,114 @@
+"""Running a plan: every trial once, in worker processes of this machine or on Ray, each stored as it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from clockhands.comparison.plan import Plan, plan_of
+from clockhands.comparison.store import Result, Results, Store
+from clockhands.errors import UsageError
+from clockhands.findings import Findings
+from clockhands.training.recipe import Recipe, vary
+
+Watch = Callable[[str, Any], None]
+"""Told ``("begin", task)``, ``("end", result)``."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A trial, ready to be run anywhere: plain data."""
+
+    tables: Mapping[str, Any]
+    variant: str
+    seed: int
+    metric: str
+    target: float | None
+    inside: tuple[str, ...]
+    folder: str
+    keep: bool
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Of ``run_trial``."""
+        return (self.tables, self.variant, self.seed, self.metric, self.target, self.inside, self.folder, self.keep)
+
+
+class Workers(Protocol):
+    """Something that runs tasks; results come as they end."""
+
+    def run(self, tasks: Sequence[Task], watch: Watch) -> Iterator[Result]: ...
+
+
+def run_plan(
+    plan: Plan,
+    out: str | Path,
+    *,
+    workers: int = 1,
+    threads: int = 1,
+    on: str | None = None,
+    gpus: float = 0.0,
+    keep: bool = False,
+    watch: Watch = lambda event, what: None,
+) -> Results:
+    """Run what has not ended yet of a plan, in ``workers`` processes of ``threads`` threads, or ``on`` Ray.
+
+    ``on``: ``ray`` (the cluster that is there, or this machine) or an address, ``ray://host:10001``; ``gpus``: the part
+    of a GPU that a trial gets there. ``keep``: leave the trained models in ``out/running``.
+    Raises UsageError for a folder with another plan's results or without Ray, ConfigError for a variant that cannot be
+    built, KeyboardInterrupt when stopped: what had ended is kept.
+    """
+    store = Store(out)
+    results = store.open(plan, None)
+    if results is None:
+        from clockhands.comparison.cost import costs
+
+        results = store.open(plan, {name: cost.to_dict() for name, cost in costs(plan).items()})
+    assert results is not None
+    tasks = [task(results, name, seed, Path(out), threads, keep) for name, seed in results.missing]
+    trials = list(results.trials)
+    if tasks:
+        for result in _workers(workers, threads, on, gpus).run(tasks, watch):
+            store.add(result)
+            trials.append(result)
+            watch("end", result)
+    return replace(results, trials=tuple(trials))
+
+
+def task(results: Results, name: str, seed: int, out: Path, threads: int, keep: bool) -> Task:
+    """One trial with its matched sizes and its share of the budget."""
+    plan, cost = results.plan, results.costs[name]
+    changes = {**cost["changes"], "training.max_steps": cost["steps"], "training.threads": threads}
+    recipe = vary(plan.recipe_of(name, seed), changes)
+    folder = out / "running" / f"{plan.variants.index(plan.variant(name))}-{seed}"
+    return Task(recipe.tables, name, seed, plan.metric, plan.target, plan.inside, str(folder.absolute()), keep)
+
+
+def compare(
+    recipe: Recipe | str | Path | Mapping[str, Any],
+    *,
+    out: str | Path,
+    vary: Mapping[str, Sequence[Any]],
+    workers: int = 1,
+    **settings: Any,
+) -> Findings:
+    """Plan, run and conclude in one call; ``settings`` are those of ``plan_of``. Raises as these do."""
+    from clockhands.comparison.conclude import conclude
+
+    return conclude(run_plan(plan_of(recipe, vary=vary, **settings), out, workers=workers))
+
+
+def _workers(workers: int, threads: int, on: str | None, gpus: float) -> Workers:
+    for name, value in (("workers", workers), ("threads", threads)):
+        if value < 1:
+            raise UsageError(f"{name} is {value}; it must be 1 or more")
+    if on is None:
+        if gpus:
+            raise UsageError("a part of a GPU for each trial is given out by Ray alone: add --on ray")
+        from clockhands.comparison.local import Processes
+
+        return Processes(workers, threads)
+    from clockhands.comparison.on_ray import Cluster
+
+    return Cluster(on, threads, gpus)
