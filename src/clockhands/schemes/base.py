@@ -27,7 +27,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import PositionError
-from clockhands.shapes import Bool, Float, Int, Num, Tensor
+from clockhands.shapes import Bool, Float, Num, Tensor
 
 SIZES = ("width", "d_model", "num_heads", "head_dim", "num_layers", "causal")
 HOOKS = ("encode", "locate", "rotate", "bias", "logits", "weigh", "values")
@@ -265,16 +265,6 @@ def distances(qpos_BS: Positions, kpos_BT: KeyPositions) -> Num[Tensor, "#B S T"
     if qpos_BS.shape[0] > 1 and qpos_BS.stride(0) == 0 and kpos_BT.stride(0) == 0:
         qpos_BS, kpos_BT = qpos_BS[:1], kpos_BT[:1]
     return qpos_BS[:, :, None] - kpos_BT[:, None, :]
-
-
-def spread(distance_BST: Num[Tensor, "B S T"]) -> tuple[Num[Tensor, " R"], Int[Tensor, "B S T"]]:
-    """The distances that occur, each once, and which of them belongs to each pair; integers in one run without gaps."""
-    if not distance_BST.is_floating_point() and distance_BST.numel():
-        low, high = (int(end) for end in distance_BST.aminmax())
-        if high - low < distance_BST.numel():
-            return torch.arange(low, high + 1, device=distance_BST.device), distance_BST - low
-    distance_R, index_BST = torch.unique(distance_BST, return_inverse=True)
-    return distance_R, index_BST
 
 
 def check_length(pos: Num[Tensor, "*any"], maximum: int, scheme: str, option: str = "max_length") -> None:

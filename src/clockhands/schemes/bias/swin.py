@@ -127,7 +127,7 @@ class LogCPB(Scheme):
     ) -> Float[Tensor, "#B H S T"]:
         check_axes(qpos_BS, "log-cpb")
         offset_BSTA = offsets(qpos_BS, kpos_BT)
-        if offset_BSTA.is_floating_point():
+        if offset_BSTA.is_floating_point() or torch.compiler.is_compiling():
             return self.curve(offset_BSTA)
         unique_R2, index = torch.unique(offset_BSTA.reshape(-1, 2), dim=0, return_inverse=True)
         curve_RH = self.curve(unique_R2[None, :, None])[0, :, :, 0].T

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme, distances, spread
+from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
 from clockhands.schemes.hands import cos_sin, frequencies
 from clockhands.shapes import Float, Tensor
 
@@ -60,13 +60,19 @@ class TransformerXL(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "B H S T"]:
-        """u·k_j + (q_i + v)·W_R R_{i-j}, scaled; each distance that occurs meets W_R once."""
-        distance_R, index_BST = spread(distances(qpos_BS, kpos_BT))
-        dtype = q_BHSK.dtype
-        cos_RF, sin_RF = cos_sin(distance_R, frequencies(self.d_model, self.base, device=distance_R.device))
-        sinusoid_RD = torch.cat([sin_RF, cos_RF], dim=-1).to(dtype)
-        key_HKR = self.project_HKD.to(dtype) @ sinusoid_RD.T
-        at_BHSR = (q_BHSK + self.v_HK.to(dtype)[:, None]) @ key_HKR
-        index_BHST = index_BST[:, None].expand(*q_BHSK.shape[:3], k_BHTK.shape[2])
-        content_BHT = k_BHTK @ self.u_HK.to(dtype)[:, :, None]
-        return self.scale(self.head_dim) * (at_BHSR.gather(-1, index_BHST) + content_BHT.transpose(-1, -2))
+        """u·k_j + (q_i + v)·W_R R_{i-j}, scaled.
+
+        By the addition theorem the second term is the product of something of the query, W_Rᵀ(q_i + v) turned by its
+        position, with the sinusoid of the key's position: no table of distances, and no limit on what positions are.
+        """
+        dtype, omega_F = q_BHSK.dtype, frequencies(self.d_model, self.base, device=q_BHSK.device)
+        (q_cos, q_sin), (k_cos, k_sin) = (cos_sin(pos, omega_F) for pos in (qpos_BS, kpos_BT))
+        asked_BHSD = (q_BHSK + self.v_HK.to(dtype)[:, None]) @ self.project_HKD.to(dtype)
+        sine_BHSF, cosine_BHSF = asked_BHSD.float().chunk(2, dim=-1)
+        q_cos, q_sin = q_cos[:, None], q_sin[:, None]
+        turned_BHSD = torch.cat(
+            [sine_BHSF * q_sin + cosine_BHSF * q_cos, cosine_BHSF * q_sin - sine_BHSF * q_cos], dim=-1
+        )
+        position_BHST = turned_BHSD @ torch.cat([k_cos, k_sin], dim=-1)[:, None].transpose(-1, -2)
+        content_BHT1 = k_BHTK @ self.u_HK.to(dtype)[:, :, None]
+        return self.scale(self.head_dim) * (position_BHST + content_BHT1.transpose(-1, -2))
