@@ -79,7 +79,7 @@ class RoPE(Rotary):
         super().__init__(layout)
         turned = int(head_dim * fraction) if 0 < fraction <= 1 else 0
         check_pairs("rope", turned, f"head_dim {head_dim} x fraction {fraction}")
-        self.base, self.fraction, self.turned = base, fraction, turned
+        self.base, self.fraction, self.channels = base, fraction, turned
         self.spectrum = make_spectrum(
             spectrum,
             turned,
@@ -109,7 +109,7 @@ class RoPE(Rotary):
 
     def frequencies(self, length_B: Num[Tensor, " B"] | None = None, device: torch.device | str | None = None) -> Omega:
         """Radians per position of each pair, in float64, for rows of these lengths."""
-        omega_F = self.spectrum.frequencies(self.turned, self.base, length_B, device)
+        omega_F = self.spectrum.frequencies(self.channels, self.base, length_B, device)
         return omega_F if self.alpha_F is None else omega_F * self.alpha_F.to(omega_F.device, omega_F.dtype).exp()
 
     def waves(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
@@ -134,7 +134,7 @@ class RoPE(Rotary):
         first = self.spectrum.unscaled_first if isinstance(self.spectrum, LongRope) else 0
         if not first:
             return angle
-        trained_F = make_spectrum("default", self.turned, {}).frequencies(self.turned, self.base, device=own.device)
+        trained_F = make_spectrum("default", self.channels, {}).frequencies(self.channels, self.base, device=own.device)
         return torch.where(pos < first, angles(own, trained_F), angle)
 
     def _lengths(self, *rows: Tensor) -> Tensor | None:
@@ -165,7 +165,7 @@ class RoPE(Rotary):
         """``rope_parameters``; None with learned frequencies. Interleaved weights go through ``schemes.convert``."""
         if self.alpha_F is not None:
             return None
-        parameters = self.spectrum.to_hf(self.base, self.turned)
+        parameters = self.spectrum.to_hf(self.base, self.channels)
         if self.fraction != 1.0:
             parameters["partial_rotary_factor"] = self.fraction
         return {"rope_parameters": parameters}

@@ -1,8 +1,13 @@
-"""Turning pairs of channels by angles: what all rotary schemes share."""
+"""Turning pairs of channels by angles: what all rotary schemes share.
+
+Each layout has its own fast form. Neighbours (2c, 2c + 1) are complex numbers as they lie in memory. Halves
+(c, c + r/2) are written, swapped and multiplied, into one new tensor; their backward pass is the turn by -θ, which
+keeps nothing but the tables.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 
@@ -15,22 +20,93 @@ Layout = Literal["interleaved", "half"]
 CosSin = tuple[Float[Tensor, "#B #H S F"], Float[Tensor, "#B #H S F"]]
 
 
+class Neighbours(NamedTuple):
+    """e^{iθ} of every pair, [#B, #H, S, F], complex."""
+
+    cis: Tensor
+
+
+class Halves(NamedTuple):
+    """(cos, cos, 1) and (-sin, sin, 0) over the channels of a head, [#B, #H, S, K]: what does not turn stays."""
+
+    cos: Tensor
+    sin: Tensor
+    pairs: int
+
+
+def table(cos: Tensor, sin: Tensor, layout: Layout, width: int, dtype: torch.dtype) -> Neighbours | Halves:
+    """What ``apply`` multiplies heads of ``width`` channels and this dtype by."""
+    if layout == "interleaved":
+        return Neighbours(torch.complex(cos, sin))
+    rest = (*cos.shape[:-1], width - 2 * cos.shape[-1])
+    full = torch.cat([cos, cos, cos.new_ones(rest)], -1), torch.cat([-sin, sin, sin.new_zeros(rest)], -1)
+    return Halves(full[0].to(dtype), full[1].to(dtype), cos.shape[-1])
+
+
+def apply(x_BHSK: Float[Tensor, "B H S K"], by: Neighbours | Halves) -> Float[Tensor, "B H S K"]:
+    """Turn every pair of channels. Neighbours turn in float32 at least, halves in the tensor's own dtype."""
+    if isinstance(by, Neighbours):
+        return _turn_neighbours(x_BHSK, by.cis)
+    if by.cos.requires_grad or torch.compiler.is_compiling():
+        return x_BHSK * by.cos + _swapped(x_BHSK, by.pairs) * by.sin
+    return cast(Tensor, _TurnHalves.apply(x_BHSK, *by))
+
+
 def turn(
     x_BHSK: Float[Tensor, "B H S K"],
     cos_BHSF: Float[Tensor, "#B #H S F"],
     sin_BHSF: Float[Tensor, "#B #H S F"],
     layout: Layout,
 ) -> Float[Tensor, "B H S K"]:
-    """Rotate the first 2F channels pair by pair; pairs are (2c, 2c+1) or (c, c+F). The rest passes.
+    """Rotate the first 2F channels pair by pair; pairs are (2c, 2c+1) or (c, c+F). The rest passes."""
+    return apply(x_BHSK, table(cos_BHSF, sin_BHSF, layout, x_BHSK.shape[-1], x_BHSK.dtype))
 
-    Low precision turns in float32 and comes back in its own dtype.
-    """
-    turned = 2 * cos_BHSF.shape[-1]
-    head, rest = x_BHSK[..., :turned].to(cos_BHSF.dtype), x_BHSK[..., turned:]
-    pair_dim = -1 if layout == "interleaved" else -2
-    a, b = head.unflatten(-1, (-1, 2) if layout == "interleaved" else (2, -1)).unbind(pair_dim)
-    pair = (a * cos_BHSF - b * sin_BHSF, b * cos_BHSF + a * sin_BHSF)
-    return torch.cat([torch.stack(pair, dim=pair_dim).flatten(-2).to(x_BHSK.dtype), rest], dim=-1)
+
+def _turn_neighbours(x_BHSK: Tensor, cis_BHSF: Tensor) -> Tensor:
+    turned = 2 * cis_BHSF.shape[-1]
+    pairs = x_BHSK[..., :turned].to(working(x_BHSK.dtype)).unflatten(-1, (-1, 2))
+    if pairs.stride(-1) != 1 or any(stride % 2 for stride in pairs.stride()[:-1]) or pairs.storage_offset() % 2:
+        pairs = pairs.contiguous()
+    out = torch.view_as_real(torch.view_as_complex(pairs) * cis_BHSF).flatten(-2).to(x_BHSK.dtype)
+    return out if turned == x_BHSK.shape[-1] else torch.cat([out, x_BHSK[..., turned:]], dim=-1)
+
+
+def _swapped(x_BHSK: Tensor, pairs: int) -> Tensor:
+    """The two halves in each other's place; what does not turn stays in its own."""
+    a, b, rest = x_BHSK.split((pairs, pairs, x_BHSK.shape[-1] - 2 * pairs), dim=-1)
+    return torch.cat([b, a, rest], dim=-1)
+
+
+def _written(x: Tensor, cos: Tensor, sin: Tensor, pairs: int) -> Tensor:
+    """x·cos + swapped(x)·sin, with one allocation."""
+    first, second, rest = slice(0, pairs), slice(pairs, 2 * pairs), slice(2 * pairs, None)
+    out = torch.empty_like(x)
+    for there, here in ((first, second), (second, first)):
+        torch.mul(x[..., here], sin[..., there], out=out[..., there])
+    out[..., rest] = 0
+    return out.addcmul_(x, cos)
+
+
+class _TurnHalves(torch.autograd.Function):
+    """x·cos + swapped(x)·sin in one new tensor; the gradient turns back."""
+
+    @staticmethod
+    def forward(x_BHSK: Tensor, cos: Tensor, sin: Tensor, pairs: int) -> Tensor:
+        # Heads that were split off a projection lie as [B, S, H, K]: work in that order, in which memory is dense.
+        if not x_BHSK.is_contiguous() and x_BHSK.transpose(1, 2).is_contiguous():
+            x, cos, sin = x_BHSK.transpose(1, 2), cos.transpose(1, 2), sin.transpose(1, 2)
+            return _written(x, cos, sin, pairs).transpose(1, 2)
+        return _written(x_BHSK, cos, sin, pairs)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, int], output: Tensor) -> None:
+        _, cos, sin, ctx.pairs = inputs
+        ctx.save_for_backward(cos, sin)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        cos, sin = ctx.saved_tensors
+        return cast(Tensor, _TurnHalves.apply(gradient, cos, -sin, ctx.pairs)), None, None, None
 
 
 def check_pairs(scheme: str, channels: int, said: str) -> None:
@@ -58,11 +134,14 @@ class Rotary(Scheme):
         """Cosine and sine of every pair's angle, [#B, #H, S, F]."""
         raise NotImplementedError(f"{type(self).__name__} must give its angles")
 
-    def cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype = torch.float32) -> CosSin:
-        """``waves``, computed once for all layers that pass this very position tensor."""
-        if not self.memoised:
-            return self.waves(pos, dtype)
-        return self._memo(pos, dtype, lambda: self.waves(pos, dtype))
+    def turned(self, x_BHSK: Float[Tensor, "B H S K"], pos: Num[Tensor, "B ..."]) -> Float[Tensor, "B H S K"]:
+        """The heads turned to their positions; all layers that pass this very position tensor share one table."""
+        width, dtype = x_BHSK.shape[-1], x_BHSK.dtype
+
+        def compute() -> Neighbours | Halves:
+            return table(*self.waves(pos, working(dtype)), self.layout, width, dtype)
+
+        return apply(x_BHSK, self._memo(pos, (dtype, width), compute) if self.memoised else compute())
 
     def rotate(
         self,
@@ -71,11 +150,7 @@ class Rotary(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
-        dtype = working(q_BHSK.dtype)
-        return (
-            turn(q_BHSK, *self.cos_sin(qpos_BS, dtype), self.layout),
-            turn(k_BHTK, *self.cos_sin(kpos_BT, dtype), self.layout),
-        )
+        return self.turned(q_BHSK, qpos_BS), self.turned(k_BHTK, kpos_BT)
 
 
 def with_heads(cos: Tensor, sin: Tensor) -> CosSin:
