@@ -173,7 +173,7 @@ def test_recordings_too_large_for_memory_go_to_files(monkeypatch: pytest.MonkeyP
     model = tiny("bert")
     subject = Subject.of(model)
     kept = capture(subject.model, subject.forward, _ids())
-    monkeypatch.setattr(sys.modules["clockhands.inspection.capture"], "IN_MEMORY", 1)
+    monkeypatch.setattr("clockhands.inspection.store.IN_MEMORY", 1)
     filed = capture(subject.model, subject.forward, _ids())
     assert all(torch.equal(a, b) for a, b in zip(kept.hidden, filed.hidden, strict=True))
     assert all(torch.equal(a.inputs_NTD, b.inputs_NTD) for a, b in zip(kept.layers, filed.layers, strict=True))

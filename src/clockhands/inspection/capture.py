@@ -7,23 +7,20 @@ recorded input. What is stored grows with layers × texts × length × width, ne
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 from clockhands.errors import CheckpointError
+from clockhands.inspection.calls import AttentionCall, ignore
 from clockhands.inspection.freeze import Frozen
-from clockhands.inspection.seams import AttentionCall, ignore, listening
+from clockhands.inspection.seams import listening
+from clockhands.inspection.store import Store
 from clockhands.shapes import Bool, Float, Int, Tensor
-
-IN_MEMORY = 2**30
-"""Bytes of recordings kept in memory; more goes to a temporary file that the system pages in and out."""
 
 
 class _Heard(Exception):
@@ -263,22 +260,3 @@ def _first(call: AttentionCall, count: int) -> AttentionCall:
 def _bytes(forward: Forward, ids_NT: Tensor, layers: int) -> int:
     states = forward(ids_NT[:1])
     return (len(states) + layers) * ids_NT.numel() * states[0].shape[-1] * states[0].element_size()
-
-
-class Store:
-    """Tensors in memory, or in one temporary file each when together they would be too large."""
-
-    def __init__(self, total: int) -> None:
-        self.folder = tempfile.TemporaryDirectory(prefix="clockhands-") if total > IN_MEMORY else None
-        self.count = 0
-
-    def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """An uninitialised tensor on the CPU."""
-        if self.folder is None:
-            return torch.empty(shape, dtype=dtype)
-        self.count += 1
-        size = torch.Size(shape).numel()
-        path = Path(self.folder.name) / str(self.count)
-        flat = torch.from_file(str(path), shared=True, size=size, dtype=dtype)
-        flat.store = self  # type: ignore[attr-defined]  # the folder lives as long as its tensors
-        return flat.view(shape)

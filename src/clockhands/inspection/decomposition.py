@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 import torch
 
+from clockhands.inspection.calls import AttentionCall
 from clockhands.inspection.capture import Layer
-from clockhands.inspection.seams import AttentionCall
 from clockhands.shapes import Bool, Float, Int, Tensor
 
 PARTS = ("content", "position", "constant")

@@ -9,6 +9,7 @@ import torch
 from clockhands.findings import Figure, Finding, Mark, Panel, Table
 from clockhands.inspection.decomposition import TERMS, Split
 from clockhands.inspection.drawing import mark, percent
+from clockhands.inspection.numbers import bootstrap
 from clockhands.shapes import Float, Tensor
 
 METHOD = (
@@ -91,8 +92,6 @@ def _exactness(error: float) -> str:
 
 
 def _interval(split: Split) -> tuple[float, float]:
-    from clockhands.inspection.numbers import bootstrap
-
     wanted = [TERMS.index(term) for name in POSITIONAL for term in GROUPS[name]]
     return bootstrap(split.cov_NHt[..., wanted].sum((1, 2)), split.var_NH.sum(1))
 

@@ -1,0 +1,40 @@
+"""What one attention computed, as every seam reports it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import nn
+
+from clockhands.shapes import Bool, Float, Tensor
+
+MASKED = -3e4
+"""Logits below this are masks: no family writes its masks above -65500, and no real logit comes near."""
+
+
+@dataclass(frozen=True)
+class AttentionCall:
+    """What one attention layer computed for one batch.
+
+    ``q`` and ``k`` are what is multiplied: after rotation and normalisation, key and value heads repeated.
+    ``logits`` stand before soft cap and mask; ``bias`` is what was added to ``scale * q·k``. Where the tap saw the
+    attention, ``scale`` is None, because it is buried in the code, and ``bias`` with it.
+    """
+
+    module: nn.Module
+    q_BHSK: Float[Tensor, "B H S K"]
+    k_BHTK: Float[Tensor, "B H T K"]
+    logits_BHST: Float[Tensor, "B H S T"]
+    weights_BHST: Float[Tensor, "B H S T"]
+    allowed_BHST: Bool[Tensor, "B H S T"]
+    scale: float | None = None
+    bias_BHST: Float[Tensor, "B H S T"] | None = None
+    softcap: float | None = None
+
+
+Receiver = Callable[[AttentionCall], None]
+
+
+def ignore(call: AttentionCall) -> None:
+    """A receiver for when the model should run as it does while read, and nobody needs to read."""

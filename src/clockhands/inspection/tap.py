@@ -1,0 +1,136 @@
+"""The softmax tap: reads attention out of classes that do not use the attention interface of ``transformers``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from clockhands.inspection.calls import MASKED, AttentionCall, Receiver
+from clockhands.shapes import Tensor
+
+
+class ModuleStack:
+    """Knows which modules are running, so that a softmax can be traced to the attention layer that called it."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.running: list[nn.Module] = []
+        self.handles: list[Any] = []
+
+    def __enter__(self) -> ModuleStack:
+        for module in self.model.modules():
+            if any(True for _ in module.parameters()):
+                self.handles.append(module.register_forward_pre_hook(self._enter))
+                self.handles.append(module.register_forward_hook(self._leave, always_call=True))
+        return self
+
+    def _enter(self, module: nn.Module, args: Any) -> None:
+        self.running.append(module)
+
+    def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
+        self.running.pop()
+
+    def __exit__(self, *fault: object) -> None:
+        for handle in self.handles:
+            handle.remove()
+
+
+_PRODUCTS = {torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm}
+_SHIFTED_PRODUCTS = {torch.baddbmm, Tensor.baddbmm}
+_SOFTMAX = {F.softmax, torch.softmax, Tensor.softmax}
+
+
+class SoftmaxTap(TorchFunctionMode):
+    """Remembers the first product of queries and keys inside each layer and reports it when its softmax comes."""
+
+    def __init__(self, stack: ModuleStack, receive: Receiver) -> None:
+        super().__init__()
+        self.stack = stack
+        self.receive = receive
+        self.operands: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        output = func(*args, **kwargs)
+        if not self.stack.running:
+            return output
+        if func is F.scaled_dot_product_attention:
+            self._fused(*args, **kwargs)
+        elif func in _SOFTMAX:
+            self._softmax(args[0] if args else kwargs["input"], output)
+        elif self.stack.running[-1] not in self.operands:
+            operands = _operands(func, args, kwargs, output)
+            if operands is not None:
+                self.operands[self.stack.running[-1]] = operands
+        return output
+
+    def _softmax(self, logits: Tensor, weights: Tensor) -> None:
+        operands = self.operands.pop(self.stack.running[-1], None)
+        if operands is None or weights.ndim != 4 or weights.shape[-2:] != _square(operands):
+            return
+        batch, heads = weights.shape[:2]
+        q, k = (_by_head(operand, batch, heads) for operand in operands)
+        allowed = logits > MASKED
+        call = AttentionCall(self.stack.running[-1], q, k, logits.to(q.dtype), weights.to(q.dtype), allowed)
+        self.receive(call)
+
+    def _fused(
+        self,
+        q: Tensor,
+        k: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        **_: Any,
+    ) -> None:
+        k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+        mask = attn_mask
+        if is_causal:
+            mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
+        if mask is not None and mask.dtype == torch.bool:
+            mask = torch.zeros(mask.shape, device=q.device, dtype=q.dtype).masked_fill(~mask, -torch.inf)
+        logits = q @ k.transpose(-1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+        logits = logits if mask is None else logits + mask
+        weights = logits.softmax(dim=-1)
+        self.receive(AttentionCall(self.stack.running[-1], q, k, logits, weights, logits > MASKED))
+
+
+def _square(operands: tuple[Tensor, Tensor]) -> tuple[int, int]:
+    return operands[0].shape[-2], operands[1].shape[-2]
+
+
+def _by_head(x: Tensor, batch: int, heads: int) -> Tensor:
+    """Batch and heads as two axes; heads that share their keys get a copy each."""
+    x = x.reshape(batch, -1, *x.shape[-2:])
+    return x.repeat_interleave(heads // x.shape[1], dim=1)
+
+
+def _operands(func: Any, args: Any, kwargs: Any, output: Any) -> tuple[Tensor, Tensor] | None:
+    """Queries [.., S, K] and keys [.., T, K] of a product that could be their logits, else None."""
+    if func in _PRODUCTS and len(args) == 2 and args[0].ndim == args[1].ndim >= 3:
+        return args[0], args[1].transpose(-1, -2)
+    if func in _SHIFTED_PRODUCTS:
+        first, second = kwargs.get("batch1"), kwargs.get("batch2")
+        first, second = (args[1], args[2]) if first is None or second is None else (first, second)
+        return first, second.transpose(-1, -2)
+    if func is torch.einsum and len(args) == 3 and output.ndim == 4 == args[1].ndim == args[2].ndim:
+        return _einsum_operands(*args)
+    return None
+
+
+def _einsum_operands(equation: str, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor] | None:
+    """``ibnd,jbnd->bnij`` read as batched queries and keys."""
+    inputs, result = equation.replace(" ", "").split("->")
+    left, right = inputs.split(",")
+    shared = "".join(axis for axis in left if axis not in result)
+    if result[2] in right or result[3] in left or not set(result[:2]) <= set(left) & set(right):
+        return None
+    queries, keys = result[:2] + result[2] + shared, result[:2] + result[3] + shared
+    return torch.einsum(f"{left}->{queries}", first), torch.einsum(f"{right}->{keys}", second)
