@@ -9,7 +9,14 @@ from transformers import CONFIG_MAPPING
 from clockhands.checking.builds import Build, build_model, find, shrink, tiny_config
 from clockhands.errors import UsageError
 
-SAMPLE = ["llama:causal", "gemma3_text:causal", "deepseek_v3:causal", "qwen3_next:causal", "roberta:masked", "t5:seq2seq"]
+SAMPLE = [
+    "llama:causal",
+    "gemma3_text:causal",
+    "deepseek_v3:causal",
+    "qwen3_next:causal",
+    "roberta:masked",
+    "t5:seq2seq",
+]
 
 
 @pytest.mark.parametrize("name", SAMPLE)

@@ -19,7 +19,9 @@ def result(*outcomes: Outcome, model: str = "m") -> Result:
 
 
 def test_json_returns_the_same() -> None:
-    found = result(Outcome("shift", "FAIL", 1.5, 1.4, "note", cause="why"), Outcome("padding.right", "N/A", reason="no"))
+    found = result(
+        Outcome("shift", "FAIL", 1.5, 1.4, "note", cause="why"), Outcome("padding.right", "N/A", reason="no")
+    )
     again = Result.from_dict(json.loads(json.dumps(found.as_dict())))
     assert again.outcomes == found.outcomes
     assert again.failed
@@ -53,7 +55,9 @@ def test_uses_stand_on_checks_that_exist() -> None:
 
 
 def test_only_what_became_worse_is_a_change() -> None:
-    before = [result(Outcome("shift", "PROPERTY", 1.0), Outcome("load.state", "FAIL", 1.0), Outcome("state.short", "PASS"))]
+    before = [
+        result(Outcome("shift", "PROPERTY", 1.0), Outcome("load.state", "FAIL", 1.0), Outcome("state.short", "PASS"))
+    ]
     after = [result(Outcome("shift", "FAIL", 1.0), Outcome("load.state", "PASS"), Outcome("cache.steps", "FAIL", 1.0))]
     assert changes(before, after) == ["m shift: PROPERTY became FAIL", "m cache.steps: new, FAIL"]
     assert changes(after, after) == []

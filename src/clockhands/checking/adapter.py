@@ -22,8 +22,9 @@ class Adapter(Protocol):
     ``positions`` are integers. A model that takes no mask, positions or cache raises NotImplementedError, or leaves
     the parameter out; those checks then do not apply.
 
-    Optional attributes: ``causal`` (default true), ``max_length``, ``packs`` (falling positions begin a document), ``module`` (the ``nn.Module``, for precision and
-    saving), ``new_cache()``, ``roll_back(cache, tokens)``, ``fresh()`` (a new model of the same configuration).
+    Optional attributes: ``causal`` (default true), ``max_length``, ``packs`` (falling positions begin a document),
+    ``module`` (the ``nn.Module``, for precision and saving), ``new_cache()``, ``roll_back(cache, tokens)``,
+    ``fresh()`` (a new model of the same configuration).
     """
 
     vocabulary: int

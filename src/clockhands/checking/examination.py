@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from clockhands.checking.subject import Subject
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.findings import Findings
 
+_SMALL = 20_000_000
 Tell = Callable[[Outcome], None]
 
 
@@ -87,12 +89,25 @@ def _result(
 ) -> Result:
     started, outcomes = time.perf_counter(), []
     checks = list(checks)
-    for subject in found:
-        outcomes += explain(subject, run(subject, checks, tell), architecture)
+    with _threads(found[0]):
+        for subject in found:
+            outcomes += explain(subject, run(subject, checks, tell), architecture)
     seconds = round(time.perf_counter() - started, 2)
     kind = getattr(found[0].adapter, "kind", "causal" if found[0].causal else "masked")
     command = command if command.startswith("clockhands") or not command else f"clockhands {command}"
     return Result(found[0].name, kind, found[0].facts.scheme, tuple(outcomes), _versions(), seconds, command=command)
+
+
+@contextlib.contextmanager
+def _threads(subject: Subject) -> Iterator[None]:
+    """One thread for a small model: on small tensors several only wait for each other."""
+    module, before = subject.module, torch.get_num_threads()
+    if module is not None and sum(p.numel() for p in module.parameters()) < _SMALL:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _versions() -> dict[str, str]:

@@ -18,7 +18,7 @@ VERDICTS = ("PASS", "FAIL", "WARN", "PROPERTY", "N/A")
 
 
 def matrix(results: Sequence[Result]) -> dict[str, Any]:
-    """Plain data. A cell is [verdict, size, size in float64, note, explanation, safe]; texts are numbers into ``texts``.
+    """Plain data. A cell is [verdict, size, size again, note, explanation, safe]; texts are numbers into ``texts``.
 
     Columns are ``checks``, in their order; a row's ``cells`` are by check name, ``source.`` before those of the source
     side of an encoder-decoder.

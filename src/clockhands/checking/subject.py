@@ -124,11 +124,24 @@ class Subject:
         return replace(self, adapter=self.rebuild(seed, dtype), seed=seed)
 
 
+LARGE = 1_000_000_000
+
+
+def is_large(adapter: Adapter) -> bool:
+    """Whether a second copy of the model, in float64 at that, would be too much."""
+    module = getattr(adapter, "module", None)
+    return module is not None and sum(p.numel() for p in module.parameters()) > LARGE
+
+
 def copied(adapter: Adapter) -> Rebuild:
-    """Rebuild by copying: the weights stay, precision and texts change."""
+    """Rebuild by copying: the weights stay, precision and texts change. Large models are used as they are."""
 
     def rebuild(seed: int, dtype: torch.dtype) -> Adapter:
         del seed  # the weights are given
+        if is_large(adapter):
+            if dtype == torch.float64:
+                raise MemoryError("too large for a copy in float64")
+            return adapter
         twin = copy.deepcopy(adapter)
         module = getattr(twin, "module", None)
         if module is not None:

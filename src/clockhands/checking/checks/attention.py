@@ -11,7 +11,7 @@ from torch import Tensor
 
 from clockhands.checking.builds import build_model
 from clockhands.checking.registry import Effect, Inapplicable, check, difference, largest
-from clockhands.checking.subject import Subject
+from clockhands.checking.subject import Subject, is_large
 
 
 @check(
@@ -62,6 +62,8 @@ def _with(subject: Subject, name: str) -> Subject:
         model = build_model(module.config, adapter.kind, 0, name, type(module)).to(next(module.parameters()).dtype)
         model.load_state_dict(module.state_dict())
     else:
+        if is_large(adapter):
+            raise Inapplicable("too large to be copied: use --tiny")
         model = copy.deepcopy(module)
         model.set_attn_implementation(name)
     if model.config._attn_implementation != name:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.checking.registry import Effect, Inapplicable, check, difference
-from clockhands.checking.subject import Subject
+from clockhands.checking.subject import Subject, is_large
 
 _ANGLES = re.compile(
     r"inv_freq|freqs|frequenc|(^|[._])(cos|sin|theta|slopes?|alibi|angles?)([._]|$)|cos_cached|sin_cached"
@@ -73,6 +73,8 @@ def distance(subject: Subject) -> Effect:
     """The mean error of a bfloat16 copy with exact tables, near the origin and far from it."""
     if subject.facts.absolute or not angle_tables(subject.module):  # type: ignore[arg-type]
         raise Inapplicable("no angles that could grow")
+    if is_large(subject.adapter):
+        raise Inapplicable("too large to be copied: use --tiny")
     twin = subject.again(subject.seed, torch.float32)
     tables = angle_tables(twin.module)  # type: ignore[arg-type]
     exact = {name: table.clone() for name, table in tables.items()}
@@ -88,6 +90,8 @@ def distance(subject: Subject) -> Effect:
 
 
 def _tables(subject: Subject) -> dict[str, Tensor]:
+    if is_large(subject.adapter):
+        raise Inapplicable("too large to be copied: use --tiny")
     found = angle_tables(subject.module)  # type: ignore[arg-type]
     if not found:
         raise Inapplicable("no table of angles")
