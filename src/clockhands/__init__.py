@@ -26,6 +26,7 @@ _HOME = {
     "compare": "clockhands.comparison",
     "inspect": "clockhands.inspection",
     "check": "clockhands.checking",
+    "Pair": "clockhands.data",
     "Finding": "clockhands.findings",
     "Findings": "clockhands.findings",
     "ClockhandsError": "clockhands.errors",
