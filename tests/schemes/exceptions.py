@@ -17,6 +17,8 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "fire": "its normaliser is the learned L until a query stands beyond it (test_fire.py has both cases)",
     },
     "finite differences of parameters": {
+        "dape": "its bias is computed in float32",
+        "path": "its coordinates are computed in float32",
         "dynamic": "its curve is computed in float32 whatever the inputs, too coarse for finite differences",
         "fire": "its curve is computed in float32 whatever the inputs, too coarse for finite differences",
     },

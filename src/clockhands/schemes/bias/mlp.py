@@ -15,8 +15,8 @@ from clockhands.shapes import Float, Num, Tensor
 
 
 class Perceptron(nn.Module):
-    """Linear layers with an activation between them, computed in float32 whatever type the weights have: a distance
-    of 257 does not exist in bfloat16."""
+    """Linear layers with an activation between them, at least in float32 whatever type the weights have: a distance of
+    257 does not exist in bfloat16."""
 
     def __init__(self, *widths: int, activation: type[nn.Module] = nn.SiLU, last_bias: bool = True) -> None:
         super().__init__()
@@ -36,9 +36,10 @@ class Perceptron(nn.Module):
             layer.reset_parameters()
 
     def forward(self, x: Float[Tensor, "*any I"]) -> Float[Tensor, "*any O"]:
+        x = x.to(torch.promote_types(x.dtype, torch.float32))
         for at, layer in enumerate(self.linears()):
-            x = self.activation(x) if at else x.float()
-            x = F.linear(x, layer.weight.float(), None if layer.bias is None else layer.bias.float())
+            x = self.activation(x) if at else x
+            x = F.linear(x, layer.weight.to(x.dtype), None if layer.bias is None else layer.bias.to(x.dtype))
         return x
 
 

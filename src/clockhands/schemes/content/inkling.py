@@ -10,7 +10,8 @@ from torch import nn
 
 from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
 from clockhands.schemes.content.forgetting import Coordinates
-from clockhands.shapes import Float, Num, Tensor
+from clockhands.schemes.hands import single_axis
+from clockhands.shapes import Float, Tensor
 
 
 @final
@@ -50,12 +51,12 @@ class Inkling(Scheme):
         return Declares(translation_invariant=True)
 
     def locate(
-        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Num[Tensor, "B S"], past_BHTA: Coordinates | None
+        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
     ) -> Float[Tensor, "B H S A"]:
         """Position and mixture of each token, in float32."""
         mixture_BSG = F.linear(x_BSD.float(), self.mixture_GD.float())
         mixture_BHSG = mixture_BSG.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-        pos_BHS1 = pos_BS.float()[:, None, :, None].expand(*mixture_BHSG.shape[:3], 1)
+        pos_BHS1 = single_axis(pos_BS, "inkling").float()[:, None, :, None].expand(*mixture_BHSG.shape[:3], 1)
         return torch.cat([pos_BHS1, mixture_BHSG], dim=-1)
 
     def bias(

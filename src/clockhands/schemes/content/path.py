@@ -11,7 +11,8 @@ from torch import nn
 from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
 from clockhands.schemes.content.forgetting import Coordinates
 from clockhands.schemes.content.selective import convolved
-from clockhands.shapes import Float, Num, Tensor
+from clockhands.schemes.hands import single_axis
+from clockhands.shapes import Float, Tensor
 
 
 @final
@@ -61,13 +62,13 @@ class PaTH(Scheme):
         return Declares(translation_invariant=True, causal_only=True, real_valued=True)
 
     def locate(
-        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Num[Tensor, "B S"], past_BHTA: Coordinates | None
+        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
     ) -> Float[Tensor, "B H S A"]:
         x, width = x_BSD.float(), self.head_dim
         raw_BSD = F.linear(F.linear(x, self.down.weight.float()), self.up.weight.float())
         raw_BHSK = raw_BSD.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         beta_BSH = 2 * torch.sigmoid(F.linear(x, self.beta.weight.float(), self.beta.bias.float()))
-        pos_BHS1 = pos_BS.float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
+        pos_BHS1 = single_axis(pos_BS, "path").float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
         past = (None,) * 4 if past_BHTA is None else past_BHTA.split([1, 1, width, width], dim=-1)
         smooth_BHSK = convolved(raw_BHSK, self.taps_HKW.float(), pos_BHS1, past[3], past[0])
         w_BHSK = F.normalize(F.silu(smooth_BHSK), dim=-1)
@@ -80,12 +81,13 @@ class PaTH(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "B H S T"]:
-        """What the path takes away from q·k, scaled; in float32."""
-        beta_BHT1, w_BHTK = kpos_BT[..., 1:2].float(), kpos_BT[..., 2 : 2 + self.head_dim].float()
+        """What the path takes away from q·k, scaled; at least in float32."""
+        wide = torch.promote_types(q_BHSK.dtype, torch.float32)
+        beta_BHT1, w_BHTK = kpos_BT[..., 1:2].to(wide), kpos_BT[..., 2 : 2 + self.head_dim].to(wide)
         queries, keys = q_BHSK.shape[2], k_BHTK.shape[2]
-        eye = torch.eye(keys, device=w_BHTK.device)
+        eye = torch.eye(keys, device=w_BHTK.device, dtype=wide)
         lower_BHTT = eye + beta_BHT1 * (w_BHTK @ w_BHTK.transpose(-1, -2)).tril(-1)
-        meets_key_BHTT = beta_BHT1 * (w_BHTK @ k_BHTK.float().transpose(-1, -2)).tril(-1)
+        meets_key_BHTT = beta_BHT1 * (w_BHTK @ k_BHTK.to(wide).transpose(-1, -2)).tril(-1)
         gathered_BHTT = torch.linalg.solve_triangular(lower_BHTT, meets_key_BHTT, upper=False, unitriangular=True)
-        meets_query_BHST = (q_BHSK.float() @ w_BHTK.transpose(-1, -2)).tril(keys - queries)
+        meets_query_BHST = (q_BHSK.to(wide) @ w_BHTK.transpose(-1, -2)).tril(keys - queries)
         return -self.scale(self.head_dim) * (meets_query_BHST @ gathered_BHTT)

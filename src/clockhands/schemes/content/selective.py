@@ -12,8 +12,8 @@ from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
 from clockhands.schemes.content.carope import turned
 from clockhands.schemes.content.forgetting import Coordinates, accumulated
-from clockhands.schemes.hands import frequencies
-from clockhands.shapes import Float, Num, Tensor
+from clockhands.schemes.hands import frequencies, single_axis
+from clockhands.shapes import Float, Tensor
 
 
 def convolved(
@@ -103,13 +103,13 @@ class SelectiveRoPE(Scheme):
         return Declares(translation_invariant=True, causal_only=True, real_valued=True)
 
     def locate(
-        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Num[Tensor, "B S"], past_BHTA: Coordinates | None
+        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
     ) -> Float[Tensor, "B H S A"]:
         """Position, running sums, and the numbers before the convolution, in float32."""
         x = F.normalize(x_BSD.float().unflatten(-1, (self.num_heads, -1)), dim=-1).flatten(-2)
         asked = F.linear(F.linear(x, self.down.weight.float()), self.up.weight.float())
         asked_BHSF = asked.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-        pos_BHS1 = pos_BS.float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
+        pos_BHS1 = single_axis(pos_BS, "selective-rope").float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
         pairs = self.head_dim // 2
         past = (None, None, None) if past_BHTA is None else past_BHTA.split([1, pairs, pairs], dim=-1)
         smooth_BHSF = convolved(asked_BHSF, self.taps_HFW.float(), pos_BHS1, past[2], past[0])

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.hands import single_axis
 from clockhands.shapes import Float, Tensor
 
 
@@ -38,9 +39,10 @@ class StickBreaking(Scheme):
         self, logits_BHST: Float[Tensor, "B H S T"], qpos_BS: Positions, kpos_BT: KeyPositions
     ) -> Float[Tensor, "B H S T"]:
         """Products as sums of logarithms, from the query backwards; a hidden key takes nothing and lets all pass."""
+        q_at, k_at = (single_axis(pos, "stick-breaking") for pos in (qpos_BS, kpos_BT))
         hidden = logits_BHST == -torch.inf
         if not self.attend_current:
-            hidden = hidden | (qpos_BS[:, None, :, None] == kpos_BT[:, None, None, :])
+            hidden = hidden | (q_at[:, None, :, None] == k_at[:, None, None, :])
         logits = logits_BHST.masked_fill(hidden, 0.0)
         left_BHST = F.logsigmoid(-logits).masked_fill(hidden, 0.0)
         between_BHST = left_BHST.flip(-1).cumsum(-1).flip(-1) - left_BHST

@@ -19,6 +19,7 @@ from clockhands.schemes.base import (
     check_length,
 )
 from clockhands.schemes.bias.t5 import T5Bias
+from clockhands.schemes.hands import single_axis
 from clockhands.shapes import Float, Int, Tensor
 
 
@@ -81,11 +82,14 @@ class TUPE(Scheme):
         return 1 / math.sqrt(2 * head_dim)
 
     def correlation(self) -> Float[Tensor, "H P P"]:
-        """(p U_Q)(p U_K)ᵀ/√(2d) for all rows of the table, in float32."""
-        norm, table_PD = self.norm, self.table_PD.float()
-        p_PD = F.layer_norm(table_PD, table_PD.shape[-1:], norm.weight.float(), norm.bias.float(), norm.eps)
+        """(p U_Q)(p U_K)ᵀ/√(2d) for all rows of the table, at least in float32."""
+        norm, wide = self.norm, torch.promote_types(self.table_PD.dtype, torch.float32)
+        table_PD = self.table_PD.to(wide)
+        p_PD = F.layer_norm(table_PD, table_PD.shape[-1:], norm.weight.to(wide), norm.bias.to(wide), norm.eps)
         query, key = (
-            F.linear(p_PD, layer.weight.float(), layer.bias.float()).unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
+            F.linear(p_PD, layer.weight.to(wide), layer.bias.to(wide))
+            .unflatten(-1, (self.num_heads, -1))
+            .transpose(0, 1)
             for layer in (self.to_query, self.to_key)
         )
         return query @ key.transpose(-1, -2) * self.scale(self.head_dim)
@@ -97,6 +101,7 @@ class TUPE(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "#B H S T"]:
+        qpos_BS, kpos_BT = single_axis(qpos_BS, "tupe"), single_axis(kpos_BT, "tupe")
         check_integer(kpos_BT, "tupe")
         check_length(kpos_BT, self.max_length, "tupe")
         check_length(qpos_BS, self.max_length, "tupe")
