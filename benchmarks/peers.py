@@ -67,14 +67,15 @@ def random_pairs(size: Size, rows: int, length: int, shortest: int) -> Pairs:
     return batch_of(texts(), texts())
 
 
-def clockhands(size: Size) -> tuple[nn.Module, Loss]:
+def clockhands(size: Size, **changes: Any) -> tuple[Any, Loss]:
+    """Ours; ``changes`` are options of ``TransformerConfig``."""
     from clockhands.model import TransformerConfig
     from clockhands.model.huggingface import ClockhandsConfig, ClockhandsForSeq2SeqLM
 
-    core = TransformerConfig(
-        vocab_size=size.vocabulary, d_model=size.d_model, num_heads=size.heads, d_ff=size.d_ff, dropout=0.0,
-        encoder_layers=size.layers, decoder_layers=size.layers,
-    )  # fmt: skip
+    core = TransformerConfig.from_dict({
+        "vocab_size": size.vocabulary, "d_model": size.d_model, "num_heads": size.heads, "d_ff": size.d_ff,
+        "dropout": 0.0, "encoder_layers": size.layers, "decoder_layers": size.layers, **changes,
+    })  # fmt: skip
     model = ClockhandsForSeq2SeqLM(ClockhandsConfig(
         core.to_dict(), label_smoothing=SMOOTHING, pad_token_id=PAD, bos_token_id=BOS, eos_token_id=EOS,
         decoder_start_token_id=BOS,
@@ -134,7 +135,8 @@ def marian(size: Size) -> tuple[nn.Module, Loss]:
     return model, loss
 
 
-def marian_model(size: Size) -> Any:
+def marian_model(size: Size, **changes: Any) -> Any:
+    """Hugging Face's; ``changes`` are options of ``MarianConfig``."""
     from transformers import MarianConfig, MarianMTModel
 
     return MarianMTModel(MarianConfig(
@@ -142,7 +144,7 @@ def marian_model(size: Size) -> Any:
         encoder_attention_heads=size.heads, decoder_attention_heads=size.heads, encoder_ffn_dim=size.d_ff,
         decoder_ffn_dim=size.d_ff, dropout=0.0, scale_embedding=True, activation_function="relu",
         max_position_embeddings=size.longest, pad_token_id=PAD, bos_token_id=BOS, eos_token_id=EOS,
-        decoder_start_token_id=BOS, forced_eos_token_id=None,
+        decoder_start_token_id=BOS, forced_eos_token_id=None, **changes,
     ))  # fmt: skip
 
 
