@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from clockhands.data import open_corpus
 from clockhands.errors import CheckpointError
-from clockhands.inspection.opening import check_fits, open_subject
+from clockhands.inspection.opening import _trained_on, check_fits, open_subject
 
 from .tiny import tiny
 
@@ -113,3 +114,12 @@ def test_a_model_too_large_for_memory() -> None:
     check_fits(2**30, "here", available=2**31)
     with pytest.raises(CheckpointError, match=r"needs 8\.0 GiB .* and 4\.0 GiB of memory are free"):
         check_fits(2**33, "big", available=2**32)
+
+
+def test_a_run_is_measured_on_what_it_was_trained_on(tmp_path: Path) -> None:
+    assert _trained_on(tmp_path) is None
+    (tmp_path / "recipe.toml").write_text('[data]\ncorpus = "numbers"\nsource = "de"\ntrain = 50\nlonger = 9\n')
+    texts = _trained_on(tmp_path)
+    assert texts is not None
+    assert len(texts) == 50
+    assert texts == open_corpus("numbers", source="de", train=50).sources("train")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import psutil
 import torch
 
-from clockhands.errors import CheckpointError
+from clockhands.errors import CheckpointError, ClockhandsError
 from clockhands.inspection.subject import Subject
 
 _SUFFIXES = (".safetensors", ".safetensors.index.json")
@@ -52,7 +53,22 @@ def _own_run(source: str | Path, device: str) -> Subject:
     from clockhands.generation import open_run
 
     opened = open_run(source, device=device, dtype=torch.float32)
-    return Subject.of(opened.model, opened.tokenizers.source, _short(source))
+    subject = Subject.of(opened.model, opened.tokenizers.source, _short(source))
+    subject.texts = _trained_on(Path(source))
+    return subject
+
+
+def _trained_on(run: Path) -> list[str] | None:
+    """What the encoder (or the language model) of a run read, from its recipe; None if that cannot be had any more."""
+    from clockhands.data import corpus_options, open_corpus
+
+    try:
+        data = tomllib.loads((run / "recipe.toml").read_text(encoding="utf8"))["data"]
+        known = corpus_options(data["corpus"])
+        corpus = open_corpus(data["corpus"], **{key: value for key, value in data.items() if key in known})
+        return corpus.sources("train") if corpus.kind == "translation" else corpus.documents("train")
+    except (OSError, KeyError, ValueError, ClockhandsError):
+        return None
 
 
 def _configuration(source: str | Path) -> dict[str, Any]:

@@ -40,15 +40,9 @@ class OwnSubject(Subject):
         stack = core.encoder if side == "encoder" else core.decoder
         assert isinstance(stack, Stack)
         core.eval()
-        return cls(
-            stack,
-            tokenizer,
-            name or f"{core.config.position(side).scheme} {core.config.kind}",
-            None,
-            _mechanisms(stack),
-            core,
-            side,
-        )
+        scheme = core.config.position(side).scheme
+        name = name or f"{scheme} {core.config.kind}"
+        return cls(stack, tokenizer, name, None, _mechanisms(stack), core=core, side=side)
 
     @property
     def stack(self) -> Stack:

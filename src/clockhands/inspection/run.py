@@ -37,6 +37,7 @@ from clockhands.shapes import Tensor
 TEXTS, LENGTH = 96, 128
 CONTROL_TEXTS = 32
 BATCH = 8
+SHORTEST_WINDOW = 16
 LARGE = 400_000_000
 """Parameters above which no untrained control is built unless asked: it takes as much memory again."""
 
@@ -85,10 +86,9 @@ def inspect(
     """
     subject = _subject(model, tokenizer, name, device, trust_remote_code)
     longest = subject.longest
-    chosen = min(LENGTH, longest or LENGTH) if length is None else length
-    data = windows(
-        subject.tokenizer, _default_texts() if texts is None else texts, length=chosen, count=count, longest=longest
-    )
+    read = texts if texts is not None else subject.texts or _default_texts()
+    chosen = length or min(LENGTH, longest or LENGTH, _usual_length(subject) if texts is None else LENGTH)
+    data = windows(subject.tokenizer, read, length=chosen, count=count, longest=longest)
     if control is None:
         control = sum(weight.numel() for weight in subject.model.parameters()) < LARGE
     with watched(progress) as tick, torch.no_grad():
@@ -98,7 +98,7 @@ def inspect(
     return Findings(
         title=f"What position does inside {subject.name}",
         items=tuple(_placed(item, command) for item in items),
-        facts=_facts(trained, texts is None, control),
+        facts=_facts(trained, _origin(subject) if texts is None else "", control),
         signature=f"inspect|texts:{trained.capture.texts}x{trained.capture.length}|v:{__version__}",
         command=command,
     )
@@ -192,7 +192,19 @@ def _placed(finding: Finding, command: str) -> Finding:
     return replace(finding, command=command, details={**finding.details, "group": group})
 
 
-def _facts(found: Measured, built_in: bool, control: bool) -> dict[str, str | int]:
+def _usual_length(subject: Subject, sample: int = 200) -> int:
+    """As long as most texts that a run was trained on, for beyond that its positions were never heard."""
+    if not subject.texts or subject.tokenizer is None:
+        return LENGTH
+    lengths = sorted(len(subject.tokenizer(text)["input_ids"]) for text in subject.texts[:sample])
+    return max(SHORTEST_WINDOW, lengths[int(0.9 * (len(lengths) - 1))])
+
+
+def _origin(subject: Subject) -> str:
+    return " of the text it was trained on" if subject.texts else " of Python's documentation"
+
+
+def _facts(found: Measured, origin: str, control: bool) -> dict[str, str | int]:
     """The lines on top of the page."""
     import transformers
 
@@ -205,8 +217,7 @@ def _facts(found: Measured, built_in: bool, control: bool) -> dict[str, str | in
         "size": f"{len(found.capture.layers)} layers, {found.splits[0].var_NH.shape[1]} heads, "
         f"width {found.capture.hidden[0].shape[-1]}, {sum(p.numel() for p in model.parameters()):,} parameters",
         "attention": causal,
-        "text": f"{found.capture.texts} windows of {found.capture.length} tokens"
-        + (" of Python's documentation" if built_in else ""),
+        "text": f"{found.capture.texts} windows of {found.capture.length} tokens" + origin,
         "control": "the same class with fresh weights" if control else "none (too large, or not asked for)",
         "versions": f"clockhands {__version__}, torch {torch.__version__}, transformers {transformers.__version__}",
     }

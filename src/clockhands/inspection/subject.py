@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -31,13 +31,17 @@ class Tables:
 
 @dataclass
 class Subject:
-    """An opened model. ``model`` is the stack of layers that is looked at: of an encoder-decoder, its encoder."""
+    """An opened model. ``model`` is the stack of layers that is looked at: of an encoder-decoder, its encoder.
+
+    ``texts`` are what it was trained on, where that is known: the default to measure it on.
+    """
 
     model: nn.Module
     tokenizer: Any
     name: str
     family: Family | None
     mechanisms: tuple[str, ...]
+    texts: Sequence[str] | None = None
 
     @classmethod
     def of(cls, model: nn.Module, tokenizer: Any = None, name: str = "") -> Subject:
