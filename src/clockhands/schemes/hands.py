@@ -6,6 +6,7 @@ cannot spoil them (schemes.md, traps 1 and 5).
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable
 from typing import Any, Literal
@@ -43,23 +44,41 @@ def angles(pos: Num[Tensor, "*B"], omega_F: Float[Tensor, " F"]) -> Float[Tensor
 def cos_sin(
     pos: Num[Tensor, "*B"], omega_F: Float[Tensor, " F"], dtype: torch.dtype = torch.float32
 ) -> tuple[Float[Tensor, "*B F"], Float[Tensor, "*B F"]]:
-    """cos(pos·ω) and sin(pos·ω), computed in float64 and rounded once to ``dtype``.
-
-    A long run of consecutive positions takes the addition theorem, e^{i(a+b)ω} = e^{iaω}·e^{ibω} with a multiple of
-    ``STRIDE`` and b below it, in complex float64: a multiplication in place of two functions.
-    """
+    """cos(pos·ω) and sin(pos·ω), computed in float64 and rounded once to ``dtype``."""
     if _consecutive(pos):
-        high_N = torch.arange(0, pos.shape[-1], STRIDE, device=pos.device) + pos[0, 0]
-        low_N = torch.arange(STRIDE, device=pos.device)
-        turn_NMF = _cis(high_N, omega_F)[:, None] * _cis(low_N, omega_F)
-        turn = turn_NMF.flatten(0, 1)[: pos.shape[-1]].expand(*pos.shape, -1)
-        return turn.real.to(dtype), turn.imag.to(dtype)
+        sine, cosine = _run(pos, omega_F, dtype).unbind(-1)
+        return cosine.contiguous(), sine.contiguous()
     angle = angles(pos, omega_F)
     return angle.cos().to(dtype), angle.sin().to(dtype)
 
 
-def _cis(pos_N: Num[Tensor, " N"], omega_F: Float[Tensor, " F"]) -> Tensor:
-    return torch.polar(torch.ones((), dtype=exact(pos_N.device), device=pos_N.device), angles(pos_N, omega_F))
+def sin_cos_pairs(
+    pos: Num[Tensor, "*B"], omega_F: Float[Tensor, " F"], dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "*B F 2"]:
+    """sin(pos·ω) and cos(pos·ω) beside each other, as the paper lays them out; exact as ``cos_sin``."""
+    if _consecutive(pos):
+        return _run(pos, omega_F, dtype)
+    cosine, sine = cos_sin(pos, omega_F, dtype)
+    return torch.stack([sine, cosine], dim=-1)
+
+
+def _run(pos: Num[Tensor, "1 S"], omega_F: Float[Tensor, " F"], dtype: torch.dtype) -> Float[Tensor, "1 S F 2"]:
+    """Sine and cosine of consecutive positions by the addition theorem: e^{i(a+b)} = e^{ia}·e^{ib} in complex float64,
+    a multiplication in place of two functions, with a a multiple of ``STRIDE`` and b below it.
+
+    One block at a time stays in the processor's cache. sin θ + i cos θ is e^{i(π/2 - θ)}.
+    """
+    length = pos.shape[1]
+    high_NF = _cis(math.pi / 2 - angles(pos[0, ::STRIDE], omega_F))
+    low_MF = _cis(-angles(torch.arange(STRIDE, device=pos.device), omega_F))
+    out_SF = torch.empty(length, len(omega_F), dtype=dtype.to_complex(), device=pos.device)
+    for start, high_F in zip(range(0, length, STRIDE), high_NF, strict=True):
+        out_SF[start : start + STRIDE] = (high_F * low_MF)[: length - start]
+    return torch.view_as_real(out_SF)[None]
+
+
+def _cis(angle: Float[Tensor, "*B F"]) -> Tensor:
+    return torch.polar(torch.ones_like(angle), angle)
 
 
 def _consecutive(pos: Num[Tensor, "*B"]) -> bool:

@@ -11,7 +11,7 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares, Positions, Scheme
-from clockhands.schemes.hands import Exponent, cos_sin, frequencies, one_row, single_axis
+from clockhands.schemes.hands import Exponent, cos_sin, frequencies, one_row, sin_cos_pairs, single_axis
 from clockhands.shapes import Float, Tensor
 
 Layout = Literal["interleaved", "half"]
@@ -76,9 +76,13 @@ class Sinusoidal(Scheme):
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
         pos = one_row(single_axis(pos_BS, "sinusoidal"))
-        cos_BSF, sin_BSF = cos_sin(pos, self.frequencies(pos.device))
-        pe_BSP = self._channels(sin_BSF, cos_BSF)
+        omega_F = self.frequencies(pos.device)
+        if self.waves == "both" and self.layout == "interleaved":
+            pe_BSP = sin_cos_pairs(pos, omega_F).flatten(-2)
+        else:
+            pe_BSP = self._channels(*cos_sin(pos, omega_F)[::-1])
         if self.random_phases:
+            cos_BSF, sin_BSF = cos_sin(pos, omega_F)
             phase_P = np.random.RandomState(self.seed).uniform(0, 2 * math.pi, self.width)
             cos_P, sin_P = (
                 torch.as_tensor(f(phase_P), dtype=torch.float32, device=pos.device) for f in (np.cos, np.sin)

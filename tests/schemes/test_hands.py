@@ -1,0 +1,95 @@
+"""The hands of the clock are exact at any position, and what is remembered of them is never wrong."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clockhands import positions
+from clockhands.errors import PositionError
+from clockhands.schemes import RoPE, Sinusoidal
+from clockhands.schemes.hands import Memo, check_axes, cos_sin, frequencies, one_row, sin_cos_pairs, single_axis
+
+
+@given(st.integers(0, 2_000_000), st.integers(1, 700), st.sampled_from([torch.float32, torch.float64]))
+def test_long_runs_take_the_addition_theorem_and_stay_exact(start: int, length: int, dtype: torch.dtype) -> None:
+    pos, omega = positions.sequential(1, length, start=start), frequencies(16, 10_000.0)
+    angle = pos.double()[..., None] * omega
+    limit = 3.1e-8 if dtype == torch.float32 else 3e-9
+    cosine, sine = cos_sin(pos, omega, dtype)
+    assert (cosine.double() - angle.cos()).abs().max() <= limit
+    assert (sine.double() - angle.sin()).abs().max() <= limit
+    assert torch.equal(sin_cos_pairs(pos, omega, dtype), torch.stack([sine, cosine], dim=-1))
+
+
+def test_gaps_in_a_long_row_are_seen() -> None:
+    pos = torch.arange(600)[None].clone()
+    pos[0, 300:] += 5
+    whole = Sinusoidal(16).encode(pos)
+    torch.testing.assert_close(whole[:, 300:310], Sinusoidal(16).encode(pos[:, 300:310]), atol=1e-7, rtol=0)
+
+
+def test_all_layers_share_one_table_and_another_position_tensor_does_not() -> None:
+    memo, calls = Memo(), []
+    pos = torch.arange(4)[None]
+    for _ in range(3):
+        memo(pos, "a", lambda: calls.append(0))
+    assert len(calls) == 1
+    memo(pos, "b", lambda: calls.append(0))
+    memo(pos.clone(), "b", lambda: calls.append(0))
+    assert len(calls) == 3
+
+
+def test_trap_12_a_position_tensor_changed_in_place_or_freed_is_forgotten() -> None:
+    memo = Memo()
+    pos = torch.arange(4)[None]
+    assert memo(pos, "a", lambda: "before") == "before"
+    pos += 1
+    assert memo(pos, "a", lambda: "after") == "after"
+    del pos
+    gc.collect()
+    assert memo(torch.arange(4)[None], "a", lambda: "new") == "new"
+
+
+def test_nothing_is_kept_in_inference_mode_or_for_positions_with_gradients() -> None:
+    memo, pos = Memo(), torch.arange(4)[None]
+    with torch.inference_mode():
+        memo(pos, "a", lambda: "inside")
+    assert memo(pos, "a", lambda: "outside") == "outside"
+    learned = torch.zeros(1, 2, requires_grad=True)
+    memo(learned, "a", lambda: 1)
+    assert memo(learned, "a", lambda: 2) == 2
+
+
+def test_what_was_made_in_inference_mode_can_be_trained_with_afterwards() -> None:
+    scheme, pos, q = RoPE(8), torch.arange(3)[None], torch.randn(1, 1, 3, 8, requires_grad=True)
+    with torch.inference_mode():
+        scheme.rotate(q.detach(), q.detach(), pos, pos)
+    scheme.rotate(q, q, pos, pos)[0].sum().backward()
+    assert q.grad is not None
+
+
+def test_a_scheme_that_has_run_can_be_copied_and_pickled() -> None:
+    scheme, pos, q = RoPE(8), torch.arange(3)[None], torch.randn(1, 1, 3, 8)
+    wanted = scheme.rotate(q, q, pos, pos)[0]
+    for twin in (copy.deepcopy(scheme), pickle.loads(pickle.dumps(scheme))):
+        assert torch.equal(twin.rotate(q, q, pos, pos)[0], wanted)
+
+
+def test_rows_that_are_one_memory_are_computed_once() -> None:
+    assert one_row(positions.sequential(5, 3)).shape == (1, 3)
+    assert one_row(positions.sequential(5, 3).clone()).shape == (5, 3)
+
+
+def test_positions_of_the_wrong_number_of_coordinates_are_refused() -> None:
+    with pytest.raises(PositionError, match="rope encodes one coordinate, and these positions have 2"):
+        single_axis(torch.zeros(1, 3, 2), "rope")
+    with pytest.raises(PositionError, match="axial encodes 2 coordinates, and these positions have 1"):
+        check_axes(torch.zeros(1, 3), 2, "axial")
+    assert single_axis(torch.zeros(1, 4, 3, 1), "rope").shape == (1, 4, 3)

@@ -1,0 +1,269 @@
+"""Rotary schemes against the libraries people use, forward and gradient, to float32 precision. Faults are shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from rotary_embedding_torch import RotaryEmbedding, apply_rotary_emb
+from torch import Tensor
+from transformers import GPTNeoXConfig, LlamaConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.gpt_neox.modeling_gpt_neox import GPTNeoXRotaryEmbedding
+from transformers.models.gpt_neox.modeling_gpt_neox import apply_rotary_pos_emb as neox_turn
+from transformers.models.gptj.modeling_gptj import apply_rotary_pos_emb as gptj_turn
+from transformers.models.gptj.modeling_gptj import create_sinusoidal_positions
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as llama_turn
+from x_transformers import x_transformers as X
+
+from clockhands import positions
+from clockhands.schemes import Axial, MRoPE, PoPE, RoPE, Temperature, XPos
+
+HEADS, LENGTH, HEAD_DIM = 3, 20, 16
+Pair = tuple[Tensor, Tensor]
+
+
+def qk(length: int = LENGTH) -> Pair:
+    q, k = (torch.randn(2, HEADS, length, HEAD_DIM, requires_grad=True) for _ in "qk")
+    return q, k
+
+
+def same(ours: Callable[[Tensor, Tensor], Pair], theirs: Callable[[Tensor, Tensor], Pair], atol: float = 5e-6) -> None:
+    """Scores and the gradients of a random sum of them agree."""
+    q, k = qk()
+    goal = torch.randn(2, HEADS, LENGTH, LENGTH).tril()
+    found = []
+    for turn in (ours, theirs):
+        a, b = turn(q, k)
+        scores = (a @ b.mT).tril()
+        found.append((scores, *torch.autograd.grad((scores * goal).sum(), (q, k))))
+    for mine, yours in zip(*found, strict=True):
+        torch.testing.assert_close(mine, yours, atol=atol * max(1.0, float(yours.abs().max())), rtol=1e-5)
+
+
+def rotate(scheme: Any, pos: Tensor | None = None) -> Callable[[Tensor, Tensor], Pair]:
+    where = positions.sequential(2, LENGTH) if pos is None else pos
+    return lambda q, k: scheme.rotate(q, k, where, where)
+
+
+def config(parameters: dict[str, Any], **more: Any) -> LlamaConfig:
+    wide = {"hidden_size": HEADS * HEAD_DIM, "num_attention_heads": HEADS, "max_position_embeddings": 4096, **more}
+    return LlamaConfig(rope_parameters=parameters, **wide)
+
+
+def test_llama_is_the_half_layout() -> None:
+    peer, pos = LlamaRotaryEmbedding(config({"rope_type": "default", "rope_theta": 10_000.0})), torch.arange(LENGTH)
+    same(rotate(RoPE(HEAD_DIM)), lambda q, k: llama_turn(q, k, *peer(q, pos[None])))
+
+
+def test_gptj_is_the_interleaved_layout() -> None:
+    sin, cos = create_sinusoidal_positions(LENGTH, HEAD_DIM)[None].split(HEAD_DIM // 2, dim=-1)
+
+    def theirs(q: Tensor, k: Tensor) -> Pair:
+        a, b = (gptj_turn(x.transpose(1, 2), sin, cos).transpose(1, 2) for x in (q, k))
+        return a, b
+
+    same(rotate(RoPE(HEAD_DIM, layout="interleaved")), theirs)
+
+
+def test_trap_20_neox_turns_the_first_channels_on_a_grid_of_their_own() -> None:
+    peer = RotaryEmbedding(dim=8)
+
+    def theirs(q: Tensor, k: Tensor) -> Pair:
+        return peer.rotate_queries_or_keys(q), peer.rotate_queries_or_keys(k)
+
+    same(rotate(RoPE(HEAD_DIM, layout="interleaved", fraction=0.5)), theirs)
+
+
+def test_rotary_embedding_torch_interpolates_and_rescales() -> None:
+    for options, peer in (
+        ({"spectrum": "linear", "factor": 4.0}, RotaryEmbedding(dim=HEAD_DIM, interpolate_factor=4.0)),
+        ({"spectrum": "ntk", "factor": 4.0}, RotaryEmbedding(dim=HEAD_DIM, theta_rescale_factor=4.0)),
+    ):
+        turn = peer.rotate_queries_or_keys
+        same(rotate(RoPE(HEAD_DIM, layout="interleaved", **options)), lambda q, k, turn=turn: (turn(q), turn(k)))
+
+
+def test_x_transformers_turns_neighbours() -> None:
+    frequency, scale = X.RotaryEmbedding(HEAD_DIM).forward_from_seq_len(LENGTH)
+
+    def theirs(q: Tensor, k: Tensor) -> Pair:
+        return X.apply_rotary_pos_emb(q, frequency, scale), X.apply_rotary_pos_emb(k, frequency, scale)
+
+    same(rotate(RoPE(HEAD_DIM, layout="interleaved")), theirs)
+
+
+SPECTRA: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({}, {}),
+    ({"spectrum": "linear", "factor": 4.0}, {}),
+    ({"spectrum": "ntk", "factor": 4.0}, {}),
+    ({"spectrum": "yarn", "factor": 4.0, "original_length": 64}, {}),
+    ({"spectrum": "yarn", "factor": 4.0, "original_length": 64, "truncate": False, "beta_fast": 8.0}, {}),
+    ({"spectrum": "llama3", "factor": 8.0, "original_length": 128}, {}),
+    ({"spectrum": "proportional", "share": 0.5}, {}),
+    (
+        {
+            "spectrum": "longrope",
+            "factor": 4.0,
+            "original_length": 64,
+            "short_factor": [1.0 + 0.1 * n for n in range(8)],
+            "long_factor": [2.0 + n for n in range(8)],
+        },
+        {},
+    ),
+    ({"spectrum": "dynamic", "factor": 2.0, "original_length": 64}, {"max_position_embeddings": 64}),
+]
+
+
+@pytest.mark.parametrize("length", [50, 200])
+@pytest.mark.parametrize(("options", "more"), SPECTRA, ids=[str(s[0].get("spectrum", s[0])) for s in SPECTRA])
+def test_trap_22_every_spectrum_equals_transformers_from_its_own_config(
+    options: dict[str, Any], more: dict[str, Any], length: int
+) -> None:
+    scheme = RoPE(HEAD_DIM, **options)
+    parameters = scheme.to_hf_config()
+    assert parameters is not None
+    built = config(parameters["rope_parameters"], **more)
+    kind = parameters["rope_parameters"]["rope_type"]
+    if kind == "default":
+        theirs, factor = LlamaRotaryEmbedding(built).inv_freq, 1.0
+    else:
+        theirs, factor = ROPE_INIT_FUNCTIONS[kind](built, "cpu", seq_len=length)
+    ours = scheme.frequencies(torch.tensor([length])).float().flatten()
+    torch.testing.assert_close(ours, theirs, rtol=3e-6, atol=0)
+    assert scheme.spectrum.amplitude() == pytest.approx(factor, rel=1e-6)
+
+
+def test_trap_20_a_partial_config_is_neoxs() -> None:
+    known = RoPE(HEAD_DIM, fraction=0.5, base=500.0).to_hf_config()
+    assert known is not None
+    peer = GPTNeoXRotaryEmbedding(GPTNeoXConfig(hidden_size=HEADS * HEAD_DIM, num_attention_heads=HEADS, **known))
+    pos = torch.arange(LENGTH)[None]
+
+    def theirs(q: Tensor, k: Tensor) -> Pair:
+        return neox_turn(q, k, *peer(q, pos))
+
+    same(rotate(RoPE(HEAD_DIM, fraction=0.5, base=500.0)), theirs)
+
+
+def test_trap_21_dynamic_ntk_needs_keys_that_were_not_rotated() -> None:
+    """With keys rotated at an earlier length the scores of one step differ from those of the whole; raw ones do not."""
+    scheme = RoPE(HEAD_DIM, spectrum="dynamic", factor=4.0, original_length=8)
+    q, k = (x.detach() for x in qk())
+    pos = positions.sequential(2, LENGTH)
+    whole_q, whole_k = scheme.rotate(q, k, pos, pos)
+    whole = whole_q[:, :, -1:] @ whole_k.mT
+    turned_early = scheme.rotate(q[:, :, :10], k[:, :, :10], pos[:, :10], pos[:, :10])[1]
+    last_q, keys = scheme.rotate(q[:, :, -1:], k, pos[:, -1:], pos)
+    torch.testing.assert_close(last_q @ keys.mT, whole)
+    stale = torch.cat([turned_early, keys[:, :, 10:]], dim=2)
+    assert (last_q @ stale.mT - whole).abs().max() > 0.1
+    assert scheme.declares.cache == "raw"
+
+
+def test_trap_23_longrope_switches_by_the_rows_own_length() -> None:
+    factors = {"short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
+    scheme = RoPE(HEAD_DIM, spectrum="longrope", factor=4.0, original_length=8, **factors)
+    q = torch.randn(2, 1, 12, HEAD_DIM)
+    mixed = torch.stack([torch.arange(12), torch.arange(12).clamp(max=7)])
+    both = scheme.rotate(q, q, mixed, mixed)[0]
+    for row in range(2):
+        alone = scheme.rotate(q[row : row + 1], q[row : row + 1], mixed[row : row + 1], mixed[row : row + 1])[0]
+        torch.testing.assert_close(both[row : row + 1], alone)
+    assert scheme.frequencies(torch.tensor([8, 9]))[:, 0, 0].tolist() == [1.0, 0.25]
+
+
+def test_xpos_equals_rotary_embedding_torch_whole_but_its_cached_keys_drift() -> None:
+    peer = RotaryEmbedding(dim=HEAD_DIM, use_xpos=True)
+    ours = rotate(XPos(HEAD_DIM))
+    same(ours, peer.rotate_queries_and_keys, 2e-5)
+    q, k = (x.detach() for x in qk())
+    whole_q, whole_k = peer.rotate_queries_and_keys(q, k)
+    right = whole_q[:, :, -1:] @ whole_k.mT
+    cached_q, cached_k = peer.rotate_queries_with_cached_keys(q[:, :, -1:], k)
+    assert (cached_q @ cached_k.mT - right).abs().max() > 1e-2, "the peer was mended: drop this line"
+    pos = positions.sequential(2, LENGTH)
+    last_q, keys = XPos(HEAD_DIM).rotate(q[:, :, -1:], k, pos[:, -1:], pos)
+    torch.testing.assert_close(last_q @ keys.mT, right, atol=1e-4, rtol=1e-4)
+
+
+def test_pope_equals_x_transformers() -> None:
+    peer, scheme = X.PolarEmbedding(HEAD_DIM, heads=HEADS), PoPE(HEADS, HEAD_DIM)
+    frequency, bias = peer(torch.arange(LENGTH))
+    with torch.no_grad():
+        scheme.delta_HK.copy_(peer.learned_bias.reshape(HEADS, HEAD_DIM) if hasattr(peer, "learned_bias") else 0)
+
+    def theirs(q: Tensor, k: Tensor) -> Pair:
+        return X.apply_polar_pos_emb(q, frequency), X.apply_polar_pos_emb(k, frequency + bias)
+
+    same(rotate(scheme), theirs, 1e-5)
+
+
+def test_trap_41_pope_keeps_the_scale_of_the_width_before() -> None:
+    scheme = PoPE(HEADS, HEAD_DIM)
+    q, k = qk()
+    wide, _ = scheme.rotate(q, k, *[positions.sequential(2, LENGTH)] * 2)
+    assert wide.shape[-1] == 2 * HEAD_DIM
+    assert scheme.scale(HEAD_DIM) == pytest.approx(1 / math.sqrt(HEAD_DIM))
+
+
+def test_axial_equals_rotary_embedding_torch() -> None:
+    rows, columns = 4, 5
+    peer = RotaryEmbedding(dim=HEAD_DIM // 2, freqs_for="lang", theta=100.0)
+    frequency = peer.get_axial_freqs(rows, columns).reshape(1, 1, LENGTH, HEAD_DIM)
+    ours = rotate(Axial(HEAD_DIM), positions.grid(2, rows, columns))
+    same(ours, lambda q, k: (apply_rotary_emb(frequency, q), apply_rotary_emb(frequency, k)))
+
+
+@pytest.mark.parametrize(("order", "sections"), [("block", (2, 3, 3)), ("interleaved", (4, 2, 2))])
+def test_trap_13_mrope_equals_qwen(order: str, sections: tuple[int, int, int]) -> None:
+    if order == "block":
+        from transformers import Qwen2VLTextConfig as Config
+        from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLRotaryEmbedding as Peer
+    else:
+        from transformers import Qwen3VLTextConfig as Config
+        from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextRotaryEmbedding as Peer
+    scheme = MRoPE(HEAD_DIM, sections=sections, order=order)  # type: ignore[arg-type]
+    known = scheme.to_hf_config()
+    assert known is not None
+    peer = Peer(Config(hidden_size=HEADS * HEAD_DIM, num_attention_heads=HEADS, head_dim=HEAD_DIM, **known))
+    pos = torch.cat([positions.text_axes(torch.arange(8)[None], 3), positions.grid(1, 1, 3, 4) + 8], dim=1)
+    cos, sin = peer(torch.zeros(1), pos.permute(2, 0, 1))
+    same(rotate(scheme, pos.expand(2, -1, -1)), lambda q, k: llama_turn(q, k, cos, sin))
+
+
+def test_llama4_scales_queries_where_nothing_turns() -> None:
+    pos = torch.tensor([[0, 8190, 8191, 16_383, 100_000]])
+    theirs = torch.log1p(torch.floor((pos.float() + 1.0) / 8192)) * 0.1 + 1.0
+    q = torch.randn(1, 2, 5, 8)
+    got, k = Temperature().rotate(q, q, pos, pos)
+    torch.testing.assert_close(got, q * theirs[:, None, :, None])
+    assert torch.equal(k, q)
+
+
+def test_trap_02_bfloat16_positions_are_not_ours() -> None:
+    """rotary-embedding-torch counts in the tensor's dtype: of 1024 positions 513 are different, and the cache stays."""
+    length = 1024
+    q = torch.ones(1, 1, length, HEAD_DIM)
+    peer = RotaryEmbedding(dim=HEAD_DIM)
+    low = peer.rotate_queries_or_keys(q.bfloat16())
+    assert len({tuple(row) for row in low[0, 0].tolist()}) < 600, "the peer was mended: drop this test"
+    pos = positions.sequential(1, length)
+    ours, _ = RoPE(HEAD_DIM, layout="interleaved").rotate(q.bfloat16(), q.bfloat16(), pos, pos)
+    exact, _ = RoPE(HEAD_DIM, layout="interleaved").rotate(q.double(), q.double(), pos, pos)
+    assert (ours.double() - exact).abs().max() < 1e-2
+    assert (low.double() - exact).abs().max() > 1
+
+
+def test_trap_19_cosines_repeat_as_the_layout_pairs() -> None:
+    """Only channels c and c + 8 (half), or 2c and 2c + 1 (interleaved), ever meet."""
+    pos = positions.sequential(1, 3)
+    for layout, partner in (("half", 8), ("interleaved", 1)):
+        q = torch.zeros(1, 1, 3, HEAD_DIM)
+        q[..., 0] = 1
+        got, _ = RoPE(HEAD_DIM, layout=layout).rotate(q, q, pos, pos)  # type: ignore[arg-type]
+        assert got[0, 0, 1].nonzero().flatten().tolist() == [0, partner]
