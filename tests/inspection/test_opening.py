@@ -121,5 +121,4 @@ def test_a_run_is_measured_on_what_it_was_trained_on(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text('[data]\ncorpus = "numbers"\nsource = "de"\ntrain = 50\nlonger = 9\n')
     texts = _trained_on(tmp_path)
     assert texts is not None
-    assert len(texts) == 50
     assert texts == open_corpus("numbers", source="de", train=50).sources("train")
