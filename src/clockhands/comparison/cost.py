@@ -46,7 +46,7 @@ def costs(plan: Plan) -> dict[str, Cost]:
     """
     materials: dict[str, Material] = {}
     recipes = {variant.name: plan.recipe_of(variant.name, plan.seeds[0]) for variant in plan.variants}
-    for name, recipe in recipes.items():
+    for recipe in recipes.values():
         if material_key(recipe) not in materials:
             materials[material_key(recipe)] = prepare(recipe)
     material = {name: materials[material_key(recipe)] for name, recipe in recipes.items()}

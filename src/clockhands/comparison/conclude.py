@@ -1,0 +1,304 @@
+"""Results to Findings: the verdicts, the learning curves, longer texts, cost against quality, the inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from clockhands.comparison.judge import Judged, judge
+from clockhands.comparison.plan import METRICS
+from clockhands.comparison.statistics import MIN_SEEDS
+from clockhands.comparison.store import Results
+from clockhands.findings import Figure, Finding, Findings, Light, Mark, Panel, Table
+
+METHOD = (
+    "Every variant is trained from the same seeds, with the same batches and, where names and shapes agree, the same "
+    "initial weights, and judged on the same test items. Differences are paired by seed and item; intervals resample "
+    "both (pigeonhole bootstrap, Owen 2007), as bootstrap t intervals on the seeds' degrees of freedom (Hesterberg "
+    "2015), simultaneous over all comparisons at 95 % (Bonferroni). In brackets what would have been seen with 80 % "
+    "power. P: probability that a seed of the variant beats one of the baseline (Agarwal et al. 2021). p: Holm 1979."
+)
+
+
+def conclude(results: Results, command: str = "") -> Findings:
+    """The findings of a comparison, finished or not: what is missing is said."""
+    judged = judge(results)
+    makers = (verdicts, curves, lengths, costs, insides)
+    items = tuple(replace(item, command=command) for make in makers for item in make(results, judged))
+    plan = results.plan
+    kind, amount = plan.budget
+    return Findings(
+        title=plan.title,
+        items=items,
+        facts={
+            "variants": len(plan.variants),
+            "seeds": ", ".join(map(str, plan.seeds)),
+            "budget": f"{amount:g} {kind} each, equal {plan.match}",
+            "corpus": plan.recipe.corpus,
+            "trials": _count(results),
+        },
+        signature=results.signature,
+        command=command,
+    )
+
+
+def _count(results: Results) -> str:
+    statuses = [one["status"] for one in results.trials]
+    parts = [f"{statuses.count(s)} {s}" for s in ("finished", "diverged", "failed") if s in statuses]
+    missing = [f"{len(results.missing)} not run"] if results.missing else []
+    return ", ".join([*parts, *missing]) or "none"
+
+
+def verdicts(results: Results, judged: list[Judged]) -> Iterator[Finding]:
+    """The table that everybody looks at first."""
+    plan, (baseline, *others) = results.plan, judged
+    said = [f"{one.name}: {one.verdict}." for one in others]
+    known = [one for one in judged if one.score is not None]
+    shown = [one for one in known if one.interval is not None]
+    marks: list[Mark] = [
+        Mark(
+            "points",
+            "mean and 95 % interval",
+            x=tuple(one.score for one in shown),
+            y=tuple(one.name for one in shown),
+            low=tuple(one.interval[0] for one in shown if one.interval),
+            high=tuple(one.interval[1] for one in shown if one.interval),
+            emphasis="main",
+        ),
+        Mark(
+            "points",
+            "one seed",
+            x=tuple(v for one in known for v in _scores(results, one.name)),
+            y=tuple(one.name for one in known for _ in _scores(results, one.name)),
+        ),
+    ]
+    yield Finding(
+        name="compare.verdict",
+        question=f"Which is better than {plan.baseline}?",
+        verdict="\n".join([f"{plan.baseline}: {_score(baseline)}.", *said]),
+        value=baseline.score,
+        unit=METRICS[plan.metric],
+        interval=baseline.interval,
+        light=_light(judged),
+        table=verdict_table(judged, results),
+        figure=Figure((Panel(tuple(mark for mark in marks if mark.x), xlabel=METRICS[plan.metric]),))
+        if known
+        else None,
+        method=METHOD,
+        source="Owen 2007; Hesterberg 2015; Agarwal et al. 2021; Holm 1979",
+    )
+
+
+def verdict_table(judged: list[Judged], results: Results) -> Table:
+    """A row a variant."""
+    columns = (
+        "variant", METRICS[results.plan.metric], "from", "to", "interquartile mean", "difference", "low", "high",
+        "P(better)", "p (Holm)", "finished", "diverged", "failed", "reached the target", "parameters", "verdict",
+    )
+    rows = []
+    for one in judged:
+        gap, cost = one.difference, results.costs[one.name]
+        rows.append((
+            one.name, one.score, *(one.interval or (None, None)), one.interquartile,
+            *((gap.value, gap.low, gap.high) if gap else (None, None, None)), one.probability, one.holm,
+            f"{one.finished} of {one.planned}", one.diverged, one.failed,
+            f"{one.reached} of {one.finished}" if results.plan.target is not None else None,
+            cost["parameters"], one.verdict,
+        ))
+    return Table.of(columns, rows)
+
+
+def curves(results: Results, judged: list[Judged]) -> Iterator[Finding]:
+    """Validation loss by step, mean over seeds and a band from the lowest to the highest."""
+    marks: list[Mark] = []
+    final: list[tuple[str, float, float, float]] = []
+    for one in judged:
+        steps, rows_SC = _curves(results, one.name)
+        if len(rows_SC):
+            low, mean, high = (f(rows_SC, axis=0) for f in (np.min, np.mean, np.max))
+            marks.append(Mark("band", one.name, x=steps, low=tuple(low.tolist()), high=tuple(high.tolist())))
+            marks.append(Mark("line", one.name, x=steps, y=tuple(mean.tolist())))
+            final.append((one.name, float(mean[-1]), float(low[-1]), float(high[-1])))
+    if not final:
+        return
+    best = min(final, key=lambda row: row[1])
+    yield Finding(
+        name="compare.curves",
+        question="How do they learn?",
+        verdict=f"The lowest validation loss at the end is {best[1]:.3f} nats per token, that of {best[0]}.",
+        value=best[1],
+        unit="nats per token",
+        interval=(best[2], best[3]),
+        table=Table.of(
+            ("variant", "last validation loss", "lowest seed", "highest seed", *_TARGET),
+            [(*row, *_reached(results, row[0])) for row in final],
+        ),
+        figure=Figure((Panel(tuple(marks), xlabel="step", ylabel="validation loss", yscale="log"),)),
+        method="Lines are means over seeds; bands reach from the lowest to the highest seed.",
+    )
+
+
+_TARGET = ("seeds at the target", "median step", "median second")
+
+
+def _reached(results: Results, name: str) -> tuple[Any, ...]:
+    hits = [one["reached"] for one in results.of(name) if one.get("reached")]
+    if not hits:
+        return 0, None, None
+    return len(hits), float(np.median([h["step"] for h in hits])), float(np.median([h["seconds"] for h in hits]))
+
+
+def lengths(results: Results, judged: list[Judged]) -> Iterator[Finding]:
+    """Loss beyond the trained length, split by split."""
+    rows, marks = [], []
+    for one in judged:
+        splits = {name: _beyond(results, one.name, name) for name in _splits(results)}
+        rows += [(one.name, name, *values) for name, values in splits.items()]
+        places = [(name, values[0]) for name, values in splits.items() if values[0] is not None]
+        if places:
+            marks.append(Mark("line", one.name, x=tuple(p[0] for p in places), y=tuple(p[1] for p in places)))
+    if not marks:
+        return
+    split = _splits(results)[0]
+    best = min((row for row in rows if row[1] == split and row[2] is not None), key=lambda row: float(row[2]))
+    yield Finding(
+        name="compare.lengths",
+        question="What do they do with longer text than they were trained on?",
+        verdict=f"On {split} the lowest loss is {best[2]:.2f} nats per token [{best[3]:.2f}, {best[4]:.2f}], that of "
+        f"{best[0]}.",
+        value=best[2],
+        unit="nats per token",
+        interval=(best[3], best[4]),
+        table=Table.of(("variant", "split", "loss", "lowest seed", "highest seed", "exact match %", "refused"), rows),
+        figure=Figure((Panel(tuple(marks), xlabel="split", ylabel="loss, nats per token"),)),
+        method="Splits whose every text is longer than all training text; means over seeds, lowest and highest seed.",
+    )
+
+
+def costs(results: Results, judged: list[Judged]) -> Iterator[Finding]:
+    """Quality against parameters, time and memory."""
+    rows = []
+    for one in judged:
+        done = results.of(one.name)
+        if done:
+            cost = results.costs[one.name]
+            median = {
+                key: float(np.median([t[key] for t in done])) for key in ("seconds", "peak_mib", "tokens_per_second")
+            }
+            writing = [t["written_per_second"] for t in done if "written_per_second" in t]
+            rows.append((
+                one.name, one.score, cost["parameters"], cost["steps"], cost["flops"], *median.values(),
+                float(np.median(writing)) if writing else None,
+            ))
+    if not rows:
+        return
+    smallest, largest = min(row[2] for row in rows), max(row[2] for row in rows)
+    marks = tuple(Mark("points", str(row[0]), x=(row[5],), y=(row[1],)) for row in rows)
+    yield Finding(
+        name="compare.costs",
+        question="What does each cost?",
+        verdict=f"Between {smallest:,} and {largest:,} parameters; medians of time, memory and speed are in the table.",
+        value=largest,
+        unit="parameters of the largest",
+        table=Table.of(
+            (
+                "variant",
+                METRICS[results.plan.metric],
+                "parameters",
+                "steps",
+                "operations a step",
+                "seconds",
+                "peak MiB",
+                "target tokens/s in training",
+                "tokens/s written",
+            ),
+            rows,
+        ),
+        figure=Figure((Panel(marks, xlabel="seconds of training (median)", ylabel=METRICS[results.plan.metric]),)),
+        method="Medians over seeds on the machine that ran them; other work there makes seconds longer, not shorter.",
+    )
+
+
+def insides(results: Results, judged: list[Judged]) -> Iterator[Finding]:
+    """What was measured inside, before and after training."""
+    names = list(dict.fromkeys(key for one in results.trials for key in one.get("inside", {}).get("after", {})))
+    for name in names:
+        rows = [
+            (one.name, *_inside(results, one.name, "before", name), *_inside(results, one.name, "after", name))
+            for one in judged
+        ]
+        rows = [row for row in rows if row[1] is not None]
+        if rows:
+            yield Finding(
+                name=f"inside.{name}",
+                question=f"Inside: {name}",
+                verdict=f"{rows[0][0]}: {rows[0][1]:.3g} before training, {rows[0][4]:.3g} after "
+                f"[{rows[0][5]:.3g}, {rows[0][6]:.3g}].",
+                value=rows[0][4],
+                interval=(rows[0][5], rows[0][6]),
+                table=Table.of(("variant", "before", "low", "high", "after", "low", "high"), rows),
+                figure=_inside_figure(rows, name),
+                method="Means over seeds with the lowest and the highest seed, as `clockhands inspect` measures them.",
+            )
+
+
+def _inside(results: Results, variant: str, when: str, name: str) -> tuple[float | None, ...]:
+    found = [one["inside"][when][name] for one in results.of(variant) if name in one.get("inside", {}).get(when, {})]
+    return (float(np.mean(found)), min(found), max(found)) if found else (None, None, None)
+
+
+def _inside_figure(rows: list[Any], name: str) -> Figure:
+    names = tuple(row[0] for row in rows)
+    marks = tuple(
+        Mark(
+            "points",
+            label,
+            x=tuple(r[i] for r in rows),
+            y=names,
+            low=tuple(r[i + 1] for r in rows),
+            high=tuple(r[i + 2] for r in rows),
+        )
+        for label, i in (("before training", 1), ("after training", 4))
+    )
+    return Figure((Panel(marks, xlabel=name),))
+
+
+def _scores(results: Results, name: str) -> list[float]:
+    from clockhands.comparison.judge import matrix
+
+    return [float(score) for score in matrix(results, name).mean(axis=1)] if results.of(name) else []
+
+
+def _curves(results: Results, name: str) -> tuple[tuple[int, ...], Any]:
+    rows = [[point for point in one["curve"] if point[2] is not None] for one in results.of(name)]
+    steps = sorted(set.intersection(*({point[0] for point in row} for row in rows))) if rows else []
+    return tuple(steps), np.array([[p[2] for p in row if p[0] in steps] for row in rows] if steps else [])
+
+
+def _splits(results: Results) -> list[str]:
+    return list(dict.fromkeys(name for one in results.trials for name in one.get("longer", {})))
+
+
+def _beyond(results: Results, variant: str, split: str) -> tuple[Any, ...]:
+    found = [one["longer"][split] for one in results.of(variant) if split in one.get("longer", {})]
+    losses = [one["loss"] for one in found if "loss" in one]
+    exact = [one["exact"] for one in found if "exact" in one]
+    refused = next((one["refused"] for one in found if "refused" in one), None)
+    three = (float(np.mean(losses)), min(losses), max(losses)) if losses else (None, None, None)
+    return (*three, float(np.mean(exact)) if exact else None, refused)
+
+
+def _score(one: Judged) -> str:
+    if one.score is None:
+        return "no seed finished"
+    interval = f" [{one.interval[0]:.1f}, {one.interval[1]:.1f}]" if one.interval else ""
+    return f"{one.score:.1f}{interval}"
+
+
+def _light(judged: list[Judged]) -> Light:
+    if any(one.diverged or one.failed for one in judged):
+        return "warn"
+    return "skip" if all(one.finished < MIN_SEEDS for one in judged) else "info"

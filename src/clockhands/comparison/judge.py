@@ -1,0 +1,113 @@
+"""From results to judgements: one row a variant, with its score, its difference from the baseline and the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clockhands.comparison.statistics import (
+    MIN_SEEDS,
+    Difference,
+    Matrix,
+    difference,
+    holm,
+    interquartile_mean,
+    mean_interval,
+    probability_of_improvement,
+)
+from clockhands.comparison.store import Results
+from clockhands.comparison.trial import items_of
+from clockhands.comparison.verdict import verdict
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is known of one variant. ``difference`` is None for the baseline and where fewer than two seeds pair.
+
+    ``probability``: that a seed of it beats a seed of the baseline; ``holm``: its p value adjusted for all comparisons.
+    """
+
+    name: str
+    planned: int
+    finished: int
+    diverged: int
+    failed: int
+    reached: int
+    score: float | None
+    interval: tuple[float, float] | None
+    interquartile: float | None
+    difference: Difference | None
+    probability: float | None
+    holm: float | None
+    verdict: str
+
+
+def judge(results: Results) -> list[Judged]:
+    """All variants of a plan, the baseline first."""
+    plan = results.plan
+    names = [plan.baseline, *(variant.name for variant in plan.variants if variant.name != plan.baseline)]
+    compared = max(1, len(names) - 1)
+    found = {name: _difference(results, name, compared) for name in names[1:]}
+    known = [name for name, gap in found.items() if gap is not None]
+    adjusted = dict(zip(known, holm([gap.p for gap in found.values() if gap is not None]), strict=True))
+    return [_judged(results, name, found.get(name), adjusted.get(name)) for name in names]
+
+
+def matrix(results: Results, name: str, seeds: list[int] | None = None) -> Matrix:
+    """The metric of a variant, seeds × test items."""
+    rows = [items_of(one) for one in results.of(name) if seeds is None or one["seed"] in seeds]
+    return np.stack(rows) if rows else np.zeros((0, 0))
+
+
+def paired_seeds(results: Results, name: str) -> list[int]:
+    """The seeds that both a variant and the baseline finished."""
+    ours, theirs = ({one["seed"] for one in results.of(each)} for each in (name, results.plan.baseline))
+    return sorted(ours & theirs)
+
+
+def _difference(results: Results, name: str, comparisons: int) -> Difference | None:
+    seeds = paired_seeds(results, name)
+    if len(seeds) < 2:
+        return None
+    ours, theirs = matrix(results, name, seeds), matrix(results, results.plan.baseline, seeds)
+    return difference(ours, theirs, comparisons)
+
+
+def _judged(results: Results, name: str, gap: Difference | None, adjusted: float | None) -> Judged:
+    plan, finished = results.plan, results.of(name)
+    scores_SN = matrix(results, name)
+    scores_S = scores_SN.mean(axis=1) if len(scores_SN) else np.zeros(0)
+    base_SN = matrix(results, plan.baseline)
+    probability = None
+    if name != plan.baseline and len(scores_S) and len(base_SN):
+        sign = 1 if plan.higher_is_better else -1
+        probability = probability_of_improvement(sign * scores_S, sign * base_SN.mean(axis=1))
+    lost = {status: len(results.of(name, status)) for status in ("diverged", "failed")}
+    return Judged(
+        name=name,
+        planned=len(plan.seeds),
+        finished=len(finished),
+        **lost,
+        reached=sum(one.get("reached") is not None for one in finished),
+        score=float(scores_S.mean()) if len(scores_S) else None,
+        interval=mean_interval(scores_SN) if len(scores_S) >= MIN_SEEDS else None,
+        interquartile=interquartile_mean(scores_S) if len(scores_S) else None,
+        difference=gap,
+        probability=probability,
+        holm=adjusted,
+        verdict=_sentence(results, name, gap, lost),
+    )
+
+
+def _sentence(results: Results, name: str, gap: Difference | None, lost: dict[str, int]) -> str:
+    plan = results.plan
+    digits = 1 if plan.metric != "loss" else 3
+    missing = [f"{count} of {len(plan.seeds)} {status}" for status, count in lost.items() if count]
+    beside = f"; {' and '.join(missing)}" if missing else ""
+    if name == plan.baseline:
+        return f"the baseline{beside}"
+    seeds = 0 if gap is None else gap.seeds
+    if not seeds:
+        seeds = len(paired_seeds(results, name))
+    return verdict(gap, seeds, higher_is_better=plan.higher_is_better, digits=digits) + beside
