@@ -134,7 +134,8 @@ def _evaluate_stream(opened: Opened, documents: list[str], length: int, buckets:
         for low, high in pairwise(edges)
         for part in [loss_NS[:, low:high]]
     ]
-    perplexity = Score("perplexity", math.exp(loss.mean), *map(math.exp, loss.interval), f"window:{length}")
+    low, high = loss.interval
+    perplexity = Score("perplexity", math.exp(loss.mean), math.exp(low), math.exp(high), f"window:{length}")
     table = Table.of(["place in window", "tokens", "loss per token", "perplexity"], rows)
     return Evaluation((loss.score(), perplexity), loss, table)
 

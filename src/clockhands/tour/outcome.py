@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -35,28 +35,18 @@ def translates(results: Mapping[str, Result]) -> Finding:
         null=blind.exact,
         light="good" if main.exact > 99 else "warn",
         table=Table.of(("variant", "exact match %", "from", "to"), shown),
-        figure=Figure(
-            (
-                Panel(
-                    (
-                        Mark(
-                            "bars",
-                            x=tuple(row[0] for row in shown),
-                            y=tuple(row[1] for row in shown),
-                            low=tuple(row[2] for row in shown),
-                            high=tuple(row[3] for row in shown),
-                        ),
-                    ),
-                    ylabel="exact match %",
-                    ylim=(0, 105),
-                ),
-            ),
-            height=0.45,
-        ),
+        figure=_bars(shown),
         method="Greedy decoding of the test split; 95 % intervals by bootstrap over the test items; one seed.",
         source="the *numbers* corpus: German says tens and units the other way round",
         details={"group": "What it learnt"},
     )
+
+
+def _bars(rows: Sequence[tuple[Any, ...]], *more: Mark) -> Figure:
+    """Exact match of each row (name, value, from, to, ...), with its interval."""
+    names, values, low, high = zip(*(row[:4] for row in rows), strict=True)
+    bars = Mark("bars", x=names, y=values, low=low, high=high)
+    return Figure((Panel((bars, *more), ylabel="exact match %", ylim=(0, 105)),), height=0.45)
 
 
 def examples(results: Mapping[str, Result]) -> Finding:
@@ -134,25 +124,7 @@ def roles(results: Mapping[str, Result]) -> Finding:
         null=ceiling,
         light="good" if seeing.exact > ceiling else "bad",
         table=Table.of(("model", "exact match %", "from", "to", "swapped pairs told apart %"), rows),
-        figure=Figure(
-            (
-                Panel(
-                    (
-                        Mark(
-                            "bars",
-                            x=tuple(row[0] for row in rows),
-                            y=tuple(row[1] for row in rows),
-                            low=tuple(row[2] for row in rows),
-                            high=tuple(row[3] for row in rows),
-                        ),
-                        Mark("hline", "ceiling of an order-blind reader", y=(ceiling,), emphasis="null"),
-                    ),
-                    ylabel="exact match %",
-                    ylim=(0, 105),
-                ),
-            ),
-            height=0.45,
-        ),
+        figure=_bars(rows, Mark("hline", "ceiling of an order-blind reader", y=(ceiling,), emphasis="null")),
         method=(
             "A translator of the *roles* corpus, with and without positions. The ceiling is computed from the test "
             "split: every bag of words gets its most frequent translation."
