@@ -234,11 +234,7 @@ class DistanceBias(Scheme):
         low = int((qpos_BS.min() - kpos_BT.max()).item())
         high = int((qpos_BS.max() - kpos_BT.min()).item())
         curve_HR = self.kernel(torch.arange(low, high + 1, device=qpos_BS.device))
-
-        def modify(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            return score + curve_HR[h, qpos_BS[b, i] - kpos_BT[b, j] - low]
-
-        return modify
+        return lambda score, b, h, i, j: score + curve_HR[h, qpos_BS[b, i] - kpos_BT[b, j] - low]
 
     @property
     def learned(self) -> bool:

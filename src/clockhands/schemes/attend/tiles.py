@@ -115,12 +115,15 @@ class _Work:
         self.hidden = None if visible is None else ~visible.flip(-1)
         self.scale, self.dropout, self.seed = scale, dropout, seed
         self.wide = torch.promote_types(q.dtype, torch.float32)
+        self.low, self.high = _support(curve)
+        gaps = bool((curve[:, self.low : self.high + 1] == -torch.inf).any())
+        self.may_be_blind = visible is not None or gaps or self.low >= k.shape[2] or self.high < q.shape[2] - 1
         self.buffer: Tensor | None = None
 
     def tiles(self) -> Iterator[Tile]:
         """Tiles of about ``ELEMENTS`` weights: a few heads of one batch row, or all heads of a few."""
         (batch, heads, queries), keys = self.q.shape[:3], self.k.shape[2]
-        low, high = _support(self.curve)
+        low, high = self.low, self.high
         rows = min(queries, ROWS)
         some_heads = max(1, min(heads, ELEMENTS // (rows * keys)))
         some_batch = max(1, ELEMENTS // (rows * keys * heads)) if some_heads == heads else 1
@@ -141,7 +144,8 @@ class _Work:
             sides = zip((tile.batch, tile.heads, tile.rows), self.hidden.shape, strict=False)
             part = tuple(side if size > 1 else slice(None) for side, size in sides)
             logits.masked_fill_(self.hidden[(*part, tile.keys)], -torch.inf)
-        return torch.softmax(logits, dim=-1).nan_to_num_(0.0)
+        weights = torch.softmax(logits, dim=-1)
+        return weights.nan_to_num_(0.0) if self.may_be_blind else weights
 
     def bias(self, tile: Tile) -> Tensor:
         """The curve over the pairs of a tile, as a view."""

@@ -1,0 +1,43 @@
+"""``score_mod`` in FlexAttention gives what the bias gives, for every scheme that has a bias."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.attention.flex_attention import flex_attention
+
+from clockhands.errors import PositionError
+from clockhands.schemes import CATALOGUE, attend_reference
+from tests.schemes.laws import inputs, make, place
+
+BIASED = [name for name in CATALOGUE if CATALOGUE[name].hooks() & {"bias"} and not CATALOGUE[name].hooks() & {"logits"}]
+
+
+@pytest.mark.parametrize("name", BIASED)
+def test_trap_35_flex_attention_with_score_mod_is_attention_with_the_bias(name: str) -> None:
+    options = {"values": False} if name == "shaw" else {}
+    scheme = make(name, options).requires_grad_(False)
+    data = inputs(scheme)
+    pos = place(scheme, data)
+    q, k = scheme.rotate(data.q, data.k, pos, pos)
+    modify = scheme.score_mod(pos, pos, q, k)
+    lower = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).tril()
+
+    def causal(score: torch.Tensor, *at: torch.Tensor) -> torch.Tensor:
+        return torch.where(lower[at[2], at[3]], modify(score, *at), -torch.inf)
+
+    got = flex_attention(q, k, data.v, score_mod=causal, scale=scheme.scale(data.q.shape[-1]))
+    expected = attend_reference(scheme, data.q, data.k, data.v, pos, pos, causal=True).out_BHSK
+    torch.testing.assert_close(got, expected, atol=2e-5, rtol=1e-4)
+
+
+def test_content_schemes_ask_for_queries_and_keys() -> None:
+    scheme = make("fire", {})
+    with pytest.raises(PositionError, match="score_mod of Fire looks at q and k; pass both"):
+        scheme.score_mod(torch.arange(3)[None], torch.arange(3)[None])
+
+
+def test_a_table_of_distances_needs_whole_positions() -> None:
+    scheme = make("alibi", {})
+    with pytest.raises(PositionError, match="needs integer positions"):
+        scheme.score_mod(torch.rand(1, 3), torch.rand(1, 3))
