@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.comparison.judge import Judged, judge
+from clockhands.comparison.inner import insides
+from clockhands.comparison.judge import Judged, judge, matrix
 from clockhands.comparison.plan import METRICS
 from clockhands.comparison.statistics import MIN_SEEDS
 from clockhands.comparison.store import Results
@@ -95,19 +96,43 @@ def verdicts(results: Results, judged: list[Judged]) -> Iterator[Finding]:
 def verdict_table(judged: list[Judged], results: Results) -> Table:
     """A row a variant."""
     columns = (
-        "variant", METRICS[results.plan.metric], "from", "to", "interquartile mean", "difference", "low", "high",
-        "P(better)", "p (Holm)", "finished", "diverged", "failed", "reached the target", "parameters", "verdict",
+        "variant",
+        METRICS[results.plan.metric],
+        "from",
+        "to",
+        "interquartile mean",
+        "difference",
+        "low",
+        "high",
+        "P(better)",
+        "p (Holm)",
+        "finished",
+        "diverged",
+        "failed",
+        "reached the target",
+        "parameters",
+        "verdict",
     )
     rows = []
     for one in judged:
         gap, cost = one.difference, results.costs[one.name]
-        rows.append((
-            one.name, one.score, *(one.interval or (None, None)), one.interquartile,
-            *((gap.value, gap.low, gap.high) if gap else (None, None, None)), one.probability, one.holm,
-            f"{one.finished} of {one.planned}", one.diverged, one.failed,
-            f"{one.reached} of {one.finished}" if results.plan.target is not None else None,
-            cost["parameters"], one.verdict,
-        ))
+        rows.append(
+            (
+                one.name,
+                one.score,
+                *(one.interval or (None, None)),
+                one.interquartile,
+                *((gap.value, gap.low, gap.high) if gap else (None, None, None)),
+                one.probability,
+                one.holm,
+                f"{one.finished} of {one.planned}",
+                one.diverged,
+                one.failed,
+                f"{one.reached} of {one.finished}" if results.plan.target is not None else None,
+                cost["parameters"],
+                one.verdict,
+            )
+        )
     return Table.of(columns, rows)
 
 
@@ -189,10 +214,17 @@ def costs(results: Results, judged: list[Judged]) -> Iterator[Finding]:
                 key: float(np.median([t[key] for t in done])) for key in ("seconds", "peak_mib", "tokens_per_second")
             }
             writing = [t["written_per_second"] for t in done if "written_per_second" in t]
-            rows.append((
-                one.name, one.score, cost["parameters"], cost["steps"], cost["flops"], *median.values(),
-                float(np.median(writing)) if writing else None,
-            ))
+            rows.append(
+                (
+                    one.name,
+                    one.score,
+                    cost["parameters"],
+                    cost["steps"],
+                    cost["flops"],
+                    *median.values(),
+                    float(np.median(writing)) if writing else None,
+                )
+            )
     if not rows:
         return
     smallest, largest = min(row[2] for row in rows), max(row[2] for row in rows)
@@ -222,53 +254,7 @@ def costs(results: Results, judged: list[Judged]) -> Iterator[Finding]:
     )
 
 
-def insides(results: Results, judged: list[Judged]) -> Iterator[Finding]:
-    """What was measured inside, before and after training."""
-    names = list(dict.fromkeys(key for one in results.trials for key in one.get("inside", {}).get("after", {})))
-    for name in names:
-        rows = [
-            (one.name, *_inside(results, one.name, "before", name), *_inside(results, one.name, "after", name))
-            for one in judged
-        ]
-        rows = [row for row in rows if row[1] is not None]
-        if rows:
-            yield Finding(
-                name=f"inside.{name}",
-                question=f"Inside: {name}",
-                verdict=f"{rows[0][0]}: {rows[0][1]:.3g} before training, {rows[0][4]:.3g} after "
-                f"[{rows[0][5]:.3g}, {rows[0][6]:.3g}].",
-                value=rows[0][4],
-                interval=(rows[0][5], rows[0][6]),
-                table=Table.of(("variant", "before", "low", "high", "after", "low", "high"), rows),
-                figure=_inside_figure(rows, name),
-                method="Means over seeds with the lowest and the highest seed, as `clockhands inspect` measures them.",
-            )
-
-
-def _inside(results: Results, variant: str, when: str, name: str) -> tuple[float | None, ...]:
-    found = [one["inside"][when][name] for one in results.of(variant) if name in one.get("inside", {}).get(when, {})]
-    return (float(np.mean(found)), min(found), max(found)) if found else (None, None, None)
-
-
-def _inside_figure(rows: list[Any], name: str) -> Figure:
-    names = tuple(row[0] for row in rows)
-    marks = tuple(
-        Mark(
-            "points",
-            label,
-            x=tuple(r[i] for r in rows),
-            y=names,
-            low=tuple(r[i + 1] for r in rows),
-            high=tuple(r[i + 2] for r in rows),
-        )
-        for label, i in (("before training", 1), ("after training", 4))
-    )
-    return Figure((Panel(marks, xlabel=name),))
-
-
 def _scores(results: Results, name: str) -> list[float]:
-    from clockhands.comparison.judge import matrix
-
     return [float(score) for score in matrix(results, name).mean(axis=1)] if results.of(name) else []
 
 

@@ -1,0 +1,172 @@
+"""``clockhands compare``: variants × seeds, and whether the difference is real."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clockhands.errors import UsageError
+
+if TYPE_CHECKING:
+    from clockhands.comparison import Plan, Results
+
+EXAMPLES = (
+    "clockhands compare --corpus roles --vary position.scheme=sinusoidal,none --seeds 2 --steps 10 --out runs/compare",
+    "clockhands compare recipes/sweep.toml --dry-run",
+    "clockhands compare --corpus roles --vary position.scheme=sinusoidal,none --seeds 2 --steps 10 --out runs/compare "
+    "--format markdown",
+)
+FORMATS = ("page", "markdown", "latex", "csv")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("plan", nargs="?", help="a plan (TOML) such as recipes/sweep.toml; or give --vary")
+    parser.add_argument("--data", metavar="FILE", help="your own pairs: TSV, CSV or JSON Lines (source, target)")
+    parser.add_argument("--corpus", metavar="NAME", help="a built-in corpus instead: numbers, roles, stdlib")
+    parser.add_argument("--recipe", metavar="FILE", help="the recipe that is varied (default: tiny, on the data)")
+    parser.add_argument(
+        "--vary", nargs="+", action="extend", default=[], metavar="KEY=A,B,C", help="fields and their values: a grid"
+    )
+    parser.add_argument(
+        "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", dest="settings", help="fields of all"
+    )
+    parser.add_argument("--seeds", type=int, help="how many (default: 5, the fewest for a verdict)")
+    parser.add_argument("--baseline", metavar="NAME", help="the variant that others are compared with")
+    parser.add_argument("--metric", help="exact, chrf or loss (default: the task's own)")
+    parser.add_argument("--match", help="what is equal besides the budget: width, parameters or compute")
+    parser.add_argument("--target", type=float, help="note when the validation loss reaches this")
+    budget = parser.add_mutually_exclusive_group()
+    for kind in ("steps", "tokens", "seconds"):
+        budget.add_argument(f"--{kind}", type=float, help=f"{kind} of training for each trial")
+    parser.add_argument("--out", default="runs/compare", help="results and report (default: %(default)s)")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and what it costs; train nothing")
+    parser.add_argument("--format", choices=FORMATS, default="page", help="a page, or the table on standard output")
+    add_running(parser)
+
+
+def add_running(parser: argparse.ArgumentParser) -> None:
+    """Where and how trials run."""
+    parser.add_argument("--workers", type=int, default=1, help="processes side by side (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of each (default: %(default)s)")
+    parser.add_argument("--on", metavar="WHERE", help="ray, or the address of a cluster: ray://host:10001")
+    parser.add_argument("--gpus", type=float, default=0.0, help="the part of a GPU that a trial gets on Ray")
+    parser.add_argument("--keep", action="store_true", help="keep the trained models, in OUT/running")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Plan, run what is missing, conclude."""
+    plan = _plan(options)
+    if options.dry_run:
+        from clockhands.cli.trials import describe
+
+        return describe(plan, options.workers)
+    results = execute(plan, options, options.out)
+    return present(results, options, command(options))
+
+
+def execute(plan: Plan, options: argparse.Namespace, out: str | Path) -> Results:
+    """Run the plan under the table of progress."""
+    from clockhands.cli.trials import Live
+    from clockhands.comparison import run_plan
+
+    running = {name: getattr(options, name) for name in ("workers", "threads", "on", "gpus", "keep")}
+    with Live(plan, out, options.workers, quiet=options.quiet) as live:
+        return run_plan(plan, out, watch=live, **running)
+
+
+def present(results: Results, options: argparse.Namespace, words: str) -> int:
+    """The page, or a table on standard output. 1 if no trial finished."""
+    if options.format == "page":
+        from clockhands.comparison import conclude
+        from clockhands.report import show, write
+
+        findings = conclude(results, words)
+        page = write(findings, Path(options.out), name="report.html")[0]
+        show(findings)
+        print(f"\nThe page: {page}")
+    else:
+        from clockhands.comparison.formats import FORMATS as WRITERS
+
+        print(WRITERS[options.format](results), end="")
+    return 0 if any(one["status"] == "finished" for one in results.trials) else 1
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    from clockhands.comparison import read_plan
+    from clockhands.comparison.plan import plan_of, read_grid
+
+    asked: dict[str, Any] = {
+        name: value for name in ("seeds", "baseline", "metric", "match", "target")
+        if (value := getattr(options, name)) is not None
+    }  # fmt: skip
+    budget = [(kind, getattr(options, kind)) for kind in ("steps", "tokens", "seconds") if getattr(options, kind)]
+    if budget:
+        asked["budget"] = dict(budget)
+    if options.plan is not None:
+        stray = [f"--{name}" for name in ("data", "corpus", "recipe", "vary", "settings") if getattr(options, name)]
+        if stray:
+            raise UsageError(
+                f"{options.plan} says what is varied; leave out {', '.join(stray).replace('settings', 'set')}"
+            )
+        return read_plan(options.plan, asked)
+    if not options.vary:
+        raise UsageError("there is nothing to compare: give a plan, or --vary position.scheme=sinusoidal,rope")
+    recipe = _recipe(options)
+    asked.setdefault("budget", {"steps": recipe.training.max_steps})
+    return plan_of(recipe, vary=read_grid(options.vary, recipe), source="the command", **asked)
+
+
+def _recipe(options: argparse.Namespace) -> Any:
+    from clockhands.training.recipe import combine, read_tables
+
+    tables: dict[str, Any] = (
+        read_tables(options.recipe) if options.recipe else {name: dict(t) for name, t in USUAL.items()}
+    )
+    if options.data is not None:
+        tables["data"] = {"corpus": "table", "train": options.data}
+    elif options.corpus is not None:
+        tables["data"] = {"corpus": options.corpus}
+    if "data" not in tables:
+        raise UsageError("there is no text: give --data, --corpus or --recipe")
+    faults = [text for text in options.settings if "=" not in text]
+    if faults:
+        raise UsageError(f"--set {faults[0]!r} is not of the form KEY=VALUE")
+    return combine(tables, dict(text.split("=", 1) for text in options.settings), written=True, source="the command")
+
+
+USUAL = {
+    "model": {"preset": "tiny", "norm": "pre"},
+    "batches": {"size": 64, "bucketed": False},
+    "training": {
+        "max_steps": 400, "learning_rate": 2e-3, "schedule": "cosine", "warmup_steps": 40, "log_steps": 20,
+        "eval_steps": 50, "explosion": 0.0,
+    },
+}  # fmt: skip
+"""What is trained where no recipe is given: small enough for a laptop."""
+
+
+def command(options: argparse.Namespace) -> str:
+    """The command that gives these findings again."""
+    words = ["clockhands", "compare", *([options.plan] if options.plan else [])]
+    for name in (
+        "data",
+        "corpus",
+        "recipe",
+        "seeds",
+        "baseline",
+        "metric",
+        "match",
+        "target",
+        "steps",
+        "tokens",
+        "seconds",
+    ):
+        value = getattr(options, name)
+        words += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)] if value is not None else []
+    words += ["--vary", *options.vary] if options.vary else []
+    words += ["--set", *options.settings] if options.settings else []
+    return shlex.join([*words, "--out", options.out])
