@@ -62,6 +62,17 @@ def test_text_stands_on_the_diagonal_of_all_axes() -> None:
     assert positions.text_axes(torch.tensor([[0, 4]]), 3).tolist() == [[[0, 0, 0], [4, 4, 4]]]
 
 
+def test_trap_13_what_follows_an_image_continues_after_its_longest_side() -> None:
+    """Qwen2-VL: 2 tokens of text, an image of 1 x 2 x 3, 2 tokens of text; then the next turn of the dialogue."""
+    pos = positions.segments(2, (1, 2, 3), 2)[0].tolist()
+    assert pos[:2] == [[0, 0, 0], [1, 1, 1]]
+    assert pos[2:8] == [[2, 2, 2], [2, 2, 3], [2, 2, 4], [2, 3, 2], [2, 3, 3], [2, 3, 4]]
+    assert pos[8:] == [[5, 5, 5], [6, 6, 6]]
+    assert positions.segments(1, start=7).tolist() == [[[7, 7, 7]]]
+    with pytest.raises(PositionError, match="no token in these segments"):
+        positions.segments(0)
+
+
 def test_real_times_must_be_finite() -> None:
     assert positions.real_valued([[0.5, 1e9 + 0.25]]).tolist() == [[0.5, 1e9 + 0.25]]
     with pytest.raises(PositionError, match="NaN or infinite"):

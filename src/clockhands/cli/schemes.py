@@ -66,6 +66,8 @@ def _read(name: str, written: list[str]) -> dict[str, Any]:
 def _list(everything: list[Page]) -> None:
     from rich.table import Table
 
+    from clockhands.schemes import LEFT_OUT
+
     table = Table(box=None, pad_edge=False)
     for heading in ("scheme", "enters", "invariant", "length", "learned", "idea"):
         table.add_column(heading, no_wrap=heading in ("scheme", "length"), overflow="fold")
@@ -77,6 +79,7 @@ def _list(everything: list[Page]) -> None:
     console = _console()
     console.print(table)
     console.print("\n`clockhands schemes NAME` explains and draws one.", highlight=False)
+    console.print(f"Left out, with reasons in docs/schemes: {'; '.join(LEFT_OUT)}.", highlight=False)
 
 
 def _tell(told: Page, given: dict[str, Any]) -> None:

@@ -101,3 +101,22 @@ def normalised(pos_BSA: Num[Tensor, "B S *A"], mask_BS: Mask, scale: float = 1.0
     real = mask_BS.bool().reshape(*mask_BS.shape, *[1] * (pos.dim() - 2))
     last = torch.where(real, pos, torch.ones_like(pos)).amax(dim=1, keepdim=True)
     return pos / last * scale
+
+
+def segments(*parts: int | tuple[int, int, int], start: int = 0) -> Int[Tensor, "1 S 3"]:
+    """Positions (t, h, w) of text and images in turn, as M-RoPE counts them (Qwen2-VL): ``segments(5, (1, 4, 6), 3)``.
+
+    A number is so many tokens of text, t = h = w; three numbers are an image or a film of frames, rows and columns.
+    Every part begins one after the largest coordinate so far, so that what follows an image is counted from its longest
+    side; the next token of a dialogue has ``start = int(pos.max()) + 1``.
+    """
+    made = []
+    for part in parts:
+        cells_1SA = text_axes(sequential(1, part), 3) if isinstance(part, int) else grid(1, *part)
+        if not cells_1SA.numel():
+            continue
+        made.append(cells_1SA + start)
+        start = int(made[-1].max()) + 1
+    if not made:
+        raise PositionError("there is no token in these segments; name at least one part with a token")
+    return torch.cat(made, dim=1)

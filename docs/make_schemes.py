@@ -1,0 +1,157 @@
+"""Write the pages of the catalogue: docs/schemes/NAME.md and NAME.svg, README.md (the table) and index.html (filters).
+
+    python docs/make_schemes.py [--time]
+
+``--time`` measures anew what each scheme costs and keeps it in benchmarks/results/scheme_costs.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.schemes.exceptions import EXCEPTIONS  # noqa: E402
+
+from clockhands import positions  # noqa: E402
+from clockhands.errors import PositionError  # noqa: E402
+from clockhands.files import write_text  # noqa: E402
+from clockhands.report.draw import draw  # noqa: E402
+from clockhands.report.svg import as_file  # noqa: E402
+from clockhands.schemes import CATALOGUE, LEFT_OUT, Sizes, attend, build  # noqa: E402
+from clockhands.schemes.page import Page, pages  # noqa: E402
+from clockhands.schemes.picture import figure, where  # noqa: E402
+
+FOLDER, COSTS = ROOT / "docs" / "schemes", ROOT / "benchmarks" / "results" / "scheme_costs.json"
+LENGTH, HEADS, HEAD_DIM = 512, 8, 64
+SETTING = f"attention alone, forward, batch 1, {LENGTH} tokens, {HEADS} heads of {HEAD_DIM}, float32, one CPU thread"
+COLUMNS = ("scheme", "enters", "invariant", "length", "learned", "parameters", "time", "known as")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--time", action="store_true", help="measure the costs anew")
+    if parser.parse_args().time:
+        write_text(COSTS, json.dumps({"setting": SETTING, "times the cost of none": costs()}, indent=1) + "\n")
+    measured = json.loads(COSTS.read_text("utf8"))["times the cost of none"] if COSTS.exists() else {}
+    everything = pages()
+    for one in everything:
+        write_text(FOLDER / f"{one.name}.svg", as_file(draw(figure(one.name), one.name)))
+        write_text(FOLDER / f"{one.name}.md", markdown(one, measured.get(one.name)))
+    rows = [row(one, measured.get(one.name)) for one in everything]
+    write_text(FOLDER / "README.md", overview(rows))
+    write_text(FOLDER / "index.html", filters(rows))
+
+
+def costs(rounds: int = 15) -> dict[str, float]:
+    """Median over interleaved rounds of each scheme's CPU time over that of none."""
+    torch.set_num_threads(1)
+    width = HEADS * HEAD_DIM
+    taken: dict[str, list[float]] = {name: [] for name in CATALOGUE}
+    schemes = {name: build(CATALOGUE, name, Sizes(width, width, HEADS, HEAD_DIM)).eval() for name in CATALOGUE}
+    q, k, v = (torch.randn(1, HEADS, LENGTH, HEAD_DIM) for _ in range(3))
+    x = torch.randn(1, LENGTH, width)
+    refused = set()
+    for turn in range(-1, rounds):
+        for name, scheme in schemes.items():
+            pos = where(scheme, 1, LENGTH) if scheme.declares.axes != 2 else positions.grid(1, 16, LENGTH // 16)
+            start = time.process_time()
+            try:
+                with torch.no_grad():
+                    scheme.encode(pos)
+                    own = scheme.locate(x, pos, None)
+                    here = pos if own is None else own
+                    attend(scheme, q, k, v, here, here, causal=True)
+            except PositionError:
+                refused.add(name)
+            if turn >= 0:
+                taken[name].append(time.process_time() - start)
+    ratios = {name: [a / b for a, b in zip(taken[name], taken["none"], strict=True)] for name in CATALOGUE}
+    return {name: round(statistics.median(found), 2) for name, found in ratios.items() if name not in refused}
+
+
+def row(one: Page, cost: float | None) -> tuple[str, ...]:
+    """A line of the overview."""
+    facts = one.declares
+    return (
+        one.name,
+        ", ".join(one.enters) or "nowhere",
+        "yes" if facts["translation_invariant"] else "no",
+        "any" if facts["max_length"] is None else f"{facts['max_length']}, then {facts['beyond']}",
+        "yes" if one.parameters else "no",
+        f"{one.parameters:,}",
+        "" if cost is None else f"{cost:.2f}",
+        "; ".join(one.peers),
+    )
+
+
+def overview(rows: list[tuple[str, ...]]) -> str:
+    """The table in Markdown."""
+    lines = ["# Every scheme", "", "Written by `docs/make_schemes.py`; `index.html` is this table with filters.", ""]
+    lines += [table_line(COLUMNS), table_line(["---"] * len(COLUMNS))]
+    lines += [table_line([f"[{name}]({name}.md)", *rest]) for name, *rest in rows]
+    lines += ["", f"Parameters: d_model 512, 8 heads, one instance. Time: of {SETTING}, over no position.", ""]
+    lines += ["## Left out, and why", "", *(f"- **{name}**: {why}." for name, why in LEFT_OUT.items()), ""]
+    return "\n".join(lines)
+
+
+def table_line(cells: Any) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def markdown(one: Page, cost: float | None) -> str:
+    """A scheme's own page."""
+    each = "every layer" if one.per_layer else "the whole stack"
+    lines = [f"# {one.name}", "", f"*{one.title}*", "", one.summary, "", f"$$ {one.equation} $$", ""]
+    lines += [f"![{one.name}: what it does by distance]({one.name}.svg)", ""]
+    lines += [f"- **Enters at** {', '.join(one.enters) or 'nothing'}", f"- **Source** {one.source}"]
+    lines += [f"- **Known as** {'; '.join(one.peers) or 'nothing else'}"]
+    lines += [f"- **Learns** {one.parameters:,} parameters for {each} (d_model 512, 8 heads)"]
+    lines += [] if cost is None else [f"- **Costs** {cost:.2f} times the time of no position ({SETTING})"]
+    lines += ["", "## Options", "", "| option | takes | default | meaning |", "| --- | --- | --- | --- |"]
+    lines += [table_line([f"`{o.name}`", bar(o.takes), f"`{o.default!r}`", bar(o.meaning)]) for o in one.options]
+    lines += ["", "## Declares", "", *(f"- `{fact}`: {value}" for fact, value in one.declares.items())]
+    lines += ["", "## What the laws say", ""]
+    found = {law: told for law, by in EXCEPTIONS.items() for key, told in by.items() if key.split("(")[0] == one.name}
+    lines += ["It keeps every law of `tests/schemes/test_laws.py`" + (", except:" if found else "."), ""]
+    lines += [f"- *{law}*: {told}." for law, told in found.items()]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def bar(text: str) -> str:
+    """Text that may stand in a cell of a table."""
+    return text.replace("|", "\\|").replace("``", "`")
+
+
+def filters(rows: list[tuple[str, ...]]) -> str:
+    """The table as one page whose rows are filtered by what is typed and chosen."""
+    choices = []
+    for column, name in ((1, "enters"), (2, "invariant"), (4, "learned")):
+        values = sorted({part for row_ in rows for part in row_[column].split(", ")})
+        shown = "".join(f"<option>{html.escape(value)}</option>" for value in values)
+        choices.append(
+            f'<label>{name} <select data-column="{column}"><option value="">any</option>{shown}</select></label>'
+        )
+    head = "".join(f"<th>{name}</th>" for name in COLUMNS)
+    body = "".join(
+        f'<tr><td><a href="{html.escape(name)}.md">{html.escape(name)}</a></td>'
+        + "".join(f"<td>{html.escape(cell)}</td>" for cell in rest)
+        + "</tr>"
+        for name, *rest in rows
+    )
+    page = (ROOT / "docs" / "schemes_index.html").read_text("utf8")
+    return page.replace("{{choices}}", " ".join(choices)).replace("{{head}}", head).replace("{{body}}", body)
+
+
+if __name__ == "__main__":
+    main()
