@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.errors import ConfigError, DataError, UsageError, unknown
+from clockhands.findings import Number
 from clockhands.training.fields import read_value
 from clockhands.training.recipe import Recipe, combine, corpus_kind, load, vary
 from clockhands.training.tables import known_keys
@@ -62,8 +63,8 @@ class Plan:
     baseline: str
     metric: str
     match: str = "width"
-    budget: tuple[str, float] = ("steps", 400)
-    target: float | None = None
+    budget: tuple[str, Number] = ("steps", 400)
+    target: Number | None = None
     inside: tuple[str, ...] = ()
     title: str = "A comparison"
 
@@ -129,8 +130,8 @@ def plan_of(
     baseline: str | None = None,
     metric: str | None = None,
     match: str = "width",
-    budget: Mapping[str, float] | None = None,
-    target: float | None = None,
+    budget: Mapping[str, Number] | None = None,
+    target: Number | None = None,
     inside: Sequence[str] = (),
     title: str = "A comparison",
     source: str = "the plan",
@@ -260,7 +261,7 @@ def _seeds(seeds: int | Sequence[int], faults: list[str]) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _budget(budget: Mapping[str, float] | None, recipe: Recipe, faults: list[str]) -> tuple[str, float]:
+def _budget(budget: Mapping[str, Number] | None, recipe: Recipe, faults: list[str]) -> tuple[str, Number]:
     if budget is None:
         steps = recipe.training.max_steps
         if steps is None:

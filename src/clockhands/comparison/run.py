@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from clockhands.comparison.plan import Plan, plan_of
 from clockhands.comparison.store import Result, Results, Store
 from clockhands.errors import UsageError
-from clockhands.findings import Findings
+from clockhands.findings import Findings, Number
 from clockhands.training.recipe import Recipe, vary
 
 Watch = Callable[[str, Any], None]
@@ -25,7 +25,7 @@ class Task:
     variant: str
     seed: int
     metric: str
-    target: float | None
+    target: Number | None
     inside: tuple[str, ...]
     folder: str
     keep: bool
@@ -35,6 +35,7 @@ class Task:
         return (self.tables, self.variant, self.seed, self.metric, self.target, self.inside, self.folder, self.keep)
 
 
+@runtime_checkable
 class Workers(Protocol):
     """Something that runs tasks; results come as they end."""
 

@@ -19,6 +19,7 @@ from clockhands.comparison.memory import peak_mebibytes, watch_peak
 from clockhands.comparison.paired import draw_by_name
 from clockhands.data import Pair
 from clockhands.errors import ClockhandsError, PositionError
+from clockhands.findings import Number
 from clockhands.generation import Evaluation, evaluate, open_run, pair_loss, translate
 from clockhands.training import Diverged, Material, Recipe, Run, TrainingStopped, prepare, train
 from clockhands.training.recipe import combine
@@ -28,7 +29,7 @@ BEYOND = (2, 4)
 """Windows of a language model that many times longer than trained are read too."""
 
 
-def run_trial(tables: Mapping[str, Any], variant: str, seed: int, metric: str, target: float | None,
+def run_trial(tables: Mapping[str, Any], variant: str, seed: int, metric: str, target: Number | None,
               measures: Sequence[str], folder: str, keep: bool) -> dict[str, Any]:  # fmt: skip
     """Train and measure; a run that diverges or fails is a result too. Raises TrainingStopped after Ctrl-C."""
     result: dict[str, Any] = {"variant": variant, "seed": seed, "version": __version__}
@@ -46,7 +47,7 @@ def run_trial(tables: Mapping[str, Any], variant: str, seed: int, metric: str, t
 
 
 def _measured(
-    tables: Mapping[str, Any], seed: int, metric: str, target: float | None, measures: Sequence[str], folder: Path
+    tables: Mapping[str, Any], seed: int, metric: str, target: Number | None, measures: Sequence[str], folder: Path
 ) -> dict[str, Any]:
     recipe = combine(dict(tables), {})
     material = _material(recipe)
@@ -181,7 +182,7 @@ def _curve(run: Run) -> list[list[float | None]]:
     return rows[:: max(1, math.ceil(len(rows) / 200))]
 
 
-def _reached(run: Run, target: float | None, seconds: float) -> dict[str, float] | None:
+def _reached(run: Run, target: Number | None, seconds: float) -> dict[str, float] | None:
     """The first evaluation (or log line, without a validation split) at or below the target."""
     if target is None:
         return None

@@ -1,0 +1,60 @@
+"""``compare`` and ``study`` on the command line: what is asked wrongly is said in one message."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from clockhands.cli import main
+
+VARY = ["compare", "--corpus", "roles", "--vary", "position.scheme=sinusoidal,none"]
+WRONG = [
+    (["compare"], "there is nothing to compare: give a plan, or --vary"),
+    (["compare", "--vary", "position.scheme=rope,none"], "there is no text: give --data, --corpus or --recipe"),
+    (["compare", "recipes/sweep.toml", "--corpus", "roles"], "says what is varied; leave out --corpus"),
+    (["compare", "none.toml"], "cannot read the plan none.toml"),
+    ([*VARY[:-1], "position.scheme="], "the grid is empty: position.scheme has no values"),
+    ([*VARY, "--baseline", "rope"], "unknown baseline 'rope'"),
+    ([*VARY, "--set", "model.d_model"], "--set 'model.d_model' is not of the form KEY=VALUE"),
+    ([*VARY, "--set", "model.d_modle=32"], "did you mean 'd_model'"),
+    ([*VARY, "--seeds", "0"], "seeds is 0; one at least"),
+    (["study", "scales"], "unknown study 'scales'; did you mean 'scale'?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG, ids=[message[:30] for _, message in WRONG])
+def test_one_clear_message(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) in (1, 2)
+    error = capsys.readouterr().err
+    assert message in error and "Traceback" not in error
+
+
+def test_ray_that_is_not_installed_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *_: None if name == "ray" else object())
+    from clockhands.comparison.run import _workers
+    from clockhands.errors import UsageError
+
+    with pytest.raises(UsageError, match=r'Ray is not installed here: pip install "clockhands\[ray\]"'):
+        _workers(1, 1, "ray", 0.0)
+    monkeypatch.undo()
+    assert "ray" not in sys.modules, "nothing of Ray is imported unless it is asked for"
+    with pytest.raises(UsageError, match="give ray, or the address of a cluster"):
+        _workers(1, 1, "raay", 0.0)
+
+
+def test_the_studies_are_listed_with_their_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["study"]) == 0
+    shown = capsys.readouterr().out
+    assert "scale" in shown and "(60 trials, about 6 min on one core)" in shown
+
+
+def test_a_plan_is_described_without_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    few = ["--set", "data.train=200", "data.test=20", "data.validation=20", "model.d_model=16", "tokenizer.kind=word"]
+    assert main([*VARY, *few, "--seeds", "2", "--steps", "5", "--out", str(tmp_path / "out"), "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "2 variants × 2 seeds = 4 trials; baseline sinusoidal" in shown and "about" in shown
+    assert not (tmp_path / "out").exists()

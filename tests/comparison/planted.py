@@ -1,0 +1,51 @@
+"""Plans that take a second, and results whose truth is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from clockhands.comparison.plan import Plan, Variant, plan_of
+from clockhands.comparison.store import Results
+from tests.training.tiny import tables
+
+NAMES = ("base", "better", "same", "worse")
+
+
+def plan(**changes: Any) -> Plan:
+    """Two variants of a tiny translator of roles, two seeds, a few steps."""
+    recipe = tables(save_steps=None, eval_steps=4, max_steps=8, accumulate=1, log_steps=2)
+    asked: dict[str, Any] = {
+        "vary": {"position.scheme": ["sinusoidal", "learned"]}, "seeds": 2, "budget": {"steps": 6}, **changes,
+    }  # fmt: skip
+    return plan_of(recipe, **asked)
+
+
+def results(seeds: int = 6, items: int = 200, lost: tuple[str, ...] = ()) -> Results:
+    """Exact match of 60 % for the base and its equal, 75 % and 45 % for the others; ``lost`` diverged at seed 1."""
+    shares = {"base": 0.60, "better": 0.75, "same": 0.60, "worse": 0.45}
+    names = [Variant(name, {} if name == "base" else {"training.clip": 2.0 + NAMES.index(name)}) for name in NAMES]
+    asked = plan_of(tables(), vary=None, variants=names, seeds=seeds, budget={"steps": 6}, target=0.5)
+    rng = np.random.default_rng(3)
+    hard = rng.random(items)
+    trials = []
+    for name in NAMES:
+        for seed in range(1, seeds + 1):
+            if name in lost and seed == 1:
+                trials.append({"variant": name, "seed": seed, "status": "diverged", "error": "the loss is nan"})
+                continue
+            noisy = hard + rng.normal(0, 0.05, items) + rng.normal(0, 0.01)
+            trials.append(_finished(name, seed, "".join(str(int(h < shares[name])) for h in noisy)))
+    costs = {name: {"parameters": 1000, "steps": 6, "flops": 10, "seconds": 0.1, "changes": {}} for name in NAMES}
+    return Results(asked, costs, tuple(trials))
+
+
+def _finished(name: str, seed: int, items: str) -> dict[str, Any]:
+    return {
+        "variant": name, "seed": seed, "status": "finished", "items": items, "scores": {"exact": 1.0}, "steps": 6,
+        "seconds": 1.0, "peak_mib": 10.0, "tokens_per_second": 5.0, "written_per_second": 4.0, "parameters": 1000,
+        "curve": [[2, 3.0, 2.5], [4, 2.0, None], [6, 1.0, 0.5 + seed / 10]], "reached": {"step": 4, "seconds": 0.6},
+        "longer": {"longer-7": {"exact": 0.0, "loss": 2.0 + seed}},
+        "inside": {"before": {"loud": 1.0}, "after": {"loud": 2.0}},
+    }  # fmt: skip

@@ -1,0 +1,28 @@
+"""The pages of the studies are what their generator writes from the committed results."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+from clockhands.comparison.studies import ORDER
+from tests.comparison.planted import results
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+GENERATE = runpy.run_path(str(DOCS / "studies" / "generate.py"))
+
+
+def test_no_page_has_drifted() -> None:
+    for path, text in GENERATE["pages"]().items():
+        assert path.read_text("utf8") == text, f"{path.name}: run python docs/studies/generate.py"
+
+
+def test_every_study_has_its_question() -> None:
+    assert set(GENERATE["QUESTIONS"]) == set(ORDER)
+    for entry in GENERATE["QUESTIONS"].values():
+        assert entry.keys() == {"question", "claims", "design", "answer", "change"}
+
+
+def test_slots_are_filled_with_what_was_measured() -> None:
+    said = GENERATE["filled"]("[[score:base]] and [[verdict:better]], [[after:base:loud]].", results())
+    assert said.endswith(", 2.00.") and "better by" in said and "[" in said

@@ -1,0 +1,61 @@
+"""Verdicts on planted results: better, worse, no difference; what was lost is said; every form of the table."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from clockhands.comparison.conclude import conclude
+from clockhands.comparison.formats import as_csv, latex, markdown
+from clockhands.comparison.judge import judge
+from clockhands.findings import Findings
+from clockhands.report import page
+from tests.comparison.planted import results
+
+
+def test_the_planted_truth_is_found() -> None:
+    judged = {one.name: one for one in judge(results())}
+    assert judged["base"].verdict == "the baseline"
+    assert judged["better"].verdict.startswith("better by 1") and judged["better"].probability == 1
+    assert judged["worse"].verdict.startswith("worse by 1") and judged["worse"].probability == 0
+    assert "no difference shown (a difference of " in judged["same"].verdict
+    assert judged["better"].difference is not None and judged["better"].difference.comparisons == 3
+    assert judged["better"].holm < 0.01 < judged["same"].holm
+
+
+def test_two_seeds_are_too_few() -> None:
+    assert {one.verdict for one in judge(results(seeds=2))[1:]} == {"too few seeds to tell (2 of at least 5)"}
+    assert judge(results(seeds=1))[1].verdict == "too few seeds to tell (1 of at least 5)"
+    assert conclude(results(seeds=2))["compare.verdict"].light == "skip"
+
+
+def test_a_lost_seed_is_counted_and_said() -> None:
+    judged = {one.name: one for one in judge(results(lost=("better",)))}
+    assert (judged["better"].finished, judged["better"].diverged) == (5, 1)
+    assert judged["better"].verdict.endswith("; 1 of 6 diverged")
+    assert judged["better"].difference is not None and judged["better"].difference.seeds == 5
+    findings = conclude(results(lost=("better",)))
+    assert findings.facts["trials"] == "23 finished, 1 diverged"
+    assert findings["compare.verdict"].light == "warn"
+
+
+def test_the_report_has_every_part_and_can_be_drawn() -> None:
+    findings = conclude(results(), "clockhands compare plan.toml")
+    names = [finding.name for finding in findings]
+    assert names == ["compare.verdict", "compare.curves", "compare.lengths", "compare.costs", "inside.loud"]
+    assert Findings.from_json(findings.to_json()) == findings
+    assert all(finding.command == "clockhands compare plan.toml" for finding in findings)
+    assert "better by" in page(findings)
+    assert findings["compare.curves"].figure.panels[0].marks[1].x == (2, 6), (
+        "points without a validation loss are left out"
+    )
+    assert findings["compare.lengths"].value == 5.5  # the mean of 2 + seed over six seeds
+
+
+def test_tables_for_papers_and_spreadsheets() -> None:
+    made = results()
+    assert markdown(made).splitlines()[2].startswith("| base | ")
+    assert made.signature in markdown(made)
+    assert r"\begin{tabular}" in latex(made) and "%" in latex(made).splitlines()[0]
+    rows = list(csv.DictReader(io.StringIO(as_csv(made))))
+    assert len(rows) == 24 and rows[0]["variant"] == "base" and rows[0]["status"] == "finished"

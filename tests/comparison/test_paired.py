@@ -1,0 +1,62 @@
+"""The same initial weights wherever names and shapes agree."""
+
+from __future__ import annotations
+
+import torch
+
+from clockhands.comparison.cost import costs
+from clockhands.comparison.paired import draw_by_name
+from clockhands.training import prepare, vary
+from clockhands.training.architecture import build
+from clockhands.training.recipe import combine
+from tests.comparison.planted import plan
+from tests.training.tiny import tables
+
+
+def test_weights_agree_across_variants_and_differ_across_seeds() -> None:
+    recipe = combine(tables(), {})
+    material = prepare(recipe)
+    drawn = {}
+    for scheme in ("sinusoidal", "learned", "t5"):
+        for seed in (1, 2):
+            torch.manual_seed(hash(scheme) % 1000)
+            model = build(vary(recipe, {"position.scheme": scheme}), material.tokenizers)
+            draw_by_name(model, seed)
+            drawn[scheme, seed] = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    plain = drawn["sinusoidal", 1]
+    for scheme in ("learned", "t5"):
+        other = drawn[scheme, 1]
+        assert set(other) > set(plain), "a learned scheme has parameters of its own"
+        assert all(torch.equal(plain[name], other[name]) for name in plain)
+    changed = [
+        name for name in plain if plain[name].dim() > 1 and not torch.equal(plain[name], drawn["sinusoidal", 2][name])
+    ]
+    assert len(changed) == sum(weight.dim() > 1 for weight in plain.values())
+
+
+def test_drawing_by_name_keeps_the_law_of_the_weights() -> None:
+    recipe = combine({**tables(), "model": {"preset": "tiny", "encoder_layers": 1, "decoder_layers": 1}}, {})
+    material = prepare(recipe)
+    model = build(recipe, material.tokenizers)
+    before = {name: float(weight.std()) for name, weight in model.named_parameters() if weight.numel() > 4000}
+    draw_by_name(model, 7)
+    assert before
+    for name, weight in model.named_parameters():
+        if name in before:
+            assert abs(float(weight.std()) / before[name] - 1) < 0.05
+
+
+def test_parameters_are_matched_and_what_is_learned_is_paid_for() -> None:
+    wide = plan(match="parameters", vary={"model.d_ff": [32, 64]})
+    found = costs(wide)
+    assert found["64"].changes == {"model.d_ff": 32}
+    assert found["64"].parameters == found["32"].parameters
+
+
+def test_compute_and_tokens_become_steps() -> None:
+    found = costs(plan(match="compute", vary={"model.d_ff": [32, 512]}, budget={"steps": 100}))
+    small, large = found["32"], found["512"]
+    assert small.steps == 100
+    assert abs(large.steps * large.flops / (small.steps * small.flops) - 1) < 0.03
+    by_tokens = costs(plan(budget={"tokens": 1600.0}))["learned"]
+    assert 8 <= by_tokens.steps <= 30  # 16 sentences of 3 to 10 words a step

@@ -1,0 +1,126 @@
+"""Plans: what is varied, and every fault with its message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clockhands.comparison.plan import Plan, Variant, plan_of, read_grid, read_plan
+from clockhands.comparison.studies import ORDER, open_study, title_of
+from clockhands.errors import ConfigError, DataError, UsageError
+from clockhands.training import load, vary
+from tests.comparison.planted import plan
+from tests.training.tiny import tables
+
+RECIPES = Path(__file__).parent.parent.parent / "recipes"
+
+
+def test_a_grid_is_every_combination_by_name() -> None:
+    made = plan(vary={"position.scheme": ["sinusoidal", "none"], "model.residual": [True, False]})
+    names = [variant.name for variant in made.variants]
+    assert names[1] == "scheme=sinusoidal, residual=false" and len(names) == 4
+    assert made.baseline == names[0]
+    assert made.recipe_of(names[3], 2).model.residual is False
+    assert made.recipe_of(names[3], 2).training.seed == 2
+    assert made.trials[:4] == [(name, 1) for name in names], "a stop leaves whole seeds"
+
+
+def test_a_plan_is_read_back_and_its_fingerprint_ignores_the_seeds_alone() -> None:
+    made = plan()
+    assert Plan.from_dict(made.to_dict()) == made
+    assert plan(seeds=7).fingerprint == made.fingerprint
+    assert plan(budget={"steps": 7}).fingerprint != made.fingerprint
+    assert plan(match="parameters").fingerprint != made.fingerprint
+
+
+def test_the_recipe_in_the_repository_is_a_plan() -> None:
+    made = read_plan(RECIPES / "sweep.toml", {"seeds": [3, 4]})
+    assert made.seeds == (3, 4) and made.variants[-1].changes == {"model.token_scale": "one"}
+    assert made.metric == "exact" and made.higher_is_better
+
+
+def test_the_studies_are_plans_with_enough_seeds() -> None:
+    for name in ORDER:
+        study = open_study(name)
+        assert len(study.seeds) >= 5
+        assert title_of(name) == (study.title, len(study.trials))
+    with pytest.raises(UsageError, match="unknown study 'scales'; did you mean 'scale'"):
+        open_study("scales")
+
+
+def test_the_command_line_writes_values_as_their_fields_want_them() -> None:
+    recipe = load(RECIPES / "numbers.toml")
+    grid = read_grid(["position.scheme=rope, alibi", "model.d_model=32,64", "model.residual=true,false"], recipe)
+    assert grid == {"position.scheme": ["rope", "alibi"], "model.d_model": [32, 64], "model.residual": [True, False]}
+    with pytest.raises(ConfigError, match=r"'position.scheme' is not of the form KEY=VALUE,VALUE"):
+        read_grid(["position.scheme"], recipe)
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"vary": {"position.schem": ["rope"]}}, "variant 'rope': cannot set 'position.schem': unknown key"),
+    ({"vary": {"position.scheme": ["rope", "ropee"]}}, "variant 'ropee': .*did you mean 'rope'"),
+    ({"vary": {"position.scheme": []}}, "the grid is empty: position.scheme has no values"),
+    ({"vary": {"position.scheme": "rope"}}, "'rope', but must be a list of values"),
+    ({"vary": {"position.scheme": ["rope"]}}, "there is one variant, 'rope'; a comparison needs another"),
+    ({"vary": {"model.d_model": [16, 15]}}, "variant '15': .*"),
+    ({"vary": {"position.base": [10.0, "x"]}}, "variant 'x': position.base is 'x'"),
+    ({"vary": {"position.scheme": ["none", "rope"], "position.beyond": ["clamp"]}}, "unknown key .* 'beyond'"),
+    ({"vary": {"training.seed": [1, 2]}}, "variant '1' sets training.seed, which the plan sets"),
+    ({"seeds": 0}, "seeds is 0; one at least"),
+    ({"seeds": [1, 1]}, r"seeds is \[1, 1\], but must be a count or a list of different"),
+    ({"budget": {"hours": 1}}, "budget is {'hours': 1}, but must be one of steps, tokens, seconds"),
+    ({"budget": {"steps": -1}}, "the budget of steps is -1, but must be a number above 0"),
+    ({"metric": "bleuu"}, "unknown metric 'bleuu'"),
+    ({"match": "heads"}, "unknown match 'heads'"),
+    ({"inside": ["loud"]}, "unknown measure 'loud'; did you mean 'loudness'"),
+    ({"baseline": "rope"}, "unknown baseline 'rope'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD, ids=[message[:40] for _, message in BAD])
+def test_a_fault_is_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        plan(**changes)
+
+
+def test_concatenation_wider_than_the_model_is_a_fault_of_its_variant() -> None:
+    wide = Variant("wide", {"position.combine": "concatenate", "position.width": 16, "model.tying": "none"})
+    with pytest.raises(ConfigError, match=r"variant 'wide': .*width"):
+        plan_of(tables(), variants=[Variant("base"), wide])
+
+
+def test_faults_of_all_variants_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan(vary={"position.scheme": ["alpha", "beta"]}, seeds=0)
+    assert len(caught.value.faults) == 3
+
+
+def test_what_cannot_be_scored_is_refused() -> None:
+    language = {"data": {"corpus": "stdlib"}, "training": {"max_steps": 3}, "model": {"preset": "tiny"}}
+    grid = {"position.scheme": ["rope", "none"]}
+    assert plan_of(language, vary=grid).metric == "loss"
+    with pytest.raises(ConfigError, match="a language model has 'loss'"):
+        plan_of(language, vary=grid, metric="exact")
+    masked = vary(load(RECIPES / "stdlib.toml"), {"model.kind": "encoder"})
+    with pytest.raises(ConfigError, match="masked language model writes nothing"):
+        plan_of(masked, vary=grid)
+    epochs = {**tables(max_steps=None, epochs=1.0)}
+    with pytest.raises(ConfigError, match="the recipe counts epochs"):
+        plan_of(epochs, vary=grid)
+
+
+def test_a_file_that_is_no_plan(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot read the plan"):
+        read_plan(tmp_path / "none.toml")
+    path = tmp_path / "plan.toml"
+    path.write_text("seeds = [", "utf8")
+    with pytest.raises(DataError, match="is no TOML"):
+        read_plan(path)
+    path.write_text("seed = 3", "utf8")
+    with pytest.raises(ConfigError) as caught:
+        read_plan(path)
+    assert len(caught.value.faults) == 3
+    assert "unknown key 'seed'; did you mean 'seeds'" in str(caught.value)
+    assert "there is nothing to compare" in str(caught.value)
