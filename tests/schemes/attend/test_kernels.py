@@ -176,6 +176,27 @@ def test_no_function_of_distance_makes_a_tensor_of_length_squared(name: str, mon
     assert largest.elements >= HEADS * length * length, "the meter must see what the reference makes"
 
 
+def test_tiles_skip_what_can_have_no_weight_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheme, pos = make("alibi", True), positions.sequential(1, 600)
+    scheme.slopes_OH.mul_(8)
+    leaves = [torch.randn(1, HEADS, 600, WIDTH).requires_grad_() for _ in range(3)]
+    pairs: list[int] = []
+    weights = tiles._Work.weights
+
+    def counted(work: Any, tile: Any) -> Tensor:
+        pairs.append(weights(work, tile).numel())
+        return weights(work, tile)
+
+    monkeypatch.setattr(tiles._Work, "weights", counted)
+    fast = attend(scheme, *leaves, pos, pos, causal=True)
+    slow = attend_reference(scheme, *leaves, pos, pos, causal=True).out_BHSK
+    assert sum(pairs) < 0.7 * HEADS * 600 * 616 / 2, "a slope of 2 reaches some 60 tokens, one of 1/32 all"
+    torch.testing.assert_close(fast, slow, atol=2e-5, rtol=1e-4)
+    goal = torch.randn(fast.shape)
+    for got, wanted in zip(*(torch.autograd.grad((out * goal).sum(), leaves) for out in (fast, slow)), strict=True):
+        torch.testing.assert_close(got, wanted, atol=1e-4, rtol=1e-4)
+
+
 def test_trap_34_queries_of_a_step_see_the_keys_up_to_their_own() -> None:
     scheme, pos = make("none", True), positions.sequential(1, 9)
     q, k, v = torch.randn(3, 1, HEADS, 9, WIDTH).unbind(0)

@@ -6,6 +6,7 @@ a *view* of the curve, and its gradient is the sums along the diagonals. The bac
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import torch
 from clockhands.schemes.attend.reference import Visible
 from clockhands.shapes import Float, Tensor
 
-ROWS, ELEMENTS = 128, 1 << 20
+ROWS, ELEMENTS = 128, 1 << 18
 
 
 class Tile(NamedTuple):
@@ -45,7 +46,9 @@ def tiled(
 ) -> Float[Tensor, "B H S Kv"]:
     """softmax(scale·q·kᵀ + bias)·v where the bias of query s and key t is ``curve[s - t + T - 1]``, N = S + T - 1.
 
-    What is -inf at either end of every head's curve is skipped: causal masks and windows cost only what they show.
+    What is -inf at either end of a head's curve is skipped: causal masks and windows cost only what they show. So are
+    distances so far below the nearest ones that their weights would be zero in floating point whatever the queries and
+    keys: the steep heads of ALiBi cost only what they see.
     """
     curve_HN = curve_HN.to(torch.promote_types(q_BHSK.dtype, torch.float32)).expand(q_BHSK.shape[1], -1)
     out: Tensor = _Tiled.apply(q_BHSK, k_BHTK, v_BHTK, curve_HN.contiguous(), visible_BHST, scale, dropout)
@@ -115,20 +118,28 @@ class _Work:
         self.hidden = None if visible is None else ~visible.flip(-1)
         self.scale, self.dropout, self.seed = scale, dropout, seed
         self.wide = torch.promote_types(q.dtype, torch.float32)
-        self.low, self.high = _support(curve)
-        gaps = bool((curve[:, self.low : self.high + 1] == -torch.inf).any())
-        self.may_be_blind = visible is not None or gaps or self.low >= k.shape[2] or self.high < q.shape[2] - 1
+        self.spans = _spans(curve, None if visible is not None else self._reach(), q.shape[2], k.shape[2])
+        gaps = any(bool((curve[h, low : high + 1] == -torch.inf).any()) for h, (low, high) in enumerate(self.spans))
+        short = any(low >= k.shape[2] or high < q.shape[2] - 1 for low, high in self.spans)
+        self.may_be_blind = visible is not None or gaps or short
         self.buffer: Tensor | None = None
+
+    def _reach(self) -> Tensor:
+        """How far apart two logits of a head can be before the smaller one's weight is zero: [H]."""
+        longest = [x.to(self.wide).norm(dim=-1).amax((0, 2)) for x in (self.q, self.k)]
+        vanishing = -math.log(torch.finfo(self.wide).smallest_normal * torch.finfo(self.wide).eps)
+        return 2 * abs(self.scale) * longest[0] * longest[1] + vanishing + 1
 
     def tiles(self) -> Iterator[Tile]:
         """Tiles of about ``ELEMENTS`` weights: a few heads of one batch row, or all heads of a few."""
         (batch, heads, queries), keys = self.q.shape[:3], self.k.shape[2]
-        low, high = self.low, self.high
         rows = min(queries, ROWS)
         some_heads = max(1, min(heads, ELEMENTS // (rows * keys)))
         some_batch = max(1, ELEMENTS // (rows * keys * heads)) if some_heads == heads else 1
         for b in range(0, batch, some_batch):
             for h in range(0, heads, some_heads):
+                heads_here = self.spans[h : h + some_heads]
+                low, high = min(span[0] for span in heads_here), max(span[1] for span in heads_here)
                 for start in range(0, queries, rows):
                     stop = min(start + rows, queries)
                     seen = slice(max(low - stop + 1, 0), min(high - start + 1, keys))
@@ -174,10 +185,17 @@ class _Work:
         return torch.mul(dweights, weights, out=room[..., :keys])
 
 
-def _support(curve_HN: Tensor) -> tuple[int, int]:
-    """The first and last places where some head's curve is not -inf."""
-    places = (curve_HN > -torch.inf).any(0).nonzero()
-    return (int(places[0]), int(places[-1])) if len(places) else (0, -1)
+def _spans(curve_HN: Tensor, reach_H: Tensor | None, queries: int, keys: int) -> list[tuple[int, int]]:
+    """The first and last places of each head's curve that can have weight: not -inf, and not more than ``reach`` below
+    the best of the distances that every query has (there are some where keys are no fewer than queries)."""
+    counts_HN = curve_HN > -torch.inf
+    if reach_H is not None and queries <= keys:
+        best_H = curve_HN[:, queries - 1 : keys].amax(-1)
+        counts_HN = counts_HN & (curve_HN >= (best_H - reach_H)[:, None])
+    first_H = counts_HN.int().argmax(-1)
+    last_H = counts_HN.shape[-1] - 1 - counts_HN.flip(-1).int().argmax(-1)
+    pairs = zip(first_H.tolist(), last_H.tolist(), counts_HN.any(-1).tolist(), strict=True)
+    return [(first, last) if some else (0, -1) for first, last, some in pairs]
 
 
 def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
