@@ -144,8 +144,10 @@ class Transformer(nn.Module):
         """Draw all parameters; schemes have drawn theirs at construction."""
         schemes = [module for module in self.modules() if isinstance(module, Scheme)]
         theirs = {id(part) for scheme in schemes for part in scheme.modules()}
-        for module in self.modules():
-            if id(module) in theirs:
+        # A tied output drawn after the embedding would overwrite it by Xavier's law.
+        tied = {name.rpartition(".")[0] for name in self.tied()}
+        for name, module in self.named_modules():
+            if id(module) in theirs or name in tied:
                 continue
             if isinstance(module, nn.Embedding):
                 initialise_embedding(module, self.config)
