@@ -128,10 +128,10 @@ def interquartile_mean(scores_S: Float[np.ndarray, " S"]) -> float:
     return float(stats.trim_mean(scores_S, 0.25))
 
 
-def probability_of_improvement(ours_S: Float[np.ndarray, " S"], theirs_S: Float[np.ndarray, " S"]) -> float:
+def probability_of_improvement(ours_S: Float[np.ndarray, " S"], theirs_R: Float[np.ndarray, " R"]) -> float:
     """P(a seed of ours beats a seed of theirs), ties counting half (Agarwal et al. 2021): Mann and Whitney's U."""
-    found = stats.mannwhitneyu(ours_S, theirs_S, alternative="two-sided").statistic
-    return float(found) / (len(ours_S) * len(theirs_S))
+    found = stats.mannwhitneyu(ours_S, theirs_R, alternative="two-sided").statistic
+    return float(found) / (len(ours_S) * len(theirs_R))
 
 
 def mean_interval(scores_SN: Matrix, alpha: float = ALPHA) -> tuple[float, float]:
