@@ -54,3 +54,7 @@ class CoPE(Scheme):
         share_BHST = (count_BHST - low_BHST).to(logits_BHST.dtype)
         below, above = at_BHSP.gather(-1, low_BHST), at_BHSP.gather(-1, high_BHST)
         return logits_BHST + below * (1 - share_BHST) + above * share_BHST
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        self.embedding_PK.zero_()

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme, check_integer
 from clockhands.schemes.content.forgetting import Coordinates
 from clockhands.schemes.hands import single_axis
 from clockhands.shapes import Float, Tensor
@@ -54,6 +54,7 @@ class Inkling(Scheme):
         self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
     ) -> Float[Tensor, "B H S A"]:
         """Position and mixture of each token, in float32."""
+        check_integer(pos_BS, "inkling")
         mixture_BSG = F.linear(x_BSD.float(), self.mixture_GD.float())
         mixture_BHSG = mixture_BSG.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         pos_BHS1 = single_axis(pos_BS, "inkling").float()[:, None, :, None].expand(*mixture_BHSG.shape[:3], 1)

@@ -13,7 +13,7 @@ from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
 from clockhands.schemes.content.carope import turned
 from clockhands.schemes.content.forgetting import Coordinates
 from clockhands.schemes.hands import angles, frequencies
-from clockhands.schemes.rotary.rope import Layout
+from clockhands.schemes.rotary.turning import Layout
 from clockhands.shapes import Float, Tensor
 
 

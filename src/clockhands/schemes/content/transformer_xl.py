@@ -9,7 +9,7 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
-from clockhands.schemes.hands import cos_sin, frequencies
+from clockhands.schemes.hands import cos_sin, frequencies, single_axis, working
 from clockhands.shapes import Float, Tensor
 
 
@@ -66,9 +66,10 @@ class TransformerXL(Scheme):
         position, with the sinusoid of the key's position: no table of distances, and no limit on what positions are.
         """
         dtype, omega_F = q_BHSK.dtype, frequencies(self.d_model, self.base, device=q_BHSK.device)
-        (q_cos, q_sin), (k_cos, k_sin) = (cos_sin(pos, omega_F) for pos in (qpos_BS, kpos_BT))
+        qpos, kpos = single_axis(qpos_BS, "transformer-xl"), single_axis(kpos_BT, "transformer-xl")
+        (q_cos, q_sin), (k_cos, k_sin) = (cos_sin(pos, omega_F, working(dtype)) for pos in (qpos, kpos))
         asked_BHSD = (q_BHSK + self.v_HK.to(dtype)[:, None]) @ self.project_HKD.to(dtype)
-        sine_BHSF, cosine_BHSF = asked_BHSD.float().chunk(2, dim=-1)
+        sine_BHSF, cosine_BHSF = asked_BHSD.to(working(dtype)).chunk(2, dim=-1)
         q_cos, q_sin = q_cos[:, None], q_sin[:, None]
         turned_BHSD = torch.cat(
             [sine_BHSF * q_sin + cosine_BHSF * q_cos, cosine_BHSF * q_sin - sine_BHSF * q_cos], dim=-1
