@@ -190,7 +190,7 @@ def test_tiles_skip_what_can_have_no_weight_and_nothing_else(monkeypatch: pytest
     monkeypatch.setattr(tiles._Work, "weights", counted)
     fast = attend(scheme, *leaves, pos, pos, causal=True)
     slow = attend_reference(scheme, *leaves, pos, pos, causal=True).out_BHSK
-    assert sum(pairs) < 0.7 * HEADS * 600 * 616 / 2, "a slope of 2 reaches some 60 tokens, one of 1/32 all"
+    assert sum(pairs) < 0.75 * HEADS * 600 * 616 / 2, "a slope of 2 reaches some 60 tokens, one of 1/32 all"
     torch.testing.assert_close(fast, slow, atol=2e-5, rtol=1e-4)
     goal = torch.randn(fast.shape)
     for got, wanted in zip(*(torch.autograd.grad((out * goal).sum(), leaves) for out in (fast, slow)), strict=True):
