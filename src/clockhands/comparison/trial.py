@@ -171,9 +171,9 @@ def items_of(result: Mapping[str, Any]) -> np.ndarray:
     return np.array(items, dtype=np.float64)
 
 
-def _curve(run: Run) -> list[list[float | None]]:
+def _curve(run: Run) -> list[list[Number | None]]:
     """Step, training loss, validation loss; at most 200 points."""
-    merged: dict[int, list[float | None]] = {}
+    merged: dict[int, list[Number | None]] = {}
     for line in run.metrics():
         row = merged.setdefault(line["step"], [line["step"], None, None])
         row[1] = round(line["loss"], 5) if "loss" in line else row[1]
@@ -182,7 +182,7 @@ def _curve(run: Run) -> list[list[float | None]]:
     return rows[:: max(1, math.ceil(len(rows) / 200))]
 
 
-def _reached(run: Run, target: Number | None, seconds: float) -> dict[str, float] | None:
+def _reached(run: Run, target: Number | None, seconds: float) -> dict[str, Number] | None:
     """The first evaluation (or log line, without a validation split) at or below the target."""
     if target is None:
         return None
