@@ -35,7 +35,7 @@ class Law:
 
 LAWS = (
     Law("seeds decide", seed=2.0, item=1.0, noise=10.0),
-    Law("as measured here", seed=1.0, item=3.0, noise=15.0),
+    Law("chance decides", seed=1.0, item=3.0, noise=15.0),
     Law("items decide", seed=0.2, item=15.0, noise=10.0),
     Law("ten seeds", seed=2.0, item=3.0, noise=10.0, seeds=10),
 )
