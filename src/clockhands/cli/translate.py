@@ -14,7 +14,7 @@ from clockhands.errors import DataError, UsageError
 
 EXAMPLES = (
     'clockhands translate runs/tour "zweihundertdrei"',
-    "clockhands translate runs/mine --input test.de --beam 5 --output test.en",
+    "clockhands translate runs/mine --input test.de --beam 5 --output test.hyp",
     "clockhands translate runs/mine --json < test.de",
     'clockhands translate runs/tour "zweihundertdrei" --attention attention.svg',
 )

@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clockhands.comparison.conclude import conclude
+    from clockhands.comparison.conclusion import conclude
     from clockhands.comparison.plan import Plan, Variant, plan_of, read_plan
     from clockhands.comparison.run import compare, run_plan
     from clockhands.comparison.store import Results
@@ -28,7 +28,7 @@ _HOME = {
     "Results": "store",
     "run_plan": "run",
     "compare": "run",
-    "conclude": "conclude",
+    "conclude": "conclusion",
 }
 
 __all__ = ["Plan", "Results", "Variant", "compare", "conclude", "plan_of", "read_plan", "run_plan"]

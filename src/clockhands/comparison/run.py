@@ -95,7 +95,7 @@ def compare(
     **settings: Any,
 ) -> Findings:
     """Plan, run and conclude in one call; ``settings`` are those of ``plan_of``. Raises as these do."""
-    from clockhands.comparison.conclude import conclude
+    from clockhands.comparison.conclusion import conclude
 
     return conclude(run_plan(plan_of(recipe, vary=vary, **settings), out, workers=workers))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from clockhands.comparison.conclude import conclude
+from clockhands.comparison.conclusion import conclude
 from clockhands.comparison.formats import as_csv, latex, markdown
 from clockhands.comparison.judge import judge
 from clockhands.findings import Findings

@@ -1,0 +1,166 @@
+"""Every command that the README shows and every example at the end of a ``--help`` runs, and so do ``examples/``."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import os
+import re
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clockhands.cli import VERBS, main
+from clockhands.tour import run as tour_run
+from clockhands.tour.plan import TRIALS
+from clockhands.training import train
+
+ROOT = Path(__file__).resolve().parent.parent
+FEW = {"training.max_steps": 2, "data.train": 600, "data.test": 6, "data.validation": 4, "training.log_steps": 1}
+TINY = {"preset": "tiny", "d_model": 32, "d_ff": 64, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+TRAINING = {"max_steps": 2, "threads": 1, "log_steps": 1, "learning_rate": 1e-3}
+
+# Commands that are not run here, with the reason.
+ELSEWHERE = {
+    "clockhands compare recipes/numbers.toml": "minutes of training; the examples of `compare --help` run a small one",
+}
+
+
+def commands() -> list[str]:
+    """The first column of code in the README's table of jobs, then the examples of every verb, each once."""
+    readme = (ROOT / "README.md").read_text(encoding="utf8")
+    found = re.findall(r"^\|[^|\n]+\| `(clockhands [^`\n]+)` \|$", readme, re.M)
+    assert len(found) > 10, "the README's table of jobs is gone"
+    for verb in VERBS:
+        found += importlib.import_module(f"clockhands.cli.{verb}").EXAMPLES
+    # Whoever makes runs comes before whoever reads them.
+    return sorted(dict.fromkeys(found), key=lambda command: not command.startswith("clockhands tour"))
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder as the examples assume it: recipes, some text, a few runs and a foreign checkpoint."""
+    folder = tmp_path_factory.mktemp("work")
+    shutil.copytree(ROOT / "recipes", folder / "recipes")
+    shutil.copy(ROOT / "README.md", folder)
+    for name, text in {"train": 60, "test": 4}.items():
+        (folder / f"{name}.de").write_text("ein Hund sieht eine Katze\neine Katze\n" * text, encoding="utf8")
+        (folder / f"{name}.en").write_text("a dog sees a cat\na cat\n" * text, encoding="utf8")
+    (folder / "my.txt").write_text((ROOT / "README.md").read_text(encoding="utf8"), encoding="utf8")
+    _runs(folder)
+    _foreign(folder / "llama")
+    before = Path.cwd()
+    os.chdir(folder)
+    yield folder
+    os.chdir(before)
+
+
+def _runs(folder: Path) -> None:
+    pairs = {"corpus": "parallel", "source": [str(folder / "train.de")], "target": [str(folder / "train.en")]}
+    text = {"corpus": "text", "train": [str(folder / "my.txt")], "unit": "file", "holdout": 0.2}
+    own = {"data": pairs, "tokenizer": {"kind": "word"}, "model": TINY, "batches": {"size": 8}, "training": TRAINING}
+    language = {
+        "data": text,
+        "tokenizer": {"kind": "character"},
+        "model": {**TINY, "kind": "decoder"},
+        "position": {"scheme": "rope"},
+        "batches": {"size": 4, "window": 33},
+        "training": TRAINING,
+    }
+    train(own, folder / "runs" / "mine")
+    for name in ("stdlib", "shakespeare", "rope"):
+        train(language, folder / "runs" / name)
+
+
+def _foreign(folder: Path) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    words = {word: i for i, word in enumerate(["<unk>", "</s>", *(chr(c) for c in range(33, 127))])}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", eos_token="</s>").save_pretrained(folder)
+    config = LlamaConfig(
+        vocab_size=len(words), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=2, max_position_embeddings=256,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder)
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_command_that_is_shown_runs(command: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for start, reason in ELSEWHERE.items():
+        if command.startswith(start):
+            pytest.skip(f"{start}: {reason}")
+    few = tuple(replace(trial, changes={**trial.changes, **FEW}) for trial in TRIALS)
+    monkeypatch.setattr(tour_run, "TRIALS", few)
+    words, given, target = _parsed(command)
+    if words[0] == "train":
+        _make_way(words)
+        words = _quickly(words)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given), encoding="utf8"))
+    with contextlib.ExitStack() as stack:
+        if target:
+            stack.enter_context(contextlib.redirect_stdout(stack.enter_context(target.open("w", encoding="utf8"))))
+        # `check` ends with 1 where it finds a fault, and says so: that is its job.
+        assert main(words) in ((0, 1) if words[0] == "check" else (0,))
+    if target:
+        assert target.stat().st_size
+
+
+def _parsed(command: str) -> tuple[list[str], bytes, Path | None]:
+    """The words after ``clockhands``, what is redirected in, and where the output is redirected to."""
+    words = shlex.split(command)[1:]
+    given, target = b"", None
+    if "<" in words:
+        given = Path(words[words.index("<") + 1]).read_bytes()
+        words = words[: words.index("<")]
+    if ">" in words:
+        target = Path(words[words.index(">") + 1])
+        words = words[: words.index(">")]
+    return words, given, target
+
+
+def _make_way(words: list[str]) -> None:
+    """Remove what an earlier command wrote to the same folder; what a person would do."""
+    if "--out" in words:
+        shutil.rmtree(words[words.index("--out") + 1], ignore_errors=True)
+
+
+def _quickly(words: list[str]) -> list[str]:
+    """The same training, a few steps long and on little text."""
+    settings = ["training.max_steps=3", "training.save_steps=2"]
+    if "--resume" in words:
+        settings = ["training.max_steps=4"]
+    elif "--source" not in words:
+        settings += ["data.train=600", "data.test=6", "data.validation=4"]
+    at = words.index("--set") + 1 if "--set" in words else None
+    kept = [word for word in words if not word.startswith("training.")]
+    return [*kept[:at], *settings, *kept[at:]] if at else [*kept, "--set", *settings]
+
+
+def test_the_readmes_python_runs(workplace: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf8")
+    for block in re.findall(r"```python\n(.*?)```", readme, re.S):
+        quick = block.replace('{"position.scheme": "rope"}', repr({"position.scheme": "rope", **FEW}))
+        shutil.rmtree("runs/numbers", ignore_errors=True)
+        exec(compile(quick, "README.md", "exec"), {})
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_every_example_runs(example: Path, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", [str(example)])
+    runpy.run_path(str(example), run_name="__main__")
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "clockhands", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("clockhands 0.")
