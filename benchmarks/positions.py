@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from clockhands import positions
 from clockhands.schemes import RoPE, Sinusoidal
-from clockhands.schemes.rotary.turning import Layout
+from clockhands.schemes.rotary.turning import Layout, compile_turning
 
 HEADS, HEAD_DIM = 8, 64
 SETTING = (
@@ -74,12 +75,16 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     torch.set_num_threads(1)
     results: dict[str, Any] = {}
-    for length in (512, 2048, 8192):
-        for dtype in (torch.float32, torch.bfloat16):
-            for layout in ("interleaved", "half"):
-                for backward in (False, True):
-                    name = f"RoPE {layout}, {length}, {dtype}, {'forward and backward' if backward else 'forward'}"
-                    results[name] = rope(length, dtype, layout, backward, rounds)
+    forms: tuple[tuple[str, Layout], ...] = (
+        ("interleaved", "interleaved"),
+        ("half", "half"),
+        ("half compiled", "half"),
+    )
+    for form, layout in forms:
+        compile_turning(form == "half compiled")
+        for length, dtype, backward in product((512, 2048, 8192), (torch.float32, torch.bfloat16), (False, True)):
+            name = f"RoPE {form}, {length}, {dtype}, {'forward and backward' if backward else 'forward'}"
+            results[name] = rope(length, dtype, layout, backward, rounds)
     results["sinusoid table"] = tables(max(rounds // 4, 3))
     report("positions", "python benchmarks/positions.py", SETTING, results)
 

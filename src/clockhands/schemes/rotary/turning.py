@@ -7,6 +7,7 @@ keeps nothing but the tables.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, cast
 
 import torch
@@ -48,7 +49,7 @@ def apply(x_BHSK: Float[Tensor, "B H S K"], by: Neighbours | Halves) -> Float[Te
     if isinstance(by, Neighbours):
         return _turn_neighbours(x_BHSK, by.cis)
     if by.cos.requires_grad or torch.compiler.is_compiling():
-        return x_BHSK * by.cos + _swapped(x_BHSK, by.pairs) * by.sin
+        return _formula(x_BHSK, *by)
     return cast(Tensor, _TurnHalves.apply(x_BHSK, *by))
 
 
@@ -71,10 +72,12 @@ def _turn_neighbours(x_BHSK: Tensor, cis_BHSF: Tensor) -> Tensor:
     return out if turned == x_BHSK.shape[-1] else torch.cat([out, x_BHSK[..., turned:]], dim=-1)
 
 
-def _swapped(x_BHSK: Tensor, pairs: int) -> Tensor:
-    """The two halves in each other's place; what does not turn stays in its own."""
-    a, b, rest = x_BHSK.split((pairs, pairs, x_BHSK.shape[-1] - 2 * pairs), dim=-1)
-    return torch.cat([b, a, rest], dim=-1)
+def _formula(x_BHSK: Tensor, cos: Tensor, sin: Tensor, pairs: int) -> Tensor:
+    """As it is written in papers, in float32 at least; a compiler makes one loop of it."""
+    first, second, rest = slice(0, pairs), slice(pairs, 2 * pairs), slice(2 * pairs, None)
+    x, c, s = (tensor.to(working(x_BHSK.dtype)) for tensor in (x_BHSK, cos[..., first], sin[..., second]))
+    a, b = x[..., first], x[..., second]
+    return torch.cat([a * c - b * s, b * c + a * s, x[..., rest]], dim=-1).to(x_BHSK.dtype)
 
 
 def _written(x: Tensor, cos: Tensor, sin: Tensor, pairs: int) -> Tensor:
@@ -87,6 +90,18 @@ def _written(x: Tensor, cos: Tensor, sin: Tensor, pairs: int) -> Tensor:
     return out.addcmul_(x, cos)
 
 
+_kernel: Callable[[Tensor, Tensor, Tensor, int], Tensor] = _written
+
+
+def compile_turning(enabled: bool = True, backend: str = "inductor") -> None:
+    """Turn halves by a compiled loop in this process: three times as fast on a CPU, after seconds of compiling.
+
+    It needs what torch.compile needs (a C++ compiler). A model that is compiled whole does not need it.
+    """
+    global _kernel
+    _kernel = torch.compile(_formula, backend=backend, dynamic=True) if enabled else _written
+
+
 class _TurnHalves(torch.autograd.Function):
     """x·cos + swapped(x)·sin in one new tensor; the gradient turns back."""
 
@@ -95,8 +110,8 @@ class _TurnHalves(torch.autograd.Function):
         # Heads that were split off a projection lie as [B, S, H, K]: work in that order, in which memory is dense.
         if not x_BHSK.is_contiguous() and x_BHSK.transpose(1, 2).is_contiguous():
             x, cos, sin = x_BHSK.transpose(1, 2), cos.transpose(1, 2), sin.transpose(1, 2)
-            return _written(x, cos, sin, pairs).transpose(1, 2)
-        return _written(x_BHSK, cos, sin, pairs)
+            return _kernel(x, cos, sin, pairs).transpose(1, 2)
+        return _kernel(x_BHSK, cos, sin, pairs)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, int], output: Tensor) -> None:

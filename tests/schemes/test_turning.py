@@ -1,0 +1,72 @@
+"""Both forms of the turn, in every memory layout and dtype, equal the formula; so does the compiled one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from clockhands.schemes.rotary.turning import Layout, compile_turning, turn
+
+
+def plain(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+    """Pair by pair, in float64."""
+    out, pairs = x.double().clone(), cos.shape[-1]
+    for c in range(pairs):
+        a, b = (c, c + pairs) if layout == "half" else (2 * c, 2 * c + 1)
+        out[..., a] = x[..., a].double() * cos[..., c] - x[..., b].double() * sin[..., c]
+        out[..., b] = x[..., b].double() * cos[..., c] + x[..., a].double() * sin[..., c]
+    return out
+
+
+def memory(name: str, dtype: torch.dtype) -> Tensor:
+    """Heads [2, 3, 5, 8] as they come: dense, split off a projection, or with steps that no complex view allows."""
+    if name == "dense":
+        return torch.randn(2, 3, 5, 8).to(dtype)
+    if name == "split":
+        return torch.randn(2, 5, 3, 8).to(dtype).transpose(1, 2)
+    return torch.randn(2, 3, 5, 9).to(dtype)[..., 1:]
+
+
+@pytest.fixture(params=["eager", "compiled"])
+def _kernel(request: pytest.FixtureRequest) -> Iterator[None]:
+    compile_turning(request.param == "compiled", backend="eager")
+    yield
+    compile_turning(False)
+
+
+@pytest.mark.usefixtures("_kernel")
+@pytest.mark.parametrize("where", ["dense", "split", "odd"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+@pytest.mark.parametrize("pairs", [4, 3, 1])
+def test_turning_equals_the_formula(layout: Layout, dtype: torch.dtype, where: str, pairs: int) -> None:
+    x, angle = memory(where, dtype), torch.randn(2, 1, 5, pairs, dtype=torch.float64)
+    high = torch.float64 if dtype == torch.float64 else torch.float32
+    got = turn(x, angle.cos().to(high), angle.sin().to(high), layout)
+    assert got.dtype == dtype
+    limit = 4 * torch.finfo(dtype).eps * float(x.abs().max())
+    torch.testing.assert_close(got.double(), plain(x, angle.cos(), angle.sin(), layout), atol=limit, rtol=0)
+
+
+@pytest.mark.usefixtures("_kernel")
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+@pytest.mark.parametrize("learned", [False, True])
+def test_gradients_twice_equal_finite_differences(layout: Layout, learned: bool) -> None:
+    x = memory("split", torch.float64)[:1].requires_grad_()
+    angle = torch.randn(1, 1, 5, 3, dtype=torch.float64, requires_grad=learned)
+
+    def turned(x: Tensor, angle: Tensor) -> Tensor:
+        return turn(x, angle.cos(), angle.sin(), layout)
+
+    assert torch.autograd.gradcheck(turned, (x, angle))
+    assert torch.autograd.gradgradcheck(turned, (x, angle))
+
+
+def test_what_does_not_turn_keeps_every_bit() -> None:
+    x = memory("dense", torch.bfloat16)
+    angle = torch.randn(1, 1, 5, 2)
+    for layout in ("half", "interleaved"):
+        assert torch.equal(turn(x, angle.cos(), angle.sin(), layout)[..., 4:], x[..., 4:])  # type: ignore[arg-type]
