@@ -52,7 +52,9 @@ class Difference:
         return self.low > 0 or self.high < 0
 
 
-def difference(ours_SN: Matrix, theirs_SN: Matrix, comparisons: int = 1, alpha: float = ALPHA) -> Difference:
+def difference(
+    ours_SN: Matrix, theirs_SN: Float[np.ndarray, "R M"], comparisons: int = 1, alpha: float = ALPHA
+) -> Difference:
     """Mean of ours - theirs, seed by seed and item by item. Raises UsageError if the two are not paired, or one seed.
 
     ``comparisons`` is m of the simultaneous level 1 - α/m.
@@ -80,7 +82,7 @@ def standard_error(gap_SN: Matrix, resamples: int = RESAMPLES) -> tuple[float, f
     """
     seeds, items = gap_SN.shape
     if not np.ptp(gap_SN):
-        return 0.0, seeds - 1
+        return 0.0, float(seeds - 1)
     rows_RS, columns_RN = _draws(seeds, items, resamples)
     means_R = np.einsum("rn,rn->r", rows_RS @ gap_SN, columns_RN) / (seeds * items)
     by_seed = float(stats.sem(gap_SN.mean(axis=1))) ** 2
@@ -102,7 +104,9 @@ def _draws(seeds: int, items: int, resamples: int) -> tuple[np.ndarray, np.ndarr
     return rows_RS, rng.multinomial(items, np.full(items, 1 / items), resamples).astype(np.float64)
 
 
-def detectable(error: float, freedom: float, comparisons: int = 1, alpha: float = ALPHA, power: float = POWER) -> float:
+def detectable(
+    error: float, freedom: float | int, comparisons: int = 1, alpha: float = ALPHA, power: float = POWER
+) -> float:
     """The difference that a t test of this standard error sees with that power (noncentral t; Cohen 1988)."""
     if not error:
         return 0.0
