@@ -82,12 +82,11 @@ def _formula(x_BHSK: Tensor, cos: Tensor, sin: Tensor, pairs: int) -> Tensor:
 
 def _written(x: Tensor, cos: Tensor, sin: Tensor, pairs: int) -> Tensor:
     """x·cos + swapped(x)·sin, with one allocation."""
-    first, second, rest = slice(0, pairs), slice(pairs, 2 * pairs), slice(2 * pairs, None)
-    out = torch.empty_like(x)
-    for there, here in ((first, second), (second, first)):
-        torch.mul(x[..., here], sin[..., there], out=out[..., there])
-    out[..., rest] = 0
-    return out.addcmul_(x, cos)
+    first, second = slice(0, pairs), slice(pairs, 2 * pairs)
+    out = x * cos
+    for here, there in ((first, second), (second, first)):
+        out[..., here].addcmul_(x[..., there], sin[..., here])
+    return out
 
 
 _kernel: Callable[[Tensor, Tensor, Tensor, int], Tensor] = _written
