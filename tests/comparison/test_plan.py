@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from clockhands.comparison.plan import Plan, Variant, plan_of, read_grid, read_plan
+from clockhands.comparison.asked import Variant
+from clockhands.comparison.plan import Plan, plan_of, read_grid, read_plan
 from clockhands.comparison.studies import ORDER, open_study, title_of
 from clockhands.errors import ConfigError, DataError, UsageError
 from clockhands.training import load, vary

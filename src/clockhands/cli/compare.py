@@ -138,7 +138,7 @@ def _recipe(options: argparse.Namespace) -> Any:
     return combine(tables, dict(text.split("=", 1) for text in options.settings), written=True, source="the command")
 
 
-USUAL = {
+USUAL: dict[str, dict[str, Any]] = {
     "model": {"preset": "tiny", "norm": "pre"},
     "batches": {"size": 64, "bucketed": False},
     "training": {

@@ -15,14 +15,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from clockhands.comparison.asked import Variant
     from clockhands.comparison.conclusion import conclude
-    from clockhands.comparison.plan import Plan, Variant, plan_of, read_plan
+    from clockhands.comparison.plan import Plan, plan_of, read_plan
     from clockhands.comparison.run import compare, run_plan
     from clockhands.comparison.store import Results
 
 _HOME = {
     "Plan": "plan",
-    "Variant": "plan",
+    "Variant": "asked",
     "plan_of": "plan",
     "read_plan": "plan",
     "Results": "store",

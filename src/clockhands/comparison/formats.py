@@ -6,8 +6,8 @@ import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
 
+from clockhands.comparison.asked import METRICS
 from clockhands.comparison.judge import Judged, judge
-from clockhands.comparison.plan import METRICS
 from clockhands.comparison.store import Results
 
 COLUMNS = ("variant", "score", "difference", "P(better)", "seeds", "verdict")

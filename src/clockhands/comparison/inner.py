@@ -16,7 +16,7 @@ def insides(results: Results, judged: list[Judged]) -> Iterator[Finding]:
     """What was measured inside, before and after training."""
     names = list(dict.fromkeys(key for one in results.trials for key in one.get("inside", {}).get("after", {})))
     for name in names:
-        rows = [
+        rows: list[tuple[Any, ...]] = [
             (one.name, *_inside(results, one.name, "before", name), *_inside(results, one.name, "after", name))
             for one in judged
         ]

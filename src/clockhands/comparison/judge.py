@@ -91,13 +91,21 @@ def _judged(results: Results, name: str, gap: Difference | None, adjusted: float
         **lost,
         reached=sum(one.get("reached") is not None for one in finished),
         score=float(scores_S.mean()) if len(scores_S) else None,
-        interval=mean_interval(scores_SN) if len(scores_S) >= MIN_SEEDS else None,
+        interval=_interval(results, scores_SN),
         interquartile=interquartile_mean(scores_S) if len(scores_S) else None,
         difference=gap,
         probability=probability,
         holm=adjusted,
         verdict=_sentence(results, name, gap, lost),
     )
+
+
+def _interval(results: Results, scores_SN: Matrix) -> tuple[float, float] | None:
+    """Of the mean; a share of 100 stays between 0 and 100."""
+    if len(scores_SN) < MIN_SEEDS:
+        return None
+    low, high = mean_interval(scores_SN)
+    return (low, high) if results.plan.metric == "loss" else (max(low, 0.0), min(high, 100.0))
 
 
 def _sentence(results: Results, name: str, gap: Difference | None, lost: dict[str, int]) -> str:

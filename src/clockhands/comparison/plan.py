@@ -22,35 +22,35 @@ As a file::
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clockhands.errors import ConfigError, DataError, UsageError, unknown
+from clockhands.comparison.asked import (
+    INSIDE,
+    MATCHES,
+    METRICS,
+    Variant,
+    budget_of,
+    grid_of,
+    kind_faults,
+    name_faults,
+    seeds_of,
+    usual_metric,
+    variant_faults,
+)
+from clockhands.errors import ConfigError, DataError, unknown
 from clockhands.findings import Number
 from clockhands.training.fields import read_value
-from clockhands.training.recipe import Recipe, combine, corpus_kind, load, vary
+from clockhands.training.recipe import Recipe, combine, load, vary
 from clockhands.training.tables import known_keys
 
-METRICS = {"exact": "exact match %", "chrf": "chrF of a sentence", "loss": "loss, nats per token"}
-MATCHES = ("width", "parameters", "compute")
-BUDGETS = ("steps", "tokens", "seconds")
-INSIDE = ("loudness", "directions", "recovery", "survival")
 KEYS = (
     "title", "recipe", "seeds", "baseline", "metric", "match", "target", "inside", "budget", "vary", "variant",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A name, and the dotted fields of the recipe that it changes."""
-
-    name: str
-    changes: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -142,20 +142,20 @@ def plan_of(
     """
     base = _recipe(recipe)
     faults: list[str] = []
-    chosen = (*_grid(vary or {}, base, faults), *variants)
-    _check_names(chosen, faults)
-    numbers = _seeds(seeds, faults)
-    kind, amount = _budget(budget, base, faults)
-    metric = metric or _usual_metric(base)
+    chosen = (*grid_of(vary or {}, base, faults), *variants)
+    name_faults(chosen, faults)
+    numbers = seeds_of(seeds, faults)
+    kind, amount = budget_of(budget, base, faults)
+    metric = metric or usual_metric(base)
     faults += [unknown("metric", metric, METRICS)] if metric not in METRICS else []
     faults += [unknown("match", match, MATCHES)] if match not in MATCHES else []
     faults += [unknown("measure", name, INSIDE) for name in inside if name not in INSIDE]
-    faults += _kind_faults(base, metric)
+    faults += kind_faults(base, metric)
     baseline = baseline or (chosen[0].name if chosen else "")
     if chosen and baseline not in [variant.name for variant in chosen]:
         faults.append(unknown("baseline", baseline, [variant.name for variant in chosen]))
     for variant in chosen:
-        faults += _variant_faults(base, variant)
+        faults += variant_faults(base, variant)
     if faults:
         raise ConfigError(list(dict.fromkeys(faults)), source)
     return Plan(base, chosen, numbers, baseline, metric, match, (kind, amount), target, tuple(inside), title)
@@ -216,89 +216,6 @@ def _recipe(recipe: Recipe | str | Path | Mapping[str, Any]) -> Recipe:
     if isinstance(recipe, Recipe):
         return recipe
     return load(recipe) if isinstance(recipe, (str, Path)) else combine(dict(recipe), {})
-
-
-def _grid(grid: Mapping[str, Sequence[Any]], recipe: Recipe, faults: list[str]) -> list[Variant]:
-    wrong = [key for key, values in grid.items() if isinstance(values, str) or not isinstance(values, Sequence)]
-    faults += [f"{key} in the grid is {grid[key]!r}, but must be a list of values" for key in wrong]
-    empty = [key for key, values in grid.items() if key not in wrong and not values]
-    faults += [f"the grid is empty: {key} has no values" for key in empty]
-    if not grid or wrong or empty:
-        return []
-    combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-    single = len(grid) == 1
-    return [
-        Variant(
-            ", ".join(
-                _word(value) if single else f"{key.rpartition('.')[2]}={_word(value)}" for key, value in c.items()
-            ),
-            c,
-        )
-        for c in combinations
-    ]
-
-
-def _word(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _check_names(chosen: Sequence[Variant], faults: list[str]) -> None:
-    names = [variant.name for variant in chosen]
-    faults += [f"two variants are named {name!r}" for name in dict.fromkeys(names) if names.count(name) > 1]
-    if len(chosen) == 1:
-        faults.append(f"there is one variant, {names[0]!r}; a comparison needs another")
-
-
-def _seeds(seeds: int | Sequence[int], faults: list[str]) -> tuple[int, ...]:
-    if isinstance(seeds, int) and not isinstance(seeds, bool):
-        if seeds < 1:
-            faults.append(f"seeds is {seeds}; one at least (and 5 for a verdict)")
-        return tuple(range(1, seeds + 1))
-    numbers = list(seeds) if isinstance(seeds, (list, tuple)) else []
-    if not numbers or len(set(numbers)) < len(numbers) or not all(isinstance(n, int) and n >= 0 for n in numbers):
-        faults.append(f"seeds is {seeds!r}, but must be a count or a list of different whole numbers")
-        return ()
-    return tuple(numbers)
-
-
-def _budget(budget: Mapping[str, Number] | None, recipe: Recipe, faults: list[str]) -> tuple[str, Number]:
-    if budget is None:
-        steps = recipe.training.max_steps
-        if steps is None:
-            faults.append("the recipe counts epochs; say what all variants get: a budget of steps, tokens or seconds")
-        return "steps", steps or 0
-    if not isinstance(budget, Mapping) or len(budget) != 1 or next(iter(budget)) not in BUDGETS:
-        faults.append(f"budget is {budget!r}, but must be one of steps, tokens, seconds with its amount")
-        return "steps", 0
-    kind, amount = next(iter(budget.items()))
-    if not isinstance(amount, (int, float)) or amount <= 0:
-        faults.append(f"the budget of {kind} is {amount!r}, but must be a number above 0")
-    return kind, amount
-
-
-def _usual_metric(recipe: Recipe) -> str:
-    if corpus_kind(recipe.corpus, recipe.corpus_options) == "language":
-        return "loss"
-    return "exact" if recipe.corpus in ("numbers", "roles") else "chrf"
-
-
-def _kind_faults(recipe: Recipe, metric: str) -> list[str]:
-    if recipe.model.kind == "encoder":
-        return ["a masked language model writes nothing that could be scored; compare translators or language models"]
-    if recipe.model.kind == "decoder" and metric in ("exact", "chrf"):
-        return [f"metric is {metric!r}, which scores translations; a language model has 'loss'"]
-    return []
-
-
-def _variant_faults(base: Recipe, variant: Variant) -> list[str]:
-    fixed = [key for key in variant.changes if key in ("training.seed", "training.max_steps", "training.epochs")]
-    found = [f"variant {variant.name!r} sets {key}, which the plan sets (seeds, budget)" for key in fixed]
-    try:
-        vary(base, variant.changes)
-    except UsageError as fault:
-        reasons = fault.faults if isinstance(fault, ConfigError) else (str(fault),)
-        found += [f"variant {variant.name!r}: {reason}" for reason in reasons]
-    return found
 
 
 def _is_variant(table: Mapping[str, Any]) -> bool:

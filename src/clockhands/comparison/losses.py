@@ -1,0 +1,97 @@
+"""Findings of the loss: as it falls in training, and on text longer than any that was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from clockhands.comparison.judge import Judged
+from clockhands.comparison.store import Results
+from clockhands.findings import Figure, Finding, Mark, Panel, Table
+
+_TARGET = ("seeds at the target", "median step", "median second")
+
+
+def curves(results: Results, judged: list[Judged]) -> Iterator[Finding]:
+    """Validation loss by step, mean over seeds and a band from the lowest to the highest."""
+    marks: list[Mark] = []
+    final: list[tuple[str, float, float, float]] = []
+    for one in judged:
+        steps, rows_SC = _curves(results, one.name)
+        if len(rows_SC):
+            low, mean, high = (f(rows_SC, axis=0) for f in (np.min, np.mean, np.max))
+            marks.append(Mark("band", one.name, x=steps, low=tuple(low.tolist()), high=tuple(high.tolist())))
+            marks.append(Mark("line", one.name, x=steps, y=tuple(mean.tolist())))
+            final.append((one.name, float(mean[-1]), float(low[-1]), float(high[-1])))
+    if not final:
+        return
+    best = min(final, key=lambda row: row[1])
+    yield Finding(
+        name="compare.curves",
+        question="How do they learn?",
+        verdict=f"The lowest validation loss at the end is {best[1]:.3f} nats per token, that of {best[0]}.",
+        value=best[1],
+        unit="nats per token",
+        interval=(best[2], best[3]),
+        table=Table.of(
+            ("variant", "last validation loss", "lowest seed", "highest seed", *_TARGET),
+            [(*row, *_reached(results, row[0])) for row in final],
+        ),
+        figure=Figure((Panel(tuple(marks), xlabel="step", ylabel="validation loss", yscale="log"),)),
+        method="Lines are means over seeds; bands reach from the lowest to the highest seed.",
+    )
+
+
+def _reached(results: Results, name: str) -> tuple[Any, ...]:
+    hits = [one["reached"] for one in results.of(name) if one.get("reached")]
+    if not hits:
+        return 0, None, None
+    return len(hits), float(np.median([h["step"] for h in hits])), float(np.median([h["seconds"] for h in hits]))
+
+
+def lengths(results: Results, judged: list[Judged]) -> Iterator[Finding]:
+    """Loss beyond the trained length, split by split."""
+    rows, marks = [], []
+    for one in judged:
+        splits = {name: _beyond(results, one.name, name) for name in _splits(results)}
+        rows += [(one.name, name, *values) for name, values in splits.items()]
+        places = [(name, values[0]) for name, values in splits.items() if values[0] is not None]
+        if places:
+            marks.append(Mark("line", one.name, x=tuple(p[0] for p in places), y=tuple(p[1] for p in places)))
+    if not marks:
+        return
+    split = _splits(results)[0]
+    best = min((row for row in rows if row[1] == split and row[2] is not None), key=lambda row: float(row[2]))
+    yield Finding(
+        name="compare.lengths",
+        question="What do they do with longer text than they were trained on?",
+        verdict=f"On {split} the lowest loss is {best[2]:.2f} nats per token [{best[3]:.2f}, {best[4]:.2f}], that of "
+        f"{best[0]}.",
+        value=best[2],
+        unit="nats per token",
+        interval=(best[3], best[4]),
+        table=Table.of(("variant", "split", "loss", "lowest seed", "highest seed", "exact match %", "refused"), rows),
+        figure=Figure((Panel(tuple(marks), xlabel="split", ylabel="loss, nats per token"),)),
+        method="Splits whose every text is longer than all training text; means over seeds, lowest and highest seed.",
+    )
+
+
+def _curves(results: Results, name: str) -> tuple[tuple[int, ...], Any]:
+    rows = [[point for point in one["curve"] if point[2] is not None] for one in results.of(name)]
+    steps = sorted(set.intersection(*({point[0] for point in row} for row in rows))) if rows else []
+    return tuple(steps), np.array([[p[2] for p in row if p[0] in steps] for row in rows] if steps else [])
+
+
+def _splits(results: Results) -> list[str]:
+    return list(dict.fromkeys(name for one in results.trials for name in one.get("longer", {})))
+
+
+def _beyond(results: Results, variant: str, split: str) -> tuple[Any, ...]:
+    found = [one["longer"][split] for one in results.of(variant) if split in one.get("longer", {})]
+    losses = [one["loss"] for one in found if "loss" in one]
+    exact = [one["exact"] for one in found if "exact" in one]
+    refused = next((one["refused"] for one in found if "refused" in one), None)
+    three = (float(np.mean(losses)), min(losses), max(losses)) if losses else (None, None, None)
+    return (*three, float(np.mean(exact)) if exact else None, refused)
