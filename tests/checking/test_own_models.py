@@ -13,7 +13,8 @@ from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.schemes import CATALOGUE
 from tests.model.tiny import WORDS, core
 
-TWO_AXES = {"swin"}  # reads images
+# swin reads images; a temperature changes nothing before its 8192nd token.
+SILENT_HERE = {"swin", "temperature"}
 KINDS = {"decoder": "causal", "encoder": "masked", "encoder-decoder": "seq2seq"}
 
 
@@ -27,7 +28,7 @@ def bad(found: list[Outcome]) -> list[tuple[str, str, float | None, str]]:
     return [(o.check, o.verdict, o.size, o.reason) for o in found if o.verdict in ("FAIL", "WARN")]
 
 
-@pytest.mark.parametrize("scheme", sorted(set(CATALOGUE) - TWO_AXES))
+@pytest.mark.parametrize("scheme", sorted(set(CATALOGUE) - SILENT_HERE))
 def test_a_decoder_of_every_scheme_obeys_every_law(scheme: str) -> None:
     found = outcomes("decoder", decoder=scheme)
     assert bad(found) == []

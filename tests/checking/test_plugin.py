@@ -39,7 +39,7 @@ def test_each_check_is_a_test_that_passes_fails_or_is_skipped(pytester: pytest.P
         test_future=MODEL.format(how="softmax", mixed=True, allow=[]),
         test_allowed=MODEL.format(how="softmax", mixed=True, allow=["causal.prefix", "causal.future"]),
     )
-    run = pytester.runpytest_subprocess("-p", "clockhands.checking.plugin", "-p", "no:cacheprovider", "-rA")
+    run = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-rA")
     assert run.parseoutcomes() == {"passed": 2, "failed": 2, "xfailed": 2, "skipped": 15}
     run.stdout.fnmatch_lines(
         ["*causal.future: FAIL * std (largest from token *", "PASSED test_past.py::*causal.prefix*"]
@@ -48,7 +48,7 @@ def test_each_check_is_a_test_that_passes_fails_or_is_skipped(pytester: pytest.P
 
 def test_a_test_without_the_argument_is_told_so(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("import pytest\n@pytest.mark.position_conformance(None)\ndef test_x(): pass")
-    run = pytester.runpytest_inprocess("-p", "clockhands.checking.plugin", "-p", "no:cacheprovider")
+    run = pytester.runpytest_inprocess("-p", "no:cacheprovider")
     run.stdout.fnmatch_lines(["*needs the argument position_outcome*"])
 
 

@@ -45,7 +45,8 @@ def _claims_no_packing(subject: Subject) -> bool:
     return not hasattr(subject.adapter, "config") and not getattr(subject.adapter, "packs", False)
 
 
-_SILENT = {"none found", "NoPosition", "Window", "RePo"}
+# What says by its name that it gives no place; a model in which nothing was found has no such excuse.
+_SILENT = {"NoPosition", "Window", "RePo"}
 
 
 def _bag_of_words(subject: Subject) -> bool:
