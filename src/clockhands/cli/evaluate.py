@@ -62,9 +62,11 @@ def run(options: argparse.Namespace) -> int:
         )
         for length in _lengths(opened, options)
     }
-    print(json.dumps([_plain(length, result) for length, result in results.items()], indent=1)) if options.json else [
-        _show(length, result) for length, result in results.items()
-    ]
+    if options.json:
+        print(json.dumps([_plain(length, result) for length, result in results.items()], indent=1))
+        return 0
+    for length, result in results.items():
+        _show(length, result)
     return 0
 
 

@@ -20,7 +20,7 @@ from clockhands.schemes import CATALOGUE, options
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from clockhands.model.huggingface import ClockhandsConfig
+    from clockhands.model.huggingface_config import ClockhandsConfig
 
 TASKS = {
     "encoder-decoder": "translates",
@@ -125,7 +125,7 @@ def _own(config: ClockhandsConfig) -> dict[str, Any]:
 def _config(folder: Path) -> ClockhandsConfig:
     from transformers import PreTrainedConfig
 
-    from clockhands.model.huggingface import ClockhandsConfig
+    from clockhands.model.huggingface_config import ClockhandsConfig
 
     found, _ = PreTrainedConfig.get_config_dict(folder, local_files_only=True)
     if found.get("model_type") != ClockhandsConfig.model_type:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-NUMBERS: Mapping[str, Mapping[str, Any]] = {
+NUMBERS: Mapping[str, dict[str, Any]] = {
     "data": {"corpus": "numbers"},
     "tokenizer": {"vocabulary": 400},
     "model": {"preset": "tiny", "norm": "pre", "dropout": 0.0},
@@ -22,7 +22,7 @@ NUMBERS: Mapping[str, Mapping[str, Any]] = {
         "threads": 1,
     },
 }
-ROLES: Mapping[str, Mapping[str, Any]] = {
+ROLES: Mapping[str, dict[str, Any]] = {
     **NUMBERS,
     "data": {"corpus": "roles"},
     "tokenizer": {"kind": "word"},
@@ -36,7 +36,7 @@ class Trial:
 
     name: str
     label: str
-    recipe: Mapping[str, Mapping[str, Any]]
+    recipe: Mapping[str, dict[str, Any]]
     changes: Mapping[str, Any]
 
 

@@ -82,7 +82,7 @@ def _train(out: Path, overwrite: bool, show: bool, say: Say) -> dict[str, Result
     results: dict[str, Result] = {}
     for number, trial in enumerate(TRIALS, 1):
         say(f"training {number} of {len(TRIALS)}: {trial.label}")
-        recipe = combine(trial.recipe, trial.changes)
+        recipe = combine(dict(trial.recipe), trial.changes)
         if recipe.corpus not in materials:
             materials[recipe.corpus] = prepare(recipe)
         material = materials[recipe.corpus]
