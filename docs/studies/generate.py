@@ -49,7 +49,7 @@ def answers(results: dict[str, Results]) -> str:
         if name in results:
             picture = f"![{entry['question']}](studies/figures/{name}.svg)"
             more = f"[How it was measured](studies/{name}.md); again with `clockhands study {name}`."
-            parts += [filled(entry["answer"], results[name]), "", picture, "", more, ""]
+            parts += [answer(name, results[name]), "", picture, "", more, ""]
         else:
             parts += [f"Not measured yet. The study is ready: `clockhands study {name}`.", ""]
     return "\n".join(parts)
@@ -88,7 +88,7 @@ def study_page(name: str, results: Results) -> str:
     body = [
         f"# {entry['question']}", "", "## What people answer", "", *claims, "", "## Design", "", setting, "",
         findings["compare.verdict"].method, "", "## Result", "", f"![{entry['question']}](figures/{name}.svg)", "",
-        markdown(results), *_more(findings.items), "## Verdict", "", filled(entry["answer"], results), "",
+        markdown(results), *_more(findings.items), "## Verdict", "", answer(name, results), "",
         "## What would change it", "", entry["change"], "", "## The command", "", f"    clockhands study {name}", "",
     ]  # fmt: skip
     return "\n".join(body)
@@ -115,6 +115,17 @@ def _row(cells: Any, shown: list[int]) -> str:
 
 def _cell(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+def answer(name: str, results: Results) -> str:
+    """The measured sentences, and what they mean where the verdicts are such."""
+    verdicts = {one.name: one.verdict for one in judge(results)}
+    said = [
+        reading["say"]
+        for reading in QUESTIONS[name].get("reading", ())
+        if all(verdicts[variant].startswith(begins) for variant, begins in reading["when"].items())
+    ]
+    return " ".join([filled(QUESTIONS[name]["answer"], results), *said])
 
 
 def filled(text: str, results: Results) -> str:

@@ -17,7 +17,7 @@ from clockhands.comparison.statistics import (
     probability_of_improvement,
     standard_error,
 )
-from clockhands.comparison.verdict import light, verdict
+from clockhands.comparison.verdict import verdict
 from clockhands.errors import UsageError
 
 
@@ -96,8 +96,6 @@ def test_verdicts_are_sentences_with_their_numbers() -> None:
     assert said == f"no difference shown (a difference of {none.detectable:.2f} would have been seen)"
     assert verdict(up, 4, higher_is_better=True) == "too few seeds to tell (4 of at least 5)"
     assert verdict(None, 1, higher_is_better=True) == "too few seeds to tell (1 of at least 5)"
-    assert [light(one, 6, higher_is_better=True) for one in (up, down, none)] == ["good", "bad", "info"]
-    assert light(up, 3, higher_is_better=True) == "skip"
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)

@@ -199,6 +199,5 @@ def _score(one: Judged) -> str:
 
 
 def _light(judged: list[Judged]) -> Light:
-    if any(one.diverged or one.failed for one in judged):
-        return "warn"
-    return "skip" if all(one.finished < MIN_SEEDS for one in judged) else "info"
+    lost = any(one.diverged or one.failed for one in judged)
+    return "warn" if lost or all(one.finished < MIN_SEEDS for one in judged) else "info"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from clockhands.comparison.statistics import MIN_SEEDS, Difference
-from clockhands.findings import Light
 
 
 def verdict(found: Difference | None, seeds: int, *, higher_is_better: bool, digits: int = 1) -> str:
@@ -18,15 +17,6 @@ def verdict(found: Difference | None, seeds: int, *, higher_is_better: bool, dig
     low, high = sorted((abs(found.low), abs(found.high)))
     size = number(abs(found.value), digits)
     return f"{'better' if better else 'worse'} by {size} [{number(low, digits)}, {number(high, digits)}]"
-
-
-def light(found: Difference | None, seeds: int, *, higher_is_better: bool) -> Light:
-    """The colour of a verdict."""
-    if found is None or seeds < MIN_SEEDS:
-        return "skip"
-    if not found.shown:
-        return "info"
-    return "good" if (found.value > 0) == higher_is_better else "bad"
 
 
 def number(value: float, digits: int = 1) -> str:
