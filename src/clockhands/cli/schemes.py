@@ -68,9 +68,10 @@ def _list(everything: list[Page]) -> None:
 
     from clockhands.schemes import LEFT_OUT
 
-    table = Table(box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False, expand=True)
     for heading in ("scheme", "enters", "invariant", "length", "learned", "idea"):
-        table.add_column(heading, no_wrap=heading in ("scheme", "length"), overflow="fold")
+        # A line a scheme: what does not fit is cut, and stands whole in `clockhands schemes NAME`.
+        table.add_column(heading, no_wrap=True, overflow="ellipsis", ratio=1 if heading == "idea" else None)
     for one in everything:
         facts = one.declares
         length = "any" if facts["max_length"] is None else str(facts["max_length"])
