@@ -13,7 +13,7 @@ NUMBERS: Mapping[str, dict[str, Any]] = {
     "position": {"scheme": "sinusoidal"},
     "batches": {"size": 64, "bucketed": False},
     "training": {
-        "max_steps": 450,
+        "max_steps": 300,
         "learning_rate": 4e-3,
         "schedule": "cosine",
         "warmup_steps": 50,

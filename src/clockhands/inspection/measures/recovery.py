@@ -95,6 +95,7 @@ def _sample(tables: Tables, capture: Capture) -> tuple[Tensor, Int[Tensor, " n"]
 
 
 def _neighbours(rows_VD: Tensor, words_nD: Tensor, added_nD: Tensor, count: int = 10, most: int = 300) -> float:
+    count = min(count, len(rows_VD) - 1)
     unit = F.normalize(rows_VD, dim=-1)
     before = (words_nD[:most] @ unit.T).topk(count + 1).indices
     after = ((words_nD + added_nD)[:most] @ unit.T).topk(count + 1).indices
