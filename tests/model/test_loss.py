@@ -103,3 +103,13 @@ def test_half_precision_under_autocast_stays_near() -> None:
     assert low.dtype == torch.float32 and got.dtype == torch.float32
     torch.testing.assert_close(low, exact, atol=0.03, rtol=0.02)
     torch.testing.assert_close(got, expected, atol=0.03, rtol=0.05)
+
+
+def test_evaluation_prepares_no_gradients() -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    states, weight = torch.randn(2, 5, 8), torch.nn.Parameter(torch.randn(11, 8))
+    labels = torch.randint(0, 11, (2, 5))
+    with FlopCounterMode(display=False) as evaluating, torch.no_grad():
+        cross_entropy(states, weight, None, labels, Target())
+    assert evaluating.get_total_flops() == 2 * 10 * 8 * 11

@@ -52,6 +52,10 @@ def cross_entropy(
     kept_N = labels_N != IGNORED
     rows_ND = states_NSD.reshape(-1, states_NSD.shape[-1])[kept_N]
     dtype = torch.get_autocast_dtype(rows_ND.device.type) if torch.is_autocast_enabled(rows_ND.device.type) else None
+    if not torch.is_grad_enabled():
+        # Gradients are made on the way forward if an input wants one; parameters always say so, even in evaluation.
+        rows_ND, weight_VD = rows_ND.detach(), weight_VD.detach()
+        bias_V = None if bias_V is None else bias_V.detach()
     total = _Summed.apply(rows_ND, weight_VD, bias_V, labels_N[kept_N], target, dtype)
     return total / (kept_N.sum().clamp(min=1) if count is None else count)
 
