@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from clockhands.inspection.capture import capture
-from clockhands.inspection.decomposition import TERMS, parts
+from clockhands.inspection.decomposition import TERMS, means, parts
+from clockhands.inspection.freeze import Frozen
 from clockhands.inspection.subject import Subject
 
 from .tiny import CONFIGS, LAYERS, VOCAB, tiny
@@ -43,8 +44,8 @@ def test_captured_attention_is_the_eager_implementations(name: str) -> None:
         assert call.weights_BHST.std() > 0.05, "flat attention would prove little"
 
 
-def test_falcon_with_alibi_is_read_as_its_fused_code_computes_it() -> None:
-    """Its eager code adds the slopes twice; the published model has them once, as the fused code does."""
+def test_falcon_with_alibi_is_read_as_published() -> None:
+    """(q·k + slope · j) / √d_head, as in the code that came with falcon-rw; eager in transformers adds slopes twice."""
     subject, ids = Subject.of(tiny("falcon-alibi")), _ids()
     plain = tiny("falcon-alibi")
     assert plain.config._attn_implementation == "sdpa"
@@ -53,6 +54,9 @@ def test_falcon_with_alibi_is_read_as_its_fused_code_computes_it() -> None:
     recorded = capture(subject.model, subject.forward, ids, batch=5)
     torch.testing.assert_close(recorded.hidden[-1], expected[-1])
     (_, call), *_ = recorded.layers[0].calls()
+    slopes = torch.tensor([2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8])
+    published = (call.q_BHSK @ call.k_BHTK.mT + slopes[:, None, None] * torch.arange(12.0)) * 8**-0.5
+    torch.testing.assert_close(call.logits_BHST[call.allowed_BHST], published[call.allowed_BHST], rtol=1e-3, atol=1e-4)
     slope = recorded.layers[0].bias(call)[0, 0, -1].diff()
     torch.testing.assert_close(slope, torch.full_like(slope, 2.0**-2 * 8**-0.5), rtol=1e-3, atol=1e-5)
 
@@ -71,6 +75,26 @@ def test_the_terms_sum_to_the_logits(name: str, kind: torch.dtype) -> None:
             error = float((total[allowed] - logits).abs().max() / logits.abs().max())
             assert error < bound
             assert error == pytest.approx(batch.error(), abs=bound)
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+def test_each_part_alone_gives_its_own_queries_and_keys(name: str) -> None:
+    """Parts are told apart by adding one after the other. What a part gives alone, less what nothing gives, is the
+    same, or the order would have decided: between input and queries all is affine."""
+    subject = Subject.of(tiny(name).double())
+    layer = capture(subject.model, subject.forward, _ids(), batch=5).layers[-1]
+    rows, batch = next(parts(layer, crossfit=False))
+    mean, place = means(layer, rows)
+    x = layer.inputs_NTD[rows]
+    frozen = Frozen(layer.module)
+    with frozen.recording():
+        layer.replay(x)
+    with frozen.applied():
+        alone = {"content": x - mean - place, "position": place.expand_as(x), "nothing": torch.zeros_like(x)}
+        runs = {part: layer.replay(value) for part, value in alone.items()}
+    for part in ("content", "position"):
+        torch.testing.assert_close(runs[part].q_BHSK - runs["nothing"].q_BHSK, batch.q[part], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(runs[part].k_BHTK - runs["nothing"].k_BHTK, batch.k[part], atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", sorted(CONFIGS))

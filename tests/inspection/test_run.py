@@ -105,13 +105,13 @@ def test_the_size_of_the_words_is_heard_in_the_loudness() -> None:
     assert ratios["sqrt"] / ratios["one"] == pytest.approx(32**0.5, rel=0.01)
 
 
-def test_a_scheme_whose_logits_are_no_sum_says_so() -> None:
+def test_words_that_place_themselves_are_named() -> None:
     model = Transformer(
         TransformerConfig(kind="encoder", vocab_size=VOCAB, d_model=32, num_heads=4, d_ff=64, encoder=Position("repo"))
     )
     found = inspect(model, texts=_ids(), control=False)["logits.layers"]
-    assert found.light == "warn"
-    assert "the words themselves decide where they stand" in found.verdict
+    assert found.light == "info"
+    assert "the words move the places" in found.verdict
 
 
 def test_two_models_side_by_side() -> None:

@@ -4,8 +4,9 @@
 model's hidden states and lets its attention be replayed, exactly, layer by layer.
 """
 
-from clockhands.inspection.capture import Capture, Layer, capture
+from clockhands.inspection.capture import Capture, capture
 from clockhands.inspection.decomposition import TERMS, Split, split
+from clockhands.inspection.layer import Layer
 from clockhands.inspection.opening import open_subject
 from clockhands.inspection.run import inspect
 from clockhands.inspection.subject import Subject

@@ -1,9 +1,9 @@
 """Attention logits split exactly into content, position and constant.
 
 The input of an attention layer on text n at place t is written x = μ + pos_t + rest: the mean over everything, what the
-place adds to it, and what this text adds to both. Between this input and the logits everything is affine (a norm of
-queries or keys is held at what it did to the real input), so the layer run on each part alone, less what it gives to
-zero, yields queries and keys that add up to the real ones. Hence
+place adds to it, and what this text adds to both. The layer is run on μ, on μ + pos and on x; queries and keys of a
+part are what it adds to those before it. Between this input and the queries everything is affine (a norm of queries or
+keys is held at what it did to the real input), so that the order plays no role. Hence
 
     logits_ij = Σ_a Σ_b s · q_a,i · k_b,j + E_ij        a, b in {constant, position, content}
 
@@ -11,58 +11,79 @@ with E what the layer adds itself (ALiBi, T5's bias, DeBERTa's and Transformer-X
 constant carries μ and every bias of the projections. μ and pos come from the other half of the texts: estimated from
 the same ones, noise would pass as position (about one part in the number of texts).
 
+Where the words themselves say where they stand (RePo, CARoPE, Selective RoPE, PaTH, Forgetting), their places are held
+at the real input's, and the products are then linear again. What remains is named ``data-dependent``: the constant
+part's logits at the places that these words chose, less those at the places that μ would choose.
+
 Source: the four terms of Ke et al. 2021 (TUPE, eq. 6) with a third part, so that layer norm and biases have a place;
 constant–content and constant–position are the u and v terms of Dai et al. 2019 (Transformer-XL).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import torch
 
 from clockhands.inspection.calls import AttentionCall
-from clockhands.inspection.capture import Layer
+from clockhands.inspection.freeze import Frozen
+from clockhands.inspection.layer import Layer
 from clockhands.shapes import Bool, Float, Int, Tensor
 
 PARTS = ("content", "position", "constant")
 PRODUCTS = tuple(f"{query}–{key}" for query in PARTS for key in PARTS)
 ADDED = tuple(f"added, {part}" for part in PARTS)
-TERMS = PRODUCTS + ADDED
-"""The names of all terms: query part – key part, then what the layer adds itself to the logits."""
+DATA = "data-dependent"
+TERMS = (*PRODUCTS, *ADDED, DATA)
+"""The names of all terms: query part – key part, what the layer adds itself to the logits, and what places that the
+words chose themselves add to them."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Queries, keys and added logits of each part, for one batch, with the real logits they sum to."""
+    """Queries, keys and added logits of each part, for one batch, with the real logits they sum to.
+
+    Where words choose their places, ``kernel`` is the constant's product at the places that μ would choose, ``data``
+    the term of that name, and ``pairs`` what the layer adds for any queries and keys (PaTH).
+    """
 
     q: dict[str, Float[Tensor, "B H S K"]]
     k: dict[str, Float[Tensor, "B H T K"]]
     added: dict[str, Float[Tensor, "B H S T"]]
     real: AttentionCall
     scale: float
+    kernel: Float[Tensor, "B H S T"] | None = None
+    data: Float[Tensor, "B H S T"] | None = None
+    pairs: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def term(self, name: str) -> Float[Tensor, "B H S T"]:
         """One of ``TERMS``, in logits."""
+        if name == DATA:
+            return torch.zeros_like(self.real.logits_BHST) if self.data is None else self.data
         if name in ADDED:
             return self.added[name.removeprefix("added, ")]
+        if name == "constant–constant" and self.kernel is not None:
+            return self.kernel
         query, key = name.split("–")
-        return self.scale * self.q[query] @ self.k[key].transpose(-1, -2)
+        product = self.scale * self.q[query] @ self.k[key].transpose(-1, -2)
+        return product if self.pairs is None else product + self.pairs(self.q[query], self.k[key])
 
     def total(self) -> Float[Tensor, "B H S T"]:
         """The sum of all terms."""
+        if self.kernel is not None:
+            return torch.stack([self.term(name) for name in TERMS]).sum(0)
         q, k = sum(self.q.values()), sum(self.k.values())
         assert isinstance(q, Tensor) and isinstance(k, Tensor)
         total = self.scale * q @ k.transpose(-1, -2)
         for added in self.added.values():
             total += added
-        return total
+        return total if self.data is None else total + self.data
 
     def error(self) -> float:
         """The largest deviation of the sum from the real logits, relative to the largest logit."""
         logits = self.real.logits_BHST.masked_fill(~self.real.allowed_BHST, 0.0)
-        missed = (self.total().masked_fill_(~self.real.allowed_BHST, 0.0) - logits).abs().max()
+        missed = (self.total().masked_fill(~self.real.allowed_BHST, 0.0) - logits).abs().max()
         return float(missed / logits.abs().max().clamp_min(1e-30))
 
 
@@ -111,37 +132,51 @@ def parts(layer: Layer, *, crossfit: bool = True) -> Iterator[tuple[Int[Tensor, 
     folds = [everything[0::2], everything[1::2]] if crossfit and count > 1 else [everything]
     for here, rows in enumerate(folds):
         mean, place = means(layer, folds[len(folds) - 1 - here])
-        once = None if layer.normalises else _fixed(layer, mean, place)
+        alone = (layer.replay(mean), layer.replay(mean + place))
         for batch in rows.split(layer.batch):
-            yield batch, _parts(layer, layer.inputs_NTD[batch], mean, place, once)
+            x = layer.inputs_NTD[batch]
+            yield (
+                batch,
+                _held(layer, x, mean, place, alone[0]) if layer.holds else _parts(layer, layer.replay(x), alone),
+            )
 
 
-def _fixed(layer: Layer, mean: Tensor, place: Tensor) -> dict[str, AttentionCall]:
-    """What does not depend on the text, run once."""
-    return {"zero": layer.replay(torch.zeros_like(mean)), "mean": layer.replay(mean), "place": layer.replay(place)}
+def _parts(layer: Layer, real: AttentionCall, alone: tuple[AttentionCall, AttentionCall]) -> Parts:
+    """Each part is what it adds to those before it: μ, then the place, then the words."""
+    mean, both = alone
+    added = _steps(layer.bias(mean), layer.bias(both), layer.bias(real))
+    data = None
+    if layer.rewrites:
+        data, added["content"] = added["content"], torch.zeros_like(added["content"])
+    q, k = _steps(mean.q_BHSK, both.q_BHSK, real.q_BHSK), _steps(mean.k_BHTK, both.k_BHTK, real.k_BHTK)
+    return Parts(q, k, added, real, layer.scale, data=data)
 
 
-def _parts(layer: Layer, x: Tensor, mean: Tensor, place: Tensor, once: dict[str, AttentionCall] | None) -> Parts:
-    inputs = {"rest": x - mean - place}
-    if once is None:
-        inputs |= {"zero": torch.zeros_like(x), "mean": mean.expand_as(x), "place": place.expand_as(x)}
-    real, runs = layer.parts(x, inputs)
-    runs = runs if once is None else {**once, **runs}
-    zero = runs["zero"]
-    zero_added = layer.bias(zero)
-    q = {"content": runs["rest"].q_BHSK - zero.q_BHSK, "position": runs["place"].q_BHSK - zero.q_BHSK}
-    k = {"content": runs["rest"].k_BHTK - zero.k_BHTK, "position": runs["place"].k_BHTK - zero.k_BHTK}
-    added = {
-        "content": layer.bias(runs["rest"]) - zero_added,
-        "position": layer.bias(runs["place"]) - zero_added,
-        "constant": layer.bias(runs["mean"]),
-    }
-    q["constant"], k["constant"] = runs["mean"].q_BHSK, runs["mean"].k_BHTK
-    return Parts(_expand(q, len(x)), _expand(k, len(x)), _expand(added, len(x)), real, layer.scale)
+def _steps(mean: Tensor, both: Tensor, real: Tensor) -> dict[str, Tensor]:
+    steps = {"content": real - both, "position": both - mean, "constant": mean}
+    return {name: step.expand(len(real), *step.shape[1:]) for name, step in steps.items()}
 
 
-def _expand(tensors: dict[str, Tensor], count: int) -> dict[str, Tensor]:
-    return {name: tensor.expand(count, *tensor.shape[1:]) for name, tensor in tensors.items()}
+def _held(layer: Layer, x: Tensor, mean: Tensor, place: Tensor, own: AttentionCall) -> Parts:
+    """The same with norms and places held at what this text gave them; ``own`` ran on μ alone, with nothing held."""
+    frozen = Frozen(layer.module, layer.scheme)
+    with frozen.recording():
+        real = layer.replay(x)
+    with frozen.applied():
+        at_mean, at_both = layer.replay(mean.expand_as(x)), layer.replay((mean + place).expand_as(x))
+    split = _parts(layer, real, (at_mean, at_both))
+    if not layer.words_place:
+        return split
+    bias = layer.bias(own)
+    kernel = (layer.scale * own.q_BHSK @ own.k_BHTK.transpose(-1, -2)).expand_as(real.logits_BHST)
+    nothing = torch.zeros_like(real.logits_BHST)
+    return replace(
+        split,
+        added={"content": nothing, "position": nothing, "constant": bias.expand_as(nothing)},
+        kernel=kernel,
+        data=at_mean.logits_BHST - kernel - bias,
+        pairs=frozen.pairs if layer.scheme is not None and "bias" in layer.scheme.active_hooks() else None,
+    )
 
 
 def centred(logits_BHST: Tensor, counted_BHST: Bool[Tensor, "B H S T"]) -> Tensor:
@@ -151,11 +186,17 @@ def centred(logits_BHST: Tensor, counted_BHST: Bool[Tensor, "B H S T"]) -> Tenso
     return torch.where(counted_BHST, kept - kept.sum(-1, keepdim=True) / number, 0.0)
 
 
-def split(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> Split:
-    """Decompose one layer over all texts; only ordinary tokens count as queries and keys."""
+def split(
+    layer: Layer, ordinary_T: Bool[Tensor, " T"], overhear: Callable[[AttentionCall], None] = lambda call: None
+) -> Split:
+    """Decompose one layer over all texts; only ordinary tokens count as queries and keys.
+
+    ``overhear`` is handed the attention of every batch on the way, for whatever else is to be counted.
+    """
     count, error = len(layer.inputs_NTD), 0.0
     cov = var = torch.empty(0)
     for rows, batch in parts(layer):
+        overhear(batch.real)
         ordinary = ordinary_T.to(batch.real.logits_BHST.device)
         counted = batch.real.allowed_BHST & ordinary[:, None] & ordinary
         logits = centred(batch.real.logits_BHST, counted)
@@ -168,18 +209,22 @@ def split(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> Split:
     return Split(cov, var, error)
 
 
-def _with_logits(added: Tensor, logits: Tensor) -> Tensor:
-    """Σ_ij added · logit per text and head; most layers add nothing."""
-    if not bool(added.any()):
+def _with_logits(term: Tensor | None, logits: Tensor) -> Tensor:
+    """Σ_ij term · logit per text and head; most layers add nothing."""
+    if term is None or not bool(term.any()):
         return torch.zeros(logits.shape[:2], dtype=torch.float64, device=logits.device)
-    return (added.double() * logits.double()).sum((-1, -2))
+    return (term * logits).sum((-1, -2), dtype=torch.float64)
 
 
 def _covariances(batch: Parts, logits: Tensor) -> Tensor:
-    """Σ_ij term · logit for all terms, B × H × t; q·k is never formed: Σ_ij q_i·k_j L_ij = Σ_i q_i · (L k)_i."""
+    """Σ_ij term · logit for all terms, B × H × t; q·k is not formed: Σ_ij q_i·k_j L_ij = Σ_i q_i · (L k)_i."""
+    if batch.kernel is not None:
+        return torch.stack([_with_logits(batch.term(name), logits) for name in TERMS], dim=-1)
     seen = {key: logits @ batch.k[key] for key in PARTS}
     columns = [
-        batch.scale * (batch.q[query].double() * seen[key].double()).sum((-1, -2)) for query in PARTS for key in PARTS
+        batch.scale * (batch.q[query] * seen[key]).sum((-1, -2), dtype=torch.float64)
+        for query in PARTS
+        for key in PARTS
     ]
-    columns += [_with_logits(batch.added[part], logits) for part in PARTS]
+    columns += [_with_logits(batch.added[part], logits) for part in PARTS] + [_with_logits(batch.data, logits)]
     return torch.stack(columns, dim=-1)

@@ -1,18 +1,19 @@
-"""Normalisation of queries and keys, held at what the real input gave it, so that it acts linearly on parts.
+"""What between the input of an attention layer and its logits is not affine, held at what the real input gave it.
 
-Qwen 3, OLMo 2, Gemma 3 and Cohere divide every query and key by its own length. That division is the only step between
-the input of an attention layer and its logits that is not affine. Freezing each token's divisor makes it so.
+Qwen 3, OLMo 2, Gemma 3 and Cohere divide every query and key by its own length; in RePo, PaTH and others of this
+project every token says itself where it stands. Holding each token's divisor, and its place, makes the rest affine.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
 
+from clockhands.schemes import Scheme
 from clockhands.shapes import Tensor
 
 
@@ -30,31 +31,61 @@ def norms_inside(module: nn.Module) -> list[nn.Module]:
 
 
 class Frozen:
-    """Records what each norm did to one real input, then applies the same division to other inputs."""
+    """Records the divisors and the places that one real input gave, then applies the same to other inputs."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, scheme: Scheme | None = None) -> None:
         self.norms = norms_inside(module)
         self.reciprocals: dict[nn.Module, Tensor] = {}
+        self.scheme = scheme if scheme is not None and "locate" in scheme.active_hooks() else None
+        self.places_BHTA: Tensor | None = None
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Inside, real inputs pass; their divisors are kept."""
-        hooks = [norm.register_forward_hook(self._record) for norm in self.norms]
-        try:
+        """Inside, real inputs pass; their divisors and places are kept."""
+        with self._hooked(self._record), self._locating(self._keep):
             yield
-        finally:
-            for hook in hooks:
-                hook.remove()
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """Inside, every norm divides by what was recorded."""
-        hooks = [norm.register_forward_hook(self._replace) for norm in self.norms]
+        """Inside, every norm divides by what was recorded, and every token stands where it stood."""
+        with self._hooked(self._replace), self._locating(lambda *_: self.places_BHTA):
+            yield
+
+    @torch.no_grad()
+    def pairs(self, q_BHSK: Tensor, k_BHTK: Tensor) -> Tensor:
+        """What the scheme adds for these queries and keys at the recorded places, less what it adds for none."""
+        assert self.scheme is not None and self.places_BHTA is not None
+        places = self.places_BHTA[: len(q_BHSK)]
+        none = self.scheme.bias(torch.zeros_like(q_BHSK), torch.zeros_like(k_BHTK), places, places)
+        some = self.scheme.bias(q_BHSK, k_BHTK, places, places)
+        assert some is not None and none is not None
+        return some - none
+
+    @contextlib.contextmanager
+    def _hooked(self, hook: Callable[..., Any]) -> Iterator[None]:
+        hooks = [norm.register_forward_hook(hook) for norm in self.norms]
         try:
             yield
         finally:
-            for hook in hooks:
-                hook.remove()
+            for handle in hooks:
+                handle.remove()
+
+    @contextlib.contextmanager
+    def _locating(self, locate: Callable[..., Any]) -> Iterator[None]:
+        """Inside, the scheme's places come from ``locate``."""
+        if self.scheme is None:
+            yield
+            return
+        self.scheme.locate = locate  # type: ignore[method-assign]  # on this instance; its class keeps its own
+        try:
+            yield
+        finally:
+            del self.scheme.locate
+
+    def _keep(self, *args: Any) -> Tensor | None:
+        assert self.scheme is not None
+        self.places_BHTA = type(self.scheme).locate(self.scheme, *args)
+        return self.places_BHTA
 
     def _record(self, norm: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
         centred, gain, offset = _anatomy(norm, args[0])

@@ -145,8 +145,9 @@ def _measure(subject: Subject, data: Windows, tick: Progress) -> Measured:
     tick.expect(len(found.capture.layers))
     for layer in found.capture.layers:
         tick(f"layer {layer.index + 1} of {subject.name}")
-        found.splits.append(split(layer, data.ordinary_T))
-        found.heads.append(heads.statistics(layer, data.ordinary_T))
+        counts = heads.Counts(data.ordinary_T)
+        found.splits.append(split(layer, data.ordinary_T, counts.add))
+        found.heads.append(counts.statistics())
     return found
 
 

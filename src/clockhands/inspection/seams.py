@@ -51,17 +51,20 @@ def _own(stack: ModuleStack, heard: Attended, receive: Receiver) -> None:
     module = stack.running[-1]
     if isinstance(module, SelfAttention) and receive is not ignore:
         products = heard.q_BHSK @ heard.k_BHTK.transpose(-1, -2) * heard.scale
+        allowed = heard.visible_BHST & (heard.logits_BHST > MASKED)
         bias = torch.zeros_like(products) if heard.bias_BHST is None else heard.bias_BHST.to(products.dtype)
+        if "logits" in heard.scheme.active_hooks():  # whole rows rewritten: all that was made of the products
+            bias = heard.logits_BHST - products
         receive(
             AttentionCall(
                 module=module,
                 q_BHSK=heard.q_BHSK,
                 k_BHTK=heard.k_BHTK,
-                logits_BHST=products + bias,
+                logits_BHST=heard.logits_BHST,
                 weights_BHST=heard.weights_BHST,
-                allowed_BHST=heard.visible_BHST.expand(products.shape),
+                allowed_BHST=allowed.expand(products.shape),
                 scale=heard.scale,
-                bias_BHST=bias.expand(products.shape),
+                bias_BHST=torch.where(allowed, bias, 0.0).expand(products.shape),
             )
         )
 

@@ -7,19 +7,21 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import Figure, Finding, Mark, Panel, Table
-from clockhands.inspection.decomposition import TERMS, Split
+from clockhands.inspection.decomposition import DATA, TERMS, Split
 from clockhands.inspection.drawing import mark, percent
 from clockhands.inspection.numbers import bootstrap
 from clockhands.shapes import Float, Tensor
 
 METHOD = (
     "The input of each attention layer is split into constant, position and content (x = μ + pos_t + rest), the "
-    "layer is run on each part, and the logits become Σ_ab s q_a·k_b plus what the layer adds itself (biases over"
-    " distances). Layer norms need no approximation, for the split is made after them; norms of queries and keys "
-    "are held at the real input's. μ and pos come from the other half of the texts, so that a model without "
-    "position scores 0 and not one over the number of texts. The share of a term is cov(term, logit) / var(logit)"
-    " after centring each query's logits over its keys, which softmax cannot see; shares sum to 1 and can be "
-    "slightly negative. Only ordinary tokens count. Interval: texts resampled. Null: fresh weights."
+    "layer is run on μ, on μ + pos and on x, and the logits become Σ_ab s q_a·k_b plus what the layer adds itself"
+    " (biases over distances). Layer norms need no approximation, for the split is made after them; norms of "
+    "queries and keys are held at the real input's. So are places that tokens give themselves; what that does to "
+    "the constant's logits is the data-dependent term. μ and pos come from the other half of the texts, so that a"
+    " model without position scores 0 and not one over the number of texts. The share of a term is cov(term, "
+    "logit) / var(logit) after centring each query's logits over its keys, which softmax cannot see; shares sum "
+    "to 1 and can be slightly negative. Only ordinary tokens count. Interval: texts resampled. Null: fresh "
+    "weights."
 )
 SOURCE = "Ke et al. 2021 (TUPE), eq. 6; Dai et al. 2019, section 3.3, for the constant's terms; made exact by replay"
 
@@ -32,6 +34,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "preferred places (constant–position)": ("constant–position", "position–constant", "added, position"),
     "distance (kernel and bias)": ("constant–constant", "added, constant"),
     "content looks at distances": ("added, content",),
+    "words move the places (data-dependent)": (DATA,),
 }
 """The terms in the groups people know. 'Query–key': content–position is a word that looks for a place."""
 
@@ -61,6 +64,7 @@ def layers(splits: Sequence[Split], control: Sequence[Split] | None = None) -> F
     low, high = _interval(splits[0])
     content = grouped(shares[0])["content–content"]
     error = max(split.error for split in splits)
+    moved = sum(float(share[TERMS.index(DATA)]) for share in shares) / len(shares)
     untrained = f"; untrained {percent(fresh[0])} and {percent(fresh[-1])}" if fresh else ""
     return Finding(
         name="logits.layers",
@@ -68,7 +72,7 @@ def layers(splits: Sequence[Split], control: Sequence[Split] | None = None) -> F
         verdict=(
             f"Position alone decides {percent(along[0])} of where the first layer looks (95 % interval "
             f"{percent(low)} to {percent(high)}), content alone {percent(content)}; in the last layer "
-            f"position decides {percent(along[-1])}{untrained}. {_exactness(error)}"
+            f"position decides {percent(along[-1])}{untrained}. {_exactness(error, moved)}"
         ),
         value=along[0],
         interval=(low, high),
@@ -82,13 +86,13 @@ def layers(splits: Sequence[Split], control: Sequence[Split] | None = None) -> F
     )
 
 
-def _exactness(error: float) -> str:
-    if error <= EXACT:
-        return f"The terms rebuild the logits to {error:.0e}."
-    return (
-        f"But the terms miss the logits by up to {percent(error)} of the largest: the words themselves decide where "
-        "they stand, or logits are no sum of products, and the shares are a rough guide only."
+def _exactness(error: float, moved: float) -> str:
+    words = (
+        f"Here the words move the places: {percent(moved)} of the logits are data-dependent. " if abs(moved) > 0 else ""
     )
+    if error <= EXACT:
+        return f"{words}The terms rebuild the logits to {error:.0e}."
+    return f"{words}But the terms miss the logits by up to {percent(error)} of the largest: take them as a rough guide."
 
 
 def _interval(split: Split) -> tuple[float, float]:

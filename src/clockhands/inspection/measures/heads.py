@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Table
-from clockhands.inspection.capture import Layer
+from clockhands.inspection.calls import AttentionCall
 from clockhands.inspection.drawing import heatmap, listed, mark, percent
+from clockhands.inspection.layer import Layer
 from clockhands.shapes import Bool, Float, Tensor
 
 METHOD = (
@@ -55,28 +56,46 @@ class HeadStatistics:
         return "first token" if float(self.first_H[head]) >= 0.5 else ""
 
 
-def statistics(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> HeadStatistics:
-    """Stream a layer's attention over all texts; memory grows with length² once, not with texts."""
-    total = squares = first = torch.zeros(())
-    allowed = torch.ones(1, 1, dtype=torch.bool)
-    count = len(layer.inputs_NTD)
-    for _, call in layer.calls():
-        weights = call.weights_BHST.double().cpu()
-        first = first + weights[:, :, ordinary_T, 0].mean(2).sum(0)
-        allowed = (call.allowed_BHST[0, 0].cpu() & ordinary_T)[ordinary_T][:, ordinary_T]
-        inner = weights[:, :, ordinary_T][..., ordinary_T]
+class Counts:
+    """What is summed over one layer's attention, batch by batch; memory grows with length² once, not with texts."""
+
+    def __init__(self, ordinary_T: Bool[Tensor, " T"]) -> None:
+        self.ordinary_T, self.texts = ordinary_T, 0
+        self.total = self.squares = self.first = torch.zeros(())
+        self.allowed_ST = torch.ones(1, 1, dtype=torch.bool)
+
+    def add(self, call: AttentionCall) -> None:
+        """Count in one batch."""
+        kept = self.ordinary_T
+        weights = call.weights_BHST.cpu()
+        inner = weights if bool(kept.all()) else weights[:, :, kept][..., kept]
+        self.first = self.first + weights[:, :, kept, 0].sum((0, 2), dtype=torch.float64) / int(kept.sum())
+        self.allowed_ST = call.allowed_BHST[0, 0].cpu()[kept][:, kept]
         inner = inner / inner.sum(-1, keepdim=True).clamp_min(1e-12)
-        total, squares = total + inner.sum(0), squares + inner.square().sum(0)
-    mean_HST = total / count
-    uniform_ST = allowed / allowed.sum(-1, keepdim=True).clamp_min(1)
-    by_place = _by_place(mean_HST, squares, uniform_ST, count, allowed)
-    queries = _queries(allowed)
-    distance_ST = (torch.arange(len(allowed)) - torch.arange(len(allowed))[:, None]).double()
-    reach = (mean_HST * distance_ST.abs()).sum(-1)[:, queries].mean(-1)
-    uniform = float((uniform_ST * distance_ST.abs()).sum(-1)[queries].mean())
-    offsets = _offsets(mean_HST, distance_ST)
-    chance = _offsets(uniform_ST[None], distance_ST)[0]
-    return HeadStatistics(by_place, offsets, first / count, reach, uniform, chance)
+        self.total = self.total + inner.sum(0, dtype=torch.float64)
+        self.squares = self.squares + inner.square().sum(0, dtype=torch.float64)
+        self.texts += len(weights)
+
+    def statistics(self) -> HeadStatistics:
+        """Places, offsets and distances of every head."""
+        allowed, mean_HST = self.allowed_ST, self.total / self.texts
+        uniform_ST = allowed / allowed.sum(-1, keepdim=True).clamp_min(1)
+        by_place = _by_place(mean_HST, self.squares, uniform_ST, self.texts, allowed)
+        queries = _queries(allowed)
+        distance_ST = (torch.arange(len(allowed)) - torch.arange(len(allowed))[:, None]).double()
+        reach = (mean_HST * distance_ST.abs()).sum(-1)[:, queries].mean(-1)
+        uniform = float((uniform_ST * distance_ST.abs()).sum(-1)[queries].mean())
+        offsets = _offsets(mean_HST, distance_ST)
+        chance = _offsets(uniform_ST[None], distance_ST)[0]
+        return HeadStatistics(by_place, offsets, self.first / self.texts, reach, uniform, chance)
+
+
+def statistics(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> HeadStatistics:
+    """Count one layer's attention over all texts."""
+    counts = Counts(ordinary_T)
+    for _, call in layer.calls():
+        counts.add(call)
+    return counts.statistics()
 
 
 def _by_place(mean_HST: Tensor, squares_HST: Tensor, uniform_ST: Tensor, count: int, allowed: Tensor) -> Tensor:

@@ -8,9 +8,10 @@ from dataclasses import replace
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Table
-from clockhands.inspection.capture import Capture, Layer
+from clockhands.inspection.capture import Capture
 from clockhands.inspection.decomposition import Split, centred, parts
 from clockhands.inspection.drawing import level, mark, percent, skip
+from clockhands.inspection.layer import Layer
 from clockhands.inspection.measures.decomposed import grouped
 from clockhands.inspection.subject import Subject
 from clockhands.model.attention import Look

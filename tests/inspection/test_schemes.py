@@ -1,0 +1,86 @@
+"""Every scheme of the catalogue: attention is read as the model computes it, and its logits split exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from clockhands.inspection.capture import Capture, capture
+from clockhands.inspection.decomposition import DATA, TERMS, parts, split
+from clockhands.inspection.measures.kernels import curve
+from clockhands.inspection.subject import Subject
+from clockhands.model import Position, Transformer, TransformerConfig
+from clockhands.schemes import CATALOGUE, recording
+from clockhands.shapes import Tensor
+
+VOCAB = 97
+OPTIONS: dict[str, dict[str, Any]] = {"swin": {"rows": 16, "columns": 16}}
+WORDS_PLACE = ("carope", "forgetting", "path", "repo", "selective-rope")
+ROUNDS_INSIDE = {"inkling"}
+"""Its bias goes through float32 whatever the model computes in."""
+
+
+def _model(name: str) -> Transformer:
+    torch.manual_seed(0)
+    position = Position(name, OPTIONS.get(name, {}))
+    sizes = {"vocab_size": VOCAB, "d_model": 32, "num_heads": 4, "d_ff": 64, "decoder_layers": 2}
+    model = Transformer(TransformerConfig(kind="decoder", decoder=position, **sizes)).double().eval()
+    for weight in model.parameters():
+        if weight.ndim >= 2:
+            nn.init.normal_(weight, std=weight.shape[-1] ** -0.5)
+    return model
+
+
+def _ids() -> Tensor:
+    return torch.randint(3, VOCAB, (6, 12), generator=torch.Generator().manual_seed(0))
+
+
+def _captured(name: str) -> tuple[Subject, Capture]:
+    subject = Subject.of(_model(name))
+    return subject, capture(subject.model, subject.forward, _ids(), batch=2)
+
+
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
+def test_the_terms_sum_to_the_logits_that_the_model_computed(name: str) -> None:
+    subject, recorded = _captured(name)
+    heard: list[Any] = []
+    with recording(heard.append):
+        subject.forward(_ids())
+    for layer, true in zip(recorded.layers, heard, strict=True):
+        for rows, batch in parts(layer):
+            allowed = batch.real.allowed_BHST
+            total = sum((batch.term(term) for term in TERMS), torch.zeros(()))[allowed]
+            logits = true.logits_BHST[rows][allowed]
+            error = float((total - logits).abs().max() / logits.abs().max())
+            assert error < (1e-6 if name in ROUNDS_INSIDE else 1e-10)
+            assert batch.error() < (1e-6 if name in ROUNDS_INSIDE else 1e-10)
+        assert split(layer, recorded.ordinary_T).heads().sum(-1).sub(1).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("name", WORDS_PLACE)
+def test_what_words_do_to_places_is_a_term_of_its_own(name: str) -> None:
+    """The distance term does not depend on the text, and the data-dependent one is not nothing."""
+    _, recorded = _captured(name)
+    layer = recorded.layers[0]
+    for _, batch in parts(layer):
+        kernel = batch.term("constant–constant") + batch.term("added, constant")
+        assert float((kernel - kernel[:1]).abs().max()) < 1e-12
+        assert float(batch.term(DATA).masked_fill(~batch.real.allowed_BHST, 0.0).std()) > 1e-4
+    if name in ("carope", "forgetting", "repo"):  # the others' convolutions begin with the text
+        assert curve(layer)[1] < 1e-6, "and is a function of the distance alone"
+
+
+@pytest.mark.parametrize("name", ["cope", "dape"])
+def test_rewritten_rows_are_data_dependent(name: str) -> None:
+    _, recorded = _captured(name)
+    share = split(recorded.layers[0], recorded.ordinary_T).layer()
+    assert abs(float(share[TERMS.index(DATA)])) > 1e-3
+
+
+def test_schemes_that_know_no_words_have_no_such_term() -> None:
+    for name in ("rope", "t5", "sinusoidal", "deberta"):
+        _, recorded = _captured(name)
+        assert float(split(recorded.layers[0], recorded.ordinary_T).layer()[TERMS.index(DATA)]) == 0.0
