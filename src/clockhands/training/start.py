@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, TrainerCallback
 from transformers.utils import logging
 
 from clockhands import __version__
@@ -51,13 +51,16 @@ def train(
     overwrite: bool = False,
     material: Material | None = None,
     begin: Callable[[PreTrainedModel], None] | None = None,
+    watchers: Sequence[TrainerCallback] = (),
+    draw: bool = True,
     show: bool = False,
 ) -> Run:
     """Train what a recipe says (a file, tables or a ``Recipe``) into the folder ``out``.
 
     ``settings`` are dotted fields to change: ``{"position.scheme": "rope"}``. ``material`` is what ``prepare`` gave for
     a recipe with the same data and tokenizer: runs that vary something else need not read and encode again.
-    ``begin`` is given the new model before its first step.
+    ``begin`` is given the new model before its first step; ``watchers`` look on as transformers' callbacks do.
+    ``draw``: leave a picture of the curves.
     Raises ConfigError for a faulty recipe, UsageError if ``out`` exists, DataError for faulty text, Diverged, and
     TrainingStopped after Ctrl-C (resume it then).
     """
@@ -77,7 +80,7 @@ def train(
                 write_text(out / RECIPE, recipe.to_toml())
             else:
                 material = material or prepare(recipe, Run(out).tokenizers())
-        return _train(recipe, material, asked, out, show, begin=begin)
+        return _train(recipe, material, asked, out, show, begin=begin, others=watchers, draw=draw)
 
 
 def resume(run: str | Path, settings: Mapping[str, Any] | None = None, *, show: bool = False) -> Run:
@@ -116,6 +119,8 @@ def _train(
     show: bool,
     last: Path | None = None,
     begin: Callable[[PreTrainedModel], None] | None = None,
+    others: Sequence[TrainerCallback] = (),
+    draw: bool = True,
 ) -> Run:
     torch.manual_seed(recipe.training.seed)
     model = build(recipe, material.tokenizers)
@@ -126,7 +131,7 @@ def _train(
     flow = Flow(recipe.training, stop, validates=material.validation is not None)
     shown = _show() if show else None
     watchers = [health, record, *([shown] if shown else [])]
-    trainer = ClockhandsTrainer(recipe, material, model, asked, [flow, *watchers])
+    trainer = ClockhandsTrainer(recipe, material, model, asked, [flow, *watchers, *others])
     if checkpoints.sharded() and not trainer.is_fsdp_enabled:
         raise UsageError("FSDP was asked for, and accelerate offers it on GPUs alone; leave it out (DDP runs anywhere)")
     for watcher in watchers:
@@ -139,10 +144,11 @@ def _train(
     finally:
         if shown:
             shown.close()
-    return _finish(trainer, recipe, out, stopped=stop.asked and trainer.state.global_step < trainer.state.max_steps)
+    stopped = stop.asked and trainer.state.global_step < trainer.state.max_steps
+    return _finish(trainer, recipe, out, stopped=stopped, draw=draw)
 
 
-def _finish(trainer: ClockhandsTrainer, recipe: Recipe, out: Path, *, stopped: bool) -> Run:
+def _finish(trainer: ClockhandsTrainer, recipe: Recipe, out: Path, *, stopped: bool, draw: bool) -> Run:
     """Save the model and draw the curves. Raises TrainingStopped if the run did not get to its end."""
     run, step = Run(out), trainer.state.global_step
     weights = trainer.accelerator.get_state_dict(trainer.model_wrapped) if trainer.is_fsdp_enabled else None
@@ -150,7 +156,8 @@ def _finish(trainer: ClockhandsTrainer, recipe: Recipe, out: Path, *, stopped: b
         if not stopped and recipe.training.average != "none":
             weights = checkpoints.mean(_averaged(run, recipe.training, trainer))
         export(out, _bare(trainer), weights)
-        curves.draw(run.metrics(), out / CURVES, out.name)
+        if draw:
+            curves.draw(run.metrics(), out / CURVES, out.name)
         note(out, finished=not stopped, step=step)
     trainer.accelerator.wait_for_everyone()
     if stopped:
