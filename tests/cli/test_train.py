@@ -65,6 +65,32 @@ def test_plain_text_makes_a_language_model(here: Path, capsys: pytest.CaptureFix
     assert Run.open("runs/text").recipe.model.kind == "decoder"
 
 
+def test_a_table_of_pairs_makes_a_translator(here: Path) -> None:
+    (here / "pairs.tsv").write_text("source\ttarget\n" + "".join(f"de {n}\ten {n}\n" for n in range(80)))
+    command = ["train", "--data", "pairs.tsv", "--preset", "tiny", "--quiet", "--out", "runs/t", "--set", *STEPS]
+    assert main([*command, "model.d_model=16"]) == 0
+    recipe = Run.open("runs/t").recipe
+    assert (recipe.corpus, recipe.model.kind) == ("table", "encoder-decoder")
+
+
+@pytest.mark.parametrize(("side", "length"), [("encoder", 4), ("decoder", 5)])
+def test_a_table_of_positions_too_short_for_the_text_is_found_before_training(
+    here: Path, capsys: pytest.CaptureFixture[str], side: str, length: int
+) -> None:
+    """Three words and the end are four tokens of the source; the target has one more."""
+    (here / "a.de").write_text("".join(f"a b {n}\n" for n in range(80)))
+    (here / "a.en").write_text("".join(f"a b c {n}\n" for n in range(80)))
+    files = ["--source", "a.de", "--target", "a.en", "--preset", "tiny", "--quiet", "--out", "runs/l"]
+    command = ["train", *files, "--set", *STEPS, "tokenizer.kind=word", "model.d_model=16"]
+    other = "decoder" if side == "encoder" else "encoder"
+    learned = [f"position.{other}.scheme=rope", f"position.{side}.scheme=learned", f"position.{side}.max_length="]
+    assert main([*command, *learned[:2], f"{learned[2]}{length - 1}"]) == 2
+    said = capsys.readouterr().err
+    assert f"the {side}'s learned has {length - 1} positions and the longest example {length} tokens" in said
+    assert not (here / "runs").exists()
+    assert main([*command, *learned[:2], f"{learned[2]}{length}"]) == 0
+
+
 def test_a_dry_run_says_what_would_be_trained_and_makes_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["train", "--corpus", "roles", "--preset", "tiny", "--dry-run", "--set", "data.train=80", *STEPS]
     assert main(command) == 0
@@ -78,7 +104,7 @@ def test_a_dry_run_says_what_would_be_trained_and_makes_nothing(here: Path, caps
 @pytest.mark.parametrize(
     ("command", "code", "message"),
     [
-        ([], 2, "there is nothing to train on: give a recipe, --corpus, --source and --target, or --text"),
+        ([], 2, "there is nothing to train on: give a recipe, --corpus, --source and --target, --data, or --text"),
         (["nowhere.toml"], 1, "cannot read the recipe nowhere.toml: No such file or directory"),
         (["--corpus", "numbrs", "--set", "training.max_steps=1"], 2, "unknown corpus 'numbrs'; did you mean"),
         (["--corpus", "roles", "--set", "training.max_stps=1"], 2, "unknown key in [training] 'max_stps'"),
@@ -89,6 +115,7 @@ def test_a_dry_run_says_what_would_be_trained_and_makes_nothing(here: Path, caps
         (["--resume", "nowhere"], 1, "nowhere is no training run: it is not there"),
         (["--resume", "r", "--corpus", "roles"], 2, "--resume goes on with the recipe of the run; leave out --corpus"),
         (["--text", "no.txt", "--preset", "tiny", "--set", "training.max_steps=1"], 1, "no.txt"),
+        (["--text", "a.txt", "--data", "a.tsv"], 2, "--data and --text each say what to train on; give one of them"),
     ],
 )  # fmt: skip
 def test_each_misuse_has_one_message(

@@ -57,6 +57,8 @@ def test_all_faults_are_reported_together_with_the_nearest_names() -> None:
         ({"model": {"preset": "tniy"}}, "unknown preset 'tniy'; did you mean 'tiny'?"),
         ({"model": {"d_model": 15, "num_heads": 3}}, "needs an even width; width is 15"),
         ({"position": {"combine": "concatenate", "width": 512}}, "d_p must leave channels to the tokens"),
+        ({"position": {"combine": "project"}}, "position.combine is 'project' and needs position.width, the d_p"),
+        ({"position": {"encoder": {"width": 4}}}, "position.encoder.width is 4, but combine = 'add' takes no width"),
         ({"model": {"kind": "decoder"}}, "model.kind is 'decoder', which reads documents, and corpus"),
         ({"data": {"corpus": "stdlib"}, "position": {"cross": {"scheme": "rope"}}}, "kind 'decoder' has none"),
         ({"batches": {"tokens": 9, "size": 9}}, "batches.tokens and batches.size both bound a batch"),

@@ -18,6 +18,7 @@ FLAGS = {
     "target": "data.target",
     "validation_source": "data.validation_source",
     "validation_target": "data.validation_target",
+    "data": "data.train",
     "text": "data.train",
     "corpus": "data.corpus",
     "preset": "model.preset",
@@ -33,6 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", nargs="+", metavar="FILE", help="its translation, line by line")
     parser.add_argument("--validation-source", nargs="+", metavar="FILE", help="else 2 %% of the text is held out")
     parser.add_argument("--validation-target", nargs="+", metavar="FILE")
+    parser.add_argument("--data", nargs="+", metavar="FILE", help="pairs: TSV, CSV or JSON Lines (source, target)")
     parser.add_argument("--text", nargs="+", metavar="FILE", help="plain text, for a language model")
     parser.add_argument("--corpus", metavar="NAME", help="a built-in corpus (numbers, roles, stdlib) or kind of source")
     parser.add_argument("--preset", metavar="NAME", help="paper-base, tutorial or tiny")
@@ -78,12 +80,17 @@ def _recipe(options: argparse.Namespace, settings: dict[str, str]) -> Any:
     tables = read_tables(options.recipe) if options.recipe else {}
     flags = {FLAGS[flag]: value for flag in FLAGS if (value := getattr(options, flag)) is not None}
     _single_files(flags)
+    kinds = [flag for flag in ("source", "data", "text") if getattr(options, flag) is not None]
+    if len(kinds) > 1:
+        raise UsageError(f"--{' and --'.join(kinds)} each say what to train on; give one of them")
     if "data.source" in flags or "data.target" in flags:
         flags.setdefault("data.corpus", tables.get("data", {}).get("corpus", "parallel"))
     if "data.train" in flags:
-        flags.setdefault("data.corpus", "text")
+        flags.setdefault("data.corpus", "text" if options.data is None else "table")
     if not options.recipe and not any(key.startswith("data.") for key in (*flags, *settings)):
-        raise UsageError("there is nothing to train on: give a recipe, --corpus, --source and --target, or --text")
+        raise UsageError(
+            "there is nothing to train on: give a recipe, --corpus, --source and --target, --data, or --text"
+        )
     corpora = {key: settings[key] for key in ("data.corpus",) if key in settings}
     return combine(apply(tables, {**flags, **corpora}), settings, written=True, source=options.recipe or "the command")
 

@@ -36,7 +36,7 @@ def read_text(path: str | Path, encoding: str = "utf-8") -> str:
         line = content[: fault.start].count(b"\n") + 1
         raise DataError(
             f"{path}, line {line}: byte {fault.start + 1} (0x{content[fault.start]:02x}) is not {encoding}; "
-            f"convert the file, or give its encoding (encoding='latin-1')"
+            f"convert the file, or give its encoding, such as data.encoding = 'latin-1' in a recipe"
         ) from fault
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     if not text.strip():

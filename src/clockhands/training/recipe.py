@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -187,7 +188,7 @@ def _model(given: Tables, corpus: str, data: Mapping[str, Any], faults: list[str
         # What is already known to be wrong is left out, so that the model reports only what else is.
         config = TransformerConfig.from_dict({"kind": kind, **PRESETS.get(preset or "", {}), **values, **sides})
     except ConfigError as fault:
-        faults += fault.faults
+        faults += [_in_recipe(sentence, given["position"]) for sentence in fault.faults]
         return None
     faults += _kind_faults(config, corpus, kind)
     faults += [
@@ -211,6 +212,15 @@ def _sides(position: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
             faults += wrong
             sides.update({} if wrong else {side: values})
     return sides, faults
+
+
+def _in_recipe(fault: str, position: Mapping[str, Any]) -> str:
+    """A fault of the model's ``encoder.width``, with the key as a recipe has it: ``position.width`` for all sides."""
+
+    def key(side: re.Match[str]) -> str:
+        return f"position.{side[0]}" if side[1] in position else "position."
+
+    return re.sub(rf"\b({'|'.join(SIDES)})\.(?=\w)", key, fault)
 
 
 def _kind_faults(config: TransformerConfig, corpus: str, kind: str) -> list[str]:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import transformers
 from transformers import PreTrainedModel, TrainerCallback
@@ -204,8 +205,27 @@ def _check(recipe: Recipe, material: Material) -> None:
     """Raise UsageError or ConfigError for what a recipe asks of this text and cannot have."""
     configure(recipe, material.tokenizers)
     material.batches(recipe)
+    _check_lengths(recipe, material)
     if recipe.training.eval_steps and material.validation is None:
         raise UsageError(f"training.eval_steps is given, but corpus {recipe.corpus!r} has no validation split")
+
+
+def _check_lengths(recipe: Recipe, material: Material) -> None:
+    """Raise UsageError if an example is longer than a position table that refuses what lies behind its end."""
+    splits = [split for split in (material.train, material.validation) if split is not None]
+    longest = np.max([split.lengths.max(axis=0) for split in splits], axis=0)
+    # Pairs have two lengths, source and target; windows have one, whichever side reads them.
+    sides = {"encoder": longest[0], "decoder": longest[-1]}
+    for side in (side for side in recipe.model.sides if side in sides):
+        position = recipe.model.position(side)
+        with torch.random.fork_rng(devices=[]):
+            declares = recipe.model.scheme(side).declares
+        limit = declares.max_length
+        if limit is not None and declares.beyond == "raise" and position.transform is None and sides[side] > limit:
+            raise UsageError(
+                f"the {side}'s {position.scheme} has {limit} positions and the longest example {sides[side]} tokens; "
+                f"raise position.max_length, or bound the examples (batches.max_length, batches.longer = 'drop')"
+            )
 
 
 def _extended(recipe: Recipe, settings: Mapping[str, Any]) -> Recipe:
