@@ -1,11 +1,13 @@
-"""What is measured inside a model of a trial, before and after training, with the measures of ``inspect``."""
+"""What is measured inside a model of a trial, before, during and after training, with the measures of ``inspect``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from clockhands.data import Corpus
 from clockhands.data.encoding import encode_texts
@@ -16,20 +18,44 @@ from clockhands.training import Material
 
 TEXTS = 96
 """Of one length; so many at least where the corpus has them."""
+CHEAP = ("loudness",)
 MOST_READ = 5000
 """Training sources among which they are sought."""
 
 
-def inside(model: Any, material: Material, measures: Sequence[str]) -> dict[str, float]:
-    """Numbers by name; a measure that does not apply to a model (no encoding at the input) gives none."""
-    found: dict[str, float] = {}
-    if measures:
-        subject = Subject.of(model)
-        ids_NT, ordinary_T = _texts(material.tokenizers.source, material.corpus)
-        with torch.no_grad():
-            for name in measures:
-                found |= MEASURES[name](subject, ids_NT, ordinary_T)
-    return {name: round(value, 5) for name, value in found.items()}
+class Inside:
+    """Looks into the models of one trial, always with the same texts."""
+
+    def __init__(self, material: Material, measures: Sequence[str]) -> None:
+        self.material, self.measures = material, measures
+
+    @cached_property
+    def texts(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """N texts of T tokens, and which of the T places hold ordinary ones."""
+        return _texts(self.material.tokenizers.source, self.material.corpus)
+
+    @torch.no_grad()
+    def look(self, model: Any, measures: Sequence[str] | None = None) -> dict[str, float]:
+        """Numbers by name; a measure that does not apply to a model (no encoding at the input) gives none."""
+        found: dict[str, float] = {}
+        for name in self.measures if measures is None else measures:
+            found |= MEASURES[name](Subject.of(model), *self.texts)
+        return {name: round(value, 5) for name, value in found.items()}
+
+
+class During(TrainerCallback):
+    """Looks whenever the validation loss is taken, with those measures that cost next to nothing."""
+
+    def __init__(self, inside: Inside) -> None:
+        self.inside = inside
+        self.measures = [name for name in inside.measures if name in CHEAP]
+        self.seen: list[tuple[int, dict[str, float]]] = []
+
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: Any = None, **_: Any
+    ) -> None:
+        if self.measures:
+            self.seen.append((state.global_step, self.inside.look(model, self.measures)))
 
 
 def _texts(tokenizer: Any, corpus: Corpus) -> tuple[torch.Tensor, torch.Tensor]:

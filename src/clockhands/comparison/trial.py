@@ -14,7 +14,7 @@ import torch
 
 from clockhands import __version__
 from clockhands.comparison.cost import material_key
-from clockhands.comparison.inside import inside
+from clockhands.comparison.inside import During, Inside
 from clockhands.comparison.memory import peak_mebibytes, watch_peak
 from clockhands.comparison.paired import draw_by_name
 from clockhands.data import Pair
@@ -34,7 +34,7 @@ def run_trial(tables: Mapping[str, Any], variant: str, seed: int, metric: str, t
     """Train and measure; a run that diverges or fails is a result too. Raises TrainingStopped after Ctrl-C."""
     result: dict[str, Any] = {"variant": variant, "seed": seed, "version": __version__}
     try:
-        result |= {"status": "finished", **_measured(tables, seed, metric, target, measures, Path(folder))}
+        result |= {"status": "finished", **_measured(tables, seed, metric, target, measures, Path(folder), keep)}
     except TrainingStopped:
         raise
     except Diverged as fault:
@@ -47,25 +47,32 @@ def run_trial(tables: Mapping[str, Any], variant: str, seed: int, metric: str, t
 
 
 def _measured(
-    tables: Mapping[str, Any], seed: int, metric: str, target: Number | None, measures: Sequence[str], folder: Path
+    tables: Mapping[str, Any],
+    seed: int,
+    metric: str,
+    target: Number | None,
+    measures: Sequence[str],
+    folder: Path,
+    keep: bool,
 ) -> dict[str, Any]:
     recipe = combine(dict(tables), {})
     material = _material(recipe)
-    before: dict[str, float] = {}
+    inside = Inside(material, measures)
+    before, during = {}, During(inside)
 
     def begin(model: Any) -> None:
         draw_by_name(model, seed)
-        before.update(inside(model.eval(), material, measures))
+        before.update(inside.look(model.eval()))
         model.train()
         torch.manual_seed(seed)
 
     watch_peak()
     begun = time.perf_counter()
-    run = train(recipe, folder, overwrite=True, material=material, begin=begin)
+    run = train(recipe, folder, overwrite=True, material=material, begin=begin, watchers=[during], draw=keep)
     seconds = time.perf_counter() - begun
     opened = open_run(run)
     facts = _scores(opened, material, metric)
-    after = inside(opened.model, material, measures)
+    after = inside.look(opened.model)
     return {
         **facts,
         "steps": run.record["step"],
@@ -75,7 +82,7 @@ def _measured(
         "tokens_per_second": _speed(run),
         "curve": _curve(run),
         "reached": _reached(run, target, seconds),
-        "inside": {"before": before, "after": after} if measures else {},
+        "inside": {"before": before, "during": during.seen, "after": after} if measures else {},
         "torch": run.record["torch"],
         "device": run.record["device"],
     }
