@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
 from clockhands.model.config import TransformerConfig
@@ -60,13 +61,20 @@ class Attention(nn.Module):
         sight: Sight,
         *,
         rotated: bool = False,
-    ) -> Float[Tensor, "B S D"]:
-        """Attention, heads joined, and the output projection."""
-        scale = scheme.scale(self.head_dim) if self.scale is None else self.scale
-        out_BHSK = attend(
+    ) -> Float[Tensor, "B H S Kv"]:
+        """What the heads see."""
+        return attend(
             scheme, q_BHSK, k_BHTK, v_BHTK, sight.qpos_BS, sight.kpos_BT, sight.visible_BHSM,
-            causal=sight.causal, scale=scale, rotated=rotated, dropout=self.dropout if self.training else 0.0,
+            causal=sight.causal, scale=self.factor(scheme), rotated=rotated,
+            dropout=self.dropout if self.training else 0.0,
         )  # fmt: skip
+
+    def factor(self, scheme: Scheme) -> float:
+        """What multiplies q·k."""
+        return scheme.scale(self.head_dim) if self.scale is None else self.scale
+
+    def joined(self, out_BHSK: Float[Tensor, "B H S Kv"]) -> Float[Tensor, "B S D"]:
+        """Heads joined, and the output projection."""
         return self.out(out_BHSK.transpose(1, 2).flatten(2))
 
     def remembered(
@@ -78,7 +86,7 @@ class Attention(nn.Module):
         sight: Sight,
         *,
         rotated: bool,
-    ) -> Float[Tensor, "B S D"]:
+    ) -> Float[Tensor, "B H S Kv"]:
         """Attention to keys as a cache gave them: with their positions if the scheme needs those again."""
         if sight.length is not None:
             stored_BHTK, v_BHTK = stored_BHTK[:, :, : sight.length], v_BHTK[:, :, : sight.length]
@@ -99,9 +107,19 @@ class SelfAttention(Attention):
         self.qkv = Fused(config.d_model, (self.inner, self.kv_inner, self.kv_inner), bias=config.attention_bias)
 
     def forward(self, x_BSD: Float[Tensor, "B S D"], look: Look) -> Float[Tensor, "B S D"]:
-        scheme, sight, cache, layer = look.scheme, look.sight, look.cache, look.layer
         q, k, v = self.qkv.split_heads(x_BSD, self.head_dim)
-        k, v = self.shared(k), self.shared(v)
+        return self.joined(self.looked(x_BSD, q, self.shared(k), self.shared(v), look))
+
+    def looked(
+        self,
+        x_BSD: Float[Tensor, "B S D"],
+        q: Float[Tensor, "B H S K"],
+        k: Float[Tensor, "B H S K"],
+        v: Float[Tensor, "B H S K"],
+        look: Look,
+    ) -> Float[Tensor, "B H S Kv"]:
+        """What lies between the projections: the cache and every hook of the scheme."""
+        scheme, sight, cache, layer = look.scheme, look.sight, look.cache, look.layer
         if "locate" in scheme.active_hooks():
             past = None if cache is None else past_coordinates(cache, layer, self.head_dim)
             own = scheme.locate(x_BSD, sight.qpos_BS, past)
@@ -130,13 +148,16 @@ class CrossAttention(Attention):
         source_BTD: Float[Tensor, "B T D"],
         look: Look,
     ) -> Float[Tensor, "B S D"]:
-        cache, layer = look.cache, look.layer
         (q,) = self.q.split_heads(x_BSD, self.head_dim)
+        k, v = self.remembered_source(source_BTD, look.cache, look.layer, q.device)
+        return self.joined(self.attended(look.scheme, q, k, v, look.sight))
+
+    def remembered_source(
+        self, source_BTD: Float[Tensor, "B T D"], cache: KeyCache | None, layer: int, device: torch.device
+    ) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B H T K"]]:
+        """Keys and values of the source, from the cache if they are there."""
         if cache is not None and cache.get_seq_length(layer):
             kept = cache.layers[layer]
-            k, v = kept.keys.to(q.device), kept.values.to(q.device)
-        else:
-            k, v = map(self.shared, self.kv.split_heads(source_BTD, self.head_dim))
-            if cache is not None:
-                cache.update(k, v, layer)
-        return self.attended(look.scheme, q, k, v, look.sight)
+            return kept.keys.to(device), kept.values.to(device)
+        k, v = map(self.shared, self.kv.split_heads(source_BTD, self.head_dim))
+        return (k, v) if cache is None else cache.update(k, v, layer)
