@@ -27,11 +27,15 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class Results:
-    """A plan and what came out so far. ``costs`` holds parameters, steps and what was matched, by variant."""
+    """A plan and what came out so far. ``costs`` holds parameters, steps and what was matched, by variant.
+
+    ``fingerprint`` is the plan's as it was when it was run: an option that is new since then does not change it.
+    """
 
     plan: Plan
     costs: Mapping[str, Mapping[str, Any]]
     trials: tuple[Result, ...] = ()
+    fingerprint: str = ""
 
     def of(self, variant: str, status: str = "finished") -> list[Result]:
         """The trials of a variant with this status, by seed."""
@@ -51,12 +55,15 @@ class Results:
         corpus = self.plan.recipe.corpus
         return (
             f"compare|{corpus}|{kind}:{amount:g}|match:{self.plan.match}|seeds:{len(self.plan.seeds)}"
-            f"|plan:{self.plan.fingerprint}|v:{__version__}"
+            f"|plan:{self.fingerprint or self.plan.fingerprint}|v:{__version__}"
         )
 
     def to_json(self) -> str:
         """One document; ``from_json`` reads it back."""
-        content = {"plan": self.plan.to_dict(), "costs": self.costs, "signature": self.signature}
+        fingerprint = self.fingerprint or self.plan.fingerprint
+        content = {
+            "plan": self.plan.to_dict(), "fingerprint": fingerprint, "costs": self.costs, "signature": self.signature,
+        }  # fmt: skip
         lines = ",\n".join(json.dumps(one, ensure_ascii=False) for one in self.trials)
         return json.dumps(content, ensure_ascii=False, indent=1)[:-2] + f',\n "trials": [\n{lines}\n]}}\n'
 
@@ -65,7 +72,7 @@ class Results:
         """Raises DataError for what is no such document."""
         try:
             raw = json.loads(text)
-            return cls(Plan.from_dict(raw["plan"]), raw["costs"], tuple(raw["trials"]))
+            return cls(Plan.from_dict(raw["plan"]), raw["costs"], tuple(raw["trials"]), raw["fingerprint"])
         except (KeyError, TypeError, ValueError) as fault:
             raise DataError(f"these are no results of a comparison: {fault!r}") from fault
 
@@ -111,10 +118,10 @@ def read_results(folder: str | Path) -> Results:
     folder = Path(folder)
     try:
         known = json.loads((folder / PLAN).read_text("utf8"))
-        plan, costs = Plan.from_dict(known["plan"]), known["costs"]
+        plan, costs, fingerprint = Plan.from_dict(known["plan"]), known["costs"], known["fingerprint"]
     except (OSError, ValueError, KeyError, TypeError) as fault:
         raise DataError(f"{folder} holds no comparison that can be read: {fault}") from fault
-    return Results(plan, costs, tuple(_lines(folder / RESULTS)))
+    return Results(plan, costs, tuple(_lines(folder / RESULTS)), fingerprint)
 
 
 def _lines(path: Path) -> list[Result]:
