@@ -14,7 +14,7 @@ from clockhands.training.recipe import Recipe, corpus_kind, vary
 METRICS = {"exact": "exact match %", "chrf": "chrF of a sentence", "loss": "loss, nats per token"}
 MATCHES = ("width", "parameters", "compute")
 BUDGETS = ("steps", "tokens", "seconds")
-INSIDE = ("loudness", "directions", "recovery", "shift", "survival")
+INSIDE = ("loudness", "directions", "recovery", "louder", "shift", "survival")
 
 
 @dataclass(frozen=True)

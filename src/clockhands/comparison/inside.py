@@ -93,6 +93,18 @@ def _recovery(subject: Subject, ids_NT: torch.Tensor, ordinary_T: torch.Tensor) 
     return {"words recovered": float(found.value)} if isinstance(found.value, float) else {}
 
 
+def _louder(subject: Subject, ids_NT: torch.Tensor, ordinary_T: torch.Tensor) -> dict[str, float]:
+    """Words recovered if the positions were 4 and 16 times as long, and if random vectors of that length were added."""
+    rows = recovery.recovery(subject, Capture(ids_NT, [], [], ordinary_T)).table.rows
+    found = {float(factor): (float(mine), float(chance)) for factor, mine, chance in rows}
+    return {
+        f"words recovered, {what} {factor:g} times as long": found[factor][i]
+        for factor in (4.0, 16.0)
+        for i, what in enumerate(("positions", "random vectors"))
+        if factor in found
+    }
+
+
 def _shift(subject: Subject, ids_NT: torch.Tensor, ordinary_T: torch.Tensor) -> dict[str, float]:
     """Of the table alone: what ``inspect`` asks of it, without a text."""
     rows = table.rows_in_use(subject)
@@ -123,6 +135,7 @@ MEASURES: Mapping[str, Callable[[Subject, torch.Tensor, torch.Tensor], dict[str,
     "loudness": _loudness,
     "directions": _directions,
     "recovery": _recovery,
+    "louder": _louder,
     "shift": _shift,
     "survival": _survival,
 }

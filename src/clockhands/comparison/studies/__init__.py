@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from pathlib import Path
 
@@ -10,8 +11,8 @@ from clockhands.errors import UsageError, unknown
 
 FOLDER = Path(__file__).parent
 ORDER = (
-    "scale", "sum-or-concatenate", "does-adding-destroy-the-word", "why-sine-and-cosine", "why-not-the-index",
-    "do-positions-survive", "order-at-all", "the-schemes",
+    "scale", "sum-or-concatenate", "does-adding-destroy-the-word", "how-wide", "why-sine-and-cosine",
+    "why-not-the-index", "do-positions-survive", "order-at-all", "the-schemes", "schemes-beyond-the-length",
 )  # fmt: skip
 """As a reader should meet them."""
 SECONDS_A_TRIAL = 6
@@ -33,4 +34,6 @@ def open_study(name: str, seeds: int | None = None) -> Plan:
 def title_of(name: str) -> tuple[str, int]:
     """Its question, and its trials, read without checking the plan."""
     given = tomllib.loads(path_of(name).read_text("utf8"))
-    return given["title"], given["seeds"] * len(given["variant"])
+    grid = given.get("vary", {}).values()
+    variants = len(given.get("variant", ())) + (math.prod(map(len, grid)) if grid else 0)
+    return given["title"], given["seeds"] * variants
