@@ -32,6 +32,7 @@ TRAINING = {"max_steps": 2, "threads": 1, "log_steps": 1, "learning_rate": 1e-3}
 # Commands that are not run here, with the reason.
 ELSEWHERE = {
     "clockhands compare recipes/numbers.toml": "minutes of training; the examples of `compare --help` run a small one",
+    "clockhands study scale": "minutes of training; tests/comparison runs a study cut short",
 }
 
 
@@ -54,6 +55,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     for name, text in {"train": 60, "test": 4}.items():
         (folder / f"{name}.de").write_text("ein Hund sieht eine Katze\neine Katze\n" * text, encoding="utf8")
         (folder / f"{name}.en").write_text("a dog sees a cat\na cat\n" * text, encoding="utf8")
+    rows = "".join(f"Hund {n}\tdog {n}\n" for n in range(120))
+    (folder / "pairs.tsv").write_text(f"source\ttarget\n{rows}", encoding="utf8")
     (folder / "my.txt").write_text((ROOT / "README.md").read_text(encoding="utf8"), encoding="utf8")
     _runs(folder)
     _foreign(folder / "llama")
@@ -143,7 +146,7 @@ def _quickly(words: list[str]) -> list[str]:
     settings = ["training.max_steps=3", "training.save_steps=2"]
     if "--resume" in words:
         settings = ["training.max_steps=4"]
-    elif "--source" not in words:
+    elif not {"--source", "--data"} & set(words):
         settings += ["data.train=600", "data.test=6", "data.validation=4"]
     at = words.index("--set") + 1 if "--set" in words else None
     kept = [word for word in words if not word.startswith("training.")]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
 from clockhands.data import open_corpus
-from clockhands.errors import CheckpointError, UsageError
+from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.generation import Search, generate, open_run, translate
 from clockhands.training import Run
 
@@ -71,6 +74,20 @@ def test_a_foreign_checkpoint_is_named(tmp_path: object) -> None:
     GPT2Config(n_layer=1).save_pretrained(str(tmp_path))
     with pytest.raises(CheckpointError, match="holds a model of type 'gpt2', not one of this project"):
         open_run(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+@pytest.mark.parametrize("damage", ["missing", "truncated", "garbled"])
+def test_a_damaged_run_is_named(writer: Run, tmp_path: Path, name: str, damage: str) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(writer.path, run)
+    whole = (run / name).read_bytes()
+    if damage == "missing":
+        (run / name).unlink()
+    else:
+        (run / name).write_bytes(whole[: len(whole) // 2] if damage == "truncated" else b"\xff" * len(whole))
+    with pytest.raises((CheckpointError, DataError), match=re.escape(str(run))):
+        open_run(run)
 
 
 def test_positions_can_be_bent_at_load_time(writer: Run) -> None:

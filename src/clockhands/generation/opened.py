@@ -78,6 +78,8 @@ def open_model(
     if not (folder / "config.json").is_file():
         found = "a folder without config.json" if folder.is_dir() else "a file" if folder.exists() else "not there"
         raise CheckpointError(f"{folder} is no finished run: it is {found}; `clockhands train` makes one")
+    from safetensors import SafetensorError
+
     import clockhands.model.huggingface as face
 
     faces = {
@@ -92,7 +94,7 @@ def open_model(
         model: PreTrainedModel = faces[config.core.kind].from_pretrained(
             folder, config=config, dtype=dtype, local_files_only=True
         )
-    except (OSError, RuntimeError, ValueError, KeyError) as fault:
+    except (OSError, RuntimeError, ValueError, KeyError, SafetensorError) as fault:
         raise CheckpointError(f"cannot open the model in {folder}: {str(fault).splitlines()[0]}") from fault
     return model.eval()
 
