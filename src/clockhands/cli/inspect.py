@@ -12,10 +12,12 @@ from clockhands.errors import UsageError
 
 if TYPE_CHECKING:
     from clockhands.findings import Findings
+    from clockhands.inspection.subject import Side
 
 EXAMPLES = (
     "clockhands inspect runs/tour",
     "clockhands inspect runs/tour --text README.md --texts 24 --length 32 --json > findings.json",
+    "clockhands inspect runs/tour --side both --texts 24 --length 32 --out sides",
     "clockhands inspect runs/tour runs/mine --out both",
 )
 
@@ -23,6 +25,11 @@ EXAMPLES = (
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", nargs="+", help="folder of a run or checkpoint, or a hub name; two are set side by side"
+    )
+    parser.add_argument(
+        "--side",
+        choices=("encoder", "decoder", "both"),
+        help="which stack of an encoder-decoder, or both side by side (default: its encoder)",
     )
     parser.add_argument("--text", metavar="FILE", nargs="+", help="text to measure on (default: built-in English)")
     parser.add_argument("--out", metavar="FOLDER", default="report", help="where the page goes (default: %(default)s)")
@@ -46,8 +53,11 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--texts is {options.texts}; at least 8 windows are needed to tell position from chance")
     if options.length is not None and options.length < 8:
         raise UsageError(f"--length is {options.length}; a window has at least 8 tokens")
+    if options.side == "both" and len(options.model) > 1:
+        raise UsageError("--side both sets two stacks of one model side by side; give one model, or one side of two")
     prepare(options)
-    found = [_inspect(model, options) for model in options.model]
+    sides: tuple[Side | None, ...] = ("encoder", "decoder") if options.side == "both" else (options.side,)
+    found = [_inspect(model, side, options) for model in options.model for side in sides]
     from clockhands.report import show, side_by_side, write
 
     findings = found[0] if len(found) == 1 else side_by_side(*found)
@@ -60,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _inspect(model: str, options: argparse.Namespace) -> Findings:
+def _inspect(model: str, side: Side | None, options: argparse.Namespace) -> Findings:
     from clockhands.inspection import inspect
 
     return inspect(
@@ -69,6 +79,7 @@ def _inspect(model: str, options: argparse.Namespace) -> Findings:
         length=options.length,
         count=options.texts,
         control=options.control,
+        side=side,
         device=_device(options.device),
         trust_remote_code=options.trust_remote_code,
         progress=True,
@@ -93,6 +104,7 @@ def _device(asked: str | None) -> str:
 def _command(options: argparse.Namespace) -> str:
     """The command that measures this again."""
     words = ["clockhands", "inspect", *options.model]
+    words += ["--side", options.side] if options.side else []
     words += ["--text", *options.text] if options.text else []
     words += ["--length", str(options.length)] if options.length else []
     words += ["--texts", str(options.texts)] if options.texts != 96 else []

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from clockhands.inspection.calls import AttentionCall, ignore
 from clockhands.inspection.layer import Layer, hidden_input
 from clockhands.inspection.seams import listening
 from clockhands.inspection.store import Store
+from clockhands.model.attention import CrossAttention
 from clockhands.shapes import Bool, Float, Int, Tensor
 
 
@@ -27,13 +29,16 @@ class Capture:
     """A model's hidden states and attention inputs on windows of equal length.
 
     ``hidden`` holds the embedding output and the output of every block, each N × T × D; ``ordinary_T`` is False where
-    the tokenizer puts a special token in every window.
+    the tokenizer puts a special token in every window. ``source_NS`` is what the encoder read for a decoder (-1 where
+    nothing stands), and ``across`` are the modules that look at it.
     """
 
     ids_NT: Int[Tensor, "N T"]
     hidden: list[Float[Tensor, "N T D"]]
     layers: list[Layer]
     ordinary_T: Bool[Tensor, " T"]
+    source_NS: Int[Tensor, "N S"] | None = None
+    across: list[nn.Module] = field(default_factory=list)
 
     @property
     def texts(self) -> int:
@@ -45,8 +50,12 @@ class Capture:
         """Tokens in a window."""
         return self.ids_NT.shape[1]
 
+    def given(self, rows: slice | Tensor) -> dict[str, Tensor]:
+        """What ``forward`` needs beside the ids of these texts."""
+        return {} if self.source_NS is None else {"source_BS": self.source_NS[rows]}
 
-Forward = Callable[[Tensor], tuple[Tensor, ...]]
+
+Forward = Callable[..., tuple[Tensor, ...]]
 
 
 @torch.no_grad()
@@ -56,29 +65,32 @@ def capture(
     ids_NT: Int[Tensor, "N T"],
     *,
     ordinary_T: Bool[Tensor, " T"] | None = None,
+    source_NS: Int[Tensor, "N S"] | None = None,
     batch: int = 8,
     tick: Callable[[], None] = lambda: None,
 ) -> Capture:
     """Run ``forward`` (ids to the tuple of hidden states) over all windows and record what a replay needs.
 
-    Raises CheckpointError if the model has no attention that can be read.
+    ``source_NS`` goes to ``forward`` as ``source_BS``, batch by batch. Raises CheckpointError if the model has no
+    attention that can be read.
     """
+    ordinary = torch.ones(ids_NT.shape[1], dtype=torch.bool) if ordinary_T is None else ordinary_T
+    found = Capture(ids_NT, [], [], ordinary, source_NS)
     batch = min(batch, len(ids_NT))
-    calls = _template(model, forward, ids_NT[:batch])
-    store = Store(_bytes(forward, ids_NT, len(calls)))
+    calls, found.across = _template(model, partial(forward, ids_NT[:batch], **found.given(slice(batch))))
+    states = forward(ids_NT[:1], **found.given(slice(1)))
+    store = Store((len(states) + len(calls)) * ids_NT.numel() * states[0].shape[-1] * states[0].element_size())
     layers = [_layer(index, call, ids_NT, model, store) for index, call in enumerate(calls)]
-    hidden: list[Tensor] = []
+    hidden = [store.empty((len(ids_NT), *state.shape[1:]), state.dtype) for state in states]
     for start in range(0, len(ids_NT), batch):
         rows = torch.arange(start, start + batch).clamp(max=len(ids_NT) - 1)
         with listening(model, ignore), _recording(layers, rows):
-            states = forward(ids_NT[rows])
-        if not hidden:
-            hidden = [store.empty((len(ids_NT), *state.shape[1:]), state.dtype) for state in states]
+            states = forward(ids_NT[rows], **found.given(rows))
         for kept, state in zip(hidden, states, strict=True):
             kept[rows] = state.to(kept.device)
         tick()
-    ordinary = torch.ones(ids_NT.shape[1], dtype=torch.bool) if ordinary_T is None else ordinary_T
-    return Capture(ids_NT, hidden, layers, ordinary)
+    found.hidden, found.layers = hidden, layers
+    return found
 
 
 @dataclass(frozen=True)
@@ -88,11 +100,11 @@ class _Recorded:
     kwargs: dict[str, Any]
 
 
-def _template(model: nn.Module, forward: Forward, ids_BT: Tensor) -> list[_Recorded]:
-    """How each self-attention layer is called, in order, for one batch."""
+def _template(model: nn.Module, run: Callable[[], Any]) -> tuple[list[_Recorded], list[nn.Module]]:
+    """How each self-attention layer is called, in order, for one batch; and the modules that look across."""
     heard: list[AttentionCall] = []
     with listening(model, heard.append):
-        forward(ids_BT)
+        run()
     if not heard:
         raise CheckpointError(
             f"no attention was seen in {type(model).__name__}: it has none, or computes it in a way that neither the "
@@ -107,15 +119,17 @@ def _template(model: nn.Module, forward: Forward, ids_BT: Tensor) -> list[_Recor
     hooks = [module.register_forward_pre_hook(note, with_kwargs=True) for module in modules]
     try:
         with listening(model, ignore):
-            forward(ids_BT)
+            run()
     finally:
         for hook in hooks:
             hook.remove()
-    return [call for call in recorded if not _is_cross(call.kwargs)]
+    across = [call.module for call in recorded if _is_cross(call.module, call.kwargs)]
+    return [call for call in recorded if call.module not in across], across
 
 
-def _is_cross(kwargs: dict[str, Any]) -> bool:
-    return any(kwargs.get(name) is not None for name in ("key_value_states", "encoder_hidden_states"))
+def _is_cross(module: nn.Module, kwargs: dict[str, Any]) -> bool:
+    told = ("key_value_states", "encoder_hidden_states")
+    return isinstance(module, CrossAttention) or any(kwargs.get(name) is not None for name in told)
 
 
 def _layer(index: int, call: _Recorded, ids_NT: Tensor, model: nn.Module, store: Store) -> Layer:
@@ -132,7 +146,7 @@ def _recording(layers: list[Layer], rows: Tensor) -> Iterator[None]:
     coming = iter(layers)
 
     def keep(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not _is_cross(kwargs):
+        if not _is_cross(module, kwargs):
             layer = next(coming)
             x = hidden_input(args, kwargs)
             layer.inputs_NTD[rows] = (x.transpose(0, 1) if layer.time_first else x).to(layer.inputs_NTD.device)
@@ -144,8 +158,3 @@ def _recording(layers: list[Layer], rows: Tensor) -> Iterator[None]:
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def _bytes(forward: Forward, ids_NT: Tensor, layers: int) -> int:
-    states = forward(ids_NT[:1])
-    return (len(states) + layers) * ids_NT.numel() * states[0].shape[-1] * states[0].element_size()

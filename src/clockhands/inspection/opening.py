@@ -6,19 +6,24 @@ import json
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import torch
 
 from clockhands.errors import CheckpointError, ClockhandsError
-from clockhands.inspection.subject import Subject
+from clockhands.inspection.subject import Side, Subject
+
+if TYPE_CHECKING:
+    from clockhands.data import Corpus
 
 _SUFFIXES = (".safetensors", ".safetensors.index.json")
 
 
-def open_subject(source: str | Path, *, trust_remote_code: bool = False, device: str = "cpu") -> Subject:
-    """Open a folder, or a name on the Hugging Face hub, as what ``inspect`` looks at.
+def open_subject(
+    source: str | Path, *, trust_remote_code: bool = False, device: str = "cpu", side: Side | None = None
+) -> Subject:
+    """Open a folder, or a name on the Hugging Face hub, as what ``inspect`` looks at; of a pair, one ``side``.
 
     Weights are read in float32 and from safetensors only. Raises CheckpointError, saying what to do, for a missing
     path, a position setting that is not understood, pickled weights, code that needs trust, and a model too large.
@@ -38,35 +43,39 @@ def open_subject(source: str | Path, *, trust_remote_code: bool = False, device:
     if Path(source).is_dir():
         _check_weights(Path(source))
     if raw.get("model_type") == "clockhands":
-        return _own_run(source, device)
+        return _own_run(source, device, side)
     try:
         model = AutoModel.from_pretrained(
             str(source), use_safetensors=True, dtype=torch.float32, trust_remote_code=trust_remote_code
         )
     except (OSError, ValueError, ImportError) as fault:
         raise CheckpointError(f"cannot open {source}: {_line(fault)}") from fault
-    return Subject.of(model.to(device), _tokenizer(source, trust_remote_code), _short(source))
+    return Subject.of(model.to(device), _tokenizer(source, trust_remote_code), _short(source), side)
 
 
-def _own_run(source: str | Path, device: str) -> Subject:
-    """A run of this project, with the tokenizer of its source side."""
+def _own_run(source: str | Path, device: str, side: Side | None) -> Subject:
+    """A run of this project, with the tokenizers and the text of the side that is looked at."""
     from clockhands.generation import open_run
 
     opened = open_run(source, device=device, dtype=torch.float32)
-    subject = Subject.of(opened.model, opened.tokenizers.source, _short(source))
-    subject.texts = _trained_on(Path(source))
+    subject = Subject.of(opened.model, opened.tokenizers.source, _short(source), side)
+    corpus = _trained_on(Path(source))
+    if subject.looks_across:
+        subject.tokenizer, subject.source_tokenizer = opened.tokenizers.target, opened.tokenizers.source
+        subject.pairs = [(pair.source, pair.target) for pair in corpus.pairs("train")] if corpus else None
+    elif corpus is not None:
+        subject.texts = corpus.sources("train") if corpus.kind == "translation" else corpus.documents("train")
     return subject
 
 
-def _trained_on(run: Path) -> list[str] | None:
-    """What the encoder (or the language model) of a run read, from its recipe; None if that cannot be had any more."""
+def _trained_on(run: Path) -> Corpus | None:
+    """What a run learned from, by its recipe; None if that cannot be had any more."""
     from clockhands.data import corpus_options, open_corpus
 
     try:
         data = tomllib.loads((run / "recipe.toml").read_text(encoding="utf8"))["data"]
         known = corpus_options(data["corpus"])
-        corpus = open_corpus(data["corpus"], **{key: value for key, value in data.items() if key in known})
-        return corpus.sources("train") if corpus.kind == "translation" else corpus.documents("train")
+        return open_corpus(data["corpus"], **{key: value for key, value in data.items() if key in known})
     except (OSError, KeyError, ValueError, ClockhandsError):
         return None
 

@@ -6,12 +6,13 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 
-from clockhands.inspection.subject import Subject, Tables
+from clockhands.errors import UsageError
+from clockhands.inspection.subject import Side, Subject, Tables, chosen_side
 from clockhands.model.block import Sublayer
 from clockhands.model.sight import Text
 from clockhands.model.transformer import Stack, Transformer
@@ -27,22 +28,32 @@ class OwnSubject(Subject):
     """A Transformer of this project. Of an encoder-decoder, ``side`` says which stack is looked at."""
 
     core: Transformer | None = None
-    side: Literal["encoder", "decoder"] = "encoder"
+    first: int | None = None
 
     @classmethod
-    def wrap(
-        cls, model: nn.Module, tokenizer: Any = None, name: str = "", side: Literal["encoder", "decoder"] | None = None
-    ) -> OwnSubject:
+    def wrap(cls, model: nn.Module, tokenizer: Any = None, name: str = "", side: Side | None = None) -> OwnSubject:
         """Take a Transformer, or the model of transformers around it."""
         core = model if isinstance(model, Transformer) else model.model
         assert isinstance(core, Transformer)
-        side = side or ("encoder" if core.encoder is not None else "decoder")
-        stack = core.encoder if side == "encoder" else core.decoder
+        both = core.encoder is not None and core.decoder is not None
+        side = chosen_side(side, both, name or core.config.kind)
+        stack = core.decoder if side == "decoder" or core.encoder is None else core.encoder
         assert isinstance(stack, Stack)
         core.eval()
-        scheme = core.config.position(side).scheme
-        name = name or f"{scheme} {core.config.kind}"
-        return cls(stack, tokenizer, name, None, _mechanisms(stack), core=core, side=side)
+        name = name or f"{core.config.position(side or core.config.sides[0]).scheme} {core.config.kind}"
+        first = getattr(getattr(model, "config", None), "decoder_start_token_id", None)
+        found = cls(stack, tokenizer, name, None, _mechanisms(stack), side=side, whole=core if both else None)
+        return replace(found, core=core, first=first if found.looks_across else None)
+
+    @property
+    def kind(self) -> str:
+        assert self.core is not None
+        whole = f"Clockhands {self.core.config.kind} Transformer"
+        return whole if self.side is None else f"{whole}, its {self.side}"
+
+    @property
+    def start(self) -> int | None:
+        return self.first
 
     @property
     def stack(self) -> Stack:
@@ -73,17 +84,28 @@ class OwnSubject(Subject):
         return declared.max_length if declared.beyond == "raise" else None
 
     @torch.no_grad()
-    def forward(self, ids_BT: Tensor, **options: Any) -> tuple[Tensor, ...]:
+    def forward(self, ids_BT: Tensor, *, source_BS: Tensor | None = None, **options: Any) -> tuple[Tensor, ...]:
         assert self.core is not None
         states: list[Tensor] = []
         text = Text(ids_BT.to(self.device), positions_BS=options.get("position_ids"))
-        if self.side == "encoder":
-            self.core.encode(text, states)
+        if self.looks_across:
+            source = self._source(ids_BT if source_BS is None else source_BS)
+            self.core.decode(text, self.core.encode(source), states=states)
         elif self.core.encoder is None:
             self.core.decode(text, states=states)
         else:
-            self.core.decode(text, self.core.encode(text), states=states)
+            self.core.encode(text, states)
         return tuple(states)
+
+    def _source(self, ids_BS: Tensor) -> Text:
+        assert self.core is not None
+        known, ids_BS = self.core.config.vocabulary("encoder"), ids_BS.to(self.device)
+        if int(ids_BS.max()) >= known:
+            raise UsageError(
+                f"the encoder of {self.name} knows {known} words and is given number {int(ids_BS.max())}: its decoder "
+                "has words of its own; inspect the run's folder, which knows what its encoder read"
+            )
+        return Text(ids_BS.clamp_min(0), mask_BT=ids_BS >= 0)
 
     def embeddings(self) -> Tensor:
         return self.stack.input.tokens.weight.detach().cpu()
@@ -140,13 +162,13 @@ class OwnSubject(Subject):
             for sublayer in sublayers:
                 sublayer.residual = True
 
-    def shifted(self, ids_BT: Tensor, step: int) -> tuple[Tensor, ...] | None:
+    def shifted(self, ids_BT: Tensor, step: int, **given: Tensor) -> tuple[Tensor, ...] | None:
         if "encode" not in self.scheme.active_hooks() and "rotate" not in self.scheme.active_hooks():
             return None
         if self.longest is not None and ids_BT.shape[1] + step > self.longest:
             return None
         places = torch.arange(step, step + ids_BT.shape[1], device=self.device).expand(len(ids_BT), -1)
-        return self.forward(ids_BT, position_ids=places)
+        return self.forward(ids_BT, position_ids=places, **given)
 
     def untrained(self, seed: int = 0) -> Subject:
         assert self.core is not None
@@ -154,9 +176,10 @@ class OwnSubject(Subject):
             torch.manual_seed(seed)
             fresh = Transformer(copy.deepcopy(self.core.config))
         fresh = fresh.to(next(self.core.parameters())).eval()
-        stack = fresh.encoder if self.side == "encoder" else fresh.decoder
+        stack = fresh.decoder if self.side == "decoder" or fresh.encoder is None else fresh.encoder
         assert stack is not None
-        return replace(self, model=stack, core=fresh, name=f"{self.name} (untrained)")
+        whole = None if self.whole is None else fresh
+        return replace(self, model=stack, whole=whole, core=fresh, name=f"{self.name} (untrained)")
 
 
 def _mechanisms(stack: Stack) -> tuple[str, ...]:

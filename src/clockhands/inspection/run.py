@@ -16,6 +16,7 @@ from clockhands.findings import Finding, Findings
 from clockhands.inspection.capture import Capture, capture
 from clockhands.inspection.decomposition import Split, split
 from clockhands.inspection.measures import (
+    across,
     cause,
     decomposed,
     directions,
@@ -26,12 +27,13 @@ from clockhands.inspection.measures import (
     recovery,
     share,
     survival,
+    swap,
     table,
 )
 from clockhands.inspection.opening import open_subject
 from clockhands.inspection.progress import Progress, watched
-from clockhands.inspection.subject import Subject
-from clockhands.inspection.texts import Windows, windows
+from clockhands.inspection.subject import Side, Subject
+from clockhands.inspection.texts import Windows, paired, windows
 from clockhands.shapes import Tensor
 
 TEXTS, LENGTH = 96, 128
@@ -69,6 +71,7 @@ def inspect(
     count: int = TEXTS,
     control: bool | None = None,
     name: str = "",
+    side: Side | None = None,
     device: str = "cpu",
     trust_remote_code: bool = False,
     progress: bool = False,
@@ -79,42 +82,60 @@ def inspect(
     ``model``: a model object of ``transformers`` or of this project, with its ``tokenizer``; or a folder or hub name.
     ``texts``: strings, which are joined and cut into at most ``count`` windows of ``length`` tokens (default: 128, or
     what the model can read), or token ids (N × T); default: the built-in English text. ``control``: also measure
-    the same class with fresh weights, the null of most measures (default: unless the model is very large).
+    the same class with fresh weights, the null of most measures (default: unless the model is very large). ``side``:
+    which stack of an encoder-decoder (default: the encoder); a decoder reads its windows beside what they translate
+    where a run knows that, else beside the same text.
 
     Raises CheckpointError where a model cannot be opened or is not understood, DataError for too little text,
-    UsageError for windows longer than the model.
+    UsageError for windows longer than the model, or a side that it has not.
     """
-    subject = _subject(model, tokenizer, name, device, trust_remote_code)
-    longest = subject.longest
-    read = texts if texts is not None else subject.texts or _default_texts()
-    chosen = length or min(LENGTH, longest or LENGTH, _usual_length(subject) if texts is None else LENGTH)
-    data = windows(subject.tokenizer, read, length=chosen, count=count, longest=longest)
+    subject = _subject(model, tokenizer, name, device, trust_remote_code, side)
+    data = _windows(subject, texts, length, count)
     if control is None:
         control = sum(weight.numel() for weight in subject.model.parameters()) < LARGE
     with watched(progress) as tick, torch.no_grad():
         trained = _measure(subject, data, tick)
-        fresh = _measure(subject.untrained(), _first(data, CONTROL_TEXTS), tick) if control else None
-        items = tuple(_findings(trained, fresh, tick))
+        fresh = _measure(subject.untrained(), data.first(CONTROL_TEXTS), tick) if control else None
+        own = None if texts is None or isinstance(texts, Tensor) else texts
+        items = tuple(_findings(trained, fresh, tick, own))
     return Findings(
-        title=f"What position does inside {subject.name}",
+        title=f"What position does inside {subject.label}",
         items=tuple(_placed(item, command) for item in items),
-        facts=_facts(trained, _origin(subject) if texts is None else "", control),
+        facts=_facts(trained, _origin(subject, data, texts is None), control),
         signature=f"inspect|texts:{trained.capture.texts}x{trained.capture.length}|v:{__version__}",
         command=command,
     )
 
 
-def _subject(model: Any, tokenizer: Any, name: str, device: str, trust_remote_code: bool) -> Subject:
+def _subject(model: Any, tokenizer: Any, name: str, device: str, trust_remote_code: bool, side: Side | None) -> Subject:
     if isinstance(model, Subject):
         return model
     if isinstance(model, str | Path):
-        subject = open_subject(model, trust_remote_code=trust_remote_code, device=device)
+        subject = open_subject(model, trust_remote_code=trust_remote_code, device=device, side=side)
         subject.name = name or subject.name
         subject.tokenizer = tokenizer or subject.tokenizer
         return subject
     if not isinstance(model, nn.Module):
         raise UsageError(f"inspect takes a model, a folder or a hub name, not {type(model).__name__}")
-    return Subject.of(model, tokenizer, name)
+    return Subject.of(model, tokenizer, name, side)
+
+
+def _windows(subject: Subject, texts: Sequence[str] | Tensor | None, length: int | None, count: int) -> Windows:
+    """The text to measure on: what was given, what the model was trained on, or English."""
+    longest = subject.longest
+    chosen = length or min(LENGTH, longest or LENGTH, _usual_length(subject) if texts is None else LENGTH)
+    asked: dict[str, Any] = {"length": chosen, "count": count, "longest": longest, "start": subject.start}
+    if texts is None and subject.pairs is not None:
+        return paired(subject.tokenizer, subject.source_tokenizer, subject.pairs, **asked)
+    read = texts if texts is not None else subject.texts or _default_texts()
+    data = windows(subject.tokenizer, read, **asked)
+    if not subject.looks_across:
+        return data
+    if subject.source_tokenizer is None or isinstance(read, Tensor):
+        return replace(data, source_NS=data.ids_NT)
+    source = windows(subject.source_tokenizer, read, length=chosen, count=count).ids_NT
+    both = min(len(source), len(data.ids_NT))
+    return Windows(data.ids_NT[:both], data.ordinary_T, source[:both])
 
 
 def _default_texts() -> Sequence[str]:
@@ -122,10 +143,6 @@ def _default_texts() -> Sequence[str]:
     from clockhands.data import open_corpus
 
     return list(open_corpus("stdlib").documents("train"))
-
-
-def _first(data: Windows, count: int) -> Windows:
-    return Windows(data.ids_NT[:count], data.ordinary_T)
 
 
 def _measure(subject: Subject, data: Windows, tick: Progress) -> Measured:
@@ -138,6 +155,7 @@ def _measure(subject: Subject, data: Windows, tick: Progress) -> Measured:
             subject.forward,
             data.ids_NT,
             ordinary_T=data.ordinary_T,
+            source_NS=data.source_NS,
             batch=BATCH,
             tick=lambda: tick(f"reading {subject.name}"),
         ),
@@ -151,7 +169,9 @@ def _measure(subject: Subject, data: Windows, tick: Progress) -> Measured:
     return found
 
 
-def _findings(trained: Measured, fresh: Measured | None, tick: Progress) -> Iterator[Finding]:
+def _findings(
+    trained: Measured, fresh: Measured | None, tick: Progress, texts: Sequence[str] | None
+) -> Iterator[Finding]:
     """All measures in the order a reader should meet them: input outwards, then cause."""
     subject, recorded = trained.subject, trained.capture
     control = fresh.splits if fresh else None
@@ -171,8 +191,9 @@ def _findings(trained: Measured, fresh: Measured | None, tick: Progress) -> Iter
         lambda: share.share(recorded, other),
         lambda: heads.positional(trained.heads, fresh.heads if fresh else None),
         lambda: heads.distance(trained.heads),
+        *_across(trained, fresh),
         lambda: cause.cause(subject, recorded),
-        lambda: cause.swapped(subject, _encoder(subject)),
+        lambda: swap.swapped(subject, texts),
     ]
     tick.expect(len(steps))
     for step in steps:
@@ -181,10 +202,12 @@ def _findings(trained: Measured, fresh: Measured | None, tick: Progress) -> Iter
         yield finding
 
 
-def _encoder(subject: Subject) -> Callable[[str], list[int]] | None:
-    if subject.tokenizer is None:
-        return None
-    return lambda text: list(subject.tokenizer(text)["input_ids"])
+def _across(trained: Measured, fresh: Measured | None) -> list[Callable[[], Finding]]:
+    """Cross-attention, where there are two sides."""
+    if trained.subject.whole is None:
+        return []
+    control = (fresh.subject, fresh.capture) if fresh else None
+    return [lambda: across.across(trained.subject, trained.capture, control)]
 
 
 def _placed(finding: Finding, command: str) -> Finding:
@@ -195,14 +218,20 @@ def _placed(finding: Finding, command: str) -> Finding:
 
 def _usual_length(subject: Subject, sample: int = 200) -> int:
     """As long as most texts that a run was trained on, for beyond that its positions were never heard."""
-    if not subject.texts or subject.tokenizer is None:
+    texts = subject.texts or [target for _, target in (subject.pairs or [])[:sample]]
+    if not texts or subject.tokenizer is None:
         return LENGTH
-    lengths = sorted(len(subject.tokenizer(text)["input_ids"]) for text in subject.texts[:sample])
+    lengths = sorted(len(subject.tokenizer(text)["input_ids"]) for text in texts[:sample])
     return max(SHORTEST_WINDOW, lengths[int(0.9 * (len(lengths) - 1))])
 
 
-def _origin(subject: Subject) -> str:
-    return " of the text it was trained on" if subject.texts else " of Python's documentation"
+def _origin(subject: Subject, data: Windows, default: bool) -> str:
+    """Whose text the windows are cut from, and what an encoder read beside them."""
+    known = " of the text it was trained on" if subject.texts or subject.pairs else " of Python's documentation"
+    whose = known if default else ""
+    if data.source_NS is None:
+        return whose
+    return f"{whose}, beside {'what they translate' if default and subject.pairs else 'the same text as source'}"
 
 
 def _facts(found: Measured, origin: str, control: bool) -> dict[str, str | int]:
@@ -212,8 +241,8 @@ def _facts(found: Measured, origin: str, control: bool) -> dict[str, str | int]:
     model = found.subject.model
     causal = "each token sees those before it" if found.subject.causal else "every token sees all others"
     return {
-        "model": found.subject.name,
-        "class": type(model).__name__,
+        "model": found.subject.label,
+        "class": found.subject.kind,
         "position": found.subject.mechanism,
         "size": f"{len(found.capture.layers)} layers, {found.splits[0].var_NH.shape[1]} heads, "
         f"width {found.capture.hidden[0].shape[-1]}, {sum(p.numel() for p in model.parameters()):,} parameters",

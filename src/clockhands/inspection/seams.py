@@ -17,7 +17,7 @@ from torch import nn
 from clockhands.errors import CheckpointError
 from clockhands.inspection.calls import MASKED, AttentionCall, Receiver, ignore
 from clockhands.inspection.tap import ModuleStack, SoftmaxTap
-from clockhands.model.attention import SelfAttention
+from clockhands.model.attention import Attention
 from clockhands.model.transformer import Stack
 from clockhands.schemes.attend import Attended, recording
 from clockhands.shapes import Tensor
@@ -47,9 +47,9 @@ def listening(model: nn.Module, receive: Receiver, within: nn.Module | None = No
 
 
 def _own(stack: ModuleStack, heard: Attended, receive: Receiver) -> None:
-    """An attention of our own models; those across from decoder to encoder are left aside."""
-    module = stack.running[-1]
-    if isinstance(module, SelfAttention) and receive is not ignore:
+    """An attention of our own models; an encoder that is read on the way to a decoder is not listened to."""
+    module = stack.running[-1] if stack.running else None
+    if isinstance(module, Attention) and receive is not ignore:
         products = heard.q_BHSK @ heard.k_BHTK.transpose(-1, -2) * heard.scale
         allowed = heard.visible_BHST & (heard.logits_BHST > MASKED)
         bias = torch.zeros_like(products) if heard.bias_BHST is None else heard.bias_BHST.to(products.dtype)
@@ -85,7 +85,8 @@ def _plain_code(config: Any) -> Iterator[None]:
             config._attn_implementation = before
 
 
-_receivers: list[Receiver] = []
+_receivers: list[tuple[Receiver, frozenset[nn.Module]]] = []
+"""Who listens, innermost last, and to which modules: the encoder shares its configuration with the decoder."""
 
 
 @contextlib.contextmanager
@@ -98,7 +99,7 @@ def _interface(model: Any, receive: Receiver) -> Iterator[None]:
     ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, eager_mask)
     before = model.config._attn_implementation
     model.set_attn_implementation(NAME)
-    _receivers.append(receive)
+    _receivers.append((receive, frozenset(model.modules())))
     try:
         yield
     finally:
@@ -117,8 +118,9 @@ def _attend(
     """The attention function given to ``transformers``: the class's own eager one, overheard."""
     eager = sys.modules[type(module).__module__].eager_attention_forward
     output, weights = eager(module, query, key, value, attention_mask, **options)
-    if _receivers[-1] is not ignore:
-        _receivers[-1](_overheard(module, query, key, attention_mask, weights, options))
+    receive, heard = _receivers[-1]
+    if receive is not ignore and module in heard:
+        receive(_overheard(module, query, key, attention_mask, weights, options))
     return output, weights
 
 

@@ -6,16 +6,18 @@ import copy
 import operator
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import nn
 
-from clockhands.errors import CheckpointError
+from clockhands.errors import CheckpointError, UsageError
 from clockhands.inspection.families import FAMILIES, Family, sentence
 from clockhands.shapes import Float, Tensor
+
+Side: TypeAlias = Literal["encoder", "decoder"]
 
 
 @dataclass(frozen=True)
@@ -31,9 +33,11 @@ class Tables:
 
 @dataclass
 class Subject:
-    """An opened model. ``model`` is the stack of layers that is looked at: of an encoder-decoder, its encoder.
+    """An opened model. ``model`` is the stack of layers that is looked at: of an encoder-decoder, one ``side`` of it.
 
-    ``texts`` are what it was trained on, where that is known: the default to measure it on.
+    ``whole`` is the encoder-decoder that the stack is a part of, None for a single stack. ``texts`` are what it was
+    trained on, where that is known: the default to measure it on; ``pairs`` the same for a decoder, with what the
+    encoder read, and ``source_tokenizer`` reads that.
     """
 
     model: nn.Module
@@ -42,21 +46,54 @@ class Subject:
     family: Family | None
     mechanisms: tuple[str, ...]
     texts: Sequence[str] | None = None
+    side: Side | None = None
+    whole: nn.Module | None = field(default=None, repr=False)
+    pairs: Sequence[tuple[str, str]] | None = None
+    source_tokenizer: Any = None
 
     @classmethod
-    def of(cls, model: nn.Module, tokenizer: Any = None, name: str = "") -> Subject:
-        """Take a model object of ``transformers``, or of this project; its head, if it has one, is left aside."""
+    def of(cls, model: nn.Module, tokenizer: Any = None, name: str = "", side: Side | None = None) -> Subject:
+        """Take a model object of ``transformers``, or of this project; its head, if it has one, is left aside.
+
+        ``side`` of an encoder-decoder (default: the encoder). Raises UsageError if another model is asked for a side.
+        """
         if _is_own(model):
             from clockhands.inspection.own import OwnSubject
 
-            return OwnSubject.wrap(model, tokenizer, name)
+            return OwnSubject.wrap(model, tokenizer, name, side)
         config: Any = model.config
         stack: Any = getattr(model, "base_model", model)
-        stack = stack.get_encoder() if getattr(config, "is_encoder_decoder", False) else stack
+        whole = stack.eval() if getattr(config, "is_encoder_decoder", False) else None
+        side = chosen_side(side, whole is not None, name or type(model).__name__)
+        if whole is not None:
+            stack = whole.get_decoder() if side == "decoder" else whole.get_encoder()
         family = FAMILIES.get(config.model_type)
         mechanisms = family.mechanisms(config) if family else ()
         name = name or getattr(config, "name_or_path", "") or type(model).__name__
-        return cls(stack.eval(), tokenizer, name, family, mechanisms)
+        return cls(stack.eval(), tokenizer, name, family, mechanisms, side=side, whole=whole)
+
+    @property
+    def label(self) -> str:
+        """What to call it on a page: its name, with the side that is looked at."""
+        return self.name if self.side is None else f"{self.name} ({self.side})"
+
+    @property
+    def kind(self) -> str:
+        """The class of the model, as its users know it."""
+        if self.whole is None:
+            return type(self.model).__name__
+        return f"{type(self.whole).__name__}, its {self.side}"
+
+    @property
+    def looks_across(self) -> bool:
+        """Whether this is a decoder that looks at what an encoder read."""
+        return self.whole is not None and self.side == "decoder"
+
+    @property
+    def start(self) -> int | None:
+        """The token that a decoder is given first."""
+        first = getattr(getattr(self.whole, "config", None), "decoder_start_token_id", None)
+        return int(first) if self.looks_across and first is not None else None
 
     @property
     def mechanism(self) -> str:
@@ -85,13 +122,18 @@ class Subject:
         ids = torch.full((1, 6), 5, device=self.device)
         changed = ids.clone()
         changed[0, -1] = 6
-        before, after = self.forward(ids)[-1], self.forward(changed)[-1]
+        before, after = (self.forward(row, source_BS=ids)[-1] for row in (ids, changed))
         return bool(torch.allclose(before[0, :-1], after[0, :-1], atol=1e-5))
 
     @torch.no_grad()
-    def forward(self, ids_BT: Tensor, **options: Any) -> tuple[Tensor, ...]:
-        """Hidden states, B × T × D each: the embedding output, then every block's. Every token is attended."""
+    def forward(self, ids_BT: Tensor, *, source_BS: Tensor | None = None, **options: Any) -> tuple[Tensor, ...]:
+        """Hidden states, B × T × D each: the embedding output, then every block's. Every token is attended.
+
+        ``source_BS`` is what the encoder reads for a decoder, -1 where nothing stands (default: the same tokens).
+        """
         ids_BT = ids_BT.to(self.device)
+        if self.looks_across:
+            options |= self._read(ids_BT if source_BS is None else source_BS.to(self.device))
         output = self.model(
             input_ids=ids_BT,
             attention_mask=torch.ones_like(ids_BT),
@@ -101,6 +143,13 @@ class Subject:
             **options,
         )
         return tuple(output.hidden_states)
+
+    def _read(self, source_BS: Tensor) -> dict[str, Tensor]:
+        """What the decoder is given of a source."""
+        assert self.whole is not None
+        mask = (source_BS >= 0).long()
+        read = self.whole.get_encoder()(input_ids=source_BS.clamp_min(0), attention_mask=mask, return_dict=True)  # type: ignore[operator]
+        return {"encoder_hidden_states": read.last_hidden_state, "encoder_attention_mask": mask}
 
     @property
     def positions(self) -> nn.Embedding | None:
@@ -139,7 +188,7 @@ class Subject:
         """The token table as it is stored, on the CPU."""
         return self.model.get_input_embeddings().weight.detach().cpu()  # type: ignore[operator]
 
-    def shifted(self, ids_BT: Tensor, step: int) -> tuple[Tensor, ...] | None:
+    def shifted(self, ids_BT: Tensor, step: int, **given: Tensor) -> tuple[Tensor, ...] | None:
         """Hidden states with every position ``step`` later; None where positions cannot be shifted so far."""
         length = ids_BT.shape[1]
         if self.longest is not None and length + step > self.longest:
@@ -147,10 +196,10 @@ class Subject:
         tables = self.tables()
         if tables is not None:
             with self._reading(tables.positions_PD[step : step + length]):
-                return self.forward(ids_BT)
+                return self.forward(ids_BT, **given)
         if "rotary" in self.mechanisms and "position_ids" in _arguments(self.model):
             places = torch.arange(step, step + length, device=self.device).expand(len(ids_BT), -1)
-            return self.forward(ids_BT, position_ids=places)
+            return self.forward(ids_BT, position_ids=places, **given)
         return None
 
     @contextmanager
@@ -182,11 +231,21 @@ class Subject:
 
     def untrained(self, seed: int = 0) -> Subject:
         """The same architecture with its weights drawn anew, as its class initialises them: the usual control."""
+        old = self.whole if self.looks_across else self.model
+        assert old is not None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            fresh = type(self.model)(copy.deepcopy(self.model.config))
+            fresh: Any = type(old)(copy.deepcopy(old.config))
         fresh = fresh.to(device=self.device, dtype=next(self.model.parameters()).dtype).eval()
-        return replace(self, model=fresh, name=f"{self.name} (untrained)")
+        stack, whole = (fresh.get_decoder(), fresh) if self.looks_across else (fresh, self.whole)
+        return replace(self, model=stack, whole=whole, name=f"{self.name} (untrained)")
+
+
+def chosen_side(asked: Side | None, both: bool, name: str) -> Side | None:
+    """The side of a model to look at. Raises UsageError where one is asked for that it has not."""
+    if asked is not None and not both:
+        raise UsageError(f"{name} is no encoder-decoder, so it has no {asked} side to choose; leave the side out")
+    return (asked or "encoder") if both else None
 
 
 def _is_own(model: nn.Module) -> bool:

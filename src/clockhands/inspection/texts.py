@@ -21,31 +21,43 @@ SHORTEST = 4
 
 @dataclass(frozen=True)
 class Windows:
-    """Token ids, N windows of T, and which of the T places hold ordinary tokens."""
+    """Token ids, N windows of T, and which of the T places hold ordinary tokens.
+
+    ``source_NS`` is what an encoder reads while a decoder reads the windows, -1 where nothing stands.
+    """
 
     ids_NT: Int[Tensor, "N T"]
     ordinary_T: Bool[Tensor, " T"]
+    source_NS: Int[Tensor, "N S"] | None = None
+
+    def first(self, count: int) -> Windows:
+        """The first windows."""
+        return Windows(self.ids_NT[:count], self.ordinary_T, None if self.source_NS is None else self.source_NS[:count])
 
 
 def windows(
-    tokenizer: Any, texts: Sequence[str] | Tensor, *, length: int, count: int, longest: int | None = None
+    tokenizer: Any,
+    texts: Sequence[str] | Tensor,
+    *,
+    length: int,
+    count: int,
+    longest: int | None = None,
+    start: int | None = None,
 ) -> Windows:
     """Cut ``texts`` into at most ``count`` windows of at most ``length`` tokens; token ids are taken as they are.
 
-    Short text gives shorter windows, so that there are always a few. Raises DataError if there is too little text,
-    UsageError if ``length`` is beyond what the model can read.
+    ``start`` is the token that a decoder is given first; no end is written then. Short text gives shorter windows, so
+    that there are always a few. Raises DataError if there is too little text, UsageError if ``length`` is beyond what
+    the model can read.
     """
     if isinstance(texts, Tensor):
         return _given(texts, count, longest)
-    if longest is not None and length > longest:
-        raise UsageError(f"windows of {length} tokens do not fit this model, which reads at most {longest}")
-    if tokenizer is None:
-        raise UsageError("this model came without a tokenizer; give one, or give the texts as token ids (N × T)")
-    before, after = _frame(tokenizer)
+    _check(tokenizer, length, longest)
+    before, after = frame(tokenizer, start)
     widest = length - len(before) - len(after)
     stream: list[int] = []
     for text in texts:
-        stream += _bare(tokenizer, text)
+        stream += bare(tokenizer, text)
         if len(stream) >= count * widest:
             break
     room = min(widest, len(stream) // FEWEST_WINDOWS)
@@ -60,6 +72,55 @@ def windows(
     return Windows(torch.tensor(rows), torch.tensor(ordinary))
 
 
+def _check(tokenizer: Any, length: int, longest: int | None) -> None:
+    if longest is not None and length > longest:
+        raise UsageError(f"windows of {length} tokens do not fit this model, which reads at most {longest}")
+    if tokenizer is None:
+        raise UsageError("this model came without a tokenizer; give one, or give the texts as token ids (N × T)")
+
+
+def paired(
+    tokenizer: Any,
+    source_tokenizer: Any,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    length: int,
+    count: int,
+    longest: int | None = None,
+    start: int | None = None,
+) -> Windows:
+    """Windows of translations, each with what it translates: as many whole pairs as fill it, the last one cut.
+
+    Errors as ``windows``.
+    """
+    _check(tokenizer, length, longest)
+    before, after = frame(tokenizer, start)
+    opening, closing = frame(source_tokenizer)
+    room = length - len(before) - len(after)
+    rows: list[list[int]] = []
+    sources: list[list[int]] = []
+    written: list[int] = []
+    read: list[int] = []
+    for source, target in pairs:
+        written += bare(tokenizer, target)
+        read += bare(source_tokenizer, source)
+        if len(written) >= room:
+            rows.append([*before, *written[:room], *after])
+            sources.append([*opening, *read, *closing])
+            written, read = [], []
+        if len(rows) == count:
+            break
+    if len(rows) < FEWEST_WINDOWS:
+        raise DataError(
+            f"the text fills {len(rows)} windows of {length} tokens; {FEWEST_WINDOWS} are the least with which "
+            "anything can be measured; give more text or a smaller --length"
+        )
+    widest = max(map(len, sources))
+    filled = [row + [-1] * (widest - len(row)) for row in sources]
+    ordinary = [False] * len(before) + [True] * room + [False] * len(after)
+    return Windows(torch.tensor(rows), torch.tensor(ordinary), torch.tensor(filled))
+
+
 def _given(ids_NT: Tensor, count: int, longest: int | None) -> Windows:
     if ids_NT.ndim != 2 or ids_NT.dtype != torch.long or ids_NT.shape[1] < SHORTEST or len(ids_NT) < 2:
         raise DataError(
@@ -71,16 +132,21 @@ def _given(ids_NT: Tensor, count: int, longest: int | None) -> Windows:
     return Windows(ids_NT[:count], torch.ones(ids_NT.shape[1], dtype=torch.bool))
 
 
-def _bare(tokenizer: Any, text: str) -> list[int]:
+def bare(tokenizer: Any, text: str) -> list[int]:
     """Token ids without special tokens; a text longer than the model is no fault here, for it is cut afterwards."""
     return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
 
-def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """The special tokens that the tokenizer puts before and after a text."""
+def frame(tokenizer: Any, start: int | None = None) -> tuple[list[int], list[int]]:
+    """The special tokens that the tokenizer puts before and after a text; of a decoder, what it is given before."""
     sample = "the word and the number"
-    bare, full = _bare(tokenizer, sample), list(tokenizer(sample)["input_ids"])
-    for start in range(len(full) - len(bare) + 1):
-        if full[start : start + len(bare)] == bare:
-            return full[:start], full[start + len(bare) :]
-    return [], []
+    inner, full = bare(tokenizer, sample), list(tokenizer(sample)["input_ids"])
+    before: list[int] = []
+    after: list[int] = []
+    for place in range(len(full) - len(inner) + 1):
+        if full[place : place + len(inner)] == inner:
+            before, after = full[:place], full[place + len(inner) :]
+            break
+    if start is None:
+        return before, after
+    return ([start, *before] if before[:1] != [start] else before), []

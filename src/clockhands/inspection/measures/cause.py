@@ -10,7 +10,7 @@ import torch
 
 from clockhands.findings import Figure, Finding, Panel, Table
 from clockhands.inspection.capture import Capture
-from clockhands.inspection.drawing import level, mark, percent, skip
+from clockhands.inspection.drawing import level, mark, percent
 from clockhands.inspection.numbers import bootstrap
 from clockhands.inspection.subject import Subject
 from clockhands.shapes import Float, Tensor
@@ -23,13 +23,6 @@ METHOD = (
     " of the rows in use, a neutral baseline (row 0 is not: it is an outlier in most trained models). Words "
     "permuted: the same tokens in another order. Interval: texts resampled."
 )
-SWAP = "Does it notice who bit whom?"
-SWAP_METHOD = (
-    "Sentences such as 'Tom saw Anna' against the same with the two nouns swapped, the change measured as above, "
-    "one being the difference between two of the sentences. A model that does not know order gives exactly 0."
-)
-NOUNS = ("Tom", "a dog", "Anna", "the king", "my sister", "a wolf", "the doctor", "Peter")
-VERBS = ("bit", "saw", "followed", "paid", "heard", "forgot")
 STEPS = (1, 4, 16, 64)
 MOST_TEXTS = 24
 
@@ -48,21 +41,22 @@ class Effect:
         return float(self.change_N.mean())
 
 
-Run = Callable[[Tensor], tuple[Tensor, ...] | None]
+Run = Callable[..., tuple[Tensor, ...] | None]
 
 
-def pooled(run: Run, ids_NT: Tensor, kept_T: Tensor) -> Float[Tensor, "N D"] | None:
+def pooled(run: Run, capture: Capture, ids_NT: Tensor) -> Float[Tensor, "N D"] | None:
     """The mean of the last hidden states over the tokens that count; None if ``run`` cannot."""
     batches = []
-    for rows in ids_NT.split(8):
-        states = run(rows)
+    for rows in torch.arange(len(ids_NT)).split(8):
+        states = run(ids_NT[rows], **capture.given(rows))
         if states is None:
             return None
-        batches.append(states[-1].float().cpu()[:, kept_T].mean(1))
+        batches.append(states[-1].float().cpu()[:, capture.ordinary_T].mean(1))
     return torch.cat(batches)
 
 
-def _effect(name: str, before_ND: Tensor, after_ND: Tensor) -> Effect:
+def effect(name: str, before_ND: Tensor, after_ND: Tensor) -> Effect:
+    """How far the outputs moved, measured by how far those of two texts lie apart."""
     centred = before_ND - before_ND.mean(0)
     between = 2 * centred.square().sum(-1).mean() * len(before_ND) / (len(before_ND) - 1)
     change = (after_ND - before_ND).square().sum(-1) / between.clamp_min(1e-30)
@@ -73,26 +67,26 @@ def _effect(name: str, before_ND: Tensor, after_ND: Tensor) -> Effect:
 def interventions(subject: Subject, capture: Capture) -> list[Effect]:
     """Every intervention that this model allows."""
     ids, kept = capture.ids_NT[:MOST_TEXTS], capture.ordinary_T
-    before = pooled(subject.forward, ids, kept)
+    before = pooled(subject.forward, capture, ids)
     assert before is not None
     runs: list[tuple[str, Tensor | None]] = []
     for step in STEPS:
-        runs.append((f"shifted by {step}", pooled(partial(subject.shifted, step=step), ids, kept)))
+        runs.append((f"shifted by {step}", pooled(partial(subject.shifted, step=step), capture, ids)))
     if subject.tables() is not None:
         with subject.without_positions(capture.length):
-            runs.append(("position rows replaced by their mean", pooled(subject.forward, ids, kept)))
+            runs.append(("position rows replaced by their mean", pooled(subject.forward, capture, ids)))
     generator = torch.Generator().manual_seed(0)
     permuted = ids.clone()
     for row in permuted:
         row[kept] = row[kept][torch.randperm(int(kept.sum()), generator=generator)]
-    runs += [("words permuted", pooled(subject.forward, permuted, kept)), ("another text", before.roll(1, dims=0))]
-    return [_effect(name, before, after) for name, after in runs if after is not None]
+    runs += [("words permuted", pooled(subject.forward, capture, permuted)), ("another text", before.roll(1, dims=0))]
+    return [effect(name, before, after) for name, after in runs if after is not None]
 
 
 def cause(subject: Subject, capture: Capture) -> Finding:
     """How much the output changes when positions or word order are changed."""
     effects = interventions(subject, capture)
-    by_name = {effect.name: effect for effect in effects}
+    by_name = {one.name: one for one in effects}
     order = by_name["words permuted"]
     one = by_name.get("shifted by 1")
     low, high = bootstrap(order.change_N, torch.ones_like(order.change_N))
@@ -127,9 +121,9 @@ def _shift_text(one: Effect | None) -> str:
 
 
 def _figure(effects: list[Effect]) -> Figure:
-    shown = [effect for effect in effects if effect.name != "another text"]
-    names = [effect.name for effect in shown]
-    intervals = [bootstrap(effect.change_N, torch.ones_like(effect.change_N)) for effect in shown]
+    shown = [one for one in effects if one.name != "another text"]
+    names = [one.name for one in shown]
+    intervals = [bootstrap(one.change_N, torch.ones_like(one.change_N)) for one in shown]
     return Figure(
         (
             Panel(
@@ -137,7 +131,7 @@ def _figure(effects: list[Effect]) -> Figure:
                     mark(
                         "bars",
                         names,
-                        [effect.mean for effect in shown],
+                        [one.mean for one in shown],
                         low=[low for low, _ in intervals],
                         high=[high for _, high in intervals],
                         emphasis="main",
@@ -148,43 +142,3 @@ def _figure(effects: list[Effect]) -> Figure:
             ),
         )
     )
-
-
-def swapped(subject: Subject, encode: Callable[[str], list[int]] | None) -> Finding:
-    """Two nouns of a short sentence swapped."""
-    if encode is None:
-        return skip("cause.swap", SWAP, "Without a tokenizer there are no sentences to swap words in.")
-    sentences = [
-        (f"{a} {verb} {b}.", f"{b} {verb} {a}.")
-        for verb in VERBS
-        for a, b in zip(NOUNS[0::2], NOUNS[1::2], strict=True)
-    ]
-    before = torch.stack([_sentence(subject, encode(first)) for first, _ in sentences])
-    after = torch.stack([_sentence(subject, encode(second)) for _, second in sentences])
-    effect = _effect("swapped", before, after)
-    low, high = bootstrap(effect.change_N, torch.ones_like(effect.change_N))
-    notices = effect.mean > 1e-6
-    return Finding(
-        name="cause.swap",
-        question=SWAP,
-        verdict=(
-            f"Swapping the two nouns changes the output by {percent(effect.mean)} of what another sentence would "
-            f"(95 % interval {percent(low)} to {percent(high)}; 0 would mean that order is not seen)."
-            if notices
-            else "Swapping the two nouns changes nothing at all: this model does not see order."
-        ),
-        value=effect.mean,
-        interval=(low, high),
-        null=0.0,
-        light="good" if notices else "bad",
-        table=Table.of(
-            ("sentence", "swapped", "change"),
-            [(*pair, change) for pair, change in zip(sentences, effect.change_N, strict=True)],
-        ),
-        method=SWAP_METHOD,
-        source="the question is Vaswani et al.'s own reason for positions (2017, section 3.5)",
-    )
-
-
-def _sentence(subject: Subject, ids: list[int]) -> Tensor:
-    return subject.forward(torch.tensor([ids]))[-1][0].mean(0).float().cpu()

@@ -146,7 +146,9 @@ def without_residuals(subject: Subject, capture: Capture) -> list[float]:
     texts = min(capture.texts, MOST_TEXTS)
     train = max(2, 3 * texts // 4)
     with switch:
-        batches = [subject.forward(ids) for ids in capture.ids_NT[:texts].split(8)]
+        batches = [
+            subject.forward(capture.ids_NT[rows], **capture.given(rows)) for rows in torch.arange(texts).split(8)
+        ]
     found = []
     for states in zip(*batches, strict=True):
         chosen = torch.cat(states)[:, capture.ordinary_T.to(states[0].device)].float().cpu()

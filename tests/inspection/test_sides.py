@@ -1,0 +1,169 @@
+"""Both stacks of an encoder-decoder: read as the whole model computes them, split exactly, and what looks across."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from clockhands.errors import UsageError
+from clockhands.inspection import Subject, inspect
+from clockhands.inspection.capture import Capture, capture
+from clockhands.inspection.decomposition import TERMS, parts
+from clockhands.inspection.measures import across
+from clockhands.inspection.texts import paired
+from clockhands.model import Position, Text, Transformer, TransformerConfig
+from clockhands.report import side_by_side
+from clockhands.shapes import Tensor
+
+from .tiny import LAYERS, VOCAB, tiny
+
+FAMILIES = ("bart", "marian", "t5")
+
+
+def _ids(texts: int = 6, length: int = 12, seed: int = 0) -> Tensor:
+    return torch.randint(3, VOCAB, (texts, length), generator=torch.Generator().manual_seed(seed))
+
+
+def _sources() -> Tensor:
+    """Sources of unequal length: -1 where nothing stands."""
+    source = _ids(length=9, seed=1)
+    source[::2, 6:] = -1
+    return source
+
+
+def _own(scheme: str = "rope", **options: Any) -> Transformer:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": VOCAB, "d_model": 32, "num_heads": 4, "d_ff": 64, "encoder_layers": 2, "decoder_layers": 2}
+    both = {"encoder": Position(scheme), "decoder": Position(scheme)}
+    return Transformer(TransformerConfig(kind="encoder-decoder", **{**sizes, **both, **options})).eval()
+
+
+def _model(name: str) -> Any:
+    return _own() if name == "own" else tiny(name)
+
+
+def _captured(subject: Subject) -> Capture:
+    return capture(subject.model, subject.forward, _ids(), source_NS=_sources(), batch=4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_decoder_is_read_as_the_whole_model_computes_it(name: str) -> None:
+    """Hidden states, self-attention and cross-attention against the whole model, called from outside."""
+    subject = Subject.of(tiny(name), side="decoder")
+    assert subject.causal
+    recorded = _captured(subject)
+    whole, source = tiny(name), _sources()
+    whole.set_attn_implementation("eager")
+    told = whole(
+        input_ids=source.clamp(min=0), attention_mask=(source >= 0).long(), decoder_input_ids=_ids(),
+        decoder_attention_mask=torch.ones_like(_ids()), output_hidden_states=True, output_attentions=True,
+    )  # fmt: skip
+    for ours, theirs in zip(recorded.hidden, told.decoder_hidden_states, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+    assert len(recorded.layers) == len(recorded.across) == LAYERS
+    for layer, theirs in zip(recorded.layers, told.decoder_attentions, strict=True):
+        for rows, call in layer.calls():
+            torch.testing.assert_close(call.weights_BHST, theirs[rows], atol=1e-6, rtol=1e-5)
+    for found, theirs in zip(across.statistics(subject, recorded), told.cross_attentions, strict=True):
+        near = (torch.arange(12)[:, None] - torch.arange(9)).abs() <= across.NEAR
+        torch.testing.assert_close(found.near_H, (theirs.double() * near).sum(-1).mean((0, 2)), atol=1e-6, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_our_own_decoder_is_read_as_the_whole_model_computes_it() -> None:
+    model = _own()
+    subject, states = Subject.of(model, side="decoder"), []
+    source = _sources()
+    memory = model.encode(Text(source.clamp(min=0), mask_BT=source >= 0))
+    model.decode(Text(_ids()), memory, states=states)
+    recorded = _captured(subject)
+    for ours, theirs in zip(recorded.hidden, states, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+    assert len(recorded.layers) == len(recorded.across) == 2
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+@pytest.mark.parametrize("name", [*FAMILIES, "own"])
+def test_the_terms_sum_to_the_logits_on_either_side(name: str, side: Any) -> None:
+    subject = Subject.of(_model(name).double(), side=side)
+    for layer in (
+        _captured(subject).layers
+        if side == "decoder"
+        else capture(subject.model, subject.forward, _ids(), batch=4).layers
+    ):
+        for _, batch in parts(layer):
+            allowed = batch.real.allowed_BHST
+            total = sum((batch.term(term) for term in TERMS), torch.zeros(()))[allowed]
+            logits = batch.real.logits_BHST[allowed]
+            assert float((total - logits).abs().max() / logits.abs().max()) < 1e-10
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, "own"])
+def test_a_page_for_the_decoder_and_one_for_both(name: str) -> None:
+    found = {side: inspect(_model(name), texts=_ids(12, 20), side=side, name=name) for side in ("encoder", "decoder")}
+    assert found["decoder"].facts["model"] == f"{name} (decoder)"
+    assert found["decoder"].facts["attention"] == "each token sees those before it"
+    assert found["encoder"].facts["attention"] == "every token sees all others"
+    assert found["decoder"].facts["text"] == "12 windows of 20 tokens, beside the same text as source"
+    assert "Stack" not in str(found["decoder"].facts["class"])
+    assert found["decoder"]["logits.layers"].details["error"] < 1e-5
+    assert found["encoder"]["heads.across"].light == "skip"
+    assert found["decoder"]["heads.across"].light == "info"
+    assert "Difference B − A" in side_by_side(*found.values())["logits.layers"].verdict
+
+
+def test_cross_attention_that_knows_only_places_is_found() -> None:
+    """Without words in queries and keys, all of the attention is decided by place; with words alone, next to none."""
+    shares = {}
+    for which in ("places", "words"):
+        model = _own("sinusoidal")
+        with torch.no_grad():
+            for block in model.decoder.blocks:
+                block.cross.q.weight.mul_(8)
+            for stack in (model.encoder, model.decoder):
+                if which == "places":
+                    stack.input.tokens.weight.zero_()
+                else:
+                    stack.input.register_forward_pre_hook(lambda module, args: (args[0], torch.zeros_like(args[1])))
+        subject = Subject.of(model, side="decoder")
+        many = capture(subject.model, subject.forward, _ids(48), source_NS=_ids(48, 9, seed=1))
+        shares[which] = float(torch.stack([one.by_place_H for one in across.statistics(subject, many)])[0].mean())
+    assert shares["places"] == pytest.approx(1.0, abs=1e-6)
+    assert shares["words"] < 0.2
+
+
+def test_a_side_that_is_not_there() -> None:
+    with pytest.raises(UsageError, match="tiny is no encoder-decoder, so it has no decoder side"):
+        Subject.of(tiny("gpt2"), name="tiny", side="decoder")
+    single = Transformer(TransformerConfig(kind="decoder", vocab_size=VOCAB, d_model=32, num_heads=4, d_ff=64))
+    with pytest.raises(UsageError, match="is no encoder-decoder"):
+        Subject.of(single, side="encoder")
+
+
+def test_words_that_the_encoder_does_not_know() -> None:
+    subject = Subject.of(_own(source_vocab_size=20, tying="none"), side="decoder")
+    with pytest.raises(UsageError, match="knows 20 words and is given number"):
+        subject.forward(_ids())
+
+
+class Letters:
+    """A tokenizer of letters with a beginning and an end."""
+
+    def __call__(self, text: str, add_special_tokens: bool = True, verbose: bool = True) -> dict[str, list[int]]:
+        ids = [ord(letter) for letter in text]
+        return {"input_ids": [1, *ids, 2] if add_special_tokens else ids}
+
+
+def test_windows_of_translations_stand_beside_what_they_translate() -> None:
+    pairs = [(f"s{number}", f"t{number}") for number in range(10, 58)]
+    found = paired(Letters(), Letters(), pairs, length=8, count=9, start=0)
+    assert found.ids_NT.shape == (9, 8)
+    letters = ["".join(map(chr, row[2:])) for row in found.ids_NT.tolist()]
+    assert letters[0] == "t10t11", "after the decoder's first token and the tokenizer's own"
+    assert found.ids_NT[0, :2].tolist() == [0, 1]
+    assert found.source_NS is not None
+    assert "".join(map(chr, found.source_NS[0][found.source_NS[0] >= 3].tolist())) == "s10s11"
+    assert found.ordinary_T.tolist() == [False, False, *[True] * 6]
