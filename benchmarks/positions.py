@@ -19,7 +19,7 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from clockhands import positions
 from clockhands.schemes import RoPE, Sinusoidal
-from clockhands.schemes.rotary.turning import Layout, compile_turning
+from clockhands.schemes.rotary.kernels import Layout, compile_turning
 
 HEADS, HEAD_DIM = 8, 64
 SETTING = (

@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from clockhands.schemes.rotary.turning import Layout, compile_turning, turn
+from clockhands.schemes.rotary import kernels
+from clockhands.schemes.rotary.kernels import Layout, compile_turning
+from clockhands.schemes.rotary.turning import turn
 
 
 def plain(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
@@ -70,3 +72,36 @@ def test_what_does_not_turn_keeps_every_bit() -> None:
     angle = torch.randn(1, 1, 5, 2)
     for layout in ("half", "interleaved"):
         assert torch.equal(turn(x, angle.cos(), angle.sin(), layout)[..., 4:], x[..., 4:])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_every_row_of_vmap_and_the_derivative_forward_are_the_formula(layout: Layout) -> None:
+    x, angle = torch.randn(3, 2, 3, 5, 8, dtype=torch.float64), torch.randn(3, 1, 1, 5, 3, dtype=torch.float64)
+
+    def turned(x: Tensor, angle: Tensor) -> Tensor:
+        return turn(x, angle.cos(), angle.sin(), layout)
+
+    for in_dims in ((0, 0), (0, None), (None, 0)):
+        given = [whole if axis == 0 else whole[0] for whole, axis in zip((x, angle), in_dims, strict=True)]
+        got = torch.func.vmap(turned, in_dims)(*given)
+        for row in range(3):
+            a, b = (whole if axis is None else whole[row] for whole, axis in zip(given, in_dims, strict=True))
+            torch.testing.assert_close(got[row], plain(a, b.cos(), b.sin(), layout))
+    value, tangent = torch.func.jvp(lambda x: turned(x, angle[0]), (x[0],), (x[1],))
+    torch.testing.assert_close(value, plain(x[0], angle[0].cos(), angle[0].sin(), layout))
+    torch.testing.assert_close(tangent, plain(x[1], angle[0].cos(), angle[0].sin(), layout))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_blocks_end_anywhere(layout: Layout, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    angle = torch.randn(2, 1, 5, 3)
+    for where in ("dense", "split", "odd"):
+        x = memory(where, dtype)
+        whole = turn(x, angle.cos(), angle.sin(), layout)
+        for block in (1, 100, 150):
+            monkeypatch.setattr(kernels, "BLOCK", block)
+            blocks = turn(x, angle.cos(), angle.sin(), layout)
+            torch.testing.assert_close(blocks, whole, atol=2 * torch.finfo(dtype).eps, rtol=2 * torch.finfo(dtype).eps)
+        monkeypatch.undo()
+    assert turn(x[:, :, :0], angle[:, :, :0], angle[:, :, :0], layout).shape == (2, 3, 0, 8)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 from clockhands.errors import CheckpointError
-from clockhands.schemes.rotary.turning import Layout
+from clockhands.schemes.rotary.kernels import Layout
 from clockhands.shapes import Float, Int, Tensor
 
 

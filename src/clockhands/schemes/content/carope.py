@@ -12,7 +12,8 @@ from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
 from clockhands.schemes.content.forgetting import Coordinates, accumulated
 from clockhands.schemes.hands import working
-from clockhands.schemes.rotary.turning import Layout, turn
+from clockhands.schemes.rotary.kernels import Layout
+from clockhands.schemes.rotary.turning import turn
 from clockhands.shapes import Float, Tensor
 
 

@@ -13,7 +13,7 @@ from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
 from clockhands.schemes.content.carope import turned
 from clockhands.schemes.content.forgetting import Coordinates
 from clockhands.schemes.hands import angles, frequencies
-from clockhands.schemes.rotary.turning import Layout
+from clockhands.schemes.rotary.kernels import Layout
 from clockhands.shapes import Float, Tensor
 
 
@@ -34,6 +34,7 @@ class RePo(Scheme):
 
     equation = r"z_h(x) = w_h \cdot (\mathrm{silu}(W_g x) \odot W_c x), \quad q \mapsto R(z_h \theta) q"
     source = "arXiv 2512.14391, section 3"
+    peers = ("SakanaAI/repo (the authors' code; in no library)",)
     per_layer = True
 
     def __init__(

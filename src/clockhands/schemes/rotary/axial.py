@@ -9,7 +9,8 @@ import torch
 from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares
 from clockhands.schemes.hands import check_axes, cos_sin, frequencies, one_row
-from clockhands.schemes.rotary.turning import CosSin, Layout, Rotary, with_heads
+from clockhands.schemes.rotary.kernels import Layout
+from clockhands.schemes.rotary.turning import CosSin, Rotary, with_heads
 from clockhands.shapes import Num, Tensor
 
 

@@ -11,7 +11,8 @@ from torch import nn
 from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares
 from clockhands.schemes.hands import angles, frequencies, single_axis
-from clockhands.schemes.rotary.turning import CosSin, Layout, Rotary, check_pairs
+from clockhands.schemes.rotary.kernels import Layout
+from clockhands.schemes.rotary.turning import CosSin, Rotary, check_pairs
 from clockhands.shapes import Num, Tensor
 
 

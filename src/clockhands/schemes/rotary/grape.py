@@ -33,6 +33,7 @@ class GRAPE(Scheme):
 
     equation = r"q_n \mapsto e^{nL} q_n, \; k_n \mapsto e^{nL} k_n, \quad L^\top = -L \text{ learned}"
     source = "Zhang et al. 2025, section 3"
+    peers = ("model-architectures/GRAPE (the authors' code; in no library)",)
 
     def __init__(
         self,

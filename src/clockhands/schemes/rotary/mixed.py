@@ -11,7 +11,8 @@ from torch import nn
 from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares
 from clockhands.schemes.hands import check_axes, exact
-from clockhands.schemes.rotary.turning import CosSin, Layout, Rotary
+from clockhands.schemes.rotary.kernels import Layout
+from clockhands.schemes.rotary.turning import CosSin, Rotary
 from clockhands.shapes import Num, Tensor
 
 

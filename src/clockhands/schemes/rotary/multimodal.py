@@ -10,7 +10,8 @@ import torch
 from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares
 from clockhands.schemes.hands import check_axes, frequencies, one_row
-from clockhands.schemes.rotary.turning import CosSin, Layout, Rotary, check_pairs, with_heads
+from clockhands.schemes.rotary.kernels import Layout
+from clockhands.schemes.rotary.turning import CosSin, Rotary, check_pairs, with_heads
 from clockhands.shapes import Num, Tensor
 
 

@@ -10,7 +10,8 @@ import torch
 from clockhands.errors import PositionError
 from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
 from clockhands.schemes.hands import cos_sin, exact, frequencies, single_axis, working
-from clockhands.schemes.rotary.turning import Layout, check_pairs, turn
+from clockhands.schemes.rotary.kernels import Layout
+from clockhands.schemes.rotary.turning import check_pairs, turn
 from clockhands.shapes import Float, Tensor
 
 

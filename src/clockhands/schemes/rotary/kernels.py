@@ -1,0 +1,183 @@
+"""How pairs of channels turn: one new tensor, few passes, blocks that stay in a processor's cache.
+
+Neighbours (2c, 2c + 1) are complex numbers as they lie in memory, and turn in float32 at least. Halves (c, c + r/2) are
+multiplied, rolled, multiplied and added in their own dtype. The backward pass of both is the turn by -θ, which keeps
+nothing but the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple, cast
+
+import torch
+
+from clockhands.schemes.hands import working
+from clockhands.shapes import Float, Tensor
+
+Layout = Literal["interleaved", "half"]
+BLOCK = 1 << 17
+
+
+class Waves(NamedTuple):
+    """Cosine and sine of every pair, [#B, #H, S, F], for the formula as it is written: compilers and learned angles."""
+
+    cos: Tensor
+    sin: Tensor
+    layout: Layout
+
+
+class Neighbours(NamedTuple):
+    """e^{iθ} of every pair, [#B, #H, S, F], complex."""
+
+    cis: Tensor
+
+
+class Halves(NamedTuple):
+    """(cos, cos, 1) and (-sin, sin, 0) over the channels of a head, [#B, #H, S, K]: what does not turn stays."""
+
+    cos: Tensor
+    sin: Tensor
+    pairs: int
+
+
+Table = Waves | Neighbours | Halves
+
+
+def table(cos: Tensor, sin: Tensor, layout: Layout, width: int, dtype: torch.dtype) -> Table:
+    """What ``apply`` multiplies heads of ``width`` channels and this dtype by."""
+    if torch.compiler.is_compiling() or cos.requires_grad:
+        return Waves(cos, sin, layout)
+    if layout == "interleaved":
+        return Neighbours(torch.complex(cos, sin))
+    rest = (*cos.shape[:-1], width - 2 * cos.shape[-1])
+    full = torch.cat([cos, cos, cos.new_ones(rest)], -1), torch.cat([-sin, sin, sin.new_zeros(rest)], -1)
+    return Halves(full[0].to(dtype), full[1].to(dtype), cos.shape[-1])
+
+
+def apply(x_BHSK: Float[Tensor, "B H S K"], by: Table) -> Float[Tensor, "B H S K"]:
+    """Turn every pair of channels."""
+    if isinstance(by, Waves):
+        return formula(x_BHSK, *by)
+    tables = (by.cis, None, by.cis.shape[-1]) if isinstance(by, Neighbours) else by
+    return cast(Tensor, _Turn.apply(x_BHSK, *tables))
+
+
+def formula(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+    """As papers write it, in float32 at least; differentiable in the angles, and a compiler makes one loop of it."""
+    dtype, turned = working(x.dtype), 2 * cos.shape[-1]
+    pairs = x[..., :turned].to(dtype).unflatten(-1, (2, -1) if layout == "half" else (-1, 2))
+    axis = -2 if layout == "half" else -1
+    a, b = pairs.unbind(axis)
+    out = torch.stack([a * cos - b * sin, b * cos + a * sin], dim=axis).flatten(-2).to(x.dtype)
+    return out if turned == x.shape[-1] else torch.cat([out, x[..., turned:]], dim=-1)
+
+
+def by_halves(x: Tensor, cos: Tensor, sin: Tensor, pairs: int) -> Tensor:
+    """The formula with the tables of ``Halves``, in float32 at least: what is compiled on demand."""
+    first, second, rest = slice(0, pairs), slice(pairs, 2 * pairs), slice(2 * pairs, None)
+    wide, c, s = (tensor.to(working(x.dtype)) for tensor in (x, cos[..., first], sin[..., second]))
+    a, b = wide[..., first], wide[..., second]
+    return torch.cat([a * c - b * s, b * c + a * s, wide[..., rest]], dim=-1).to(x.dtype)
+
+
+_halves: Callable[[Tensor, Tensor, Tensor, int], Tensor] | None = None
+
+
+def compile_turning(enabled: bool = True, backend: str = "inductor") -> None:
+    """Turn halves by a compiled loop in this process: faster on a CPU in bfloat16, after seconds of compiling.
+
+    It needs what torch.compile needs (a C++ compiler). A model that is compiled whole does not need it.
+    """
+    global _halves
+    _halves = torch.compile(by_halves, backend=backend, dynamic=True) if enabled else None
+
+
+def _blocks(axis: int, x: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Parts of x and its like along the positions, small enough for a processor's cache."""
+    rows = x.shape[axis]
+    if x.device.type == "cpu" and x.numel() > BLOCK:
+        rows = max(1, BLOCK * torch.get_num_threads() * rows // x.numel())
+    return zip(*(tensor.split(max(rows, 1), axis) for tensor in (x, *others)), strict=True)
+
+
+def _turn_halves(x: Tensor, cos: Tensor, sin: Tensor, pairs: int, axis: int) -> Tensor:
+    out, first, second = torch.empty_like(x), slice(0, pairs), slice(pairs, 2 * pairs)
+    for part, c, s, to in _blocks(axis, x, cos, sin, out):
+        torch.mul(part, c, out=to)
+        to[..., first].addcmul_(part[..., second], s[..., first])
+        to[..., second].addcmul_(part[..., first], s[..., second])
+    return out
+
+
+def _turn_neighbours(x: Tensor, cis: Tensor, axis: int) -> Tensor:
+    """Complex products, into the new tensor where it has their dtype, and through a block in float32 otherwise."""
+    out, turned = torch.empty_like(x), 2 * cis.shape[-1]
+    out[..., turned:] = x[..., turned:]
+    source, goal = x[..., :turned], out[..., :turned]
+    if working(x.dtype) == x.dtype and _are_complex(source) and _are_complex(goal):
+        torch.mul(_complex(source), cis, out=_complex(goal))
+        return out
+    room = torch.empty(0, dtype=working(x.dtype), device=x.device)
+    for part, c, to in _blocks(axis, source, cis, goal):
+        room.resize_(part.shape).copy_(part)
+        _complex(room).mul_(c)
+        to.copy_(room)
+    return out
+
+
+def _complex(x: Tensor) -> Tensor:
+    return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+
+
+def _are_complex(x: Tensor) -> bool:
+    """Whether neighbours lie so that they can be read as complex numbers."""
+    even = all(stride % 2 == 0 for stride in x.stride()[:-1])
+    return x.stride(-1) == 1 and even and x.storage_offset() % 2 == 0
+
+
+def _turned(x: Tensor, table: Tensor, sin: Tensor | None, pairs: int, axis: int) -> Tensor:
+    if sin is None:
+        return _turn_neighbours(x, table, axis)
+    return _halves(x, table, sin, pairs) if _halves else _turn_halves(x, table, sin, pairs, axis)
+
+
+class _Turn(torch.autograd.Function):
+    """By ``Neighbours`` (their table and None) or ``Halves``; the gradient turns back."""
+
+    @staticmethod
+    def forward(x_BHSK: Tensor, table: Tensor, sin: Tensor | None, pairs: int) -> Tensor:
+        # Heads that were split off a projection lie as [B, S, H, K]: work in the order of memory.
+        if x_BHSK.stride(-3) < x_BHSK.stride(-2):
+            x, c, s = (each if each is None else each.transpose(-3, -2) for each in (x_BHSK, table, sin))
+            return _turned(x, c, s, pairs, -3).transpose(-3, -2)
+        return _turned(x_BHSK, table, sin, pairs, -2)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None, int], output: Tensor) -> None:
+        _, table, sin, ctx.pairs = inputs
+        ctx.save_for_backward(table, sin)
+        ctx.save_for_forward(table, sin)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        table, sin = ctx.saved_tensors
+        back = (table.conj().resolve_conj(), None) if sin is None else (table, -sin)
+        return cast(Tensor, _Turn.apply(gradient, *back, ctx.pairs)), None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:
+        return cast(Tensor, _Turn.apply(tangent, *ctx.saved_tensors, ctx.pairs))
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], x: Tensor, table: Tensor, sin: Tensor | None, pairs: int
+    ) -> tuple[Tensor, int]:
+        """One axis more in front, over which tables without it are spread."""
+        x, table, sin = (
+            each if each is None or axis is None else each.movedim(axis, 0)
+            for each, axis in zip((x, table, sin), in_dims, strict=False)
+        )
+        if in_dims[0] is None:
+            x = x.expand(info.batch_size, *x.shape)
+        return cast(Tensor, _Turn.apply(x, table, sin, pairs)), 0
