@@ -41,3 +41,28 @@ print([m for m in {HEAVY} if m in sys.modules])
 def test_an_unknown_command_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trian"]) == 2
     assert capsys.readouterr().err == "clockhands: there is no command 'trian'; did you mean 'train'?\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("translate runs/x --beem 4 zwei", "there is no option '--beem'; did you mean '--beam'?"),
+        ("translate runs/x --beam four", "argument --beam: invalid int value: 'four'"),
+        ("translate", "the following arguments are required: run"),
+        ("train a.toml b.toml", "'b.toml' is one thing too many"),
+    ],
+)
+def test_a_wrong_option_is_one_sentence(command: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    verb = command.split()[0]
+    assert main(command.split()) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("clockhands: ")
+    assert said in printed.err
+    assert printed.err.endswith(f"(`clockhands {verb} --help` explains)\n")
+    assert printed.err.count("\n") == 1
+
+
+def test_options_may_stand_between_the_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["translate", "runs/nowhere", "--beam", "4", "zwei"]) == 1
+    assert "runs/nowhere is no finished run" in capsys.readouterr().err

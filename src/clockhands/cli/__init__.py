@@ -11,9 +11,10 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from clockhands import __version__
-from clockhands.errors import ClockhandsError, nearest
+from clockhands.errors import ClockhandsError, UsageError, nearest
 
 VERBS = {
     "tour": "train a small translator and see what its positional encoding does (start here)",
@@ -27,6 +28,24 @@ VERBS = {
     "study": "run one of the built-in studies of the questions people ask",
     "check": "test whether a model handles position correctly",
 }
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser whose faults are one sentence, without the whole usage in front of it."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise UsageError."""
+        mark = "unrecognized arguments: "
+        unread = message.removeprefix(mark).split()
+        strange = [word for word in unread if word.startswith("-")]
+        if message.startswith(mark):
+            known = list(self._option_string_actions)
+            message = (
+                f"there is no option {strange[0]!r}{nearest(strange[0], known)}"
+                if strange
+                else f"{' '.join(unread)!r} is one thing too many"
+            )
+        raise UsageError(f"{message} (`{self.prog} --help` explains)")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,14 +73,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(verb: str, arguments: list[str]) -> int:
     module = importlib.import_module(f"clockhands.cli.{verb}")
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"clockhands {verb}",
         description=VERBS[verb][0].upper() + VERBS[verb][1:] + ".",
         epilog="examples:\n" + "\n".join(f"  {example}" for example in module.EXAMPLES),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     module.arguments(parser)
-    options = parser.parse_args(arguments)
+    # Options may stand between the words: `clockhands translate runs/tour --beam 4 "zwei"`.
+    options = parser.parse_intermixed_args(arguments)
     code: int = module.run(options)
     return code
 
