@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from clockhands.comparison.inner import insides
 from clockhands.comparison.judge import Judged, judge, matrix
 from clockhands.comparison.losses import curves, lengths
 from clockhands.comparison.statistics import MIN_SEEDS
-from clockhands.comparison.store import Results
+from clockhands.comparison.store import Result, Results
 from clockhands.findings import Figure, Finding, Findings, Light, Mark, Panel, Table
 
 METHOD = (
@@ -57,25 +58,7 @@ def verdicts(results: Results, judged: list[Judged]) -> Iterator[Finding]:
     """The table that everybody looks at first."""
     plan, (baseline, *others) = results.plan, judged
     said = [f"{one.name}: {one.verdict}." for one in others]
-    known = [one for one in judged if one.score is not None]
-    shown = [one for one in known if one.interval is not None]
-    marks: list[Mark] = [
-        Mark(
-            "points",
-            "mean and 95 % interval",
-            x=tuple(one.score for one in shown),
-            y=tuple(one.name for one in shown),
-            low=tuple(one.interval[0] for one in shown if one.interval),
-            high=tuple(one.interval[1] for one in shown if one.interval),
-            emphasis="main",
-        ),
-        Mark(
-            "points",
-            "one seed",
-            x=tuple(v for one in known for v in _scores(results, one.name)),
-            y=tuple(one.name for one in known for _ in _scores(results, one.name)),
-        ),
-    ]
+    marks = _marks(results, judged)
     yield Finding(
         name="compare.verdict",
         question=f"Which is better than {plan.baseline}?",
@@ -85,82 +68,70 @@ def verdicts(results: Results, judged: list[Judged]) -> Iterator[Finding]:
         interval=baseline.interval,
         light=_light(judged),
         table=verdict_table(judged, results),
-        figure=Figure((Panel(tuple(mark for mark in marks if mark.x), xlabel=METRICS[plan.metric]),))
-        if known
-        else None,
+        figure=Figure((Panel(marks, xlabel=METRICS[plan.metric]),)) if marks else None,
         method=METHOD,
         source="Owen 2007; Hesterberg 2015; Agarwal et al. 2021; Holm 1979",
     )
 
 
+def _marks(results: Results, judged: list[Judged]) -> tuple[Mark, ...]:
+    """Means with their intervals, and every seed as a point."""
+    shown = [(one, one.score, one.interval) for one in judged if one.interval is not None]
+    seeds = [(value, one.name) for one in judged for value in _scores(results, one.name)]
+    means = Mark(
+        "points",
+        "mean and 95 % interval",
+        x=tuple(score for _, score, _ in shown),
+        y=tuple(one.name for one, *_ in shown),
+        low=tuple(interval[0] for *_, interval in shown),
+        high=tuple(interval[1] for *_, interval in shown),
+        emphasis="main",
+    )
+    single = Mark("points", "one seed", x=tuple(value for value, _ in seeds), y=tuple(name for _, name in seeds))
+    return tuple(mark for mark in (means, single) if mark.x)
+
+
 def verdict_table(judged: list[Judged], results: Results) -> Table:
     """A row a variant."""
     columns = (
-        "variant",
-        METRICS[results.plan.metric],
-        "from",
-        "to",
-        "interquartile mean",
-        "difference",
-        "low",
-        "high",
-        "P(better)",
-        "p (Holm)",
-        "finished",
-        "diverged",
-        "failed",
-        "reached the target",
-        "parameters",
-        "verdict",
+        "variant", METRICS[results.plan.metric], "from", "to", "interquartile mean", "difference", "low", "high",
+        "P(better)", "p (Holm)", "finished", "diverged", "failed", "reached the target", "parameters", "verdict",
+    )  # fmt: skip
+    return Table.of(columns, [_judgement(one, results) for one in judged])
+
+
+def _judgement(one: Judged, results: Results) -> tuple[Any, ...]:
+    gap = one.difference
+    return (
+        one.name,
+        one.score,
+        *(one.interval or (None, None)),
+        one.interquartile,
+        *((gap.value, gap.low, gap.high) if gap else (None, None, None)),
+        one.probability,
+        one.holm,
+        f"{one.finished} of {one.planned}",
+        one.diverged,
+        one.failed,
+        f"{one.reached} of {one.finished}" if results.plan.target is not None else None,
+        results.costs[one.name]["parameters"],
+        one.verdict,
     )
-    rows = []
-    for one in judged:
-        gap, cost = one.difference, results.costs[one.name]
-        rows.append(
-            (
-                one.name,
-                one.score,
-                *(one.interval or (None, None)),
-                one.interquartile,
-                *((gap.value, gap.low, gap.high) if gap else (None, None, None)),
-                one.probability,
-                one.holm,
-                f"{one.finished} of {one.planned}",
-                one.diverged,
-                one.failed,
-                f"{one.reached} of {one.finished}" if results.plan.target is not None else None,
-                cost["parameters"],
-                one.verdict,
-            )
-        )
-    return Table.of(columns, rows)
+
+
+COSTS = (
+    "parameters", "steps", "operations a step", "seconds", "peak MiB", "target tokens/s in training",
+    "tokens/s written",
+)  # fmt: skip
 
 
 def costs(results: Results, judged: list[Judged]) -> Iterator[Finding]:
     """Quality against parameters, time and memory."""
-    rows = []
-    for one in judged:
-        done = results.of(one.name)
-        if done:
-            cost = results.costs[one.name]
-            median = {
-                key: float(np.median([t[key] for t in done])) for key in ("seconds", "peak_mib", "tokens_per_second")
-            }
-            writing = [t["written_per_second"] for t in done if "written_per_second" in t]
-            rows.append(
-                (
-                    one.name,
-                    one.score,
-                    cost["parameters"],
-                    cost["steps"],
-                    cost["flops"],
-                    *median.values(),
-                    float(np.median(writing)) if writing else None,
-                )
-            )
+    rows = [(one.name, one.score, *_spent(results, one.name)) for one in judged if results.of(one.name)]
     if not rows:
         return
     smallest, largest = min(row[2] for row in rows), max(row[2] for row in rows)
+    metric = METRICS[results.plan.metric]
     marks = tuple(Mark("points", str(row[0]), x=(row[5],), y=(row[1],)) for row in rows)
     yield Finding(
         name="compare.costs",
@@ -168,23 +139,22 @@ def costs(results: Results, judged: list[Judged]) -> Iterator[Finding]:
         verdict=f"Between {smallest:,} and {largest:,} parameters; medians of time, memory and speed are in the table.",
         value=largest,
         unit="parameters of the largest",
-        table=Table.of(
-            (
-                "variant",
-                METRICS[results.plan.metric],
-                "parameters",
-                "steps",
-                "operations a step",
-                "seconds",
-                "peak MiB",
-                "target tokens/s in training",
-                "tokens/s written",
-            ),
-            rows,
-        ),
-        figure=Figure((Panel(marks, xlabel="seconds of training (median)", ylabel=METRICS[results.plan.metric]),)),
+        table=Table.of(("variant", metric, *COSTS), rows),
+        figure=Figure((Panel(marks, xlabel="seconds of training (median)", ylabel=metric),)),
         method="Medians over seeds on the machine that ran them; other work there makes seconds longer, not shorter.",
     )
+
+
+def _spent(results: Results, name: str) -> tuple[Any, ...]:
+    """What ``COSTS`` names."""
+    cost, done = results.costs[name], results.of(name)
+    medians = [_median(done, key) for key in ("seconds", "peak_mib", "tokens_per_second", "written_per_second")]
+    return (cost["parameters"], cost["steps"], cost["flops"], *medians)
+
+
+def _median(trials: list[Result], key: str) -> float | None:
+    found = [one[key] for one in trials if key in one]
+    return float(np.median(found)) if found else None
 
 
 def _scores(results: Results, name: str) -> list[float]:
