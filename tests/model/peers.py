@@ -168,7 +168,7 @@ def from_mpt(ours: Transformer, theirs: Any) -> None:
 
 
 def from_t5(ours: Transformer, theirs: Any) -> None:
-    """transformers' T5ForConditionalGeneration with an output matrix of its own: one table of buckets for each side."""
+    """transformers' T5ForConditionalGeneration, its matrices tied or not: one table of buckets for each side."""
     assert ours.encoder is not None and ours.decoder is not None
     put(ours.output, theirs.lm_head.weight)
     for stack, other in ((ours.encoder, theirs.encoder), (ours.decoder, theirs.decoder)):
@@ -191,3 +191,56 @@ def from_t5(ours: Transformer, theirs: Any) -> None:
             put_linear(block.feed_forward.down, layer.layer[-1].DenseReluDense.wo)
             put_norm(block.feed_forward_residual.norm, layer.layer[-1].layer_norm)
         put_norm(stack.norm, other.final_layer_norm)
+
+
+def from_bert(ours: Transformer, embeddings: Any, layers: Any, head: Any) -> None:
+    """What BERT's descendants share: post-norm layers over a normed embedding, and the head of a masked model.
+
+    A kind of token (BERT's type 0) that every word has is added to its embedding, so that the output's matrix, which
+    has it not, is a matrix of its own.
+    """
+    assert ours.encoder is not None and ours.encoder.input.norm is not None and ours.output.transform is not None
+    words, kinds = embeddings.word_embeddings.weight, embeddings.token_type_embeddings
+    put(ours.output, words)
+    put(ours.encoder.input.tokens, words if kinds is None else words + kinds.weight[0])
+    put_norm(ours.encoder.input.norm, embeddings.LayerNorm)
+    for block, layer in zip(ours.encoder.blocks, layers, strict=True):
+        put_linear(block.attention.out, layer.attention.output.dense)
+        put_norm(block.attention_residual.norm, layer.attention.output.LayerNorm)
+        put_linear(block.feed_forward.up, layer.intermediate.dense)
+        put_linear(block.feed_forward.down, layer.output.dense)
+        put_norm(block.feed_forward_residual.norm, layer.output.LayerNorm)
+    put_linear(ours.output.transform.dense, head.dense)
+    put_norm(ours.output.transform.norm, head.LayerNorm)
+
+
+def from_roformer(ours: Transformer, theirs: Any) -> None:
+    """transformers' RoFormerForMaskedLM: BERT with neighbouring channels turned."""
+    assert ours.encoder is not None
+    layers = theirs.roformer.encoder.layer
+    from_bert(ours, theirs.roformer.embeddings, layers, theirs.cls.predictions.transform)
+    with torch.no_grad():
+        ours.output.bias.copy_(theirs.cls.predictions.decoder.bias)
+    for block, layer in zip(ours.encoder.blocks, layers, strict=True):
+        own = layer.attention.self
+        put_linear(block.attention.qkv, own.query, own.key, own.value)
+
+
+def from_deberta(ours: Transformer, theirs: Any) -> None:
+    """transformers' DebertaV2ForMaskedLM: one table of positions for all layers, normed, projected by W_q and W_k.
+
+    Each of our layers has a table and two projections of its own: they get copies, the norm worked in.
+    """
+    assert ours.encoder is not None
+    model, head = theirs.deberta, theirs.lm_predictions.lm_head
+    from_bert(ours, model.embeddings, model.encoder.layer, head)
+    with torch.no_grad():
+        ours.output.bias.copy_(head.bias)
+        table_RD = model.encoder.get_rel_embedding()
+        for scheme in ours.encoder.schemes:
+            scheme.table_RD.copy_(table_RD)
+    for block, scheme, layer in zip(ours.encoder.blocks, ours.encoder.schemes, model.encoder.layer, strict=True):
+        own = layer.attention.self
+        put_linear(block.attention.qkv, own.query_proj, own.key_proj, own.value_proj)
+        put_linear(scheme.to_key, own.key_proj if own.share_att_key else own.pos_key_proj)
+        put_linear(scheme.to_query, own.query_proj if own.share_att_key else own.pos_query_proj)

@@ -54,6 +54,7 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"num_heads": 7}, "num_heads is 7, which does not divide d_model 512; take 8, or set head_dim"),
     ({"num_kv_heads": 3}, "num_kv_heads is 3, which does not divide num_heads 8"),
     ({"dropout": 1.0}, "dropout is 1.0; it must be at least 0 and below 1"),
+    ({"output_scale": 0.0}, "output_scale is 0.0; it must be above 0"),
     ({"dropout_places": ["residul"]}, "dropout_places is ('residul',), but must be"),
     ({"parallel": True, "kind": "decoder"}, "parallel attention and feed-forward need norm = 'pre'"),
     ({"parallel": True, "norm": "pre"}, "parallel attention and feed-forward have no place for cross-attention"),

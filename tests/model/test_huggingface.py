@@ -95,6 +95,21 @@ def test_generate_is_the_same_with_every_cache_and_alone(name: str, beams: int) 
     assert torch.equal(dynamic[:1, 2:], alone)
 
 
+@pytest.mark.parametrize("name", ["sinusoidal", "rope", "alibi"])
+def test_trap_08_a_wrapper_that_hides_the_signature_still_counts(name: str) -> None:
+    """``generate`` passes position_ids only where it sees the name; what is cached must tell where a step stands."""
+
+    class Wrapped(type(model())):  # type: ignore[misc]
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            return super().forward(*args, **kwargs)
+
+    made = model(decoder=name)
+    wrapped = Wrapped(made.config).eval()
+    wrapped.load_state_dict(made.state_dict())
+    text, wanted = words(2, 6), {"max_new_tokens": 6, "min_new_tokens": 6, "no_repeat_ngram_size": 1}
+    assert torch.equal(wrapped.generate(text, **wanted), made.generate(text, use_cache=False, **wanted))
+
+
 @pytest.mark.parametrize("options", [{}, {"num_beams": 3}, {"do_sample": True}], ids=["greedy", "beam", "sample"])
 def test_translation_is_the_same_with_every_cache(options: dict[str, Any]) -> None:
     made = model("encoder-decoder", tying="none", encoder="sinusoidal", decoder="alibi", cross="rope")
@@ -154,8 +169,9 @@ def test_loss_of_a_language_model_shifts_its_labels() -> None:
     assert made.accepts_loss_kwargs and made.loss_type == "ForCausalLM"
 
 
-def test_loss_of_a_masked_language_model() -> None:
-    made = model("encoder")
+@pytest.mark.parametrize("output", [{}, {"output_transform": True, "output_scale": 0.3}], ids=["plain", "head"])
+def test_loss_of_a_masked_language_model(output: dict[str, Any]) -> None:
+    made = model("encoder", **output)
     text = words(2, 7)
     labels = torch.full_like(text, -100)
     labels[:, 2] = text[:, 2]

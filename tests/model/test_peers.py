@@ -81,19 +81,21 @@ def test_marian() -> None:
     close(ours.output(ours.decode(Text(target), ours.encode(Text(source, real.bool())))), expected)
 
 
-def test_t5() -> None:
+@pytest.mark.parametrize("tied", [False, True], ids=["own output", "tied"])
+def test_t5(tied: bool) -> None:
+    """With tied matrices T5 scales the last states by 1/√d_model before the output."""
     theirs = shaken(
         transformers.T5ForConditionalGeneration(
             transformers.T5Config(
                 vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, decoder_start_token_id=0,
-                relative_attention_num_buckets=8, relative_attention_max_distance=16, tie_word_embeddings=False,
+                relative_attention_num_buckets=8, relative_attention_max_distance=16, tie_word_embeddings=tied,
             )
         )
     )  # fmt: skip
     place = {"scheme": "t5", "num_buckets": 8, "max_distance": 16, "logit_scale": "none"}
     config = core(
-        norm_kind="rms", norm_eps=1e-6, ffn_bias=False, token_scale="one", tying="none", attention_scale=1.0,
-        encoder=place, decoder=place,
+        norm_kind="rms", norm_eps=1e-6, ffn_bias=False, token_scale="one", attention_scale=1.0,
+        tying="three-way" if tied else "none", output_scale=32**-0.5 if tied else 1.0, encoder=place, decoder=place,
     )  # fmt: skip
     ours = Transformer(config).double().eval()
     peers.from_t5(ours, theirs)
@@ -189,3 +191,52 @@ def test_language_models_with_padding_on_the_left(peer: Peer) -> None:
     given = {"position_ids": (real.cumsum(-1) - 1).clamp(min=0)} if peer.takes_positions else {}
     expected = theirs.float()(input_ids=text, attention_mask=real, **given).logits
     close(ours.float().output(ours.decode(Text(text, real.bool()))), expected, real, tolerance=2e-4)
+
+
+BERT = {
+    "norm": "post", "token_scale": "one", "embedding_norm": True, "attention_bias": True, "activation": "gelu",
+    "output_bias": True, "output_transform": True,
+}  # fmt: skip
+DEBERTA = {
+    "relative_attention": True, "max_relative_positions": 24, "pos_att_type": ["c2p", "p2c"], "legacy": False,
+    "position_biased_input": False, "type_vocab_size": 0,
+}  # fmt: skip
+MASKED = [
+    Peer(
+        "RoFormerForMaskedLM",
+        {"max_position_embeddings": 32, "type_vocab_size": 2, "layer_norm_eps": 1e-12},
+        peers.from_roformer,
+        {"norm_eps": 1e-12, "tying": "none", "encoder": {"scheme": "rope", "layout": "interleaved"}},
+    ),
+    Peer(
+        "DebertaV2ForMaskedLM",
+        {**DEBERTA, "share_att_key": False, "layer_norm_eps": 1e-7},
+        peers.from_deberta,
+        {"norm_eps": 1e-7, "encoder": {"scheme": "deberta", "span": 24, "p2c": "code"}},
+    ),
+    # What the published checkpoints of DeBERTa-v2 and v3 have: shared projections, a normed table, buckets.
+    Peer(
+        "DebertaV2ForMaskedLM",
+        {**DEBERTA, "share_att_key": True, "norm_rel_ebd": "layer_norm", "position_buckets": 8},
+        peers.from_deberta,
+        {"norm_eps": 1e-7, "encoder": {"scheme": "deberta", "span": 24, "buckets": 8, "p2c": "code"}},
+    ),
+]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("peer", MASKED, ids=["RoFormer", "DeBERTa-v2", "DeBERTa-v3"])
+def test_masked_language_models_with_padding(peer: Peer, side: str) -> None:
+    family = getattr(transformers, peer.family)
+    theirs = family(family.config_class(vocab_size=VOCABULARY, **SIZES, **peer.config))
+    theirs = shaken(theirs)
+    if peer.family.startswith("RoFormer"):
+        # The table of angles is a parameter, though it is not learnt.
+        table = theirs.roformer.encoder.embed_positions
+        table.weight.data.copy_(table.create_weight())
+    ours = Transformer(core(kind="encoder", **BERT, **peer.ours)).double().eval()
+    peer.copy(ours, theirs)
+    text, real = words(2, 20), torch.ones(2, 20, dtype=torch.long)
+    real[0, slice(0, 6) if side == "left" else slice(14, 20)] = 0
+    expected = theirs(input_ids=text, attention_mask=real).logits
+    close(ours.output(ours.encode(Text(text, real.bool())).states_BTD), expected, real, tolerance=peer.tolerance)

@@ -9,7 +9,15 @@ import torch
 from torch import nn
 
 from clockhands.model.config import TransformerConfig
-from clockhands.model.memory import KeyCache, attach, detach, keeps_positions, past_coordinates
+from clockhands.model.memory import (
+    KeyCache,
+    attach,
+    check_exact,
+    check_whole,
+    detach,
+    keeps_positions,
+    past_coordinates,
+)
 from clockhands.model.sight import Sight
 from clockhands.schemes import Scheme, attend
 from clockhands.shapes import Float, Tensor
@@ -89,6 +97,7 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "B H S Kv"]:
         """Attention to keys as a cache gave them: with their positions if the scheme needs those again."""
         if sight.length is not None:
+            check_whole(stored_BHTK, sight.length)
             stored_BHTK, v_BHTK = stored_BHTK[:, :, : sight.length], v_BHTK[:, :, : sight.length]
         if keeps_positions(scheme):
             k_BHTK, kpos = detach(stored_BHTK, q_BHSK.shape[-1], sight.kpos_BT)
@@ -120,8 +129,12 @@ class SelfAttention(Attention):
     ) -> Float[Tensor, "B H S Kv"]:
         """What lies between the projections: the cache and every hook of the scheme."""
         scheme, sight, cache, layer = look.scheme, look.sight, look.cache, look.layer
+        if cache is not None:
+            check_exact(scheme, cache, layer)
         if "locate" in scheme.active_hooks():
             past = None if cache is None else past_coordinates(cache, layer, self.head_dim)
+            # An offloaded cache may hold them elsewhere until it is asked for its keys.
+            past = None if past is None else past.to(x_BSD.device)
             own = scheme.locate(x_BSD, sight.qpos_BS, past)
             assert own is not None, f"{type(scheme).__name__}.locate gave nothing"
             sight = dataclasses.replace(sight, qpos_BS=own, kpos_BT=own)

@@ -96,6 +96,8 @@ class TransformerConfig:
         token_scale: factor of the token embedding: ``sqrt`` (√d_model), ``one`` or ``learned`` (starting at √d_model).
         tying: which matrices are one: ``three-way`` (source, target, output), ``target`` (target, output), ``none``.
         output_bias: a bias for each word of the output layer.
+        output_transform: a layer, the activation and a norm before the output matrix, as BERT's masked models have it.
+        output_scale: factor of the last states before the output matrix (T5 with tied embeddings: 1/√d_model).
         initialisation: ``paper`` (embeddings N(0, 1/d), matrices Xavier), ``xavier`` (embeddings too), ``normal02``
             (all N(0, 0.02²)), ``unit`` (embeddings N(0, 1), as torch draws them unasked, matrices Xavier).
         attention_bias, ffn_bias: biases of the projections of attention and of the feed-forward layers.
@@ -127,6 +129,8 @@ class TransformerConfig:
     token_scale: Literal["sqrt", "one", "learned"] = "sqrt"
     tying: Literal["three-way", "target", "none"] = "three-way"
     output_bias: bool = False
+    output_transform: bool = False
+    output_scale: float = 1.0
     initialisation: Literal["paper", "xavier", "normal02", "unit"] = "paper"
     attention_bias: bool = False
     ffn_bias: bool = True

@@ -78,6 +78,8 @@ def size_faults(config: TransformerConfig) -> list[str]:
     wrong += [
         unknown("dropout place", place, DROPOUT_PLACES) for place in set(config.dropout_places) - set(DROPOUT_PLACES)
     ]
+    if config.output_scale <= 0:
+        wrong.append(f"output_scale is {config.output_scale}; it must be above 0")
     if config.parallel and config.norm != "pre":
         wrong.append("parallel attention and feed-forward need norm = 'pre'; norm is 'post'")
     if config.parallel and config.kind == "encoder-decoder":

@@ -83,7 +83,7 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
         loss = logits = None
         if labels is not None:
             target = self.config.target if self.training else Target()
-            loss = cross_entropy(states_BSD, output.weight, output.bias, labels, target, count)
+            loss = cross_entropy(output.ready(states_BSD), output.weight, output.bias, labels, target, count)
         if labels is None or not self.training:
             kept = (
                 slice(-keep, None) if isinstance(keep, int) and keep else slice(None) if isinstance(keep, int) else keep

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
+from clockhands.errors import PositionError
 from clockhands.schemes import Scheme
 from clockhands.schemes.base import KeyPositions
 from clockhands.shapes import Float, Num, Tensor
@@ -31,6 +32,24 @@ def keeps_positions(scheme: Scheme) -> bool:
     hooks = scheme.active_hooks()
     turns_again = scheme.declares.cache == "raw" and "rotate" in hooks
     return turns_again or bool(hooks & {"locate", "bias", "logits", "weigh", "values"})
+
+
+def check_exact(scheme: Scheme, cache: KeyCache, layer: int) -> None:
+    """Raise PositionError if a cache would round the positions that ride with the keys, as quantized caches do."""
+    if layer < len(cache.layers) and hasattr(cache.layers[layer], "_quantize") and keeps_positions(scheme):
+        raise PositionError(
+            f"{type(scheme).__name__} needs the positions of earlier keys again, and a quantized cache "
+            f"({type(cache.layers[layer]).__name__}) would round them; generate with the default cache or a static one"
+        )
+
+
+def check_whole(stored_BHTK: Float[Tensor, "B H T K"], length: int) -> None:
+    """Raise PositionError if a cache gave back fewer keys than there were, as sliding windows do."""
+    if stored_BHTK.shape[2] < length:
+        raise PositionError(
+            f"of {length} keys the cache kept {stored_BHTK.shape[2]}, and this model looks at all of them; generate "
+            f"with the default cache or a static one, not with a sliding window"
+        )
 
 
 def carrier(k_dtype: torch.dtype, pos_dtype: torch.dtype) -> torch.dtype:

@@ -14,6 +14,7 @@ from clockhands.model.block import Block
 from clockhands.model.config import Side, TransformerConfig
 from clockhands.model.input import InputLayer, make_norm
 from clockhands.model.memory import KeyCache
+from clockhands.model.output import Output
 from clockhands.model.sight import Encoded, Sight, Text, across, counted, up_to_now, within
 from clockhands.schemes import NoPosition, Scheme
 from clockhands.schemes.base import Positions
@@ -111,7 +112,7 @@ class Transformer(nn.Module):
         self.encoder = Stack(config, "encoder") if "encoder" in config.sides else None
         self.decoder = Stack(config, "decoder") if "decoder" in config.sides else None
         self.cross_schemes = Schemes(config, "cross") if "cross" in config.sides else None
-        self.output = nn.Linear(config.d_model, config.vocab_size, bias=config.output_bias)
+        self.output = Output(config)
         self.initialise()
         self.tie()
 

@@ -1,0 +1,92 @@
+"""The other caches of transformers: they work, or are refused in one clear sentence before anything wrong is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import DynamicCache
+from transformers.cache_utils import (
+    DynamicSlidingWindowLayer,
+    Fp8QuantizedLayer,
+    QuantizedLayer,
+    StaticSlidingWindowLayer,
+)
+
+from clockhands.errors import PositionError
+from tests.model.test_laws import DECODERS, depends_on_length, scheme
+from tests.model.tiny import model, words
+
+LENGTH = 12
+STEPS = [(0, 5), (5, 6), (6, 8), (8, 9), (9, LENGTH)]
+
+
+class Rounding(QuantizedLayer):
+    """Eight bits for each key and value, rounded as the back ends of transformers do (which must be installed)."""
+
+    def _quantize(self, tensor: torch.Tensor, axis: int) -> tuple[torch.Tensor, torch.Tensor]:
+        scale = tensor.abs().amax(dim=-1, keepdim=True).clamp(min=1e-9) / 127
+        return (tensor / scale).round().clamp(-128, 127).to(torch.int8), scale
+
+    def _dequantize(self, held: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        return held[0] * held[1]
+
+
+def cache_of(made: Any, layer: type, **options: Any) -> DynamicCache:
+    cache = DynamicCache()
+    cache.layers = [layer(**options) for _ in range(made.config.num_hidden_layers)]
+    return cache
+
+
+@torch.no_grad()
+def step_by_step(made: Any, cache: DynamicCache) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits a few words at a time and all at once, of the real words of a row with padding and one without."""
+    text, mask = words(2, LENGTH), torch.ones(2, LENGTH, dtype=torch.long)
+    mask[0, :3] = 0
+    steps = [made(input_ids=text[:, a:b], attention_mask=mask[:, :b], past_key_values=cache).logits for a, b in STEPS]
+    return torch.cat(steps, dim=1)[mask.bool()], made(input_ids=text, attention_mask=mask).logits[mask.bool()]
+
+
+@pytest.mark.parametrize("layer", [Rounding, Fp8QuantizedLayer])
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_quantized_cache_serves_where_no_position_rides_with_the_keys_and_is_refused_elsewhere(
+    name: str, layer: type
+) -> None:
+    made = model(decoder=scheme(name))
+    if depends_on_length(made):
+        pytest.skip(f"{name} declares that what a token gets changes with the length")
+    cache = cache_of(made, layer, **({"residual_length": 2} if layer is Rounding else {}))
+    own = made.model.decoder.schemes[0]
+    if own.declares.cache == "raw" or not own.active_hooks() <= {"encode", "rotate"}:
+        with pytest.raises(
+            PositionError, match=rf"needs the positions of earlier keys .*{layer.__name__}.* round them"
+        ):
+            step_by_step(made, cache)
+        return
+    got, wanted = step_by_step(made, cache)
+    # Rounded positions would be off by whole words; eight bits of keys and values cost some hundredths of the logits.
+    assert 0 < (got - wanted).abs().mean() < (0.01 if layer is Rounding else 0.05) * wanted.std()
+
+
+@pytest.mark.parametrize(
+    ("layer", "options"), [(DynamicSlidingWindowLayer, {}), (StaticSlidingWindowLayer, {"max_cache_len": 20})]
+)
+@pytest.mark.parametrize("name", ["sinusoidal", "rope", "alibi", "xpos", "repo"])
+def test_trap_26_a_cache_that_forgets_is_refused_as_soon_as_it_has(
+    name: str, layer: type, options: dict[str, int]
+) -> None:
+    made = model(decoder=scheme(name))
+    with pytest.raises(PositionError, match=r"of 6 keys the cache kept 4, and this model looks at all of them"):
+        step_by_step(made, cache_of(made, layer, sliding_window=4, **options))
+    got, wanted = step_by_step(made, cache_of(made, layer, sliding_window=20, **options))
+    torch.testing.assert_close(got, wanted, atol=2e-4, rtol=2e-4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="transformers offloads caches from a GPU only")
+@pytest.mark.parametrize("name", ["rope", "alibi", "repo", "path"])
+def test_an_offloaded_cache_serves(name: str) -> None:
+    made, text = model(decoder=scheme(name)).cuda(), words(2, 6).cuda()
+    wanted = made.generate(text, max_new_tokens=5, min_new_tokens=5)
+    for kind in ("offloaded", "offloaded_static"):
+        assert torch.equal(made.generate(text, max_new_tokens=5, min_new_tokens=5, cache_implementation=kind), wanted)
