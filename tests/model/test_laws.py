@@ -10,6 +10,7 @@ from transformers import DynamicCache, StaticCache
 from transformers.cache_utils import EncoderDecoderCache
 
 from clockhands.errors import ConfigError
+from clockhands.model import Transformer
 from clockhands.model.memory import attach, detach
 from clockhands.schemes import CATALOGUE, recording
 from tests.model.tiny import core, model, words
@@ -127,6 +128,21 @@ def test_gradients_reach_every_parameter(name: str) -> None:
     assert not missing
     still = [key for key, value in learned.items() if not value.grad.any()]
     assert not still
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_trap_39_only_the_scheme_changes_with_the_scheme(name: str) -> None:
+    """No second encoding stays on, no other weight comes or goes, and what is drawn is drawn alike."""
+    one, other = (Transformer(core(kind="decoder", decoder=chosen)) for chosen in ("none", scheme(name)))
+    rest = {key: value.shape for key, value in other.state_dict().items() if ".schemes." not in key}
+    assert rest == {key: value.shape for key, value in one.state_dict().items()}
+    assert [name] == [key for key, kind in CATALOGUE.items() if isinstance(other.decoder.schemes[0], kind)]
+
+
+def test_trap_39_rope_turns_every_channel_unless_told() -> None:
+    turned = CATALOGUE["rope"](8)
+    q, pos = torch.ones(1, 1, 2, 8), torch.tensor([[0, 1]])
+    assert bool((turned.rotate(q, q, pos, pos)[0][0, 0, 1] != 1).all())
 
 
 @pytest.mark.parametrize("name", DECODERS)

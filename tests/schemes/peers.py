@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -42,3 +45,15 @@ def leaf(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
 def copied(tensor: Tensor) -> Tensor:
     """The same numbers with a gradient of their own."""
     return tensor.detach().clone().requires_grad_()
+
+
+def flash_linear_attention(operator: str) -> ModuleType:
+    """The plain-PyTorch reference of one of its operators: the file alone, as the package itself needs Triton."""
+    package = importlib.util.find_spec("fla")
+    assert package is not None and package.submodule_search_locations, "pip install fla-core"
+    path = Path(package.submodule_search_locations[0]) / "ops" / operator / "naive.py"
+    spec = importlib.util.spec_from_file_location(f"fla_{operator}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -166,6 +166,13 @@ def test_trap_03_float32_angles_are_visibly_off_at_a_million() -> None:
     same(Sinusoidal(width).encode(far)[0, 0], right, 2e-7)
 
 
+def test_trap_16_sines_and_cosines_side_by_side_or_interleaved_are_the_same_hands_in_another_order() -> None:
+    pairs, halves = (Sinusoidal(WIDTH, layout=layout).encode(line())[0] for layout in ("interleaved", "half"))
+    same(torch.cat([pairs[:, 0::2], pairs[:, 1::2]], dim=1), halves, 1e-7)
+    same(halves[:, 1], (line()[0] * 10_000.0 ** (-2 / WIDTH)).sin())
+    same(pairs[:, 1], line()[0].double().cos())
+
+
 def test_trap_15_the_exponent_counts_pairs_once() -> None:
     """A known slip is 2·(2c)/d for 2c/d: then the second pair would turn at base^(-4/d)."""
     got = Sinusoidal(8).encode(torch.tensor([[1]]))[0, 0]

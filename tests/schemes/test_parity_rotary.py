@@ -138,6 +138,18 @@ def test_trap_22_every_spectrum_equals_transformers_from_its_own_config(
     assert scheme.spectrum.amplitude() == pytest.approx(factor, rel=1e-6)
 
 
+def test_trap_22_yarns_temperature_is_applied_once_to_each_side() -> None:
+    factor = 0.1 * math.log(4) + 1
+    for given, wanted in ((None, factor), (1.5, 1.5)):
+        scheme = RoPE(HEAD_DIM, spectrum="yarn", factor=4.0, original_length=64, attention_factor=given)
+        q, k = (x.detach() for x in qk())
+        pos = positions.sequential(2, LENGTH)
+        a, b = scheme.rotate(q, k, pos, pos)
+        torch.testing.assert_close(a.norm(dim=-1), wanted * q.norm(dim=-1))
+        torch.testing.assert_close(b.norm(dim=-1), wanted * k.norm(dim=-1))
+        assert scheme.scale(HEAD_DIM) == pytest.approx(HEAD_DIM**-0.5), "not in a second place"
+
+
 def test_trap_20_a_partial_config_is_neoxs() -> None:
     known = RoPE(HEAD_DIM, fraction=0.5, base=500.0).to_hf_config()
     assert known is not None

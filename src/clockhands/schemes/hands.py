@@ -1,7 +1,7 @@
 """The hands of the clock: frequencies, angles, and their cosines and sines, exact at any position.
 
 Frequencies are functions of the options and are never buffers: a model cast to bfloat16, or built on the meta device,
-cannot spoil them (schemes.md, traps 1 and 5).
+cannot spoil them (docs/traps.md, 1 and 5).
 """
 
 from __future__ import annotations

@@ -43,6 +43,19 @@ def test_trap_27_plain_geometric_slopes_are_another_scheme_where_heads_are_no_po
     assert torch.allclose(alibi_slopes(8), alibi_slopes(8, "geometric"))
 
 
+@pytest.mark.parametrize("heads", [8, 12])
+def test_trap_31_a_shard_of_the_heads_takes_its_part_of_the_slopes_of_all(heads: int) -> None:
+    """``score_mod`` counts heads over the whole layer; the slopes of half as many heads are others."""
+    half = heads // 2
+    whole, alone = table(Alibi(heads), 5), table(Alibi(half), 5)
+    pos = positions.sequential(1, 5)
+    modify, zero = Alibi(heads).score_mod(pos, pos), torch.zeros((), dtype=torch.long)
+    shard = [[float(modify(torch.zeros(()), zero, zero + h, zero + 4, zero)) for h in range(half, heads)]]
+    assert shard == [whole[half:, 4, 0].tolist()]
+    assert not torch.allclose(whole[half:], alone)
+    assert not torch.allclose(whole[:half], alone)
+
+
 def test_symmetric_form_is_x_transformers_bias() -> None:
     torch.testing.assert_close(table(Alibi(6, False), 5, 9), AlibiPositionalBias(6)(5, 9))
 

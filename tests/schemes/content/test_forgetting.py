@@ -9,7 +9,7 @@ from x_transformers.x_transformers import DataDependentAlibi
 
 from clockhands import positions
 from clockhands.schemes import Forgetting, attend
-from tests.schemes.peers import agree, copied, leaf
+from tests.schemes.peers import agree, copied, flash_linear_attention, leaf
 
 HEADS, LENGTH, WIDTH = 4, 9, 8
 D = HEADS * WIDTH
@@ -29,6 +29,24 @@ def test_bias_and_its_gradients_are_those_of_x_transformers() -> None:
 
     pairs = [(x, y), (ours.gate_HD, gate.weight), (ours.start_H, gate.bias)]
     agree(mine, lambda: theirs(y), pairs, atol=2e-5)
+
+
+def test_attention_and_its_gradients_are_those_of_flash_linear_attention() -> None:
+    naive = flash_linear_attention("forgetting_attn").naive_forgetting_attn
+    ours, pos = Forgetting(D, HEADS, start=0.0), positions.sequential(2, LENGTH)
+    q, k, v = (leaf(2, HEADS, LENGTH, WIDTH, seed=seed) for seed in range(3))
+    x = leaf(2, LENGTH, D, seed=3)
+    q2, k2, v2, x2 = (copied(t) for t in (q, k, v, x))
+
+    def mine() -> torch.Tensor:
+        own = ours.locate(x, pos, None)
+        return attend(ours, q, k, v, own, own, causal=True)
+
+    def theirs() -> torch.Tensor:
+        gates = torch.nn.functional.logsigmoid(torch.nn.functional.linear(x2, ours.gate_HD, ours.start_H))
+        return naive(*(t.transpose(1, 2) for t in (q2, k2, v2)), gates).transpose(1, 2)
+
+    agree(mine, theirs, [(q, q2), (k, k2), (v, v2), (x, x2)], atol=1e-5)
 
 
 def test_cable_is_forgetting_with_the_opposite_sign_of_its_weights() -> None:

@@ -34,6 +34,7 @@ class Kerple(DistanceBias):
 
     equation = r"\ell_{ij} \mathrel{+}= -r_1 \log(1 + r_2 |i - j|) \quad\text{or}\quad -r_1 |i - j|^{r_2}"
     source = "Chi et al. 2022, equations 6 and 7"
+    peers = ("chijames/KERPLE (the authors' code; in no library)",)
 
     def __init__(self, num_heads: int, *, form: Literal["log", "power"] = "log") -> None:
         super().__init__()

@@ -13,6 +13,8 @@ from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares, DistanceBias
 from clockhands.shapes import Float, Num, Tensor
 
+FURTHEST = 1e6
+
 
 class Perceptron(nn.Module):
     """Linear layers with an activation between them, at least in float32 whatever type the weights have: a distance of
@@ -41,6 +43,23 @@ class Perceptron(nn.Module):
             x = self.activation(x) if at else x
             x = F.linear(x, layer.weight.to(x.dtype), None if layer.bias is None else layer.bias.to(x.dtype))
         return x
+
+
+def by_pieces(mlp: Perceptron, x: Float[Tensor, "*any"]) -> Float[Tensor, "*any O"]:
+    """A network 1 → hidden → O with ReLU, read as what it is: straight pieces between the points where a hidden unit
+    begins or ends. A pair of positions then costs O products in place of hidden·(O + 1).
+    """
+    first, last = mlp.linears()
+    weight_F, bias_F, out_OF = first.weight[:, 0].to(x.dtype), first.bias.to(x.dtype), last.weight.to(x.dtype)
+    with torch.no_grad():
+        bends_F = (-bias_F / weight_F).nan_to_num(FURTHEST).clamp(-FURTHEST, FURTHEST).sort().values
+        ends = F.pad(F.pad(bends_F, (1, 0), value=-2 * FURTHEST), (0, 1), value=2 * FURTHEST)
+        middle_R1 = (ends[1:, None] + ends[:-1, None]) / 2
+        awake_RF = (weight_F * middle_R1 + bias_F > 0).to(x.dtype)
+    slope_RO, start_RO = (awake_RF * weight_F) @ out_OF.T, (awake_RF * bias_F) @ out_OF.T + last.bias.to(x.dtype)
+    piece = torch.bucketize(x.detach(), bends_F)
+    slope, start = F.embedding(piece, torch.cat([slope_RO, start_RO], dim=-1)).chunk(2, dim=-1)
+    return torch.addcmul(start, slope, x[..., None])
 
 
 @final

@@ -30,6 +30,7 @@ class DAPE(Scheme):
 
     equation = r"\ell_{ij} = A_{ij} + B_{ij} + f([A_{ij}; B_{ij}])"
     source = "Zheng et al. 2024, section 3"
+    peers = ("chuanyang-Zheng/DAPE (the authors' code; in no library)",)
     per_layer = True
 
     def __init__(

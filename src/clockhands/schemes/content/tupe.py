@@ -43,6 +43,7 @@ class TUPE(Scheme):
 
     equation = r"\ell_{ij} = [q_i \cdot k_j + (p_i U_Q) \cdot (p_j U_K)] / \sqrt{2 d_h} \;[+ b_{j-i}]"
     source = "Ke et al. 2021, section 3"
+    peers = ("guolinke/TUPE (the authors' code; in no library)",)
 
     def __init__(
         self,

@@ -1,0 +1,35 @@
+"""PaTH against the reference of flash-linear-attention, which multiplies the reflections chunk by chunk."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clockhands import positions
+from clockhands.schemes import PaTH, attend
+from tests.schemes.peers import agree, copied, flash_linear_attention, leaf
+
+HEADS, WIDTH, LENGTH = 3, 8, 21
+D = HEADS * WIDTH
+
+
+@pytest.mark.parametrize("chunk", [4, 64], ids=["many chunks", "one chunk"])
+def test_attention_and_its_gradients_are_those_of_flash_linear_attention(chunk: int) -> None:
+    naive = flash_linear_attention("path_attn").naive_path_attn
+    ours, pos = PaTH(D, HEADS, WIDTH), positions.sequential(2, LENGTH)
+    q, k, v = (leaf(2, HEADS, LENGTH, WIDTH, seed=seed) for seed in range(3))
+    x = leaf(2, LENGTH, D, seed=4)
+    q2, k2, v2, x2 = (copied(t) for t in (q, k, v, x))
+
+    def mine() -> torch.Tensor:
+        at = ours.locate(x, pos, None)
+        return attend(ours, q, k, v, at, at, causal=True)
+
+    def theirs() -> torch.Tensor:
+        at = ours.locate(x2, pos, None)
+        beta, w = at[..., 1], at[..., 2 : 2 + WIDTH]
+        assert beta.max() > 1, "a reflection, not only a shrinking, is among the steps"
+        given = (t.transpose(1, 2) for t in (q2, k2, v2, w, beta, torch.zeros_like(beta)))
+        return naive(*given, scale=WIDTH**-0.5, chunk_size=chunk).transpose(1, 2)
+
+    agree(mine, theirs, [(q, q2), (k, k2), (v, v2), (x, x2)], atol=1e-5)
