@@ -14,9 +14,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from clockhands.comparison import conclude
 from clockhands.comparison.formats import markdown
-from clockhands.comparison.judge import Judged, judge
+from clockhands.comparison.judge import Judged, judge, matrix
+from clockhands.comparison.statistics import difference, mean_interval
 from clockhands.comparison.store import Results, read_results
 from clockhands.comparison.studies import ORDER
 from clockhands.data import open_corpus, order_blind_ceiling
@@ -30,9 +33,14 @@ SLOT = re.compile(r"\[\[(\w+)(?::(.+?))?\]\]")
 
 def pages() -> dict[Path, str]:
     """Every page by its path."""
-    results = {name: Results.from_json(path.read_text("utf8")) for name in ORDER if (path := stored(name)).is_file()}
+    results = measured()
     found = {HERE / f"{name}.md": study_page(name, one) for name, one in results.items()}
     return {**found, HERE / "README.md": index(results), HERE.parent / "answers.md": answers(results)}
+
+
+def measured() -> dict[str, Results]:
+    """The committed results, by study."""
+    return {name: Results.from_json(path.read_text("utf8")) for name in ORDER if (path := stored(name)).is_file()}
 
 
 def stored(name: str) -> Path:
@@ -88,7 +96,8 @@ def study_page(name: str, results: Results) -> str:
     body = [
         f"# {entry['question']}", "", "## What people answer", "", *claims, "", "## Design", "", setting, "",
         findings["compare.verdict"].method, "", "## Result", "", f"![{entry['question']}](figures/{name}.svg)", "",
-        markdown(results), *_more(findings.items), "## Verdict", "", answer(name, results), "",
+        markdown(results), *orderings(name, results), *_more(findings.items), "## Verdict", "",
+        answer(name, results), "",
         "## What would change it", "", entry["change"], "", "## The command", "", f"    clockhands study {name}", "",
     ]  # fmt: skip
     return "\n".join(body)
@@ -97,16 +106,50 @@ def study_page(name: str, results: Results) -> str:
 def _more(items: tuple[Finding, ...]) -> list[str]:
     lines = []
     for item in items:
-        if item.name != "compare.verdict" and item.table.rows and not item.name.startswith("compare.costs"):
-            shown = [column for column in range(len(item.table.columns)) if _any(item, column)]
-            lines += [f"### {item.question}", "", _row(item.table.columns, shown), _row(["---"] * 99, shown)]
-            lines += [_row([_cell(cell) for cell in row], shown) for row in item.table.rows]
+        if item.name != "compare.verdict" and item.table.rows:
+            columns, rows = _pivoted(item) if item.name == "compare.lengths" else _merged(item)
+            shown = [i for i in range(len(columns)) if any(row[i] for row in rows)]
+            lines += [f"### {item.question}", "", _row(columns, shown), _row(["---"] * len(columns), shown)]
+            lines += [_row(row, shown) for row in rows]
             lines += ["", item.method, ""]
     return lines
 
 
-def _any(item: Finding, column: int) -> bool:
-    return any(row[column] is not None for row in item.table.rows)
+def _merged(item: Finding) -> tuple[list[str], list[list[str]]]:
+    """The table as text, in which a value and the two columns of its range are one cell: 4.2 [4.15, 4.25]."""
+    columns = list(item.table.columns)
+    firsts = [i for i in range(len(columns)) if columns[i] not in RANGE]
+
+    def cell(row: tuple[Any, ...], i: int) -> str:
+        if columns[i + 1 : i + 3] in RANGES and row[i] is not None:
+            return _ranged(*row[i : i + 3])
+        return _cell(row[i])
+
+    return [columns[i] for i in firsts], [[cell(row, i) for i in firsts] for row in item.table.rows]
+
+
+def _pivoted(item: Finding) -> tuple[list[str], list[list[str]]]:
+    """Longer text: a row a variant, a column a split."""
+    splits = list(dict.fromkeys(str(row[1]) for row in item.table.rows))
+    cells: dict[str, dict[str, str]] = {}
+    for variant, split, loss, low, high, _, refused in item.table.rows:
+        cells.setdefault(variant, {})[split] = "refused" if refused else _ranged(loss, low, high)
+    rows = [[variant, *(own.get(split, "") for split in splits)] for variant, own in cells.items()]
+    exact = [row[5] for row in item.table.rows if row[5] is not None]
+    beside = [f"{split}, loss" for split in splits]
+    if exact and max(exact) == 0:
+        beside[-1] += " (exact match: 0 % everywhere)"
+    return ["variant", *beside], rows
+
+
+RANGES = (["low", "high"], ["lowest seed", "highest seed"])
+RANGE = {name for pair in RANGES for name in pair}
+
+
+def _ranged(value: Any, low: Any, high: Any) -> str:
+    if value is None or _cell(low) == _cell(high):
+        return _cell(value)
+    return f"{_cell(value)} [{_cell(low)}, {_cell(high)}]"
 
 
 def _row(cells: Any, shown: list[int]) -> str:
@@ -114,7 +157,56 @@ def _row(cells: Any, shown: list[int]) -> str:
 
 
 def _cell(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return "" if value is None else str(value)
+
+
+def orderings(name: str, results: Results) -> list[str]:
+    """What the literature reports of two variants, beside what was measured here."""
+    claims = QUESTIONS[name].get("ordering", ())
+    if not claims:
+        return []
+    lines = ["### What the literature reports, and what was measured here", "", _row(ORDERING, range(4))]
+    lines += [_row(["---"] * 4, range(4)), *(_row(_checked(one, results, len(claims)), range(4)) for one in claims)]
+    return [
+        *lines,
+        "",
+        "Differences are paired by seed, with simultaneous 95 % intervals (bootstrap t, Bonferroni).",
+        "",
+    ]
+
+
+ORDERING = ("claim", "source", "measured", "verdict")
+
+
+def _checked(claim: dict[str, str], results: Results, comparisons: int) -> tuple[str, ...]:
+    """``more`` - ``less`` of what is measured: above 0 if the claim holds; a claim of equality has ``alike``."""
+    first, second = claim.get("alike", (claim.get("more"), claim.get("less")))
+    what = claim.get("on", "score")
+    found = difference(_values(results, first, what), _values(results, second, what), comparisons)
+    size = f"{first} − {second}, {what}: {found.value:+.3g} [{found.low:+.3g}, {found.high:+.3g}]"
+    if "alike" in claim:
+        verdict = (
+            "contradicted"
+            if found.shown
+            else f"reproduced (a difference of {found.detectable:.2g} would have been seen)"
+        )
+    else:
+        verdict = ("reproduced" if found.value > 0 else "contradicted") if found.shown else "not shown"
+    return claim["claim"], claim["source"], size, verdict
+
+
+def _values(results: Results, name: str, what: str) -> np.ndarray:
+    """Seeds × items of the metric, or seeds × 1 of the loss on a longer split, or of its growth over the test split."""
+    if what == "score":
+        return matrix(results, name)
+    split = what.removesuffix(", growth")
+    longer = [one["longer"][split]["loss"] for one in results.of(name)]
+    base = [one["scores"]["loss"] if what != split else 0.0 for one in results.of(name)]
+    return np.array([[a - b] for a, b in zip(longer, base, strict=True)])
 
 
 def answer(name: str, results: Results) -> str:
@@ -140,13 +232,25 @@ def _slot(kind: str, rest: str, judged: dict[str, Judged], results: Results) -> 
         return f"{100 * order_blind_ceiling(corpus.pairs('test')):.1f}"
     if kind in ("before", "after"):
         name, _, measure = rest.rpartition(":")
-        found = [one["inside"][kind][measure] for one in results.of(name)]
-        return f"{sum(found) / len(found):.2f}"
+        return _interval([one["inside"][kind][measure] for one in results.of(name)], 2)
+    if kind == "longer":
+        name, _, split = rest.rpartition(":")
+        return _interval([one["longer"][split]["loss"] for one in results.of(name)], 2)
     one = judged[rest]
     if kind == "verdict":
-        return one.verdict
-    interval = f" [{one.interval[0]:.1f}, {one.interval[1]:.1f}]" if one.interval else ""
-    return "no" if one.score is None else f"{one.score:.1f}{interval}"
+        return one.verdict.replace(" (", ", ").replace(")", "")
+    digits = 3 if results.plan.metric == "loss" else 1
+    interval = f" [{one.interval[0]:.{digits}f}, {one.interval[1]:.{digits}f}]" if one.interval else ""
+    return "no" if one.score is None else f"{one.score:.{digits}f}{interval}"
+
+
+def _interval(values: list[float], digits: int) -> str:
+    """Mean and 95 % interval over seeds; a number that is the same for every seed has none."""
+    mean = sum(values) / len(values)
+    if max(values) - min(values) < 10**-digits / 2:
+        return f"{mean:.{digits}f}"
+    low, high = mean_interval(np.array(values)[:, None])
+    return f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def pictures() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 
@@ -20,7 +21,12 @@ def test_no_page_has_drifted() -> None:
 def test_every_study_has_its_question() -> None:
     assert set(GENERATE["QUESTIONS"]) == set(ORDER)
     for entry in GENERATE["QUESTIONS"].values():
-        assert entry.keys() - {"reading"} == {"question", "claims", "design", "answer", "change"}
+        assert entry.keys() - {"reading", "ordering"} == {"question", "claims", "design", "answer", "change"}
+
+
+def test_an_answer_has_three_sentences() -> None:
+    for name, one in GENERATE["measured"]().items():
+        assert len(re.findall(r"[.](?: |$)", GENERATE["answer"](name, one))) <= 3, name
 
 
 def test_slots_are_filled_with_what_was_measured() -> None:
