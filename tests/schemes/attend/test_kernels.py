@@ -38,6 +38,7 @@ def make(name: str, causal: bool, **options: Any) -> Scheme:
 SCHEMES: list[tuple[str, dict[str, Any]]] = [
     ("none", {}),
     ("rope", {}),
+    ("pope", {}),
     ("alibi", {}),
     ("alibi", {"form": "asymmetric"}),
     ("alibi", {"learned": True}),
@@ -161,16 +162,32 @@ class Largest(TorchDispatchMode):
         return out
 
 
-@pytest.mark.parametrize("name", ["alibi", "t5", "kerple", "sandwich", "dynamic", "window"])
-def test_no_function_of_distance_makes_a_tensor_of_length_squared(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+# TUPE is none of them: it compares the vectors of any two absolute positions.
+BY_BLOCKS = [
+    name
+    for name, kind in CATALOGUE.items()
+    if kind.rowwise and name != "tupe" and not kind.hooks() & {"locate", "logits", "weigh", "values"}
+]
+ROWS, COLUMNS = 32, 40
+OPTIONS: dict[str, dict[str, Any]] = {
+    "dynamic": {"hidden": 4}, "log-cpb": {"hidden": 4}, "swin": {"rows": ROWS, "columns": COLUMNS},
+    "learned": {"max_length": ROWS * COLUMNS}, "deberta": {"span": 16},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BY_BLOCKS)
+def test_no_function_of_positions_makes_a_tensor_of_all_pairs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forward and backward, at 1280 tokens: every function of i - j, of offsets on a grid, and of single rows."""
     monkeypatch.undo()
-    length = 1024
-    scheme = make(name, True, **({"hidden": 4} if name == "dynamic" else {}))
+    length = ROWS * COLUMNS
+    scheme = make(name, True, **OPTIONS.get(name, {}))
+    axes = scheme.declares.axes or 1
+    pos = positions.grid(1, ROWS, COLUMNS) if axes == 2 else positions.sequential(1, length)
+    pos = positions.text_axes(pos, axes) if axes > 2 else pos
     qkv = [torch.randn(1, HEADS, length, WIDTH).requires_grad_() for _ in range(3)]
-    pos = positions.sequential(1, length)
     with Largest() as largest:
         attend(scheme, *qkv, pos, pos, causal=True).sum().backward()
-    assert largest.elements < HEADS * length * length / 2
+    assert largest.elements < length * length
     with Largest() as largest:
         attend_reference(scheme, *qkv, pos, pos, causal=True)
     assert largest.elements >= HEADS * length * length, "the meter must see what the reference makes"

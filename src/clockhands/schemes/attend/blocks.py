@@ -10,7 +10,7 @@ from clockhands.schemes.attend.whole import whole
 from clockhands.schemes.base import KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
-ROWS = 256
+ROWS, ELEMENTS = 256, 1 << 19
 
 
 def blockwise(
@@ -25,15 +25,19 @@ def blockwise(
     scale: float,
     dropout: float,
 ) -> Float[Tensor, "B H S Kv"]:
-    """Attention with ``scheme.bias``, ``ROWS`` queries at a time; under a causal mask with the keys up to the last."""
+    """Attention with ``scheme.bias``, some queries at a time; under a causal mask with the keys up to the last.
+
+    A block has ``ROWS`` queries at most, and about ``ELEMENTS`` logits, so that its memory does not grow with the text.
+    """
     queries, keys = q_BHSK.shape[2], k_BHTK.shape[2]
+    rows_at_once = min(ROWS, max(16, ELEMENTS // (q_BHSK.shape[0] * q_BHSK.shape[1] * keys)))
     axis, outs = (2 if qpos_BS.dim() == 4 else 1), []
 
     def block(q: Tensor, k: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor, visible: Tensor | None) -> Tensor:
         return whole(q, k, v, scheme.bias(q, k, qpos, kpos), visible, causal, scale, dropout)
 
-    for start in range(0, queries, ROWS):
-        stop = min(start + ROWS, queries)
+    for start in range(0, queries, rows_at_once):
+        stop = min(start + rows_at_once, queries)
         last = keys - queries + stop if causal else keys
         visible = visible_BHST
         if visible is not None:

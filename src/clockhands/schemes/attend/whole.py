@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -31,14 +32,20 @@ def whole(
     if bias_BHST is None and visible_BHST is None and (not causal or queries in (1, keys)):
         # A comparison of traced lengths is no bool; a branch is (torch.compile with dynamic shapes).
         is_causal = True if causal and queries > 1 else False  # noqa: SIM210
-        return F.scaled_dot_product_attention(
-            q_BHSK, k_BHTK, v_BHTK, dropout_p=dropout, is_causal=is_causal, scale=scale
-        )
+        return _fused(q_BHSK, k_BHTK, v_BHTK, dropout_p=dropout, is_causal=is_causal, scale=scale)
     mask: Tensor = visible_pairs(queries, keys, visible_BHST, causal, q_BHSK.device)
     if bias_BHST is not None:
         # The fused kernels take a float32 mask with low-precision queries, and add it in float32.
         mask = bias_BHST.to(torch.promote_types(q_BHSK.dtype, torch.float32)).masked_fill(~mask, -math.inf)
-    return F.scaled_dot_product_attention(q_BHSK, k_BHTK, v_BHTK, attn_mask=mask, dropout_p=dropout, scale=scale)
+    return _fused(q_BHSK, k_BHTK, v_BHTK, attn_mask=mask, dropout_p=dropout, scale=scale)
+
+
+def _fused(q: Tensor, k: Tensor, v: Tensor, **rest: Any) -> Tensor:
+    """The fused kernel. On a CPU it takes values as wide as the queries; for others PyTorch would make all weights."""
+    spare = q.shape[-1] - v.shape[-1]
+    if spare > 0 and q.device.type == "cpu" and q.shape[-2] > 1:
+        return F.scaled_dot_product_attention(q, k, F.pad(v, (0, spare)), **rest)[..., :-spare]
+    return F.scaled_dot_product_attention(q, k, v, **rest)
 
 
 def three_lines(
