@@ -4,9 +4,9 @@
 
 8 heads of 64, batch 1, float32, one thread. ``alibi`` stands against SDPA with a mask made beforehand, forward alone
 and with the backward pass; ``t5``, ``kerple``, ``fire`` and ``swin`` (on a grid, not causal), which learn their bias,
-against SDPA with the bias laid out, forward and backward (FIRE's network asked for every pair, as papers write it); past
-4096 tokens only their memory is taken. Extra memory is the growth of the resident set at its largest during one pass,
-each in a process of its own.
+against SDPA with the bias laid out, forward and backward (FIRE's network asked for every pair, as papers write it);
+past 4096 tokens only their memory is taken. Extra memory is the growth of the resident set at its largest during one
+pass, each in a process of its own.
 """
 
 from __future__ import annotations

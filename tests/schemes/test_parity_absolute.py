@@ -205,3 +205,16 @@ def test_mtans_learned_time_embedding_is_time2vec() -> None:
     times = torch.rand(2, 5)
     wanted = torch.cat([linear(times[..., None]), periodic(times[..., None]).sin()], dim=-1)
     same(ours.encode(times), wanted)
+
+
+@pytest.mark.parametrize("start", [0, 1_000_000])
+def test_trap_03_a_long_table_is_exact_wherever_it_begins(start: int) -> None:
+    pos = positions.sequential(1, 512, start=start)
+    omega = 10_000.0 ** (-torch.arange(0, 512, 2, dtype=torch.float64) / 512)
+    angle = pos[0, :, None] * omega
+    wanted = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
+    got = Sinusoidal(512).encode(pos)[0].double()
+    assert float((got - wanted).abs().max()) <= 2e-7
+    if start:
+        naive = (pos[0, :, None].float() * omega.float()).sin().double()
+        assert float((naive - angle.sin()).abs().max()) > 1e-2, "float32 angles are off by this much"

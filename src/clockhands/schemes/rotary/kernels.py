@@ -149,8 +149,9 @@ class _Turn(torch.autograd.Function):
     def forward(x_BHSK: Tensor, table: Tensor, sin: Tensor | None, pairs: int) -> Tensor:
         # Heads that were split off a projection lie as [B, S, H, K]: work in the order of memory.
         if x_BHSK.stride(-3) < x_BHSK.stride(-2):
-            x, c, s = (each if each is None else each.transpose(-3, -2) for each in (x_BHSK, table, sin))
-            return _turned(x, c, s, pairs, -3).transpose(-3, -2)
+            x, first = x_BHSK.transpose(-3, -2), table.transpose(-3, -2)
+            second = None if sin is None else sin.transpose(-3, -2)
+            return _turned(x, first, second, pairs, -3).transpose(-3, -2)
         return _turned(x_BHSK, table, sin, pairs, -2)
 
     @staticmethod
@@ -174,10 +175,10 @@ class _Turn(torch.autograd.Function):
         info: Any, in_dims: tuple[int | None, ...], x: Tensor, table: Tensor, sin: Tensor | None, pairs: int
     ) -> tuple[Tensor, int]:
         """One axis more in front, over which tables without it are spread."""
-        x, table, sin = (
+        front = [
             each if each is None or axis is None else each.movedim(axis, 0)
             for each, axis in zip((x, table, sin), in_dims, strict=False)
-        )
+        ]
         if in_dims[0] is None:
-            x = x.expand(info.batch_size, *x.shape)
-        return cast(Tensor, _Turn.apply(x, table, sin, pairs)), 0
+            front[0] = x.expand(info.batch_size, *x.shape)
+        return cast(Tensor, _Turn.apply(*front, pairs)), 0
