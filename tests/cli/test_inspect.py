@@ -49,6 +49,8 @@ def test_two_models_side_by_side(tmp_path: Path) -> None:
         ([MODEL, "--length", "3"], 2, "--length is 3"),
         ([MODEL, "--texts", "2"], 2, "--texts is 2"),
         ([MODEL, "--text", "./no.txt"], 1, "no.txt"),
+        ([MODEL, "--side", "decoder"], 2, "is no encoder-decoder, so it has no decoder side to choose"),
+        ([MODEL, MODEL, "--side", "both"], 2, "--side both sets two stacks of one model side by side"),
     ],
 )
 def test_faults_are_one_message(
@@ -64,3 +66,52 @@ def test_a_text_of_one_word_is_too_short(tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / "one.txt").write_text("word")
     assert main(["inspect", MODEL, "--text", str(tmp_path / "one.txt")]) == 1
     assert "the text has 1 tokens; 32 are the least" in capsys.readouterr().err
+
+
+def _changed(folder: Path, **keys: object) -> str:
+    """MiniLM's folder with other settings: its weights are linked, not copied."""
+    for file in Path(MODEL).iterdir():
+        if file.is_file() and file.name != "config.json":
+            (folder / file.name).symlink_to(file)
+    config = json.loads((Path(MODEL) / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | keys))
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'"),
+        ({"rope_scaling": {"rope_type": "spiral"}}, "rope_scaling.rope_type = 'spiral'; the rope types understood are"),
+        ({"hidden_size": 2**17, "num_attention_heads": 2**10, "num_hidden_layers": 99}, "GiB for its weights and more"),
+        ({"model_type": "theirs", "auto_map": {"AutoModel": "theirs.M"}}, "then give --trust-remote-code"),
+        ({"model_type": "theirs"}, "model_type 'theirs', which transformers does not know"),
+    ],
+)
+def test_folders_that_are_refused(
+    keys: dict[str, object], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", _changed(tmp_path, **keys)]) == 1
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert printed.count("clockhands") == 1
+    assert "Traceback" not in printed
+
+
+def test_weights_only_as_pickle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = _changed(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    (tmp_path / "pytorch_model.bin").write_bytes(b"")
+    assert main(["inspect", folder]) == 1
+    assert "holds its weights only as pickle (pytorch_model.bin)" in capsys.readouterr().err
+
+
+def test_a_model_without_attention(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from transformers import MambaConfig, MambaModel
+
+    folder = _changed(tmp_path)
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).unlink()
+    MambaModel(MambaConfig(vocab_size=30522, hidden_size=8, num_hidden_layers=1, state_size=2)).save_pretrained(folder)
+    assert main(["inspect", folder, *SMALL]) == 1
+    assert "no attention was seen in MambaModel" in capsys.readouterr().err

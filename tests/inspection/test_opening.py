@@ -11,7 +11,7 @@ import torch
 
 from clockhands.data import open_corpus
 from clockhands.errors import CheckpointError
-from clockhands.inspection.opening import _trained_on, check_fits, open_subject
+from clockhands.inspection.opening import _trained_on, check_fits, float32_bytes, open_subject
 
 from .tiny import tiny
 
@@ -114,6 +114,19 @@ def test_a_model_too_large_for_memory() -> None:
     check_fits(2**30, "here", available=2**31)
     with pytest.raises(CheckpointError, match=r"needs 8\.0 GiB .* and 4\.0 GiB of memory are free"):
         check_fits(2**33, "big", available=2**32)
+
+
+def test_a_configuration_too_large_for_memory_is_refused_before_weights_are_read(folder: Path) -> None:
+    """Some 10^13 parameters, counted from config.json alone: the weights that lie beside it are small."""
+    huge = _change(folder, hidden_size=2**17, num_attention_heads=2**10, num_hidden_layers=64, intermediate_size=2**19)
+    with pytest.raises(CheckpointError, match=r"needs \d{5,}\.\d GiB for its weights and more to run, and .* are free"):
+        open_subject(huge)
+
+
+def test_the_memory_that_a_configuration_asks_for_is_what_its_weights_take() -> None:
+    for name in ("bert", "t5", "llama", "falcon-alibi"):
+        raw = tiny(name).config.to_dict()
+        assert float32_bytes(raw) == sum(4 * weight.numel() for weight in tiny(name).parameters())
 
 
 def test_a_run_is_measured_on_what_it_was_trained_on(tmp_path: Path) -> None:

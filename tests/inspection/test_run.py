@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import nn
 from clockhands.errors import CheckpointError
 from clockhands.findings import Findings
 from clockhands.inspection import Subject, capture, inspect, split
+from clockhands.inspection.calls import AttentionCall
 from clockhands.model import Position, Transformer, TransformerConfig
 from clockhands.report import page, side_by_side
 
@@ -25,7 +27,8 @@ def _ids(texts: int = 12, length: int = 20, vocabulary: int = VOCAB) -> torch.Te
 
 
 def _check_complete(findings: Findings) -> None:
-    assert len({item.name for item in findings}) == len(findings) == 16
+    two_sides = "its encoder" in str(findings.facts["class"])
+    assert len({item.name for item in findings}) == len(findings) == 16 + two_sides
     for item in findings:
         assert item.question.endswith("?")
         assert item.verdict.endswith((".", ")")), item.verdict
@@ -103,6 +106,14 @@ def test_the_size_of_the_words_is_heard_in_the_loudness() -> None:
         found = inspect(_own("sum", token_scale=scale), texts=_ids(), control=False)["loudness"]
         ratios[scale] = found.details["ratio"]
     assert ratios["sqrt"] / ratios["one"] == pytest.approx(32**0.5, rel=0.01)
+
+
+def test_the_factor_of_the_words_is_told_before_and_after_training() -> None:
+    found = inspect(_own("sum"), texts=_ids())["loudness"]
+    bare = found.details["ratio"] / 32**0.5
+    assert f"multiplied by 5.7; without that factor a word would be {bare:.2g} times as long" in found.verdict
+    assert "(untrained " in found.verdict
+    assert "factor" not in inspect(_own("sum", token_scale="one"), texts=_ids(), control=False)["loudness"].verdict
 
 
 def test_words_that_place_themselves_are_named() -> None:
@@ -186,6 +197,35 @@ def test_batches_do_not_change_what_is_recorded() -> None:
     for one, other in zip(whole.layers, parts.layers, strict=True):
         torch.testing.assert_close(one.inputs_NTD, other.inputs_NTD)
         torch.testing.assert_close(split(one, whole.ordinary_T).layer(), split(other, parts.ordinary_T).layer())
+
+
+def _attention_kept_at_once(layers: int, texts: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The most numbers of attention logits that exist at any time while a model is measured."""
+    alive: dict[int, int] = {}
+    most = 0
+
+    class Counted(AttentionCall):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            nonlocal most
+            super().__init__(*args, **kwargs)
+            alive[id(self)] = self.logits_BHST.numel()
+            weakref.finalize(self, alive.pop, id(self))
+            most = max(most, sum(alive.values()))
+
+    monkeypatch.setattr("clockhands.inspection.seams.AttentionCall", Counted)
+    model = _own("rope", encoder_layers=layers)
+    inspect(model, texts=_ids(texts), control=False)
+    return most
+
+
+def test_memory_for_attention_does_not_grow_with_layers_and_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention is computed again layer by layer and batch by batch; of all that was recorded, nothing is T × T."""
+    few = _attention_kept_at_once(1, 16, monkeypatch)
+    assert _attention_kept_at_once(4, 64, monkeypatch) == few
+    subject = Subject.of(_own("rope", encoder_layers=4))
+    recorded = capture(subject.model, subject.forward, _ids(64))
+    kept = sum(state.numel() for state in recorded.hidden) + sum(layer.inputs_NTD.numel() for layer in recorded.layers)
+    assert kept == (5 + 4) * 64 * 20 * 32
 
 
 COST = """

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from clockhands.inspection.capture import Capture, capture
-from clockhands.inspection.decomposition import DATA, TERMS, parts, split
+from clockhands.inspection.decomposition import DATA, TERMS, means, parts, split
+from clockhands.inspection.freeze import Frozen
 from clockhands.inspection.measures.kernels import curve
 from clockhands.inspection.subject import Subject
 from clockhands.model import Position, Transformer, TransformerConfig
@@ -58,6 +59,23 @@ def test_the_terms_sum_to_the_logits_that_the_model_computed(name: str) -> None:
             assert error < (1e-6 if name in ROUNDS_INSIDE else 1e-10)
             assert batch.error() < (1e-6 if name in ROUNDS_INSIDE else 1e-10)
         assert split(layer, recorded.ordinary_T).heads().sum(-1).sub(1).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"pope"}))
+def test_the_order_of_the_parts_plays_no_role(name: str) -> None:
+    """What the words give alone, less what nothing gives, is what they add to μ and place. (PoPE bends queries.)"""
+    _, recorded = _captured(name)
+    layer = recorded.layers[0]
+    rows, batch = next(parts(layer, crossfit=False))
+    mean, place = means(layer, rows)
+    x = layer.inputs_NTD[rows]
+    frozen = Frozen(layer.module, layer.scheme)
+    with frozen.recording():
+        layer.replay(x)
+    with frozen.applied():
+        words, nothing = layer.replay(x - mean - place), layer.replay(torch.zeros_like(x))
+    torch.testing.assert_close(words.q_BHSK - nothing.q_BHSK, batch.q["content"], atol=1e-9, rtol=1e-9)
+    torch.testing.assert_close(words.k_BHTK - nothing.k_BHTK, batch.k["content"], atol=1e-9, rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", WORDS_PLACE)

@@ -89,7 +89,7 @@ def test_every_finding_is_a_section_with_its_question_and_verdict(tree: Tree) ->
     assert tree.words["h3"] == [item.question for item in measured]
     assert len(tree.classed("verdict")) == len(measured)
     body = tree.words["body"][0]
-    assert all(item.verdict in body for item in demo())
+    assert all(item.verdict in body.replace("\xa0%", " %") for item in demo())
 
 
 def test_links_lead_somewhere_and_ids_are_unique(tree: Tree) -> None:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import CheckpointError
-from clockhands.inspection.calls import AttentionCall, ignore
+from clockhands.inspection.calls import ignore
 from clockhands.inspection.layer import Layer, hidden_input
 from clockhands.inspection.seams import listening
 from clockhands.inspection.store import Store
@@ -102,8 +102,8 @@ class _Recorded:
 
 def _template(model: nn.Module, run: Callable[[], Any]) -> tuple[list[_Recorded], list[nn.Module]]:
     """How each self-attention layer is called, in order, for one batch; and the modules that look across."""
-    heard: list[AttentionCall] = []
-    with listening(model, heard.append):
+    heard: list[nn.Module] = []
+    with listening(model, lambda call: heard.append(call.module)):
         run()
     if not heard:
         raise CheckpointError(
@@ -111,7 +111,7 @@ def _template(model: nn.Module, run: Callable[[], Any]) -> tuple[list[_Recorded]
             "attention interface of transformers nor a softmax shows"
         )
     recorded: list[_Recorded] = []
-    modules = dict.fromkeys(call.module for call in heard)
+    modules = dict.fromkeys(heard)
 
     def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         recorded.append(_Recorded(module, args, kwargs))

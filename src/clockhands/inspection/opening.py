@@ -40,6 +40,8 @@ def open_subject(
         )
     if not remote and not _is_known(raw):
         raise CheckpointError(f"{source} has model_type {raw.get('model_type')!r}, which transformers does not know")
+    if raw.get("model_type") != "clockhands" and not remote:
+        check_fits(float32_bytes(raw), source)
     if Path(source).is_dir():
         _check_weights(Path(source))
     if raw.get("model_type") == "clockhands":
@@ -144,8 +146,21 @@ def _rope_types(raw: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, st
         yield from _rope_types(value, f"{where}.")
 
 
+def float32_bytes(raw: dict[str, Any]) -> int:
+    """What a model of this configuration takes as float32, counted without making its weights; 0 if that fails."""
+    from transformers import AutoConfig, AutoModel
+
+    try:
+        config = AutoConfig.for_model(**raw)
+        with torch.device("meta"):
+            weights = list(AutoModel.from_config(config).parameters())
+    except (KeyError, TypeError, ValueError, RuntimeError, NotImplementedError, AttributeError):
+        return 0  # opening the model will say what is wrong with it
+    return sum(4 * weight.numel() for weight in weights)
+
+
 def _check_weights(folder: Path) -> None:
-    """Refuse a folder without safetensors, and a model that would not fit the memory."""
+    """Refuse a folder without safetensors, and weights that would not fit the memory."""
     files = [path for path in folder.iterdir() if path.name.endswith(_SUFFIXES)]
     if not files:
         pickles = sorted(path.name for path in folder.iterdir() if path.suffix in (".bin", ".pt", ".pth", ".ckpt"))
@@ -155,10 +170,10 @@ def _check_weights(folder: Path) -> None:
                 "convert it with save_pretrained(..., safe_serialization=True) where you trust it"
             )
         raise CheckpointError(f"{folder} holds no weights (model.safetensors)")
-    check_fits(sum(_float32_bytes(path) for path in files if path.suffix == ".safetensors"), folder)
+    check_fits(sum(_stored_bytes(path) for path in files if path.suffix == ".safetensors"), folder)
 
 
-def _float32_bytes(path: Path) -> int:
+def _stored_bytes(path: Path) -> int:
     """What the tensors of a safetensors file take as float32; only its header is read."""
     from safetensors import safe_open
 

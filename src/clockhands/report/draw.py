@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from clockhands.findings import Figure, Mark, Panel
 from clockhands.report.faults import check_figure
@@ -115,20 +115,20 @@ class Sheet:
     def _dress(self, pen: Pen) -> None:
         panel, ax = pen.panel, pen.ax
         above = 0.0 if self.legend or self.dense else self._own_legend(pen)
-        small = {"pad": 3, "fontsize": 7.5, "fontweight": "normal"} if self.dense else {"pad": 6 + above}
+        small = {"pad": 3, "fontsize": 8.5, "fontweight": "normal"} if self.dense else {"pad": 6 + above}
         ax.set_title(visible(panel.title), **small)
         ax.set_xlabel(visible(panel.xlabel))
         ax.set_ylabel(visible(panel.ylabel))
+        _plain_numbers(ax, panel)
         _name_ticks(ax, pen, self.panel_width)
-        _plain_numbers(ax)
         if panel.equal and not any(mark.kind == "heatmap" for mark in panel.marks):
-            ax.set_aspect("equal", adjustable="datalim")
+            ax.set_aspect("equal", adjustable="box" if panel.xlim and panel.ylim else "datalim")
         if panel.xlim:
             ax.set_xlim(panel.xlim)
         if panel.ylim:
             ax.set_ylim(panel.ylim)
         if self.dense:
-            ax.tick_params(labelsize=7, length=0, pad=1.5)
+            ax.tick_params(labelsize=8, length=0, pad=1.5)
             ax.grid(False)
             ax.locator_params(nbins=3) if panel.xscale == panel.yscale == "linear" else None
 
@@ -172,7 +172,7 @@ def _names_down(panel: Panel) -> float:
 def _name_ticks(ax: Axes, pen: Pen, width: float) -> None:
     if pen.x.names:
         longest = max(map(len, pen.x.names))
-        upright = longest * 6 * len(pen.x.names) <= width * 0.85
+        upright = longest * 6.8 * len(pen.x.names) <= width * 0.85
         ax.set_xticks(range(len(pen.x.names)), pen.x.names, **({} if upright else _LEANING))
         ax.grid(False, axis="x")
     if pen.y.names:
@@ -181,8 +181,12 @@ def _name_ticks(ax: Axes, pen: Pen, width: float) -> None:
         ax.grid(False, axis="y")
 
 
-def _plain_numbers(ax: Axes) -> None:
-    """Powers as plain text: Matplotlib's own are mathematical markup, which a page would show as it is."""
+def _plain_numbers(ax: Axes, panel: Panel) -> None:
+    """Whole numbers where all are whole, and powers as plain text: Matplotlib's own are mathematical markup."""
+    drawn = [mark for mark in panel.marks if mark.kind != "heatmap"]  # whose ticks are its names
+    whole = [value for mark in drawn for value in mark.x if isinstance(value, (int, float))]
+    if whole and panel.xscale == "linear" and all(float(value).is_integer() for value in whole):
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     for axis in (ax.xaxis, ax.yaxis):
         if axis.get_scale() == "log":
             axis.set_major_formatter(FuncFormatter(lambda value, _: number(float(value))))

@@ -71,10 +71,10 @@ def colour_bar(canvas: Canvas, heat: Heat) -> None:
     if bar.solids is not None:
         bar.solids.set_rasterized(True)
     bar.outline.set_visible(False)
-    bar.ax.tick_params(length=0, labelsize=8)
+    bar.ax.tick_params(length=0, labelsize=9.5)
     bar.ax.grid(False)
     if heat.marks[0].label:
-        bar.set_label(visible(heat.marks[0].label), fontsize=8.5)
+        bar.set_label(visible(heat.marks[0].label), fontsize=10)
 
 
 def label_ticks(ax: Axes, mark: Mark, width: float, height: float) -> None:
@@ -82,8 +82,8 @@ def label_ticks(ax: Axes, mark: Mark, width: float, height: float) -> None:
     names = [_name(value) for value in mark.x]
     if names:
         longest = max(map(len, names))
-        upright = longest * 5.6 + 6 <= width / len(names) or longest <= 3
-        step = _step(len(names), width, longest * 5.6 + 8 if upright else 12.0)
+        upright = longest * 6.5 + 6 <= width / len(names) or longest <= 3
+        step = _step(len(names), width, longest * 6.5 + 8 if upright else 12.0)
         ax.set_xticks(range(0, len(names), step), names[::step], rotation=0 if upright else 90)
     rows = [_name(value) for value in mark.y]
     if rows:
@@ -122,6 +122,6 @@ def _write_cells(ax: Axes, values: np.ndarray[Any, np.dtype[np.float64]], image:
         if np.isfinite(value):
             red, green, blue, _ = image.cmap(image.norm(value))
             dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
-            text = f"{value:.{min(decimals, 2)}f}".replace("-", "−")
+            text = f"{value:z.{min(decimals, 2)}f}".replace("-", "−")
             colour = "#ffffff" if dark else "#101010"
-            ax.text(column, row, text, ha="center", va="center", fontsize=7.5, color=colour)
+            ax.text(column, row, text, ha="center", va="center", fontsize=9, color=colour)

@@ -14,7 +14,7 @@ from clockhands.report.look import Look, Wardrobe
 from clockhands.report.text import visible
 
 Entries: TypeAlias = dict[str, Line2D | Patch]
-LINE = 15.0  # points that one line of a legend takes
+LINE = 17.0  # points that one line of a legend takes
 
 
 def entries(panel: Panel, wardrobe: Wardrobe) -> Entries:
@@ -41,7 +41,7 @@ def lines(found: Entries, width: float) -> int:
     """How many lines the entries take at this width."""
     if not found:
         return 0
-    longest = max(map(len, found)) * 5.6 + 42
+    longest = max(map(len, found)) * 6.5 + 42
     return math.ceil(len(found) / max(1, int(width // longest)))
 
 

@@ -195,7 +195,7 @@ def _text(pen: Pen, mark: Mark, look: Look) -> None:
     colour = FAINT if mark.emphasis == "null" else INK
     for x, y, name in zip(mark.x, mark.y, mark.names, strict=True):
         place = (pen.x(x), pen.y(y))
-        pen.ax.annotate(visible(name), place, color=colour, fontsize=8.5, xytext=(3, 3), textcoords="offset points")
+        pen.ax.annotate(visible(name), place, color=colour, fontsize=10, xytext=(3, 3), textcoords="offset points")
         pen.ax.update_datalim([place])
     pen.ax.autoscale_view()
 

@@ -27,13 +27,18 @@ def section(name: str, finding: Finding, svg: str | None) -> str:
         f'<section class="finding" id="{name}">',
         f"<h3>{escape(finding.question)}</h3>",
         '<div class="answer">' + numbers(finding),
-        f'<p class="verdict">{light(finding.light)}<span>{escape(finding.verdict, lines=True)}</span></p></div>',
+        f'<p class="verdict">{light(finding.light)}<span>{_verdict(finding)}</span></p></div>',
         _figure(finding, svg),
         _table(name, finding.table),
         _method(finding),
         "</section>",
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _verdict(finding: Finding) -> str:
+    """The sentence; a number and its per cent never part."""
+    return escape(finding.verdict, lines=True).replace(" %", "&nbsp;%")
 
 
 def numbers(finding: Finding) -> str:

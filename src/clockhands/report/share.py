@@ -42,7 +42,13 @@ def _alike(pens: Sequence[Pen], axis: Axis) -> bool:
 
 
 def _can_join(pens: Sequence[Pen], axis: Axis) -> bool:
-    return bool(_label(pens[0], axis)) and not any(pen.panel.equal for pen in pens)
+    return bool(_label(pens[0], axis)) and not any(pen.panel.equal for pen in pens) and len(_cells(pens, axis)) < 2
+
+
+def _cells(pens: Sequence[Pen], axis: Axis) -> set[int]:
+    """How many cells the heatmaps have along this axis; pictures of different sizes keep their own limits."""
+    maps = [mark.z for pen in pens for mark in pen.panel.marks if mark.kind == "heatmap"]
+    return {len(z[0]) if axis == "x" else len(z) for z in maps}
 
 
 def _join(pens: Sequence[Pen], axis: Axis) -> None:
@@ -75,4 +81,4 @@ def _one_label(canvas: Canvas, pens: Sequence[Pen], axis: Axis) -> None:
     for pen in pens:
         (pen.ax.set_xlabel if axis == "x" else pen.ax.set_ylabel)("")
     if text:
-        (canvas.supxlabel if axis == "x" else canvas.supylabel)(text, fontsize=9)
+        (canvas.supxlabel if axis == "x" else canvas.supylabel)(text, fontsize=10.5)

@@ -79,7 +79,7 @@ def across(subject: Subject, capture: Capture, control: tuple[Subject, Capture] 
     """How much of every cross-attention head is decided by place alone."""
     if not capture.across:
         return skip(
-            "heads.across", QUESTION, "Only the decoder looks into a source; `--side decoder` measures it, `both` both."
+            "heads.across", QUESTION, "Only a decoder looks into a source; give `--side decoder`, or `--side both`."
         )
     found = statistics(subject, capture)
     grid = torch.stack([layer.by_place_H for layer in found])

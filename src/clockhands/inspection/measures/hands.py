@@ -24,6 +24,7 @@ METHOD = (
     "turn at exactly constant speed. Null: the same rows in random order, where an unwrapped angle is a random "
     "walk and can look straight, but never steady."
 )
+MOST_DOTS = 64
 LEADING = 16
 
 
@@ -130,7 +131,7 @@ def _verdict(found: list[Hand], exact: bool, chance: float) -> str:
         return f"No pair of components turns at constant speed (shuffled rows give {chance:.1f} such pairs)."
     if exact:
         periods = sorted(hand.period for hand in found)
-        reach = f"{periods[0]:.1f} to {periods[-1]:.0f}"
+        reach = f"{periods[0]:.1f} to {periods[-1]:,.0f}"
         return f"All {len(found)} pairs turn at exactly constant speed, once in {reach} tokens."
     number = f"{len(found)} hands turn" if len(found) > 1 else "One hand turns"
     periods_text = listed(f"{hand.period:.1f}" for hand in sorted(found, key=lambda hand: hand.period))
@@ -141,19 +142,22 @@ def _figure(found: list[Hand]) -> Figure:
     """The orbits of up to four hands, spread over the range of periods."""
     ordered = sorted(found, key=lambda hand: hand.period)
     step = max(1, math.ceil(len(ordered) / 4))
-    panels = []
-    for hand in ordered[::step]:
-        steps = min(len(hand.orbit_T2), 1 + math.ceil(2 * hand.period))
-        orbit = hand.orbit_T2[:steps]
-        names = tuple(f"position {t}" for t in range(steps))
-        panels.append(
-            Panel(
-                (
-                    mark("line", orbit[:, 0], orbit[:, 1], emphasis="main"),
-                    mark("points", orbit[:, 0], orbit[:, 1], names=names),
-                ),
-                title=f"{hand.period:.1f} tokens per turn",
-                equal=True,
-            )
-        )
-    return Figure(tuple(panels), caption="Each dot is a position; two turns are drawn.", columns=2, height=1.0)
+    caption = f"At most two turns, and at most {MOST_DOTS} positions of them; point at a dot for its position."
+    return Figure(tuple(_orbit(hand) for hand in ordered[::step]), caption=caption, columns=2, height=1.0)
+
+
+def _orbit(hand: Hand) -> Panel:
+    steps = min(len(hand.orbit_T2), 1 + math.ceil(2 * hand.period))
+    places = range(0, steps, max(1, math.ceil(steps / MOST_DOTS)))
+    orbit = hand.orbit_T2[list(places)]
+    edge = 1.08 * float(orbit.abs().max())
+    return Panel(
+        (
+            mark("line", orbit[:, 0], orbit[:, 1], emphasis="main"),
+            mark("points", orbit[:, 0], orbit[:, 1], names=tuple(f"position {t}" for t in places)),
+        ),
+        title=f"{hand.period:,.1f} tokens per turn",
+        xlim=(-edge, edge),
+        ylim=(-edge, edge),
+        equal=True,
+    )

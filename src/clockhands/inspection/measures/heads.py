@@ -133,7 +133,11 @@ def positional(found: Sequence[HeadStatistics], control: Sequence[HeadStatistics
         if layer.title(head)
     ]
     told = [f"layer {index + 1} head {head}: {title}" for index, head, title, _ in named]
-    naming = f" Named: {'; '.join(told[:6])}{' …' if len(told) > 6 else ''}." if told else " No head has a name."
+    naming = (
+        f" Named: {'; '.join(told[:6])}{f'; and {len(told) - 6} more' if len(told) > 6 else ''}."
+        if told
+        else " No head has a name."
+    )
     untrained = f" ({fresh} untrained)" if fresh is not None else ""
     return Finding(
         name="heads.positional",
@@ -215,7 +219,8 @@ def _reaches(middles: list[float], uniform: float) -> str:
 def _profiles(found: Sequence[HeadStatistics]) -> Figure:
     """Attention by offset: the mean over heads of a few layers, and uniform attention."""
     step = max(1, -(-len(found) // 6))
-    x = torch.arange(-REACH, REACH + 1)
+    there = found[0].uniform_offsets_R > 0
+    x = torch.arange(-REACH, REACH + 1)[there]
     panels = []
     for index in range(0, len(found), step):
         layer = found[index]
@@ -223,9 +228,9 @@ def _profiles(found: Sequence[HeadStatistics]) -> Figure:
         panels.append(
             Panel(
                 (
-                    mark("line", x, layer.offsets_HR.mean(0), label="mean over heads", emphasis="main"),
-                    mark("line", x, layer.offsets_HR[best], label="most local head"),
-                    mark("line", x, layer.uniform_offsets_R, label="uniform", emphasis="null"),
+                    mark("line", x, layer.offsets_HR.mean(0)[there], label="mean over heads", emphasis="main"),
+                    mark("line", x, layer.offsets_HR[best][there], label="most local head"),
+                    mark("line", x, layer.uniform_offsets_R[there], label="uniform", emphasis="null"),
                 ),
                 title=f"Layer {index + 1}, most local head {best} ({percent(float(layer.offsets_HR[best].max()))})",
                 xlabel="key position − query position",

@@ -83,7 +83,7 @@ def loudness(subject: Subject, capture: Capture, control: Subject | None = None)
     return Finding(
         name="loudness",
         question=QUESTION,
-        verdict=verdict + _outliers(tables),
+        verdict=verdict + _factor(tables, trained, fresh) + _outliers(tables),
         value=trained.share,
         interval=(low, high),
         null=fresh.share if fresh else None,
@@ -103,6 +103,18 @@ def _judge(found: Levels) -> tuple[Light, str]:
     if heard > 0.8:
         return "warn", f"a position is {1 / found.ratio:.1f} times as long as a word and drowns it"
     return "good", f"a word is {found.ratio:.1f} times as long as a position, and both are heard"
+
+
+def _factor(tables: Tables, trained: Levels, fresh: Levels | None) -> str:
+    """What the factor on the words does, at initialisation and now; empty without one."""
+    if abs(tables.scale - 1) < 1e-6:
+        return ""
+    bare = trained.ratio / tables.scale
+    start = f" (untrained {fresh.ratio:.2g}, and {fresh.ratio / tables.scale:.2g} without it)" if fresh else ""
+    return (
+        f" Words are multiplied by {tables.scale:.1f}; without that factor a word would be {bare:.2g} times as long as "
+        f"a position, not {trained.ratio:.2g}{start}."
+    )
 
 
 def outlier_rows(tables: Tables) -> list[int]:

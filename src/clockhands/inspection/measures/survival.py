@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -97,45 +97,53 @@ def survival(subject: Subject, capture: Capture, control: tuple[Subject, Capture
     found = probe(subject, capture)
     fresh = probe(*control) if control else None
     chance = 1 / int(capture.ordinary_T.sum())
-    blind = max(found.position) < max(3 * chance, 0.03)
-    extra = ""
-    if blind:
-        extra = f" A network, which sees lengths too, explains {percent(max(0.0, _network(capture)))} of the place."
     cut = without_residuals(subject, capture)
-    if cut:
-        extra += f" With the residual connections cut, {percent(cut[-1])} of positions reach the last layer."
-    untrained = f"; untrained {percent(fresh.position[0])} and {percent(fresh.position[-1])}" if fresh else ""
     return Finding(
         name="survival",
         question=QUESTION,
-        verdict=(
-            f"The exact position is read back in {percent(found.position[0])} of cases behind the embedding and in "
-            f"{percent(found.position[-1])} behind the last layer (chance {percent(chance)}{untrained}); the word in "
-            f"{percent(found.token[0])} and {percent(found.token[-1])}.{extra}"
-        ),
+        verdict=_verdict(found, fresh, chance) + _more(found, capture, chance, cut),
         value=found.position[-1],
         interval=found.position_interval,
         null=chance,
         light="info",
-        table=Table.of(
-            ("layer", "position", "word", "position, untrained", "word, untrained", "position, no residuals"),
-            [
-                (
-                    i,
-                    p,
-                    w,
-                    fresh.position[i] if fresh else None,
-                    fresh.token[i] if fresh else None,
-                    cut[i] if cut else None,
-                )
-                for i, (p, w) in enumerate(zip(found.position, found.token, strict=True))
-            ],
-        ),
+        table=_table(found, fresh, cut),
         figure=_figure(found, fresh, chance, cut),
         method=METHOD,
         source="probes after Alain & Bengio 2016; the network after Haviv et al. 2022 and Chi et al. 2023",
         details={"permuted": found.permuted},
     )
+
+
+def _verdict(found: Probe, fresh: Probe | None, chance: float) -> str:
+    untrained = f", untrained {percent(fresh.position[0])} and {percent(fresh.position[-1])}" if fresh else ""
+    return (
+        f"The exact position is read back in {percent(found.position[0])} of cases behind the embedding and in "
+        f"{percent(found.position[-1])} behind the last layer (chance {percent(chance)}, positions permuted "
+        f"{percent(found.permuted)}{untrained}); the word in {percent(found.token[0])} and {percent(found.token[-1])}."
+    )
+
+
+def _more(found: Probe, capture: Capture, chance: float, cut: list[float]) -> str:
+    """What a network sees where a linear probe is blind, and what is left without residual connections."""
+    text = ""
+    if max(found.position) < max(3 * chance, 0.03):
+        text = f" A network, which sees lengths too, explains {percent(max(0.0, _network(capture)))} of the place."
+    if cut:
+        text += f" With the residual connections cut, {percent(cut[-1])} of positions reach the last layer."
+    return text
+
+
+def _table(found: Probe, fresh: Probe | None, cut: list[float]) -> Table:
+    nothing = [None] * len(found.position)
+    columns: dict[str, Sequence[float | None]] = {
+        "layer": range(len(found.position)),
+        "position": found.position,
+        "word": found.token,
+        "position, untrained": fresh.position if fresh else nothing,
+        "word, untrained": fresh.token if fresh else nothing,
+        "position, no residuals": cut or nothing,
+    }
+    return Table.of(tuple(columns), list(zip(*columns.values(), strict=True)))
 
 
 def without_residuals(subject: Subject, capture: Capture) -> list[float]:

@@ -140,42 +140,40 @@ def shift(subject: Subject) -> Finding:
     shuffled = _shuffled(leading, torch.Generator().manual_seed(0))
     chance = torch.tensor([shift_errors(shuffled, k)[1] for k in steps])
     turn = float(errors[0, 1])
-    rotation = turn < 2 * float(errors[0, 0]) + 0.02
-    good = turn < 0.1
     return Finding(
         name="table.shift",
         question=SHIFT,
-        verdict=(
-            f"In the {leading.shape[1]} leading components a step by one is "
-            f"{'a rotation' if rotation else 'a linear map'} "
-            f"up to an error of {percent(turn if rotation else float(errors[0, 0]))} "
-            f"(shuffled {percent(float(chance[0]))})"
-            + (f"; a step by {steps[-1]} up to {percent(float(errors[-1, 1]))}." if len(steps) > 1 else ".")
-        ),
+        verdict=_shift_verdict(leading.shape[1], steps, errors, float(chance[0])),
         value=turn,
         null=float(chance[0]),
-        light="good" if good else "info",
+        light="good" if turn < 0.1 else "info",
         table=Table.of(
             ("step", "error of linear map", "error of rotation", "shuffled"),
             [(k, *errors[i], chance[i]) for i, k in enumerate(steps)],
         ),
-        figure=Figure(
-            (
-                Panel(
-                    (
-                        mark("line", steps, errors[:, 0], label="linear map"),
-                        mark("line", steps, errors[:, 1], label="rotation", emphasis="main"),
-                        mark("line", steps, chance, label="rows shuffled", emphasis="null"),
-                    ),
-                    xlabel="step k",
-                    ylabel="held-out error",
-                    xscale="log",
-                ),
-            )
-        ),
+        figure=_shift_figure(steps, errors, chance),
         method=SHIFT_METHOD,
         source="Vaswani et al. 2017, section 3.5: PE(t+k) is a linear function of PE(t)",
     )
+
+
+def _shift_verdict(components: int, steps: list[int], errors_s2: Tensor, chance: float) -> str:
+    linear, turn = errors_s2[0].tolist()
+    what, error = ("a rotation", turn) if turn < 2 * linear + 0.02 else ("a linear map", linear)
+    further = f"; a step by {steps[-1]} up to {percent(float(errors_s2[-1, 1]))}" if len(steps) > 1 else ""
+    return (
+        f"In the {components} leading components a step by one is {what} up to an error of {percent(error)} "
+        f"(shuffled {percent(chance)}){further}."
+    )
+
+
+def _shift_figure(steps: list[int], errors_s2: Tensor, chance_s: Tensor) -> Figure:
+    lines = (
+        mark("line", steps, errors_s2[:, 0], label="linear map"),
+        mark("line", steps, errors_s2[:, 1], label="rotation", emphasis="main"),
+        mark("line", steps, chance_s, label="rows shuffled", emphasis="null"),
+    )
+    return Figure((Panel(lines, xlabel="step k", ylabel="held-out error", xscale="log"),))
 
 
 def principal(rows: Tensor, most: int = 10) -> Float[Tensor, "P k"]:
