@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from clockhands.checking import against
-from clockhands.checking.builds import Build, build_model, find, tiny_config
+from clockhands.checking.builds import build_model, find, tiny_config
 from clockhands.errors import UsageError
 
 
 def model(name: str, change: Any = None) -> Any:
-    (build,) = (each for each in find(name) if each.kind == "causal" and not each.variant)
-    config = tiny_config(Build(name, "causal"))
+    build = next(each for each in find(name) if not each.variant and each.kind != "masked")
+    config = tiny_config(build)
     if change is not None:
         change(config)
     return build_model(config, build.kind)
@@ -38,17 +38,62 @@ def test_a_wrong_base_is_named_with_the_layer_where_they_part() -> None:
     assert found.position == 1
 
 
-def test_interleaved_pairs_are_told_from_halves() -> None:
-    port = model("llama")
-    order = torch.cat([torch.arange(0, 16, 2), torch.arange(1, 16, 2)])
+HALVES = torch.cat([torch.arange(0, 16, 2), torch.arange(1, 16, 2)])
 
-    def interleaved(self: Any, x: Tensor) -> Tensor:
+
+@pytest.mark.parametrize(
+    ("order", "named"),
+    [(HALVES, "interleaved for half"), (HALVES.argsort(), "half for interleaved")],
+    ids=["to", "fro"],
+)
+def test_the_layout_of_pairs_is_told_in_both_directions(order: Tensor, named: str) -> None:
+    port = model("llama")
+
+    def laid_out(self: Any, x: Tensor) -> Tensor:
         return torch.nn.functional.linear(x, self.weight.unflatten(0, (-1, 16))[:, order].flatten(0, 1))
 
     for layer in port.model.layers:
         for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj):
-            projection.forward = interleaved.__get__(projection)
-    assert against.compare(port, model("llama")).explanation == "rotated pairs laid out interleaved for half"
+            projection.forward = laid_out.__get__(projection)
+    assert against.compare(port, model("llama")).explanation == f"rotated pairs laid out {named}"
+
+
+def test_a_base_that_is_wrong_in_one_kind_of_layer_is_named_with_it() -> None:
+    def change(config: Any) -> None:
+        config.rope_parameters["full_attention"]["rope_theta"] = 10000.0
+
+    found = against.compare(model("gemma3_text", change), model("gemma3_text"))
+    assert found.explanation == "wrong base: theta 10000 for 1e+06 (full_attention)"
+
+
+def test_a_share_of_the_head_that_is_wrong_is_named() -> None:
+    def change(config: Any) -> None:
+        config.rope_parameters["partial_rotary_factor"] = 1.0
+
+    assert against.compare(model("phi", change), model("phi")).explanation == "partial_rotary_factor 1"
+
+
+@pytest.mark.parametrize("value", [1.0, 0.0625], ids=["left out", "applied twice"])
+def test_a_scale_of_the_logits_that_is_wrong_is_named(value: float) -> None:
+    port = model("llama")
+    for layer in port.model.layers:
+        layer.self_attn.scaling = value
+    assert against.compare(port, model("llama")).explanation == f"scale: scaling {value:.4g} for 0.25"
+
+
+def test_the_maximum_distance_of_buckets_is_named() -> None:
+    def change(config: Any) -> None:
+        config.relative_attention_max_distance = 32
+
+    assert against.compare(model("t5", change), model("t5")).explanation == "buckets: maximum distance 32 for 128"
+
+
+def test_buckets_that_count_in_both_directions_are_named() -> None:
+    port = model("t5")
+    for module in port.decoder.modules():
+        if hasattr(module, "_relative_position_bucket"):
+            module.is_decoder = False
+    assert against.compare(port, model("t5")).explanation == "buckets counted in both directions"
 
 
 def test_an_offset_by_one_in_a_table_is_named() -> None:
@@ -93,3 +138,12 @@ def test_other_vocabularies_are_refused() -> None:
     other.resize_token_embeddings(170)
     with pytest.raises(UsageError, match="has 170 tokens, LlamaForCausalLM 160: only models of the same vocabulary"):
         against.compare(other, model("llama"))
+
+
+def test_the_reference_keeps_its_weights_whatever_is_tried() -> None:
+    reference = model("llama")
+    before = copy.deepcopy(reference.state_dict())
+    port = model("llama")
+    port.lm_head.weight.data *= 1.5
+    against.compare(port, reference)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in reference.state_dict().items())

@@ -1,4 +1,4 @@
-"""Results as data: JSON, the line about what may be relied on, baselines, findings; and what is known."""
+"""Results as data: JSON, the line about what may be relied on, baselines, findings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.checking import known
 from clockhands.checking.registry import CHECKS
 from clockhands.checking.result import USES, Result, changes, load, sentence
 from clockhands.checking.runner import Outcome, select
@@ -66,8 +65,12 @@ def test_only_what_became_worse_is_a_change() -> None:
 def test_a_missing_or_strange_baseline_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot read check results from .*last\.json"):
         load(tmp_path / "last.json")
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(DataError, match=r"other\.json: this is no result of clockhands check: KeyError 'schema'"):
+        load(tmp_path / "other.json")
     (tmp_path / "list.json").write_text(json.dumps([result().as_dict(), result().as_dict()]))
-    assert len(load(tmp_path / "list.json")) == 2
+    (tmp_path / "results.jsonl").write_text("\n".join([json.dumps(result().as_dict())] * 3) + "\n")
+    assert (len(load(tmp_path / "list.json")), len(load(tmp_path / "results.jsonl"))) == (2, 3)
 
 
 def test_findings_stand_faults_first_and_carry_the_command() -> None:
@@ -88,14 +91,3 @@ def test_checks_are_chosen_by_name_or_group() -> None:
     assert "attention.flex" not in {check.name for check in select()}
     with pytest.raises(UsageError, match="unknown check 'paddin'; did you mean 'padding'"):
         select(["paddin"])
-
-
-def test_what_is_known_speaks_of_checks_that_exist_and_the_first_entry_counts() -> None:
-    import fnmatch
-
-    for entry in known.entries():
-        for pattern in entry.checks:
-            assert fnmatch.filter(CHECKS, pattern), f"{entry.name}: no check fits {pattern}"
-    assert known.lookup("dbrx:causal", "config.theta").name == "dbrx-theta"  # type: ignore[union-attr]
-    assert known.lookup("falcon:causal", "attention.sdpa") is None
-    assert known.lookup("falcon+alibi:causal", "attention.sdpa").name == "falcon-alibi-eager"  # type: ignore[union-attr]

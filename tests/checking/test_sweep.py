@@ -14,7 +14,7 @@ import pytest
 
 from clockhands.checking import sweep as sweeping
 from clockhands.checking.matrix import matrix, page, publish
-from clockhands.checking.result import Result
+from clockhands.checking.result import Result, versions
 from clockhands.checking.runner import Outcome
 
 
@@ -26,7 +26,7 @@ def serve(pipe: Connection, *_: Any) -> None:
             os._exit(7)
         if name.startswith("hang"):
             time.sleep(60)
-        pipe.send(Result(name, "causal", "RoPE", (Outcome("shift", "PASS", 1e-7),), {"transformers": "5"}).as_dict())
+        pipe.send(Result(name, "causal", "RoPE", (Outcome("shift", "PASS", 1e-7),), versions()).as_dict())
 
 
 @pytest.fixture
@@ -56,6 +56,14 @@ def test_an_interrupted_sweep_is_resumed(quick: None, tmp_path: Path) -> None:
     assert [result.model for result in sweeping.sweep(["a:causal", "b:causal"], tmp_path)] == ["a:causal", "b:causal"]
 
 
+def test_what_another_version_found_is_done_again(quick: None, tmp_path: Path) -> None:
+    old = Result("a:causal", "causal", "RoPE", (), {**versions(), "transformers": "4.0"})
+    (tmp_path / "results.jsonl").write_text(json.dumps(old.as_dict()) + "\n")
+    (found,) = sweeping.sweep(["a:causal"], tmp_path)
+    assert found.versions == versions()
+    assert found.outcomes
+
+
 def test_a_real_worker_checks_a_real_architecture(tmp_path: Path) -> None:
     (result,) = sweeping.sweep(["rwkv:causal"], tmp_path, only=["cache.steps"])
     (outcome,) = result.outcomes
@@ -64,13 +72,13 @@ def test_a_real_worker_checks_a_real_architecture(tmp_path: Path) -> None:
 
 
 def test_the_matrix_says_what_was_found_and_its_page_holds_nothing_executable(tmp_path: Path) -> None:
-    evil = Outcome("shift", "FAIL", 1.23456, 2.0, "note </script><b>", "", "safe", "cause")
+    evil = Outcome("shift", "FAIL", 1.23456, 2.0, "note </script><b>", "", "safe", "cause", "a.py:3", "o/r#1")
     result = Result("x:causal", "causal", "RoPE", (evil, Outcome("source.shift", "N/A", reason="why")))
     data = matrix([result, Result("broken:causal", "causal", "", (), fault="cannot be built")])
     row = data["rows"][0]
-    verdict, size, again, note, explanation, safe = row["cells"]["shift"]
+    verdict, size, again, *texts = row["cells"]["shift"]
     assert (data["verdicts"][verdict], size, again) == ("FAIL", 1.2, 2.0)
-    assert [data["texts"][i] for i in (note, explanation, safe)] == ["note </script><b>", "cause", "safe"]
+    assert [data["texts"][i] for i in texts] == ["note </script><b>", "cause", "safe", "a.py:3", "o/r#1"]
     assert data["rows"][1]["fault"] == "cannot be built"
     assert page(data).count("</script>") == 2  # the data and the program, nothing of the notes
     written, _ = publish([result], tmp_path)

@@ -53,7 +53,7 @@ def test_the_checks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 WRONG = {
-    (): "name one thing to check: a model, --type NAME, --all FOLDER",
+    (): "name one thing to check: a model, --type NAME, --all (or --list)",
     ("m", "--type", "llama"): "name one thing to check",
     ("--type", "llama"): "--type llama names no weights: add --tiny",
     ("--all", "f", "--jobs", "0"): "--jobs is 0; it must be 1 or more",

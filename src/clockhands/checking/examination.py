@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ import transformers
 from clockhands.checking import subjects
 from clockhands.checking.builds import Build, Kind, find, shrink
 from clockhands.checking.causes import explain
-from clockhands.checking.result import Result
+from clockhands.checking.result import Result, versions
 from clockhands.checking.runner import Outcome, run, select
 from clockhands.checking.subject import Subject
 from clockhands.errors import CheckpointError, UsageError
@@ -64,8 +65,9 @@ def examine(
     """Check what the name names: one result for a checkpoint, one for every head of an architecture."""
     checks = select(only, slow)
     if not tiny:
-        model = open_model(name, dtype, device, trust_remote_code)
-        return [_result(subjects.from_model(model, name), model.config.model_type, checks, tell, f"check {name}")]
+        model, kind = open_model(name, dtype, device, trust_remote_code)
+        found = subjects.from_model(model, name, name, kind)
+        return [_result(found, model.config.model_type, checks, tell, f"check {name}")]
     if Path(name).exists() or "/" in name:
         build, config = shrunk(name, trust_remote_code)
         found = subjects.from_build(build, config)
@@ -80,7 +82,7 @@ def examine_build(build: Build, checks: Iterable[Any], tell: Tell | None = None)
         found = subjects.from_build(build)
     except Exception as fault:  # a library's model may raise anything while it is built
         text = f"cannot be built: {type(fault).__name__}: {' '.join(str(fault).split())[:300]}"
-        return Result(build.name, build.kind, "", (), _versions(), 0.0, text, command)
+        return Result(build.name, build.kind, "", (), versions(), 0.0, text, command)
     return _result(found, build.name, checks, tell, command)
 
 
@@ -95,7 +97,7 @@ def _result(
     seconds = round(time.perf_counter() - started, 2)
     kind = getattr(found[0].adapter, "kind", "causal" if found[0].causal else "masked")
     command = command if command.startswith("clockhands") or not command else f"clockhands {command}"
-    return Result(found[0].name, kind, found[0].facts.scheme, tuple(outcomes), _versions(), seconds, command=command)
+    return Result(found[0].name, kind, found[0].facts.scheme, tuple(outcomes), versions(), seconds, command=command)
 
 
 @contextlib.contextmanager
@@ -110,30 +112,48 @@ def _threads(subject: Subject) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _versions() -> dict[str, str]:
-    return {"transformers": transformers.__version__, "torch": str(torch.__version__)}
-
-
 def _architecture(model: Any) -> str:
     return str(getattr(getattr(model, "config", None), "model_type", "") or type(model).__name__)
 
 
-def open_model(name: str, dtype: str, device: str, trust_remote_code: bool) -> Any:
-    """A checkpoint at its real size. Raises CheckpointError with what was wrong."""
+_AUTO = {
+    "causal": transformers.AutoModelForCausalLM,
+    "masked": transformers.AutoModelForMaskedLM,
+    "seq2seq": transformers.AutoModelForSeq2SeqLM,
+}
+_HEADS = re.compile("LM|ConditionalGeneration|PreTraining")
+
+
+def open_model(name: str, dtype: str, device: str, trust_remote_code: bool) -> tuple[Any, Kind]:
+    """A checkpoint at its real size, loaded once and straight to its device; without a head if it was saved so.
+
+    Raises UsageError for a dtype or device that there is not, CheckpointError with what was wrong with the files.
+    """
     config = _config(name, trust_remote_code)
-    auto = {
-        "causal": transformers.AutoModelForCausalLM,
-        "masked": transformers.AutoModelForMaskedLM,
-        "seq2seq": transformers.AutoModelForSeq2SeqLM,
-    }[_kind(config)]
-    kind = getattr(torch, dtype, None)
-    if not isinstance(kind, torch.dtype):
-        raise UsageError(f"unknown dtype {dtype!r}: use float32, float64, bfloat16 or float16")
+    kind, declared = _kind(config), " ".join(config.architectures or ())
+    headless = bool(declared) and kind != "seq2seq" and not _HEADS.search(declared)
+    auto = transformers.AutoModel if headless else _AUTO[kind]
+    options = {"dtype": _dtype(dtype), "trust_remote_code": trust_remote_code}
+    if _device(device).type != "cpu":
+        options["device_map"] = {"": device}
     try:
-        model = auto.from_pretrained(name, dtype=kind, trust_remote_code=trust_remote_code)
-        return model.to(device).eval()
+        return auto.from_pretrained(name, **options).eval(), kind
     except (OSError, ValueError, RuntimeError, KeyError) as fault:
         raise CheckpointError(f"cannot open the model {name}: {' '.join(str(fault).split())[:300]}") from fault
+
+
+def _dtype(name: str) -> torch.dtype:
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise UsageError(f"unknown dtype {name!r}: use float32, float64, bfloat16 or float16")
+    return found
+
+
+def _device(name: str) -> torch.device:
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as fault:
+        raise UsageError(f"cannot use the device {name!r}: {str(fault).splitlines()[0]}") from fault
 
 
 def shrunk(name: str, trust_remote_code: bool) -> tuple[Build, Any]:
@@ -149,7 +169,8 @@ def _config(name: str, trust_remote_code: bool) -> Any:
     except (OSError, ValueError, KeyError) as fault:
         text = " ".join(str(fault).split())[:300]
         advice = " (its code runs only with --trust-remote-code)" if "trust_remote_code" in text else ""
-        raise CheckpointError(f"cannot read the configuration of {name}{advice}: {text}") from fault
+        folder = "" if Path(name).exists() else " (no such folder here, so taken for a hub name)"
+        raise CheckpointError(f"cannot read the configuration of {name}{folder}{advice}: {text}") from fault
 
 
 def _kind(config: Any) -> Kind:
@@ -162,7 +183,8 @@ def _kind(config: Any) -> Kind:
     if "CausalLM" in declared or "LMHead" in declared:
         return "causal"
     kinds = {build.kind for build in _builds(config.model_type)}
-    return "causal" if "causal" in kinds or not kinds else "masked"
+    two_ways = "masked" in kinds and not getattr(config, "is_decoder", False)
+    return "masked" if two_ways else "causal"
 
 
 def _builds(model_type: str) -> list[Build]:

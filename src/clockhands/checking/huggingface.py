@@ -26,7 +26,8 @@ class HFModel:
 
     per_token = True
 
-    def __init__(self, model: PreTrainedModel, kind: str) -> None:
+    def __init__(self, model: PreTrainedModel, kind: str, source: str | None = None) -> None:
+        self.source = source
         self.module = model.eval()
         self.kind = kind
         self.config = model.config.get_text_config(decoder=True) if kind == "causal" else model.config
@@ -75,8 +76,10 @@ class HFModel:
         cache: Held | None = None,
         documents: Tensor | None = None,
     ) -> Tensor:
-        """Logits of every token; ``cache=None`` means that none is used."""
-        return self.forward(ids, mask, positions, cache, documents).logits[:, -ids.shape[1] :]
+        """Logits of every token (hidden states where there is no head); ``cache=None`` means that none is used."""
+        output = self.forward(ids, mask, positions, cache, documents)
+        logits = output.logits if "logits" in output else output.last_hidden_state
+        return logits[:, -ids.shape[1] :]
 
     def forward(
         self,
@@ -127,8 +130,8 @@ class HFSource(HFModel):
 
     per_token = False
 
-    def __init__(self, model: PreTrainedModel, kind: str = "seq2seq") -> None:
-        super().__init__(model, kind)
+    def __init__(self, model: PreTrainedModel, kind: str = "seq2seq", source: str | None = None) -> None:
+        super().__init__(model, kind, source)
         self.causal = False
         self.cache_name = None
         self.takes = frozenset({"mask"})

@@ -5,22 +5,31 @@ from __future__ import annotations
 import fnmatch
 import functools
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import Any, Literal, cast
 
-from transformers import __version__
+import transformers
 
 
 @dataclass(frozen=True)
 class Known:
-    """Why these checks fail for these architectures. ``verdict`` is set where the fault is a declared limit."""
+    """Why these checks fail for these architectures.
+
+    ``code`` are places in transformers, ``"file: text of the line"``; their line numbers are looked up in the
+    installed version. ``evidence`` names what must show in the model before the entry is believed (``evidence.py``).
+    ``verdict`` is set where the difference is a declared limit. ``traced`` is the version that was read.
+    """
 
     name: str
     types: tuple[str, ...]
     checks: tuple[str, ...]
     cause: str
-    where: str = ""
+    traced: str
+    code: tuple[str, ...] = ()
+    evidence: str = ""
     safe: str = ""
     thread: str = ""
     versions: tuple[str, ...] = ()
@@ -31,8 +40,27 @@ class Known:
         base = architecture.partition(":")[0]
         names = {architecture, base, base.partition("+")[0]}
         in_types = any(fnmatch.fnmatchcase(name, pattern) for pattern in self.types for name in names)
-        in_versions = not self.versions or any(__version__.startswith(version) for version in self.versions)
+        installed = transformers.__version__
+        in_versions = not self.versions or any(installed.startswith(version) for version in self.versions)
         return in_types and in_versions and any(fnmatch.fnmatchcase(check, pattern) for pattern in self.checks)
+
+    def places(self, architecture: str) -> tuple[str, ...]:
+        """``file.py:line`` of the code, as far as the installed version still has it."""
+        base = architecture.partition(":")[0].partition("+")[0].replace("-", "_")
+        found = (line_of(*each.replace("{type}", base).split(": ", 1)) for each in self.code)
+        return tuple(place for place in found if place)
+
+
+@functools.cache
+def line_of(file: str, text: str) -> str:
+    """Where a text stands in a file of transformers, as ``file.py:line``; empty if it is not there."""
+    path = Path(transformers.__file__).parent / file
+    if not path.exists():
+        return ""
+    lines = path.read_text(encoding="utf8").splitlines()
+    number = next((number for number, line in enumerate(lines, 1) if text in line), None)
+    name = path.name if file.startswith("models/") else file
+    return f"{name}:{number}" if number else ""
 
 
 @functools.cache
@@ -47,6 +75,6 @@ def _entry(name: str, raw: dict[str, Any]) -> Known:
     return Known(name=name, **cast(Any, fields))
 
 
-def lookup(architecture: str, check: str) -> Known | None:
-    """What is known of that check on that architecture, if anything."""
-    return next((entry for entry in entries() if entry.fits(architecture, check)), None)
+def fitting(architecture: str, check: str) -> Iterator[Known]:
+    """What is known of that check on that architecture; the evidence is not looked at here."""
+    return (entry for entry in entries() if entry.fits(architecture, check))

@@ -18,7 +18,9 @@ VERDICTS = ("PASS", "FAIL", "WARN", "PROPERTY", "N/A")
 
 
 def matrix(results: Sequence[Result]) -> dict[str, Any]:
-    """Plain data. A cell is [verdict, size, size again, note, explanation, safe]; texts are numbers into ``texts``.
+    """Plain data. A cell is [verdict, size, size again, note, explanation, safe, where, thread].
+
+    The first number of a cell is one into ``verdicts``, the last five are into ``texts``.
 
     Columns are ``checks``, in their order; a row's ``cells`` are by check name, ``source.`` before those of the source
     side of an encoder-decoder.
@@ -53,7 +55,8 @@ def _row(result: Result, texts: dict[str, int]) -> dict[str, Any]:
 
 def _cell(outcome: Outcome, texts: dict[str, int]) -> list[Any]:
     explanation = outcome.cause or outcome.reason
-    numbers = [texts.setdefault(text, len(texts)) for text in (outcome.note, explanation, outcome.safe)]
+    said = (outcome.note, explanation, outcome.safe, outcome.where, outcome.thread)
+    numbers = [texts.setdefault(text, len(texts)) for text in said]
     return [VERDICTS.index(outcome.verdict), _short(outcome.size), _short(outcome.confirmed), *numbers]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ class Result:
             names = ("model", "kind", "scheme", "versions", "seconds", "fault")
             return cls(outcomes=outcomes, **{name: raw[name] for name in names})
         except (KeyError, TypeError) as fault:
-            raise DataError(f"this is no result of clockhands check: {fault}") from fault
+            raise DataError(f"this is no result of clockhands check: {type(fault).__name__} {fault}") from fault
 
     def findings(self) -> Findings:
         """The result as findings, faults first, for pages and notebooks."""
@@ -129,13 +130,19 @@ class Result:
         )
 
 
+def versions() -> dict[str, str]:
+    """What was checked with; read from the packages' metadata, so that nothing heavy is imported."""
+    return {name: metadata.version(name) for name in ("transformers", "torch", "clockhands")}
+
+
 def sentence(outcome: Outcome) -> str:
     """One outcome in words: the verdict, its size, the cause and what is safe."""
     size = "" if outcome.size is None else f" {outcome.size:.2g} std"
     parts = [f"{outcome.verdict}{size}" + (f" ({outcome.note})" if outcome.note else "")]
-    parts += [text for text in (outcome.reason, outcome.cause) if text and text not in parts[0]]
-    if outcome.safe:
-        parts.append(f"Safe: {outcome.safe}")
+    cause = outcome.cause + (f" ({outcome.where})" if outcome.where else "")
+    reason = outcome.reason if outcome.reason != outcome.cause else ""
+    parts += [text for text in (reason, cause) if text and text not in parts[0]]
+    parts += [f"{name}: {text}" for name, text in (("Safe", outcome.safe), ("Thread", outcome.thread)) if text]
     return ". ".join(dict.fromkeys(part.rstrip(".") for part in parts)) + "."
 
 
@@ -155,9 +162,14 @@ def changes(before: Iterable[Result], after: Iterable[Result]) -> list[str]:
 
 
 def load(path: str | Path) -> list[Result]:
-    """Results that ``--json`` wrote: one, or a list. Raises DataError if the file is missing or something else."""
+    """Results that ``--json`` wrote (one, or a list), or a sweep (``results.jsonl``, one a line).
+
+    Raises DataError if the file is missing or something else.
+    """
     try:
-        raw = json.loads(Path(path).read_text(encoding="utf8"))
-    except (OSError, json.JSONDecodeError) as fault:
+        text = Path(path).read_text(encoding="utf8")
+        lines = Path(path).suffix == ".jsonl"
+        raw = [json.loads(line) for line in text.splitlines()] if lines else json.loads(text)
+        return [Result.from_dict(each) for each in (raw if isinstance(raw, list) else [raw])]
+    except (OSError, json.JSONDecodeError, DataError) as fault:
         raise DataError(f"cannot read check results from {path}: {fault}") from fault
-    return [Result.from_dict(each) for each in (raw if isinstance(raw, list) else [raw])]

@@ -27,7 +27,8 @@ class Outcome:
     """The verdict of one check on one subject.
 
     ``size`` is the effect in standard deviations of the logits in float32, ``confirmed`` the same in float64 with
-    other weights (or other texts, for a real checkpoint). ``reason`` says why it is not a plain PASS or FAIL.
+    other weights (or other texts, for a real checkpoint). ``reason`` says why it is not a plain PASS or FAIL; ``cause``
+    and ``where`` (``file.py:line``) what in the library makes it so, ``thread`` where that is discussed.
     """
 
     check: str
@@ -38,6 +39,8 @@ class Outcome:
     reason: str = ""
     safe: str = ""
     cause: str = ""
+    where: str = ""
+    thread: str = ""
     seconds: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
@@ -98,9 +101,9 @@ def judge(subject: Subject, each: Check) -> Outcome:
 
 def _flagged(subject: Subject, each: Check, effect: Effect) -> Outcome:
     """A difference that should not be: a property, a fault, or an accident of rounding."""
-    again = _repeat(subject, each, torch.float64 if each.precise else torch.float32)
+    again = _repeat(subject, each, torch.float64 if each.precise else subject.dtype)
     if isinstance(again, str):  # some layers have no float64: the second seed must then be far from the tolerance
-        why, again = again, _repeat(subject, each, torch.float32)
+        why, again = again, _repeat(subject, each, subject.dtype)
         if isinstance(again, str) or (min(effect.size, again.size) < _FAR and not effect.wanted):
             return Outcome(each.name, "WARN", effect.size, None, effect.note, f"not confirmed in float64: {why}")
     size = again.size

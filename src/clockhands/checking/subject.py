@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.checking.adapter import Adapter, accepts, device_of
+from clockhands.checking.copies import is_large, sharing
 from clockhands.schemes.base import Declares, Scheme
 
 Rebuild = Callable[[int, torch.dtype], Adapter]
@@ -59,6 +60,12 @@ class Subject:
     def module(self) -> nn.Module | None:
         """The PyTorch module behind the adapter, if there is one."""
         return getattr(self.adapter, "module", None)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the weights; float32 where there are none."""
+        parameters = self.module.parameters() if self.module is not None else iter(())
+        return next((p.dtype for p in parameters if p.is_floating_point()), torch.float32)
 
     @property
     def causal(self) -> bool:
@@ -124,29 +131,20 @@ class Subject:
         return replace(self, adapter=self.rebuild(seed, dtype), seed=seed)
 
 
-LARGE = 1_000_000_000
-
-
-def is_large(adapter: Adapter) -> bool:
-    """Whether a second copy of the model, in float64 at that, would be too much."""
-    module = getattr(adapter, "module", None)
-    return module is not None and sum(p.numel() for p in module.parameters()) > LARGE
-
-
 def copied(adapter: Adapter) -> Rebuild:
-    """Rebuild by copying: the weights stay, precision and texts change. Large models are used as they are."""
+    """Rebuild by copying: the weights stay (shared where the precision is the same), texts change.
+
+    Of a large model there is no second set of weights.
+    """
 
     def rebuild(seed: int, dtype: torch.dtype) -> Adapter:
         del seed  # the weights are given
-        if is_large(adapter):
-            if dtype == torch.float64:
-                raise MemoryError("too large for a copy in float64")
-            return adapter
-        twin = copy.deepcopy(adapter)
-        module = getattr(twin, "module", None)
-        if module is not None:
-            module.to(dtype)
-        return twin
+        module = getattr(adapter, "module", None)
+        if module is None:
+            return copy.deepcopy(adapter)
+        if is_large(adapter) and dtype != next(module.parameters()).dtype:
+            raise MemoryError(f"too large for a copy in {str(dtype).removeprefix('torch.')}")
+        return sharing(adapter, dtype)
 
     return rebuild
 
@@ -200,6 +198,8 @@ def _scheme(classes: set[str], tables: list[str], rotary: bool, config: Any) -> 
         found.append("absolute")
     if any("Relative" in name or "T5Attention" in name for name in classes):
         found.append("relative")
+    if any(_RECURRENT.search(name) for name in classes):
+        found.append("recurrence")
     return " + ".join(found) or "none found"
 
 

@@ -30,14 +30,20 @@ def _shrunk(view: type[HFModel], side: str, build: Build, config: Any, seed: int
     return Subject(build.name, adapter, rebuild, detect(adapter), seed, side)
 
 
-def from_model(model: Any, name: str = "", **optional: Any) -> list[Subject]:
-    """Subjects of a model in hand: of transformers, a module, an adapter, or a function."""
+def from_model(
+    model: Any, name: str = "", source: str | None = None, kind: Kind | None = None, **optional: Any
+) -> list[Subject]:
+    """Subjects of a model in hand: of transformers, a module, an adapter, or a function.
+
+    ``source`` and ``kind`` are about models of transformers: where it was loaded from, so that it can be loaded again,
+    and what it is if its class does not tell.
+    """
     from transformers import PreTrainedModel
 
     if isinstance(model, PreTrainedModel):
-        kind = kind_of(model)
+        kind = kind or kind_of(model)
         views = [(HFModel, "")] + ([(HFSource, "source.")] if kind == "seq2seq" else [])
-        adapters: list[tuple[Adapter, str]] = [(view(model, kind), side) for view, side in views]
+        adapters: list[tuple[Adapter, str]] = [(view(model, kind, source), side) for view, side in views]
     else:
         adapters = [(adapt(model, **optional), "")]
     label = name or type(model).__name__

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from clockhands.checking.result import Result
+from clockhands.checking.result import Result, versions
 from clockhands.errors import DataError
 
 Tell = Callable[[Result, int, int], None]
@@ -37,14 +37,15 @@ def sweep(
     limit: float = 120.0,
     tell: Tell | None = None,
 ) -> list[Result]:
-    """Check the named builds; what ``folder/results.jsonl`` already holds is not done again.
+    """Check the named builds; what ``folder/results.jsonl`` already holds for these versions is not done again.
 
     ``limit``: seconds for one architecture; past it the worker is ended and the architecture recorded as hanging.
     Results come back in the order of ``names``.
     """
     path = Path(folder) / "results.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    done = {result.model: result for result in _kept(path)}
+    installed = versions()
+    done = {result.model: result for result in _kept(path) if result.versions == installed}
     todo = deque(name for name in names if name not in done)
     with path.open("a", encoding="utf8") as stream:
         for result in _run(todo, only, slow, min(workers, max(len(todo), 1)), limit):
@@ -86,6 +87,7 @@ def _run(todo: deque[str], only: Sequence[str] | None, slow: bool, count: int, l
     finally:
         for worker in pool:
             worker.process.kill()
+            worker.process.join(5)
 
 
 def _start(only: Sequence[str] | None, slow: bool) -> _Worker:
@@ -121,7 +123,7 @@ def _collect(worker: _Worker, limit: float) -> Result | None:
 
 def _lost(worker: _Worker, fault: str) -> Result:
     kind = worker.build.rpartition(":")[2]
-    return Result(worker.build, kind, "", (), {}, round(time.monotonic() - worker.since, 1), fault)
+    return Result(worker.build, kind, "", (), versions(), round(time.monotonic() - worker.since, 1), fault)
 
 
 def _serve(pipe: Connection, only: Sequence[str] | None, slow: bool) -> None:

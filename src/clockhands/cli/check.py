@@ -30,12 +30,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", metavar="A,B", help="checks or groups of them: packing,cache,padding.right")
     parser.add_argument("--slow", action="store_true", help="also the compiled checks: flex attention, compile, export")
     parser.add_argument("--against", metavar="REF", help="compare with another model and say where they part")
-    parser.add_argument("--baseline", metavar="FILE", help="an earlier --json: fail only on what became worse")
+    parser.add_argument(
+        "--baseline",
+        metavar="FILE",
+        help="an earlier --json, or results.jsonl of --all: fail only on what is worse",
+    )
     parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")
     parser.add_argument("--report", metavar="FOLDER", help="also write a page with all findings")
     parser.add_argument("--verbose", action="store_true", help="also what passed and what does not apply, one by one")
     parser.add_argument("--list", action="store_true", help="list the checks: what each asserts and catches")
-    parser.add_argument("--all", metavar="FOLDER", help="every architecture that transformers can build: the matrix")
+    parser.add_argument(
+        "--all",
+        metavar="FOLDER",
+        nargs="?",
+        const="runs/conformance",
+        help="every architecture that transformers can build: the matrix, written to FOLDER (default: %(const)s)",
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes for --all (default: %(default)s)")
     parser.add_argument("--limit", type=float, default=120, help="seconds for one architecture (default: %(default)s)")
     parser.add_argument("--dtype", default="float32", help="precision of a real checkpoint (default: %(default)s)")
@@ -55,6 +65,7 @@ def run(options: argparse.Namespace) -> int:
         return _matrix(options)
     if options.against:
         return _against(options)
+    before = _baseline(options)
     results = _examine(options)
     if options.json:
         found = [result.as_dict() for result in results]
@@ -68,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
         for result in results:
             folder = options.report if len(results) == 1 else f"{options.report}/{result.model.replace(':', '-')}"
             print(f"report: {write(result.findings(), folder)[0]}", file=sys.stderr)
-    return _verdict(options, results)
+    return _verdict(results, before, options.baseline)
 
 
 def _validate(options: argparse.Namespace) -> None:
@@ -76,7 +87,7 @@ def _validate(options: argparse.Namespace) -> None:
 
     named = [bool(options.model), bool(options.type), bool(options.all), options.list]
     if sum(named) != 1:
-        raise UsageError("name one thing to check: a model, --type NAME, --all FOLDER (or --list)")
+        raise UsageError("name one thing to check: a model, --type NAME, --all (or --list)")
     if options.type and not options.tiny:
         raise UsageError(f"--type {options.type} names no weights: add --tiny")
     if options.against and (options.baseline or options.all):
@@ -147,14 +158,14 @@ def _matrix(options: argparse.Namespace) -> int:
         marks = result.fault or f"{result.count('PASS')} pass, {result.count('FAIL')} fail"
         print(f"{done}/{total} {result.model} {result.seconds:.1f} s: {marks}", file=sys.stderr, flush=True)
 
-    names = every([options.type] if options.type else None)
+    before = _baseline(options)
     only = _words(options.only)
     results = sweep(
-        names, options.all, only=only, slow=options.slow, workers=options.jobs, limit=options.limit, tell=tell
+        every(), options.all, only=only, slow=options.slow, workers=options.jobs, limit=options.limit, tell=tell
     )
     for path in publish(results, options.all):
         print(path)
-    return _verdict(options, results) if options.baseline else 0
+    return _verdict(results, before, options.baseline) if before is not None else 0
 
 
 def _against(options: argparse.Namespace) -> int:
@@ -172,12 +183,19 @@ def _against(options: argparse.Namespace) -> int:
     return 0 if report.same else 1
 
 
-def _verdict(options: argparse.Namespace, results: list[Result]) -> int:
-    if not options.baseline:
-        return int(any(result.failed for result in results))
-    from clockhands.checking.result import changes, load
+def _baseline(options: argparse.Namespace) -> list[Result] | None:
+    """Read before anything is checked, so that a wrong file is told of at once."""
+    from clockhands.checking.result import load
 
-    worse = changes(load(options.baseline), results)
+    return load(options.baseline) if options.baseline else None
+
+
+def _verdict(results: list[Result], before: list[Result] | None, baseline: str | None) -> int:
+    if before is None:
+        return int(any(result.failed for result in results))
+    from clockhands.checking.result import changes
+
+    worse = changes(before, results)
     for line in worse:
-        print(f"worse than {options.baseline}: {line}", file=sys.stderr)
+        print(f"worse than {baseline}: {line}", file=sys.stderr)
     return int(bool(worse))

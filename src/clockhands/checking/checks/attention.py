@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from typing import Any
 
@@ -10,8 +9,9 @@ import torch
 from torch import Tensor
 
 from clockhands.checking.builds import build_model
+from clockhands.checking.copies import sharing
 from clockhands.checking.registry import Effect, Inapplicable, check, difference, largest
-from clockhands.checking.subject import Subject, is_large
+from clockhands.checking.subject import Subject
 
 
 @check(
@@ -62,9 +62,7 @@ def _with(subject: Subject, name: str) -> Subject:
         model = build_model(module.config, adapter.kind, 0, name, type(module)).to(next(module.parameters()).dtype)
         model.load_state_dict(module.state_dict())
     else:
-        if is_large(adapter):
-            raise Inapplicable("too large to be copied: use --tiny")
-        model = copy.deepcopy(module)
+        model = sharing(module)
         model.set_attn_implementation(name)
     if model.config._attn_implementation != name:
         raise Inapplicable(f"the model does not switch to {name}")

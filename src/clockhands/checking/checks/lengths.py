@@ -73,14 +73,9 @@ def _limit(subject: Subject) -> int:
 
 def _reading(subject: Subject, length: int) -> str | None:
     """What is raised when a text of that length is read, on a fresh copy; None if nothing."""
-    twin = subject.again(subject.seed, next(_parameters(subject)).dtype) if subject.module else subject
+    twin = subject.again(subject.seed, subject.dtype) if subject.module else subject
     try:
         twin.logits(twin.tokens(1, length))
     except Exception as fault:  # whatever is raised is what is judged
         return " ".join(str(fault).split())[:120] or type(fault).__name__
     return None
-
-
-def _parameters(subject: Subject) -> Any:
-    assert subject.module is not None
-    return subject.module.parameters()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clockhands.checking.registry import Effect, Inapplicable, check, difference, largest
+from clockhands.checking.registry import TOLERANCE, Effect, Inapplicable, check, difference, largest
 from clockhands.checking.subject import Subject
 from clockhands.errors import ClockhandsError
 
@@ -80,7 +80,7 @@ def gaps(subject: Subject) -> Effect:
     spread = subject.arange(1, 10) * 2 - subject.facts.first
     close = _influence(subject, ids, changed, subject.arange(1, 10))
     far = _influence(subject, ids, changed, spread)
-    cut = close > 1e-3 and far < 1e-9
+    cut = close > TOLERANCE and far < TOLERANCE * close  # experts that run one row more or less round differently
     return Effect(close if cut else 0.0, f"the first token moves the rest by {far:.2g} std, without gaps {close:.2g}")
 
 

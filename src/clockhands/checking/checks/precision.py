@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import re
 import tempfile
@@ -10,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clockhands.checking.copies import hollow, is_large, sharing
 from clockhands.checking.registry import Effect, Inapplicable, check, difference
-from clockhands.checking.subject import Subject, is_large
+from clockhands.checking.subject import Subject
 
 _ANGLES = re.compile(
     r"inv_freq|freqs|frequenc|(^|[._])(cos|sin|theta|slopes?|alibi|angles?)([._]|$)|cos_cached|sin_cached"
@@ -33,7 +35,7 @@ def angle_tables(module: nn.Module) -> dict[str, Tensor]:
 def cast(subject: Subject) -> Effect:
     """Only the tables are rounded; everything else stays in full precision."""
     tables = _tables(subject)
-    low = copy.deepcopy(subject.module).to(torch.bfloat16)  # type: ignore[union-attr]
+    low = hollow(subject.module).to(torch.bfloat16)  # type: ignore[arg-type]
     rounded = {n: t for n, t in angle_tables(low).items() if n in tables and t.dtype == torch.bfloat16}
     if not rounded:
         return Effect(0.0, "the tables keep their precision")
@@ -49,12 +51,17 @@ def cast(subject: Subject) -> Effect:
     needs=("module",),
 )
 def load(subject: Subject) -> Effect:
-    """Saved in float32, loaded in bfloat16."""
+    """A checkpoint from where it came, another model saved in float32; loaded in bfloat16."""
+    if is_large(subject.adapter):
+        raise Inapplicable("too large for a second copy: use --tiny")
     tables = _tables(subject)
     module: Any = subject.module
-    with tempfile.TemporaryDirectory() as folder:
-        copy.deepcopy(module).float().save_pretrained(folder)
-        low = type(module).from_pretrained(folder, dtype=torch.bfloat16)
+    source = getattr(subject.adapter, "source", None)
+    with contextlib.ExitStack() as stack:
+        if source is None:
+            source = stack.enter_context(tempfile.TemporaryDirectory())
+            sharing(module, torch.float32).save_pretrained(source)
+        low = type(module).from_pretrained(source, dtype=torch.bfloat16)
     found = {name: table for name, table in angle_tables(low).items() if name in tables}
     wrong = {n: t for n, t in found.items() if not torch.allclose(t.double(), tables[n].double(), rtol=1e-5)}
     if not wrong:
@@ -74,15 +81,14 @@ def distance(subject: Subject) -> Effect:
     if subject.facts.absolute or not angle_tables(subject.module):  # type: ignore[arg-type]
         raise Inapplicable("no angles that could grow")
     if is_large(subject.adapter):
-        raise Inapplicable("too large to be copied: use --tiny")
+        raise Inapplicable("too large for a second copy: use --tiny")
     twin = subject.again(subject.seed, torch.float32)
-    tables = angle_tables(twin.module)  # type: ignore[arg-type]
-    exact = {name: table.clone() for name, table in tables.items()}
+    exact = angle_tables(twin.module)  # type: ignore[arg-type]
     near, far = (_row(twin, start) for start in (0, _FAR))
-    twin.module.to(torch.bfloat16)  # type: ignore[union-attr]
-    _restore(twin.module, exact)  # type: ignore[arg-type]
+    low = subject.again(subject.seed, torch.bfloat16)
+    _restore(low.module, exact)  # type: ignore[arg-type]
     try:
-        errors = [_mean(_row(twin, start), full) for start, full in ((0, near), (_FAR, far))]
+        errors = [_mean(_row(low, start), full) for start, full in ((0, near), (_FAR, far))]
     except RuntimeError as fault:
         raise Inapplicable(f"does not run in bfloat16 beside exact tables: {str(fault)[:80]}") from fault
     grown = errors[1] > 3 * errors[0] + 0.02
@@ -90,8 +96,6 @@ def distance(subject: Subject) -> Effect:
 
 
 def _tables(subject: Subject) -> dict[str, Tensor]:
-    if is_large(subject.adapter):
-        raise Inapplicable("too large to be copied: use --tiny")
     found = angle_tables(subject.module)  # type: ignore[arg-type]
     if not found:
         raise Inapplicable("no table of angles")
@@ -104,7 +108,7 @@ def _far(subject: Subject) -> int:
 
 def _effect_of(subject: Subject, tables: dict[str, Tensor]) -> float:
     """How far the logits move when only these tables take other values, for tokens far apart."""
-    twin = copy.deepcopy(subject.adapter)
+    twin = sharing(subject.adapter)
     module: nn.Module = twin.module  # type: ignore[attr-defined]
     _restore(module, {name: t.to(dict(module.named_buffers())[name].dtype) for name, t in tables.items()})
     before = _apart(subject)

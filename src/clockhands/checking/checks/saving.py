@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from typing import Any
 
 import torch
 
+from clockhands.checking.copies import is_large
 from clockhands.checking.registry import Effect, Inapplicable, check, difference
-from clockhands.checking.subject import Subject, is_large
+from clockhands.checking.subject import Subject
 
 
 @check(
@@ -26,10 +28,10 @@ def round_trip(subject: Subject) -> Effect:
     with tempfile.TemporaryDirectory() as folder:
         module.save_pretrained(folder)
         loaded = type(module).from_pretrained(folder, dtype=dtype).eval()
-    twin = subject.again(subject.seed, dtype)
     if hasattr(loaded, "set_experts_implementation"):
         loaded.set_experts_implementation("eager")
-    twin.adapter.module = loaded  # type: ignore[attr-defined]
+    adapter: Any = subject.adapter
+    twin = dataclasses.replace(subject, adapter=type(adapter)(loaded, adapter.kind))
     ids = subject.tokens(1, 24)
     return Effect(difference(twin.logits(ids), subject.logits(ids)))
 
@@ -68,7 +70,7 @@ def meta(subject: Subject) -> Effect:
 )
 def state(subject: Subject) -> Effect:
     """Names and shapes, before and after the longest text the model claims to read."""
-    twin = subject.again(subject.seed, torch.float32)
+    twin = subject.again(subject.seed, subject.dtype)
     module = twin.module
     assert module is not None
     before = {name: tuple(t.shape) for name, t in module.state_dict().items()}

@@ -1,0 +1,218 @@
+"""A model with one known mistake each: what a port that went wrong consistently may have done."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.initialization import no_init_weights
+
+from clockhands.checking.copies import sharing
+from clockhands.checking.subject import Subject
+
+Answer = Callable[[Tensor], Tensor]
+_BASES = (1e4, 1e5, 5e5, 1e6, 1.6e5, 5e4, 2e6, 5e6, 1e7, 1e3, 100.0)
+_QUERIES_AND_KEYS = ("q_proj", "k_proj", "q_b_proj", "query", "key")
+_SLOPES = ("_get_alibi_slopes", "build_alibi_tensor", "build_mpt_alibi_tensor")
+
+
+def alternatives(reference: Subject) -> Iterator[tuple[str, Answer]]:
+    """The reference with one known mistake each: a name, and its logits for a text."""
+    yield from _offsets(reference)
+    if reference.module is None or not hasattr(reference.adapter, "config"):
+        return
+    yield from _pairings(reference)
+    yield from _rotations(reference)
+    yield from _buckets(reference)
+    yield from _scales(reference)
+    yield from _slopes(reference)
+
+
+def _offsets(reference: Subject) -> Iterator[tuple[str, Answer]]:
+    if not reference.takes("positions") or not reference.facts.absolute:
+        return
+    for by in (1, 2, -1, -2):
+
+        def shifted(ids: Tensor, by: int = by) -> Tensor:
+            places = (reference.arange(ids.shape[0], ids.shape[1]) + by).clamp(min=0)
+            return reference.logits(ids, positions=places)
+
+        yield f"positions offset by {by:+d}", shifted
+
+
+def _pairings(reference: Subject) -> Iterator[tuple[str, Answer]]:
+    """Another layout of the rotated pairs is the same as other rows of the query and key projections."""
+    module: Any = reference.module
+    named = any(name.endswith(_QUERIES_AND_KEYS) for name, _ in module.named_modules())
+    if "RoPE" not in reference.facts.scheme or not named:
+        return
+    width = getattr(reference.adapter.config, "head_dim", None)  # type: ignore[attr-defined]
+    width = width or module.config.hidden_size // module.config.num_attention_heads
+    halves = torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
+    for label, order in (("interleaved for half", halves), ("half for interleaved", halves.argsort())):
+        yield f"rotated pairs laid out {label}", _edited(reference, partial(_permute, order))
+
+
+def _permute(order: Tensor, module: nn.Module) -> None:
+    for name, layer in module.named_modules():
+        if name.endswith(_QUERIES_AND_KEYS) and isinstance(layer, nn.Linear):
+            rows = torch.arange(layer.out_features).view(-1, len(order))[:, order].flatten().to(layer.weight.device)
+            layer.weight = nn.Parameter(layer.weight[rows])
+            if layer.bias is not None:
+                layer.bias = nn.Parameter(layer.bias[rows])
+
+
+def _rotations(reference: Subject) -> Iterator[tuple[str, Answer]]:
+    """Other bases, shares of the head and scalings; each alone where layers of two kinds have their own."""
+    rope = getattr(reference.adapter.config, "rope_parameters", None) or {}  # type: ignore[attr-defined]
+    kinds = [""] if "rope_theta" in rope else [kind for kind, each in rope.items() if isinstance(each, dict)]
+    for kind in kinds:
+        settings, label = (rope[kind], f" ({kind})") if kind else (rope, "")
+        theta = settings.get("rope_theta", 1e4)
+        for base in (each for each in _BASES if each != theta):
+            yield f"wrong base: theta {base:g} for {theta:g}{label}", _turned(reference, kind, rope_theta=base)
+        for share in (0.25, 0.5, 0.75, 1.0):
+            yield f"partial_rotary_factor {share:g}{label}", _turned(reference, kind, partial_rotary_factor=share)
+        if settings.get("rope_type", "default") != "default":
+            left_out = _turned(reference, kind, rope_type="default")
+            yield f"scaling {settings['rope_type']!r} left out{label}", left_out
+
+
+def _turned(reference: Subject, kind: str, **changed: Any) -> Answer:
+    """The reference's weights in a model whose rotation is configured otherwise."""
+    adapter: Any = reference.adapter
+
+    def logits(ids: Tensor) -> Tensor:
+        config = copy.deepcopy(adapter.module.config)
+        text = config.get_text_config(decoder=True)
+        rope = copy.deepcopy(text.rope_parameters)
+        (rope[kind] if kind else rope).update(changed)
+        text.rope_parameters = rope
+        with no_init_weights():
+            model = type(adapter.module)._from_config(config, dtype=reference.dtype)
+        model.load_state_dict(dict(adapter.module.named_parameters()), strict=False, assign=True)
+        return _answer(adapter, model.to(ids.device), ids)
+
+    return logits
+
+
+def _buckets(reference: Subject) -> Iterator[tuple[str, Answer]]:
+    """T5's buckets of distances: another maximum, the sign of the distance, one direction for two."""
+    distances = _numbers(reference, "relative_attention_max_distance")
+    for value in distances:
+        for other in (each for each in (16, 32, 64, 128, 256) if each != value):
+            edit = _setter("relative_attention_max_distance", value, other)
+            yield f"buckets: maximum distance {other} for {value}", _edited(reference, edit)
+    if distances:
+        yield "buckets: the sign of the distance", _edited(reference, partial(_rebucket, lambda d, k: (-d, k)))
+        for directions, label in ((True, "both directions"), (False, "one direction")):
+            change = partial(_directed, directions)
+            yield f"buckets counted in {label}", _edited(reference, partial(_rebucket, change))
+
+
+def _directed(both: bool, distance: Tensor, named: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
+    return distance, {**named, "bidirectional": both}
+
+
+def _rebucket(change: Callable[[Tensor, dict[str, Any]], tuple[Tensor, dict[str, Any]]], module: nn.Module) -> None:
+    """Every attention of the module (a copy) is given other distances or directions."""
+
+    def wrapped(original: Callable[..., Tensor], distance: Tensor, **named: Any) -> Tensor:
+        distance, named = change(distance, named)
+        return original(distance, **named)
+
+    for each in module.modules():
+        original = getattr(each, "_relative_position_bucket", None)
+        if original is not None:
+            each._relative_position_bucket = partial(wrapped, original)  # type: ignore[assignment]
+
+
+def _scales(reference: Subject) -> Iterator[tuple[str, Answer]]:
+    """The factor of the attention logits, of the embedding, and the one that YaRN puts on cosines and sines."""
+    for attribute in ("scaling", "attention_scaling", "embed_scale"):
+        for value in _numbers(reference, attribute):
+            for other in sorted({1.0, value**0.5, value**2} - {value}):
+                edit = _setter(attribute, value, other)
+                yield f"scale: {attribute} {other:.4g} for {value:.4g}", _edited(reference, edit)
+
+
+def _numbers(reference: Subject, attribute: str) -> list[Any]:
+    """The values that an attribute has in the parts of the model."""
+    assert reference.module is not None
+    found = (getattr(each, attribute, None) for each in reference.module.modules())
+    return sorted({value for value in found if isinstance(value, (int, float)) and value > 0})
+
+
+def _setter(attribute: str, value: float, other: float) -> Callable[[nn.Module], None]:
+    def edit(module: nn.Module) -> None:
+        for each in module.modules():
+            if getattr(each, attribute, None) == value:
+                setattr(each, attribute, other)
+
+    return edit
+
+
+def _edited(reference: Subject, edit: Callable[[nn.Module], None]) -> Answer:
+    """The reference after an edit that sets attributes or replaces parameters; the original keeps its own."""
+    adapter: Any = reference.adapter
+
+    def logits(ids: Tensor) -> Tensor:
+        model = sharing(adapter.module)
+        with torch.no_grad():
+            edit(model)
+        return _answer(adapter, model, ids)
+
+    return logits
+
+
+def _answer(adapter: Any, model: Any, ids: Tensor) -> Tensor:
+    with torch.no_grad():
+        return type(adapter)(model, adapter.kind).logits(ids)
+
+
+def _slopes(reference: Subject) -> Iterator[tuple[str, Answer]]:
+    """ALiBi's slopes: the index off by one, the sign, divided by the root of the head width, in another order."""
+    module: Any = reference.module
+    home = sys.modules[type(module).__module__]
+    name = next((each for each in _SLOPES if hasattr(home, each)), None)
+    if name is None or reference.facts.scheme != "ALiBi":
+        return
+    config = module.config
+    heads = next(getattr(config, n) for n in ("n_head", "n_heads", "num_attention_heads") if n in vars(config))
+    step, width = 2.0 ** (8 / heads), config.hidden_size // heads
+    factors = {"one head too early": step, "one head too late": 1 / step, "of the wrong sign": -1.0}
+    factors["divided by the root of the head width"] = width**-0.5
+    for label, factor in factors.items():
+        yield f"slopes {label}", _patched(reference, home, name, partial(_times, factor))
+    yield "slopes in reverse order of heads", _patched(reference, home, name, partial(_reversed, heads))
+
+
+def _times(factor: float, alibi: Tensor) -> Tensor:
+    return alibi * factor
+
+
+def _reversed(heads: int, alibi: Tensor) -> Tensor:
+    return alibi.unflatten(0, (-1, heads)).flip(1).flatten(0, 1)
+
+
+def _patched(reference: Subject, home: Any, name: str, change: Callable[[Tensor], Tensor]) -> Answer:
+    @contextlib.contextmanager
+    def replaced() -> Iterator[None]:
+        original = getattr(home, name)
+        setattr(home, name, lambda *given, **named: change(original(*given, **named)))
+        try:
+            yield
+        finally:
+            setattr(home, name, original)
+
+    def logits(ids: Tensor) -> Tensor:
+        with replaced():
+            return reference.logits(ids)
+
+    return logits

@@ -1,0 +1,135 @@
+"""What shows in a model that an explanation is right: where it makes its masks, and where its tables."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from clockhands.checking.checks.precision import angle_tables
+from clockhands.checking.subject import Subject
+
+
+@dataclass(frozen=True)
+class MaskCall:
+    """One call of a function of ``masking_utils``: which, from where, and whether it was given position_ids."""
+
+    maker: str
+    place: str
+    positioned: bool
+
+
+def mask_calls(subject: Subject) -> list[MaskCall]:
+    """The masks that a forward pass over two packed documents makes, in order."""
+    found: list[MaskCall] = []
+    ids = subject.tokens(1, 8)
+    positions = torch.cat([subject.arange(1, 4), subject.arange(1, 4)], 1)
+    with _listening(subject, found), contextlib.suppress(Exception):  # a model may raise anything
+        subject.logits(ids, positions=positions)
+    return found
+
+
+@contextlib.contextmanager
+def _listening(subject: Subject, found: list[MaskCall]) -> Iterator[None]:
+    """Every mask function in the modules of the model tells of its calls."""
+    homes = {sys.modules[type(module).__module__] for module in _modules(subject)}
+    originals = [(home, name, getattr(home, name)) for home in homes for name in _makers() if hasattr(home, name)]
+    try:
+        for home, name, original in originals:
+            setattr(home, name, _telling(home, name, original, found))
+        yield
+    finally:
+        for home, name, original in originals:
+            setattr(home, name, original)
+
+
+def _telling(home: Any, name: str, original: Callable[..., Any], found: list[MaskCall]) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def wrapper(*given: Any, **named: Any) -> Any:
+        frame = sys._getframe(1)
+        while frame.f_globals is not vars(home) and frame.f_back is not None:  # decorators may stand between
+            frame = frame.f_back
+        arguments = signature.bind_partial(*given, **named).arguments
+        positioned = arguments.get("position_ids") is not None
+        found.append(MaskCall(name, f"{_base(frame.f_code.co_filename)}:{frame.f_lineno}", positioned))
+        return original(*given, **named)
+
+    return wrapper
+
+
+@functools.cache
+def _makers() -> tuple[str, ...]:
+    from transformers import masking_utils
+
+    return tuple(name for name in vars(masking_utils) if re.fullmatch(r"create_(?!recurrent)\w+_mask", name))
+
+
+def mask_without_positions(subject: Subject) -> str | None:
+    """Where the model's own mask is made without position_ids."""
+    calls = mask_calls(subject)
+    own = [call for call in calls if "causal" in call.maker] if subject.causal else calls
+    bare = next((call for call in own or calls if not call.positioned), None)
+    return None if bare is None else f"{bare.place} {bare.maker}"
+
+
+def mask_with_positions(subject: Subject) -> str | None:
+    """Where the model hands position_ids to the function that guesses documents from them."""
+    called = next((call for call in mask_calls(subject) if call.positioned), None)
+    return None if called is None else f"{called.place} {called.maker}"
+
+
+def table_follows_cast(subject: Subject) -> str | None:
+    """Where the tables of angles are made buffers."""
+    if subject.module is None:
+        return None
+    places: dict[type, str] = {}
+    for name in angle_tables(subject.module):
+        parent, _, last = name.rpartition(".")
+        owner = type(subject.module.get_submodule(parent))
+        places.setdefault(owner, _made(owner, last))
+    return ", ".join(place for place in places.values() if place) or None
+
+
+def _made(owner: type, buffer: str) -> str:
+    """The line of a class or its bases that makes the buffer, by its name if that is written out."""
+    exact = re.compile(rf"self\.{buffer}\s*=.*Buffer\(|register_buffer\(\s*\"{buffer}\"")
+    for pattern in (exact, re.compile(r"Buffer\(|register_buffer\(")):
+        for each in owner.__mro__:
+            if not issubclass(each, torch.nn.Module) or each is torch.nn.Module:
+                continue
+            with contextlib.suppress(OSError, TypeError):
+                lines, first = inspect.getsourcelines(each)
+                hit = next((n for n, line in enumerate(lines) if pattern.search(line)), None)
+                if hit is not None:
+                    return f"{_base(inspect.getsourcefile(each) or '')}:{first + hit} {each.__name__}"
+    return ""
+
+
+def stretches(subject: Subject) -> str | None:
+    """The frequencies depend on what was read."""
+    return "" if subject.facts.stretches else None
+
+
+EVIDENCE: dict[str, Callable[[Subject], str | None]] = {
+    "mask_without_positions": mask_without_positions,
+    "mask_with_positions": mask_with_positions,
+    "table_follows_cast": table_follows_cast,
+    "stretches": stretches,
+}
+
+
+def _modules(subject: Subject) -> list[Any]:
+    return list(subject.module.modules()) if subject.module is not None else []
+
+
+def _base(path: str) -> str:
+    return path.replace("\\", "/").rpartition("/")[2]

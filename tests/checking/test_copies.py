@@ -1,0 +1,76 @@
+"""Copies share what they can, the original stays as it was, and a model too large for a copy is checked without."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+
+from clockhands.checking import copies, examine
+from clockhands.checking.builds import build_model, find, tiny_config
+from clockhands.checking.huggingface import HFModel
+
+
+@pytest.fixture
+def adapter() -> HFModel:
+    return HFModel(build_model(tiny_config(find("llama:causal")[0]), "causal"), "causal")
+
+
+def test_a_copy_of_the_same_precision_has_no_weights_of_its_own(adapter: HFModel) -> None:
+    twin = copies.sharing(adapter)
+    theirs = dict(adapter.module.named_parameters())
+    assert all(p is theirs[name] for name, p in twin.module.named_parameters())
+    table = twin.module.model.rotary_emb.inv_freq
+    assert table is not adapter.module.model.rotary_emb.inv_freq
+    assert twin.module.config is not adapter.module.config
+
+
+def test_a_cast_of_a_copy_leaves_the_original_as_it_was(adapter: HFModel) -> None:
+    before = copy.deepcopy(adapter.module.state_dict())
+    twin = copies.sharing(adapter, torch.float64)
+    assert {p.dtype for p in twin.module.parameters()} == {torch.float64}
+    assert twin.module.model.rotary_emb.inv_freq.dtype == torch.float64
+    low = copies.hollow(adapter.module).to(torch.bfloat16)
+    assert low.model.rotary_emb.inv_freq.dtype == torch.bfloat16
+    assert {p.device.type for p in low.parameters()} == {"meta"}
+    after = adapter.module.state_dict()
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+    assert adapter.module.model.rotary_emb.inv_freq.dtype == torch.float32
+
+
+def test_tied_weights_stay_tied() -> None:
+    model = build_model(tiny_config(find("gpt2:causal")[0]), "causal")
+    for twin in (copies.sharing(model), copies.sharing(model, torch.float64)):
+        assert twin.lm_head.weight is twin.transformer.wte.weight
+
+
+def test_a_model_too_large_for_a_copy_is_checked_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build_model(tiny_config(find("llama:causal")[0]), "causal").save_pretrained(tmp_path)
+    (small,) = examine(str(tmp_path))
+    monkeypatch.setattr(copies, "free_memory", lambda device: 0)
+    (large,) = examine(str(tmp_path))
+    verdicts = {outcome.check: outcome.verdict for outcome in large.outcomes}
+    without = {"load.round_trip", "precision.load", "precision.distance"}
+    assert {check for check in without if verdicts[check] == "N/A"} == without
+    assert "raised" not in " ".join(outcome.reason for outcome in large.outcomes)
+    assert {check: verdict for check, verdict in verdicts.items() if check not in without} == {
+        outcome.check: outcome.verdict for outcome in small.outcomes if outcome.check not in without
+    }
+
+
+def test_the_number_of_short_forward_passes_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build_model(tiny_config(find("llama:causal")[0]), "causal")
+    model.save_pretrained(tmp_path)
+    calls: list[int] = []
+    original = type(model).forward
+
+    def counted(self: torch.nn.Module, input_ids: torch.Tensor, **named: object) -> object:
+        calls.append(input_ids.numel())
+        return original(self, input_ids, **named)
+
+    monkeypatch.setattr(type(model), "forward", counted)
+    examine(str(tmp_path))
+    assert 100 < len(calls) < 500
+    assert sum(calls) < 12_000
