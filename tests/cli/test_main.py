@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -66,3 +69,17 @@ def test_a_wrong_option_is_one_sentence(command: str, said: str, capsys: pytest.
 def test_options_may_stand_between_the_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["translate", "runs/nowhere", "--beam", "4", "zwei"]) == 1
     assert "runs/nowhere is no finished run" in capsys.readouterr().err
+
+
+def test_a_folder_that_may_not_be_entered_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    mine = os.geteuid()
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0)
+        if mine == 0:
+            os.seteuid(65534)  # The superuser may enter everywhere, so it is nobody who asks.
+        try:
+            assert main(["translate", f"{folder}/run", "zwei"]) == 1
+        finally:
+            os.seteuid(mine)
+            Path(folder).chmod(0o700)
+    assert capsys.readouterr().err == f"clockhands: {folder}/run/config.json: Permission denied\n"

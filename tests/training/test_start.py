@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -19,6 +19,8 @@ from clockhands.training import Diverged, Material, Recipe, Run, TrainingStopped
 from clockhands.training import start as start_module
 from clockhands.training.trainer import ClockhandsTrainer
 from tests.training.tiny import tables
+
+NOBODY = 65534
 
 
 @pytest.fixture(scope="module")
@@ -189,11 +191,29 @@ def test_a_run_is_not_written_over_without_being_asked(material: Material, tmp_p
         train(tables(), tmp_path / "mine", material=material, overwrite=True)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
-def test_a_folder_that_may_not_be_written_is_named(material: Material, tmp_path: Path) -> None:
-    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+@pytest.fixture
+def powerless() -> Iterator[None]:
+    """The superuser may write everywhere, so the test is somebody else for a while."""
+    mine = os.geteuid()
+    if mine == 0:
+        os.seteuid(NOBODY)
+    yield
+    os.seteuid(mine)
+
+
+@pytest.fixture
+def closed(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A folder with these rights, outside ``tmp_path``, which nobody else may enter."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(request.param)
+        yield Path(folder)
+        Path(folder).chmod(0o700)
+
+
+@pytest.mark.parametrize("closed", [0o555, 0o000], indirect=True, ids=["may be read", "may not be entered"])
+def test_a_folder_that_may_not_be_written_is_named(material: Material, closed: Path, powerless: None) -> None:
     with pytest.raises(DataError, match=r"cannot make the run folder .*: Permission denied"):
-        train(tables(), tmp_path / "run", material=material)
+        train(tables(), closed / "run", material=material)
 
 
 def test_a_run_folder_below_a_file_is_named(material: Material, tmp_path: Path) -> None:

@@ -69,6 +69,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output has gone (`| head`): not an error, and nothing more may be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as fault:
+        # What no command foresaw: a folder that may not be entered, a disk that is full.
+        if fault.filename is None or fault.strerror is None:
+            raise
+        return _say(f"{fault.filename}: {fault.strerror}", 1)
 
 
 def _run(verb: str, arguments: list[str]) -> int:

@@ -101,7 +101,8 @@ class Run:
 
 def refuse(path: Path, *, overwrite: bool = False) -> None:
     """Raise UsageError if something is in the way of a new run: what is no run, or a run unless ``overwrite``."""
-    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+    # os.path, unlike pathlib, takes a folder that may not be entered for one that is not there; `claim` then names it.
+    if not os.path.exists(path) or (path.is_dir() and not any(path.iterdir())):  # noqa: PTH110
         return
     if not (path / RECIPE).is_file():
         raise UsageError(f"{path} exists and is no training run; it is left alone, choose another folder")
@@ -113,8 +114,7 @@ def claim(path: Path, *, overwrite: bool = False) -> None:
     """Make the folder of a new run, in place of a former one if ``overwrite``. Raises as ``refuse``, and DataError
     without the right to write."""
     refuse(path, overwrite=overwrite)
-    if path.exists():
-        shutil.rmtree(path, ignore_errors=True)
+    shutil.rmtree(path, ignore_errors=True)
     try:
         path.mkdir(parents=True, exist_ok=True)
         (path / "checkpoints").mkdir(exist_ok=True)
