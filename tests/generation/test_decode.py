@@ -7,8 +7,10 @@ import torch
 import torch.nn.functional as F
 
 from clockhands.errors import ConfigError
-from clockhands.generation.decode import BLOCK, Decoder, Found, likeliest, stay
+from clockhands.generation import decode
+from clockhands.generation.decode import BLOCK, Decoder, Found, best, likeliest, stay
 from clockhands.generation.hypotheses import Reread, Rows, Tree, hypotheses
+from clockhands.generation.step import Step
 from clockhands.model import Text, preset
 from clockhands.model.huggingface import ClockhandsConfig, ClockhandsForSeq2SeqLM
 from clockhands.schemes import CATALOGUE
@@ -124,6 +126,7 @@ def test_what_depends_on_the_length_is_read_again(beam: int) -> None:
         ({"decoder": {"scheme": "sinusoidal", "every_layer": True}}, 4),
         ({"cross": "rope"}, 4),
         ({"norm": "post", "norm_kind": "rms", "gated": True}, 4),
+        ({"output_transform": True, "output_scale": 0.7}, 4),
         ({"vocab_size": VOCABULARY - 6}, 4),
         ({"vocab_size": VOCABULARY - 6}, 1),
     ],
@@ -166,7 +169,7 @@ def test_batched_is_single() -> None:
 def test_the_way_follows_from_what_a_scheme_declares(scheme: str | dict[str, object], beam: int, way: type) -> None:
     core = writer(scheme, encoder="none").model
     ids_BT, mask_BT = sources()
-    assert type(hypotheses(core, core.encode(Text(ids_BT, mask_BT)), beam)) is way
+    assert type(hypotheses(Step(core), core.encode(Text(ids_BT, mask_BT)), beam)) is way
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -189,6 +192,26 @@ def test_the_likeliest_in_two_levels_are_the_likeliest(vocabulary: int, count: i
     whole_BN = (torch.log_softmax(logits_BWV, -1) + total_BW[..., None]).flatten(1)
     assert torch.equal(total_BC, whole_BN.sort(descending=True).values[:, :count])
     assert torch.equal(whole_BN.gather(1, parent_BC * vocabulary + word_BC), total_BC)
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("vocabulary", [4 * BLOCK, 4 * BLOCK - 1])
+def test_the_best_word_is_the_first_of_the_largest(vocabulary: int, rows: int) -> None:
+    logits_NV = torch.randint(0, 4, (rows, vocabulary)).float()
+    expected_N, log_p_NV = logits_NV.argmax(-1), logits_NV.double().log_softmax(-1)
+    word_N, chance_N = best(logits_NV.clone())
+    assert torch.equal(word_N, expected_N)
+    torch.testing.assert_close(chance_N.double(), log_p_NV.amax(-1), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_logits_of_a_few_rows_at_a_time(beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder, (ids_BT, mask_BT) = Decoder(writer()), sources(5)
+    together = decoder(ids_BT, mask_BT, longest=LONGEST, beam=beam)
+    monkeypatch.setattr(decode, "ROWS", 2 * beam)
+    for one, other in zip(decoder(ids_BT, mask_BT, longest=LONGEST, beam=beam), together, strict=True):
+        assert one.words == other.words
+        assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
 
 
 def test_few_finished_sentences_stay() -> None:

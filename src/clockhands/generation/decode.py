@@ -1,7 +1,8 @@
 """Greedy and beam search over a trained encoder-decoder: what ``generate`` of transformers finds, in less time.
 
-Sentences leave the batch when they are finished, the scores of a step are not kept, the best words are found in two
-levels, and the W hypotheses of a beam share what they have in common (``hypotheses.py``).
+A step is little more than its matrix products (``step.py``), and the W hypotheses of a beam share what they have in
+common (``hypotheses.py``). Here: sentences leave the batch when they are finished, logits exist for some rows at a
+time, and the best words are found in two levels.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from clockhands.generation.hypotheses import Hypotheses, hypotheses
+from clockhands.generation.step import Matrix, Step
 from clockhands.model import Text, Transformer
 from clockhands.shapes import Bool, Float, Int, Tensor
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 BLOCK = 64
+ROWS = 64
+"""Rows of logits that are made and used at a time, where a processor's cache holds no more."""
 LEAVING = 8
 """Finished sentences leave once they are one in so many: each leaving copies what the others remember."""
 
@@ -35,7 +39,7 @@ class Written:
 class Decoder:
     """Writes with one model, a ``ClockhandsForSeq2SeqLM``; make it once and call it for every batch.
 
-    It holds the output matrix transposed in memory, by which a CPU multiplies a few rows twice as fast.
+    It works with copies of the decoder's matrices: make it again when the model has changed.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -46,10 +50,9 @@ class Decoder:
         self.start = start
         ends = config.eos_token_id
         self.ends = [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
-        output = self.core.output
-        self.weight_DV, self.bias_V = output.weight.detach().T.contiguous(), output.bias
+        self.step, self.vocabulary = Step(self.core), Matrix.of(self.core.output)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def __call__(
         self,
         ids_BT: Int[Tensor, "B T"],
@@ -63,34 +66,34 @@ class Decoder:
 
         A beam gives the text with the highest log-probability / words ** ``length_penalty``.
         """
-        texts = hypotheses(self.core, self.core.encode(Text(ids_BT, mask_BT)), beam)
+        texts = hypotheses(self.step, self.core.encode(Text(ids_BT, mask_BT)), beam)
         if beam == 1:
             return self.greedy(texts, len(ids_BT), longest)
         return self.search(texts, len(ids_BT), longest, length_penalty)
 
-    def logits(self, texts: Hypotheses, words_BW: Tensor, parents_BW: Tensor | None) -> Float[Tensor, "B W V"]:
-        """Of what follows these words; in float32, as searches compare them."""
-        logits_BWV = texts.read(words_BW, parents_BW) @ self.weight_DV
-        return (logits_BWV if self.bias_V is None else logits_BWV + self.bias_V).float()
+    def logits(self, states_BWD: Float[Tensor, "B W D"]) -> Float[Tensor, "B W V"]:
+        """Of what follows; in float32, as searches compare them."""
+        ready_ND = self.core.output.ready(states_BWD).flatten(0, 1)
+        return self.vocabulary(ready_ND).unflatten(0, states_BWD.shape[:2]).float()
 
     def greedy(self, texts: Hypotheses, batch: int, longest: int) -> list[Written]:
         """The likeliest word each time."""
         drafts = [Draft() for _ in range(batch)]
         rows: list[Draft] = drafts
-        device = texts.source.states_BTD.device
-        word_B1 = torch.full((len(rows), 1), self.start, device=device)
-        nothing_B1 = torch.zeros(len(rows), 1, device=device)
+        word_B1 = torch.full((batch, 1), self.start, device=texts.source.states_BTD.device)
         for _ in range(longest):
-            logits_B1V = self.logits(texts, word_B1, None)
-            chance_B1, _, word_B1 = likeliest(logits_B1V, nothing_B1[: len(rows)], 1)
-            for draft, word, chance in zip(rows, word_B1[:, 0].tolist(), chance_B1[:, 0].tolist(), strict=True):
+            states_B1D = texts.read(word_B1, None)
+            chosen = [best(self.logits(part)[:, 0]) for part in states_B1D.split(rows_at_once(states_B1D))]
+            word_B, chance_B = map(torch.cat, zip(*chosen, strict=True))
+            for draft, word, chance in zip(rows, word_B.tolist(), chance_B.tolist(), strict=True):
                 draft.add(word, chance, self.ends)
+            word_B1 = word_B[:, None]
             staying = stay(rows)
             if not staying:
                 break
             if len(staying) < len(rows):
                 rows = [rows[row] for row in staying]
-                kept = torch.tensor(staying, device=device)
+                kept = torch.tensor(staying, device=word_B1.device)
                 texts.keep(kept)
                 word_B1 = word_B1[kept]
         return [Written(draft.words, draft.total) for draft in drafts]
@@ -108,8 +111,8 @@ class Decoder:
         beam = Beam.starting(len(rows), width, self.start, device)
         ends_E = torch.tensor(self.ends, dtype=torch.long, device=device)
         for length in range(1, longest + 1):
-            logits_BWV = self.logits(texts, beam.words_BW, beam.parents_BW)
-            candidates = likeliest(logits_BWV, beam.total_BW, max(2, 1 + len(self.ends)) * width)
+            states_BWD = texts.read(beam.words_BW, beam.parents_BW)
+            candidates = self.candidates(states_BWD, beam.total_BW, max(2, 1 + len(self.ends)) * width)
             ending_BC = torch.isin(candidates[2], ends_E) | (length == longest)
             collect(rows, beam, candidates, ending_BC)
             if length == longest:
@@ -126,6 +129,32 @@ class Decoder:
                 texts.keep(kept)
                 beam = beam.rows(kept)
         return [found.best() for found in finds]
+
+    def candidates(self, states_BWD: Float[Tensor, "B W D"], total_BW: Float[Tensor, "B W"], count: int) -> Candidates:
+        """The ``count`` likeliest continuations of each source."""
+        some = rows_at_once(states_BWD)
+        parts = zip(states_BWD.split(some), total_BW.split(some), strict=True)
+        found = [likeliest(self.logits(states), total, count) for states, total in parts]
+        total_BC, parent_BC, word_BC = map(torch.cat, zip(*found, strict=True))
+        return total_BC, parent_BC, word_BC
+
+
+def rows_at_once(states_BWD: Float[Tensor, "B W D"]) -> int:
+    """The sources whose logits are made at a time: all of them, but on a CPU as many as stay near the processor."""
+    batch, width, _ = states_BWD.shape
+    return max(1, ROWS // width) if states_BWD.device.type == "cpu" else batch
+
+
+def best(logits_NV: Float[Tensor, "N V"]) -> tuple[Int[Tensor, " N"], Float[Tensor, " N"]]:
+    """The likeliest word of each row, the first among equals, and its log-probability. The logits are used up."""
+    if logits_NV.shape[1] % BLOCK or len(logits_NV) == 1:
+        top_N, word_N = logits_NV.max(-1)
+    else:
+        blocks_NGX = logits_NV.unflatten(-1, (-1, BLOCK))
+        top_N, block_N = blocks_NGX.amax(-1).max(-1)
+        inside_N1X = blocks_NGX.take_along_dim(block_N[:, None, None], dim=1)
+        word_N = block_N * BLOCK + inside_N1X[:, 0].argmax(-1)
+    return word_N, -logits_NV.sub_(top_N[:, None]).exp_().sum(-1).log()
 
 
 def stay(rows: Sequence[Draft | Found]) -> list[int]:

@@ -19,8 +19,9 @@ from dataclasses import replace
 
 import torch
 
-from clockhands.model import Encoded, Text, Transformer
-from clockhands.model.sight import Sight, columns, hides
+from clockhands.generation.step import Step
+from clockhands.model import Encoded, Text
+from clockhands.model.sight import hides
 from clockhands.model.transformer import Stack
 from clockhands.schemes import Scheme
 from clockhands.shapes import Bool, Float, Int, Tensor
@@ -39,13 +40,14 @@ class Memory:
 
     @property
     def keys(self) -> Float[Tensor, "B H T Kp"]:
-        return self._filled()[0]
+        return self.filled()[0]
 
     @property
     def values(self) -> Float[Tensor, "B H T K"]:
-        return self._filled()[1]
+        return self.filled()[1]
 
-    def _filled(self) -> tuple[Tensor, Tensor]:
+    def filled(self) -> tuple[Tensor, Tensor]:
+        """Both, as far as they were written."""
         assert self._buffers is not None, "nothing was remembered yet"
         keys, values = self._buffers
         return keys[:, :, : self.length], values[:, :, : self.length]
@@ -59,7 +61,7 @@ class Memory:
         else:
             if end > self._buffers[0].shape[2]:
                 room = max(ROOM, end)
-                self._buffers = tuple(torch.cat([old, _room(old, room)], dim=2) for old in self._filled())  # type: ignore[assignment]
+                self._buffers = tuple(torch.cat([old, _room(old, room)], dim=2) for old in self.filled())  # type: ignore[assignment]
             for buffer, new in zip(self._buffers, (keys, values), strict=True):  # type: ignore[arg-type]
                 buffer[:, :, self.length : end] = new
         self.length = end
@@ -67,7 +69,7 @@ class Memory:
     def select(self, rows: Int[Tensor, " N"]) -> None:
         """Keep these rows, in this order."""
         if self._buffers is not None:
-            keys, values = self._filled()
+            keys, values = self.filled()
             self._buffers = keys[rows], values[rows]
 
 
@@ -85,7 +87,7 @@ class Memories:
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int) -> tuple[Tensor, Tensor]:
         memory = self.layers[layer_idx]
         memory.append(key_states, value_states)
-        return memory.keys, memory.values
+        return memory.filled()
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return self.layers[layer_idx].length
@@ -96,11 +98,10 @@ class Memories:
 
 
 class Hypotheses(ABC):
-    """W texts for each of B sources; ``read`` adds a word to each."""
+    """W texts for each of B sources, of ``length`` words each; ``read`` adds a word to each."""
 
-    def __init__(self, core: Transformer, source: Encoded, beams: int) -> None:
-        assert core.decoder is not None, "only a model with a decoder writes"
-        self.core, self.decoder, self.source, self.beams, self.step = core, core.decoder, source, beams, 0
+    def __init__(self, step: Step, source: Encoded, beams: int) -> None:
+        self.step, self.source, self.beams, self.length = step, source, beams, 0
 
     @abstractmethod
     def read(self, words_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
@@ -114,27 +115,16 @@ class Hypotheses(ABC):
 class Cached(Hypotheses):
     """Remembers keys: what ``Tree`` and ``Rows`` share."""
 
-    def __init__(self, core: Transformer, source: Encoded, beams: int) -> None:
-        super().__init__(core, source, beams)
-        layers = len(self.decoder.blocks)
+    def __init__(self, step: Step, source: Encoded, beams: int) -> None:
+        super().__init__(step, source, beams)
+        layers = len(step.layers)
         self.own, self.crossed = Memories(layers), Memories(layers)
 
     def states(self, words_NS: Int[Tensor, "N S"], visible: Bool[Tensor, "N 1 S M"] | None) -> Float[Tensor, "N S D"]:
         """Read one word at this step's position for every query."""
-        plain = torch.full((1, 1), self.step, device=words_NS.device).expand(words_NS.shape)
-        placed = self.decoder.placed(plain, None)
-        mask = self.source.mask_BT
-        beyond = Sight(plain, self.source.positions_BT, None if mask is None else columns(mask, words_NS.shape[1]))
-        self.step += 1
-        return self.decoder(
-            words_NS,
-            Sight(placed, placed, visible),
-            self.own,
-            self.source,
-            beyond,
-            self.core.cross_schemes,
-            self.crossed,
-        )
+        states_NSD = self.step(words_NS, self, visible)
+        self.length += 1
+        return states_NSD
 
     def keep(self, rows: Int[Tensor, " R"]) -> None:
         self.source = chosen(self.source, rows)
@@ -145,8 +135,8 @@ class Cached(Hypotheses):
 class Tree(Cached):
     """The hypotheses of a source as queries of one row over a common memory."""
 
-    def __init__(self, core: Transformer, source: Encoded, beams: int) -> None:
-        super().__init__(core, source, beams)
+    def __init__(self, step: Step, source: Encoded, beams: int) -> None:
+        super().__init__(step, source, beams)
         batch, device = len(source.states_BTD), source.states_BTD.device
         self.ancestors_BWM = torch.zeros(batch, beams, 0, dtype=torch.bool, device=device)
         self.itself_BWW = torch.eye(beams, dtype=torch.bool, device=device).expand(batch, -1, -1)
@@ -167,8 +157,8 @@ class Tree(Cached):
 class Rows(Cached):
     """Every hypothesis as a row with a memory of its own."""
 
-    def __init__(self, core: Transformer, source: Encoded, beams: int) -> None:
-        super().__init__(core, repeated(source, beams), beams)
+    def __init__(self, step: Step, source: Encoded, beams: int) -> None:
+        super().__init__(step, repeated(source, beams), beams)
 
     def read(self, words_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
         if parents_BW is not None:
@@ -182,15 +172,15 @@ class Rows(Cached):
 class Reread(Hypotheses):
     """Every hypothesis as a row that is read from its first word at every step."""
 
-    def __init__(self, core: Transformer, source: Encoded, beams: int) -> None:
-        super().__init__(core, repeated(source, beams), beams)
+    def __init__(self, step: Step, source: Encoded, beams: int) -> None:
+        super().__init__(step, repeated(source, beams), beams)
         self.words_NS = torch.empty(len(self.source.states_BTD), 0, dtype=torch.long, device=source.states_BTD.device)
 
     def read(self, words_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
         if parents_BW is not None:
             self.words_NS = self.words_NS[flat(parents_BW, self.beams)]
         self.words_NS = torch.cat([self.words_NS, words_BW.reshape(-1, 1)], dim=1)
-        states_NSD = self.core.decode(Text(self.words_NS), self.source)
+        states_NSD = self.step.core.decode(Text(self.words_NS), self.source)
         return states_NSD[:, -1].view(*words_BW.shape, -1)
 
     def keep(self, rows: Int[Tensor, " R"]) -> None:
@@ -198,19 +188,18 @@ class Reread(Hypotheses):
         self.source, self.words_NS = chosen(self.source, rows), self.words_NS[rows]
 
 
-def hypotheses(core: Transformer, source: Encoded, beams: int) -> Hypotheses:
+def hypotheses(step: Step, source: Encoded, beams: int) -> Hypotheses:
     """The fastest way that the schemes of the decoder and of its cross-attention allow."""
     if source.mask_BT is not None and not hides(source.mask_BT):
         source = replace(source, mask_BT=None)
-    assert core.decoder is not None and core.cross_schemes is not None
-    own = schemes_of(core.decoder)
-    across = [scheme for scheme in core.cross_schemes if isinstance(scheme, Scheme)]
-    transform = core.decoder.transform
+    transform = step.stack.transform
+    own = schemes_of(step.stack)
     if (transform is not None and transform.depends_on_length) or any(s.declares.depends_on_length for s in own):
-        return Reread(core, source, beams)
+        return Reread(step, source, beams)
+    across = [layer.across.scheme for layer in step.layers]
     if beams > 1 and any(scheme.active_hooks() & WHOLE_ROWS for scheme in [*own, *across]):
-        return Rows(core, source, beams)
-    return Tree(core, source, beams)
+        return Rows(step, source, beams)
+    return Tree(step, source, beams)
 
 
 def schemes_of(stack: Stack) -> list[Scheme]:

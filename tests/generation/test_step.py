@@ -1,0 +1,116 @@
+"""A step against the decoder's modules: the same logits, whatever the scheme and the architecture."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clockhands.generation.hypotheses import Memories, Tree, repeated
+from clockhands.generation.step import Step, plain
+from clockhands.model import Text, Transformer
+from clockhands.schemes import CATALOGUE
+from clockhands.schemes.attend import Attended, recording
+from tests.generation.test_decode import LONGEST, OPTIONS, side_of_reading, sources, writer
+
+PLAIN = {"none", "sinusoidal", "rope", "learned"}
+NOT_PLAIN = {"alibi", "t5", "shaw", "cope", "transformer-xl"}
+
+
+def both(core: Transformer, words_BS: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits after every word, read a word at a time with what is remembered: by ``Step`` and by the modules."""
+    ids_BT, mask_BT = sources(len(words_BS))
+    source = core.encode(Text(ids_BT, mask_BT))
+    texts, layers = Tree(Step(core), source, 1), core.config.decoder_layers
+    own, crossed = Memories(layers), Memories(layers)
+    stepped, through = [], []
+    for word_B1 in words_BS.split(1, dim=1):
+        stepped.append(texts.read(word_B1, None))
+        through.append(core.decode(Text(word_B1), source, own, crossed))
+    return core.output(torch.cat(stepped, dim=1)), core.output(torch.cat(through, dim=1))
+
+
+@torch.no_grad()
+def agree(core: Transformer) -> None:
+    words_BS = torch.randint(3, core.config.vocab_size, (3, LONGEST), generator=torch.Generator().manual_seed(2))
+    stepped_BSV, through_BSV = both(core.double(), words_BS)
+    torch.testing.assert_close(stepped_BSV, through_BSV, rtol=0, atol=1e-10)
+    assert through_BSV.std() > 0.1
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_scheme(name: str) -> None:
+    scheme = OPTIONS.get(name, name)
+    agree(writer(scheme, encoder=side_of_reading(name) if scheme == name else scheme).model)
+
+
+@pytest.mark.parametrize("name", sorted(PLAIN | NOT_PLAIN))
+def test_what_is_plain(name: str) -> None:
+    scheme = writer(name, encoder="none").model.decoder.schemes[0]
+    assert plain(scheme) is (name in PLAIN)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"norm": "post"},
+        {"norm": "pre", "final_norm": False},
+        {"norm_kind": "rms", "gated": True, "activation": "silu"},
+        {"residual": False, "norm": "pre"},
+        {"residual": False, "norm": "post"},
+        {"num_kv_heads": 2, "attention_bias": True, "ffn_bias": False, "norm_bias": False},
+        {"attention_scale": 1.0, "token_scale": "learned", "embedding_norm": True},
+        {"decoder": {"scheme": "sinusoidal", "every_layer": True}},
+        {"decoder": {"scheme": "sinusoidal", "combine": "project", "width": 8}},
+        {"decoder": {"scheme": "sinusoidal", "combine": "concatenate", "width": 8}},
+        {"decoder": {"scheme": "rope", "skip_every": 2}},
+        {"decoder": {"scheme": "rope", "transform": "scaled", "transform_options": {"factor": 2.0}}},
+        {"cross": "rope"},
+        {"cross": "alibi"},
+        {"dropout": 0.5, "dropout_places": ("embedding", "residual", "attention", "activation")},
+    ],
+)
+def test_every_option_of_the_decoder(changes: dict[str, object]) -> None:
+    agree(writer(**changes).model)
+
+
+@torch.no_grad()
+def test_who_listens_hears_a_step() -> None:
+    core = writer().model
+    ids_BT, mask_BT = sources()
+    texts, heard = Tree(Step(core), core.encode(Text(ids_BT, mask_BT)), 1), list[Attended]()
+    word_B1 = torch.full((len(ids_BT), 1), 3)
+    with recording(heard.append):
+        listened = texts.read(word_B1, None)
+    assert [attended.weights_BHST.shape[-1] for attended in heard] == [1, ids_BT.shape[1]] * len(texts.step.layers)
+    unheard = Tree(Step(core), core.encode(Text(ids_BT, mask_BT)), 1).read(word_B1, None)
+    torch.testing.assert_close(listened, unheard)
+
+
+@torch.no_grad()
+def test_a_source_without_words_is_seen_by_nobody() -> None:
+    core = writer().model.double()
+    ids_BT, mask_BT = sources()
+    mask_BT[0] = False
+    source = core.encode(Text(ids_BT, mask_BT))
+    words_BS = torch.full((len(ids_BT), 1), 3)
+    stepwise = Tree(Step(core), source, 1).read(words_BS, None)
+    torch.testing.assert_close(stepwise, core.decode(Text(words_BS), source), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "rope", "alibi"])
+@torch.no_grad()
+def test_hypotheses_of_a_beam_are_rows_of_their_own(name: str) -> None:
+    """Three hypotheses as queries of one row, which change places, against each read alone."""
+    core = writer(name).model.double()
+    ids_BT, mask_BT = sources(2)
+    source = core.encode(Text(ids_BT, mask_BT))
+    texts, written_BWS = Tree(Step(core), source, 3), torch.empty(2, 3, 0, dtype=torch.long)
+    for step in range(5):
+        parents_BW = None if step == 0 else torch.tensor([[2, 0, 0], [1, 1, 2]])
+        words_BW = torch.arange(6).view(2, 3) * 7 + 3 + step
+        states_BWD = texts.read(words_BW, parents_BW)
+        if parents_BW is not None:
+            written_BWS = written_BWS.take_along_dim(parents_BW[..., None], dim=1)
+        written_BWS = torch.cat([written_BWS, words_BW[..., None]], dim=2)
+    alone_NSD = core.decode(Text(written_BWS.flatten(0, 1)), repeated(source, 3))
+    torch.testing.assert_close(states_BWD.flatten(0, 1), alone_NSD[:, -1], rtol=0, atol=1e-10)
