@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import tomllib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,11 +103,24 @@ def _configuration(source: str | Path) -> dict[str, Any]:
     from transformers import PreTrainedConfig
 
     try:
-        return dict(PreTrainedConfig.get_config_dict(str(source))[0])
+        with _quiet("huggingface_hub"):
+            return dict(PreTrainedConfig.get_config_dict(str(source))[0])
     except (OSError, ValueError) as fault:
         raise CheckpointError(
             f"{source} is neither a folder here nor a model that the hub gives: {_line(fault)}"
         ) from fault
+
+
+@contextmanager
+def _quiet(library: str) -> Iterator[None]:
+    """Inside, a library that warns of every attempt says nothing; what fails in the end is raised."""
+    logger = logging.getLogger(library)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _is_known(raw: dict[str, Any]) -> bool:

@@ -122,8 +122,9 @@ def _swaps(subject: Subject, sentences: Sequence[tuple[str | None, str]]) -> Ite
             i, j = _two_longest(words)
             words[i], words[j] = words[j], words[i]
             other = " ".join(words)
-            if other != text:
-                yield Swap(_ids(subject, text), _ids(subject, other), text, other, read)
+            before, after = _ids(subject, text), _ids(subject, other)
+            if before != after:  # words that a tokenizer does not know look all the same to it
+                yield Swap(before, after, text, other, read)
         elif len(words) < SHORTEST:
             yield from _tokens_swapped(subject, text, read)
 

@@ -1,0 +1,82 @@
+"""Two words swapped: in the text that was given, in what the model was trained on, or in English."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from clockhands.data import open_corpus, train_tokenizer
+from clockhands.inspection import Subject
+from clockhands.inspection.measures.swap import swapped
+from clockhands.model import Position, Transformer, TransformerConfig
+
+
+@pytest.fixture(scope="module")
+def german() -> Any:
+    """A tokenizer that has seen German numbers alone."""
+    numbers = open_corpus("numbers", source="de", train=400).sources("train")
+    return train_tokenizer(numbers, kind="word", purpose="language")
+
+
+def _subject(tokenizer: Any, scheme: str = "sinusoidal") -> Subject:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": len(tokenizer), "d_model": 32, "num_heads": 4, "d_ff": 64, "encoder_layers": 2}
+    return Subject.of(Transformer(TransformerConfig(kind="encoder", encoder=Position(scheme), **sizes)), tokenizer)
+
+
+def test_english_means_nothing_to_a_german_tokenizer(german: Any) -> None:
+    found = swapped(_subject(german), None)
+    assert found.light == "skip"
+    assert "does not know the words of the built-in English sentences" in found.verdict
+
+
+def test_without_a_tokenizer() -> None:
+    model = Transformer(TransformerConfig(kind="encoder", vocab_size=50, d_model=32, num_heads=4, d_ff=64))
+    assert swapped(Subject.of(model), None).light == "skip"
+
+
+def test_a_run_is_asked_in_its_own_language() -> None:
+    """Numbers are single words, so that two of their pieces change places."""
+    numbers = open_corpus("numbers", source="de", train=400).sources("train")
+    subject = _subject(train_tokenizer(numbers, kind="bpe", vocabulary=300, purpose="language"))
+    subject.texts = numbers
+    found = swapped(subject, None)
+    assert "sentences of its own text" in found.verdict
+    assert {row[0] for row in found.table.rows} <= set(numbers)
+    assert all(row[0] != row[1] for row in found.table.rows)
+
+
+def test_the_longest_words_of_a_given_text_change_places() -> None:
+    text = "\n".join(f"der kleine Hund sah {name} heute" for name in ("Annabella", "Bernhardine", "Christiane") * 3)
+    found = swapped(_subject(train_tokenizer([text], kind="word", purpose="language")), [text])
+    assert found.table.rows[0][:2] == (
+        "der kleine Hund sah Annabella heute",
+        "der Annabella Hund sah kleine heute",
+    )
+
+
+def test_words_that_are_all_unknown_cannot_be_told_apart(german: Any) -> None:
+    text = "\n".join(f"the small dog saw {name} today" for name in ("Annabella", "Bernhardine", "Christiane") * 3)
+    assert swapped(_subject(german), [text]).light == "skip"
+
+
+def test_a_text_without_sentences(german: Any) -> None:
+    found = swapped(_subject(german), ["ein"])
+    assert (found.light, found.verdict) == ("skip", "The text has only 0 sentences with two words to swap.")
+
+
+def test_a_model_that_sees_no_order_gives_nothing() -> None:
+    numbers = open_corpus("numbers", source="de", train=400).sources("train")
+    tokenizer = train_tokenizer(numbers, kind="bpe", vocabulary=300, purpose="language")
+    values = {}
+    for scheme in ("sinusoidal", "none"):
+        subject = _subject(tokenizer, scheme)
+        subject.texts = numbers
+        found = swapped(subject, None)
+        values[scheme] = found.value, found.light
+    assert values["sinusoidal"][0] > 1e-3
+    assert values["sinusoidal"][1] == "good"
+    assert values["none"][0] == pytest.approx(0.0, abs=1e-9)
+    assert values["none"][1] == "bad"
