@@ -59,7 +59,7 @@ def test_faults_are_one_line(translator: Run, tmp_path: Path, capsys: pytest.Cap
         ("translate", str(translator.path), "x", "--beam", "0"): "beam is 0; it must be 1 or more",
         ("translate", str(translator.path), "x", "--threads", "0"): "--threads is 0; it must be 1 or more",
         ("evaluate", str(translator.path), "--source", "a"): "--source and --target go together",
-        ("evaluate", str(translator.path), "--length", "2x"): "--length is for language models",
+        ("evaluate", str(translator.path), "--length", "2x"): "test it on longer ones with --source and --target",
         ("evaluate", str(translator.path), "--split", "tset"): "unknown split 'tset'; did you mean 'test'?",
         ("generate", str(translator.path)): "the model there translates",
     }
@@ -106,3 +106,43 @@ def test_evaluate_beyond_the_trained_length(writer: Run, capsys: pytest.CaptureF
     assert main(["evaluate", str(writer.path), "--length", "2x", "--json", *bent]) == 0
     changed = json.loads(capsys.readouterr().out)
     assert changed[0]["scores"][0]["value"] != plain[1]["scores"][0]["value"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--length", "0x"], "--length 0x: a window needs 2 tokens or more, and '0x' is 0"),
+        (["--length", "1x,much"], "'much' is neither a number nor a multiple like 2x"),
+        (["--length", "2x", "--position.spectrum", "yarn"], "--position.spectrum yarn needs --factor"),
+        (
+            ["--set", "position.slopes=a", "position.form=b"],
+            "(rope) have no options slopes, form; they have",
+        ),
+    ],
+)
+def test_what_cannot_be_evaluated_is_one_line(
+    arguments: list[str], message: str, writer: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", str(writer.path), *arguments]) == 2
+    printed = capsys.readouterr().err
+    assert message in printed and printed.count("\n") == 1
+
+
+def test_a_translator_is_told_which_split_is_longer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["data.train=200", "data.validation=10", "data.test=10", "data.longer=5", "training.max_steps=1"]
+    quick = [
+        "train",
+        "--corpus",
+        "numbers",
+        "--preset",
+        "tiny",
+        "--set",
+        *sizes,
+        "--quiet",
+        "--out",
+        str(tmp_path / "r"),
+    ]
+    assert main(quick) == 0
+    assert main(["evaluate", str(tmp_path / "r"), "--length", "2x"]) == 2
+    wanted = "with --split longer-7 or longer-8 or longer-9, or --source and --target"
+    assert wanted in capsys.readouterr().err

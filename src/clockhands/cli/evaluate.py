@@ -23,6 +23,8 @@ EXAMPLES = (
     "clockhands evaluate runs/shakespeare --length 1x,2x,4x",
     "clockhands evaluate runs/rope --length 2x,4x --position.spectrum yarn --factor 4",
 )
+BENDS = ("linear", "ntk", "dynamic", "yarn")
+"""Spectra that change nothing by a factor of 1, their default."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,6 +84,10 @@ def _position(options: argparse.Namespace) -> dict[str, Any]:
         changes[key.removeprefix("position.")] = read_value(value, Any)
     named = {"spectrum": options.spectrum, "factor": options.factor}
     changes |= {key: value for key, value in named.items() if value is not None}
+    if options.spectrum in BENDS and changes.get("factor") is None:
+        raise UsageError(
+            f"--position.spectrum {options.spectrum} needs --factor, how many times longer than trained the text is"
+        )
     if _needs_length(changes.get("spectrum")) and "original_length" not in changes:
         changes["original_length"] = _trained_length(Path(options.run))
     return {key: value for key, value in changes.items() if value is not None}
@@ -123,17 +129,34 @@ def _lengths(opened: Opened, options: argparse.Namespace) -> Iterator[int | None
         yield None if opened.kind == "encoder-decoder" else _trained_length(opened.path)
         return
     if opened.kind == "encoder-decoder":
-        raise UsageError("--length is for language models; a translator meets longer text through --split or --source")
+        raise UsageError(_no_windows(opened))
     trained = _trained_length(opened.path)
     assert trained is not None
     for word in options.length.split(","):
         number = word.strip().removesuffix("x")
         try:
-            yield int(float(number) * trained) if word.strip().endswith("x") else int(number)
-        except ValueError:
+            length = int(float(number) * trained) if word.strip().endswith("x") else int(number)
+        except (ValueError, OverflowError):
             raise UsageError(
                 f"--length {options.length}: {word!r} is neither a number nor a multiple like 2x"
             ) from None
+        if length < 2:
+            raise UsageError(f"--length {options.length}: a window needs 2 tokens or more, and {word!r} is {length}")
+        yield length
+
+
+def _no_windows(opened: Opened) -> str:
+    """Why a translator has no windows, and what of its own corpus is longer than what it was trained on."""
+    from clockhands.data import open_corpus
+    from clockhands.training import Run
+
+    recipe = Run.open(opened.path).recipe
+    longer = [split for split in open_corpus(recipe.corpus, **recipe.corpus_options) if split.startswith("longer")]
+    own = f"--split {' or '.join(longer)}, or " if longer else ""
+    return (
+        f"--length cuts the windows of a language model, and {opened.path} translates sentence by sentence; test it "
+        f"on longer ones with {own}--source and --target (its table is by length)"
+    )
 
 
 def _plain(length: int | None, result: Evaluation) -> dict[str, Any]:

@@ -114,7 +114,12 @@ def repositioned(config: ClockhandsConfig, changes: Mapping[str, Any]) -> Clockh
     strange = [key for key in changes if key not in known]
     if strange:
         names = ", ".join(sorted({core.position(side).scheme for side in core.sides}))
-        raise UsageError("; ".join(unknown(f"position option of this model ({names})", key, known) for key in strange))
+        if len(strange) == 1:
+            raise UsageError(unknown(f"position option of this model ({names})", strange[0], known))
+        raise UsageError(
+            f"the positions of this model ({names}) have no options {', '.join(strange)}; "
+            f"they have {', '.join(sorted(known)) or 'none'}"
+        )
     return type(config)(**{**_own(config), "transformer": table})
 
 

@@ -27,7 +27,9 @@ class Score:
     signature: str
 
     def __str__(self) -> str:
-        return f"{self.name}|{self.signature} = {self.value:.1f} [{self.low:.1f}, {self.high:.1f}]"
+        places = {"loss": 3, "perplexity": 2}.get(self.name, 1)
+        value, low, high = (f"{number:.{places}f}" for number in (self.value, self.low, self.high))
+        return f"{self.name}|{self.signature} = {value} [{low}, {high}]"
 
 
 def score_translations(
