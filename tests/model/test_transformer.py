@@ -63,6 +63,21 @@ def test_encoding_is_added_again_before_every_layer_but_the_first() -> None:
     torch.testing.assert_close(again_states[1], once_states[1] + encoding)
 
 
+def test_rotation_can_be_dropped_after_training_and_the_weights_stay() -> None:
+    """DroPE: at inference s times longer, queries are sharpened by 1 + c·ln s and nothing turns."""
+    sharper = {"scheme": "temperature", "form": "constant", "coefficient": 0.4, "factor": 4.0}
+    turned, dropped, plain = (Transformer(core(kind="decoder", decoder=s)).eval() for s in ("rope", sharper, "none"))
+    for other in (dropped, plain):
+        other.load_state_dict(turned.state_dict(), strict=True)
+    text = Text(words(1, 7))
+    with torch.no_grad():
+        for block in plain.decoder.blocks:
+            queries = block.attention.qkv.weight[: block.attention.inner]
+            queries.mul_(1 + 0.4 * math.log(4))
+    torch.testing.assert_close(dropped.decode(text), plain.decode(text))
+    assert not torch.allclose(dropped.decode(text), turned.decode(text), atol=1e-2)
+
+
 def test_every_second_layer_can_go_without_position() -> None:
     """With no position in the second layer, its attention is that of a model without position."""
     skipping = Transformer(core(kind="decoder", decoder={"scheme": "rope", "skip_every": 2}, decoder_layers=4))

@@ -15,8 +15,9 @@ LEFT_OUT: dict[str, str] = {
     "Wavelet relative encoding": "no official code was found to settle the scales and shifts that the paper leaves",
     "Rotated values (DeepSeek-V4)": "keys and values share one latent vector there; values are never turned here, and "
     "the output would have to be turned back",
-    "LieRE": "positions act by a dense matrix exponential for each token; GRAPE is its cheap relative part",
-    "SeqPE, PJ-RoPE, RoPE-ID, HoPE, HARoPE, CLEX": "read as abstracts only; nothing to be exact to",
+    "LieRE, ComRoPE": "positions act by a dense matrix exponential for each token; GRAPE is the cheap relative part",
+    "SeqPE, RFS, PJ-RoPE, RoPE-ID, HoPE, HARoPE, Circle-RoPE, VRoPE, DoPE, DIET, RoTHP, CLEX": "read as abstracts, "
+    "with nothing to be exact to",
     "mTAN's attention over time": "it replaces self-attention by attention from reference times; its time embeddings "
     "are here, as time2vec and as a sinusoid of base 10",
     "LOOPE and Hilbert orders": "an order of patches, which is data: pass the order's number as the position",

@@ -17,9 +17,10 @@ from clockhands.shapes import Float, Tensor
 class Temperature(Scheme):
     """Queries grow with the length of the text, and nothing turns.
 
-    Two published uses. In iRoPE (Llama 4) every fourth layer has no rotation but this, ``form`` floor; the schedule is
-    the model's ``every``. In DroPE (Gelberg et al. 2025, 2512.12167) a model trained with RoPE drops it in all layers,
-    is trained on briefly, and reads texts s times longer with ``form`` constant.
+    Two published uses. In iRoPE (Llama 4) every fourth layer has no rotation but this, ``form`` floor; ``skip_every``
+    of our model leaves such layers without it. In DroPE (Gelberg et al. 2025, 2512.12167) a model trained with RoPE
+    drops it in all layers, is trained on briefly, and reads texts s times longer with ``form`` constant: RoPE has no
+    parameters, so a model with this scheme takes over the weights of one with RoPE as they are.
 
     Args:
         form: factor of q: ``floor``, 1 + c·ln(1 + ⌊(p + 1)/length⌋), by the query's position; ``log``, 1 + c·ln(1 +
