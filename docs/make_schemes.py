@@ -2,7 +2,7 @@
 
     python docs/make_schemes.py [--time]
 
-``--time`` measures anew what each scheme costs and keeps it in benchmarks/results/scheme_costs.json.
+``--time`` measures anew what each scheme costs and keeps it in src/clockhands/schemes/costs.json.
 """
 
 from __future__ import annotations
@@ -21,18 +21,16 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.schemes.exceptions import EXCEPTIONS  # noqa: E402
-
 from clockhands import positions  # noqa: E402
 from clockhands.errors import PositionError  # noqa: E402
 from clockhands.files import write_text  # noqa: E402
 from clockhands.report.draw import draw  # noqa: E402
 from clockhands.report.svg import as_file  # noqa: E402
 from clockhands.schemes import CATALOGUE, LEFT_OUT, Sizes, attend, build  # noqa: E402
-from clockhands.schemes.page import Page, pages  # noqa: E402
+from clockhands.schemes.page import COSTS, Page, pages  # noqa: E402
 from clockhands.schemes.picture import figure, where  # noqa: E402
 
-FOLDER, COSTS = ROOT / "docs" / "schemes", ROOT / "benchmarks" / "results" / "scheme_costs.json"
+FOLDER = ROOT / "docs" / "schemes"
 LENGTH, HEADS, HEAD_DIM = 512, 8, 64
 SETTING = f"attention alone, forward, batch 1, {LENGTH} tokens, {HEADS} heads of {HEAD_DIM}, float32, one CPU thread"
 COLUMNS = ("scheme", "enters", "invariant", "length", "learned", "parameters", "time", "known as")
@@ -43,12 +41,11 @@ def main() -> None:
     parser.add_argument("--time", action="store_true", help="measure the costs anew")
     if parser.parse_args().time:
         write_text(COSTS, json.dumps({"setting": SETTING, "times the cost of none": costs()}, indent=1) + "\n")
-    measured = json.loads(COSTS.read_text("utf8"))["times the cost of none"] if COSTS.exists() else {}
     everything = pages()
     for one in everything:
         write_text(FOLDER / f"{one.name}.svg", as_file(draw(figure(one.name), one.name)))
-        write_text(FOLDER / f"{one.name}.md", markdown(one, measured.get(one.name)))
-    rows = [row(one, measured.get(one.name)) for one in everything]
+        write_text(FOLDER / f"{one.name}.md", markdown(one))
+    rows = [row(one) for one in everything]
     write_text(FOLDER / "README.md", overview(rows))
     write_text(FOLDER / "index.html", filters(rows))
 
@@ -80,7 +77,7 @@ def costs(rounds: int = 15) -> dict[str, float]:
     return {name: round(statistics.median(found), 2) for name, found in ratios.items() if name not in refused}
 
 
-def row(one: Page, cost: float | None) -> tuple[str, ...]:
+def row(one: Page) -> tuple[str, ...]:
     """A line of the overview."""
     facts = one.declares
     return (
@@ -90,7 +87,7 @@ def row(one: Page, cost: float | None) -> tuple[str, ...]:
         "any" if facts["max_length"] is None else f"{facts['max_length']}, then {facts['beyond']}",
         "yes" if one.parameters else "no",
         f"{one.parameters:,}",
-        "" if cost is None else f"{cost:.2f}",
+        "" if one.cost is None else f"{one.cost:.2f}",
         "; ".join(one.peers),
     )
 
@@ -109,7 +106,7 @@ def table_line(cells: Any) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def markdown(one: Page, cost: float | None) -> str:
+def markdown(one: Page) -> str:
     """A scheme's own page."""
     each = "every layer" if one.per_layer else "the whole stack"
     lines = [f"# {one.name}", "", f"*{one.title}*", "", one.summary, "", f"$$ {one.equation} $$", ""]
@@ -117,14 +114,13 @@ def markdown(one: Page, cost: float | None) -> str:
     lines += [f"- **Enters at** {', '.join(one.enters) or 'nothing'}", f"- **Source** {one.source}"]
     lines += [f"- **Known as** {'; '.join(one.peers) or 'nothing else'}"]
     lines += [f"- **Learns** {one.parameters:,} parameters for {each} (d_model 512, 8 heads)"]
-    lines += [] if cost is None else [f"- **Costs** {cost:.2f} times the time of no position ({SETTING})"]
+    lines += [] if one.cost is None else [f"- **Costs** {one.cost:.2f} times the time of no position ({SETTING})"]
     lines += ["", "## Options", "", "| option | takes | default | meaning |", "| --- | --- | --- | --- |"]
     lines += [table_line([f"`{o.name}`", bar(o.takes), f"`{o.default!r}`", bar(o.meaning)]) for o in one.options]
     lines += ["", "## Declares", "", *(f"- `{fact}`: {value}" for fact, value in one.declares.items())]
     lines += ["", "## What the laws say", ""]
-    found = {law: told for law, by in EXCEPTIONS.items() for key, told in by.items() if key.split("(")[0] == one.name}
-    lines += ["It keeps every law of `tests/schemes/test_laws.py`" + (", except:" if found else "."), ""]
-    lines += [f"- *{law}*: {told}." for law, told in found.items()]
+    lines += ["It keeps every law of `tests/schemes/test_laws.py`" + (", except:" if one.excuses else "."), ""]
+    lines += [f"- *{law}*: {told}." for law, told in one.excuses.items()]
     return "\n".join(lines).rstrip() + "\n"
 
 

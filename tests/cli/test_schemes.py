@@ -18,6 +18,18 @@ def test_the_list_names_every_scheme(capsys: pytest.CaptureFixture[str]) -> None
     assert set(CATALOGUE) <= first_words
 
 
+@pytest.mark.parametrize("columns", [80, 130])
+def test_no_word_of_the_list_is_cut(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main(["schemes"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert "…" not in "".join(lines)
+    assert ("Sinusoids of fixed wavelengths" in "".join(lines)) == (columns == 130)
+
+
 def test_json_holds_every_scheme_with_every_option_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schemes", "--json"]) == 0
     told = {one["name"]: one for one in json.loads(capsys.readouterr().out)}

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from clockhands import positions
 from clockhands.schemes import CATALOGUE, Scheme, Sizes, attend, build
-from tests.schemes.exceptions import EXCEPTIONS
+from clockhands.schemes.exceptions import EXCEPTIONS
 from tests.schemes.oracles import VARIANTS
 
 HEADS, LENGTH, HEAD_DIM, BATCH = 6, 9, 8, 2

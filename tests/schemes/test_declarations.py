@@ -13,7 +13,7 @@ import torch
 from clockhands import positions
 from clockhands.errors import PositionError
 from clockhands.schemes import CATALOGUE, attend_reference
-from tests.schemes.exceptions import EXCEPTIONS
+from clockhands.schemes.exceptions import EXCEPTIONS
 from tests.schemes.laws import BATCH, CAUSAL, LENGTH, Inputs, encoded, every, inputs, make, place, run
 
 Options = dict[str, Any]

@@ -11,7 +11,7 @@ import torch
 from clockhands import positions
 from clockhands.errors import PositionError
 from clockhands.schemes import CATALOGUE, attend_reference
-from tests.schemes.exceptions import EXCEPTIONS
+from clockhands.schemes.exceptions import EXCEPTIONS
 from tests.schemes.laws import BATCH, CAUSAL, LENGTH, WIDTH, decode, encoded, every, inputs, make, on_axes, place, run
 from tests.schemes.oracles import ORACLES, Case, weights
 

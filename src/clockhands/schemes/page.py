@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from clockhands.errors import UsageError, unknown
 from clockhands.schemes import CATALOGUE
 from clockhands.schemes.base import Scheme
 from clockhands.schemes.catalogue import Sizes, build, describe, options
+from clockhands.schemes.exceptions import excuses
 
+COSTS = Path(__file__).with_name("costs.json")
+"""What ``docs/make_schemes.py --time`` measured."""
 SIZES = Sizes(width=512, d_model=512, num_heads=8, head_dim=64, num_layers=6, causal=True)
 WHERE = {
     "encode": "embedding",
@@ -37,7 +43,11 @@ class OptionDoc:
 
 @dataclass(frozen=True)
 class Page:
-    """Everything a reader of the catalogue is told about a scheme. ``parameters`` is for ``SIZES``, one instance."""
+    """Everything a reader of the catalogue is told about a scheme.
+
+    ``parameters`` is for ``SIZES``, one instance; ``cost`` is its time over that of no position, as ``costs`` says;
+    ``excuses`` are the laws that it does not keep, and why.
+    """
 
     name: str
     title: str
@@ -50,6 +60,8 @@ class Page:
     declares: Mapping[str, Any]
     parameters: int
     per_layer: bool
+    cost: float | None
+    excuses: Mapping[str, str]
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON's types."""
@@ -77,7 +89,16 @@ def page(name: str, given: Mapping[str, Any] | None = None) -> Page:
         declares=asdict(scheme.declares),
         parameters=sum(parameter.numel() for parameter in scheme.parameters()),
         per_layer=kind.per_layer,
+        cost=costs()["times the cost of none"].get(name),
+        excuses=excuses(name),
     )
+
+
+@cache
+def costs() -> dict[str, Any]:
+    """What was measured: the ``setting``, and ``times the cost of none`` for each scheme that can stand in it."""
+    measured: dict[str, Any] = json.loads(COSTS.read_text("utf8"))
+    return measured
 
 
 def pages() -> list[Page]:

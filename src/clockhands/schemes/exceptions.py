@@ -1,4 +1,6 @@
-"""{law: {scheme: reason}}: what a scheme honestly cannot promise. A law skips it and says why."""
+"""{law: {scheme: reason}}: what a scheme honestly cannot promise. The law skips it, and its page says why."""
+
+from __future__ import annotations
 
 EXCEPTIONS: dict[str, dict[str, str]] = {
     "packing": {
@@ -9,12 +11,12 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     "far": {
         "dape": "its network is fed biases as they are, and float32 carries seven digits of a million through it",
         "dynamic": "its network is fed distances as they are, and float32 carries seven digits of a million through it",
-        "xpos": "its factors leave the range of float32 over such spans, which it refuses (test_xpos.py)",
-        "swin": "offsets beyond its window raise PositionError (test_swin.py)",
+        "xpos": "its factors leave the range of float32 over such spans, which it refuses",
+        "swin": "offsets beyond its window raise PositionError",
     },
     "shift": {
-        "temperature()": "it begins to act at 8192 tokens (its other variants act here)",
-        "fire": "its normaliser is the learned L until a query stands beyond it (test_fire.py has both cases)",
+        "temperature()": "it begins to act at 8192 tokens",
+        "fire": "its normaliser is the learned L until a query stands beyond it",
     },
     "finite differences of parameters": {
         "dape": "its bias is computed in float32",
@@ -23,3 +25,8 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "fire": "its curve is computed in float32 whatever the inputs, too coarse for finite differences",
     },
 }
+
+
+def excuses(name: str) -> dict[str, str]:
+    """Why a scheme does not keep the laws that it does not keep, by law; a key may name options after the scheme."""
+    return {law: reason for law, of in EXCEPTIONS.items() for key, reason in of.items() if key.split("(")[0] == name}
