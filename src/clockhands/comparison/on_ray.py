@@ -38,7 +38,8 @@ class Cluster:
             while running:
                 done, _ = ray.wait(list(running))
                 yield self._result(ray, done[0], running.pop(done[0]))
-        except (ConnectionError, ray.exceptions.RaySystemError) as fault:
+        # A trial's own failure is a result; whatever else Ray raises means that nobody is there to run the others.
+        except (ConnectionError, ray.exceptions.RayError) as fault:
             raise ClockhandsError(
                 f"the cluster {self.address} is gone ({_line(fault)}); what had ended is kept, give the same command "
                 f"again to go on"

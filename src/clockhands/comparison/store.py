@@ -99,7 +99,7 @@ class Store:
         found = read_results(self.folder)
         if found.plan.fingerprint != plan.fingerprint:
             raise UsageError(
-                f"{self.folder} holds the results of another plan ({_differences(found.plan, plan)} differ); they are "
+                f"{self.folder} holds the results of another plan (other: {_differences(found.plan, plan)}); they are "
                 f"left alone, choose another folder"
             )
         write_text(self.folder / RESULTS, "".join(json.dumps(one) + "\n" for one in found.trials))
