@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ from clockhands.comparison.store import Result
 from clockhands.errors import ClockhandsError, UsageError
 
 RETRIES = 2
+PATIENCE = 60
+"""Seconds in which a cluster must answer."""
 
 
 class Cluster:
@@ -48,13 +51,26 @@ class Cluster:
             ray.shutdown()
 
     def _connect(self, ray: Any) -> None:
-        try:
-            if self.address == "ray":
-                ray.init(log_to_driver=False, logging_level="error", configure_logging=True)
-            else:
-                ray.init(self.address, log_to_driver=False, logging_level="error")
-        except (ConnectionError, TimeoutError, RuntimeError) as fault:
-            raise ClockhandsError(f"no Ray cluster answers at {self.address}: {_line(fault)}") from fault
+        """Raises ClockhandsError. Ray itself would wait for a cluster that is gone without end, hence the thread."""
+        faults: list[Exception] = []
+        where = {"configure_logging": True} if self.address == "ray" else {"address": self.address}
+
+        def begin() -> None:
+            try:
+                ray.init(log_to_driver=False, logging_level="error", **where)
+            except Exception as fault:
+                faults.append(fault)
+
+        thread = threading.Thread(target=begin, daemon=True)
+        thread.start()
+        thread.join(PATIENCE)
+        if thread.is_alive():
+            raise ClockhandsError(
+                f"no Ray cluster answers at {self.address} within {PATIENCE} seconds; if there was one and it is gone, "
+                f"'ray stop' makes Ray forget it"
+            )
+        if faults:
+            raise ClockhandsError(f"no Ray cluster answers at {self.address}: {_line(faults[0])}") from faults[0]
 
     def _result(self, ray: Any, reference: Any, task: Task) -> Result:
         try:
