@@ -19,6 +19,7 @@ EXAMPLES = (
     "clockhands schemes --json",
 )
 SHADES, BARS = " ░▒▓█", "▁▂▃▄▅▆▇█"
+ROOM_FOR_IDEAS = 130
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,22 +69,25 @@ def _list(everything: list[Page]) -> None:
 
     from clockhands.schemes import LEFT_OUT
 
-    table = Table(box=None, pad_edge=False, expand=True)
-    for heading in ("scheme", "enters", "invariant", "length", "learned", "idea"):
-        # A line a scheme: what does not fit is cut, and stands whole in `clockhands schemes NAME`.
-        table.add_column(heading, no_wrap=True, overflow="ellipsis", ratio=1 if heading == "idea" else None)
+    console = _console()
+    told = console.width >= ROOM_FOR_IDEAS
+    table = Table(box=None, pad_edge=False)
+    for heading in ("scheme", "enters", "invariant", "length", "learned", *(["idea"] if told else [])):
+        table.add_column(heading, no_wrap=heading != "idea")
     for one in everything:
         facts = one.declares
         length = "any" if facts["max_length"] is None else str(facts["max_length"])
         yes = [("yes" if fact else "no") for fact in (facts["translation_invariant"], one.parameters)]
-        table.add_row(one.name, ", ".join(one.enters) or "nowhere", yes[0], length, yes[1], one.title)
-    console = _console()
+        row = [one.name, ", ".join(one.enters) or "nowhere", yes[0], length, yes[1]]
+        table.add_row(*row, *([one.title] if told else []))
     console.print(table)
-    console.print("\n`clockhands schemes NAME` explains and draws one.", highlight=False)
+    wider = "" if told else f" A window of {ROOM_FOR_IDEAS} columns tells the idea of each."
+    console.print(f"\n`clockhands schemes NAME` explains and draws one.{wider}", highlight=False)
     console.print(f"Left out, with reasons in docs/schemes: {'; '.join(LEFT_OUT)}.", highlight=False)
 
 
 def _tell(told: Page, given: dict[str, Any]) -> None:
+    from clockhands.schemes.page import costs
     from clockhands.schemes.picture import figure
 
     console = _console()
@@ -91,7 +95,12 @@ def _tell(told: Page, given: dict[str, Any]) -> None:
     lines += [f"source     {told.source}", f"enters at  {', '.join(told.enters) or 'nowhere'}"]
     lines += [f"peers      {', '.join(told.peers) or 'none'}"]
     each = "in every layer" if told.per_layer else "in all"
-    lines += [f"learns     {told.parameters:,} parameters {each} (d_model 512, 8 heads)", "", "declares"]
+    lines += [f"learns     {told.parameters:,} parameters {each} (d_model 512, 8 heads)"]
+    if told.cost is not None:
+        lines += [f"costs      {told.cost:.2f} times the time of no position ({costs()['setting']})"]
+    lines += ["keeps      every law" + (", except" if told.excuses else "")]
+    lines += [f"  {law}: {reason}" for law, reason in told.excuses.items()]
+    lines += ["", "declares"]
     lines += [f"  {fact:<22} {value}" for fact, value in told.declares.items()]
     if told.options:
         lines += ["", "options"]
