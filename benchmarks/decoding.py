@@ -4,19 +4,21 @@
 
 A Marian model and ours hold the same random weights, made so that texts vary and end by themselves. ``generate`` writes
 with Marian, our decoder with ours. ``forced``: the end is forbidden, so that every text has 32 words. ``free``: texts
-end where the model ends them, as in translation; finished ones leave our batch.
+end where the model ends them, as in translation; finished ones leave our batch. Where two texts differ, the model in
+float64 says how near they were: a difference below what float32 rounds away is a tie, broken by the order of a sum.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
-from peers import EOS, PAD, Size, clockhands, marian_model, random_pairs
+from peers import BOS, EOS, PAD, Size, clockhands, marian_model, random_pairs
 from timing import OURS, interleave, ratio, report
 from torch import Tensor
 
@@ -84,6 +86,42 @@ class Writers:
         rows = rows_BS[:, 1:].tolist()
         self.texts[PEER] = [row[: row.index(EOS) + 1] if EOS in row else row for row in rows]
 
+    def differences(self) -> list[dict[str, float]]:
+        """Of every pair of texts that are not the same, how much the model in float64 prefers ours."""
+        pairs = list(zip(self.texts[OURS], self.texts[PEER], strict=True))
+        rows = [row for row, (a, b) in enumerate(pairs) if a != b]
+        exact = copy.deepcopy(self.marian).double() if rows else None
+        return [preference(exact, self.marian, self.ids_BT[[row]], *pairs[row]) for row in rows]
+
+
+@torch.no_grad()
+def preference(exact: Any, rounded: Any, ids_1T: Tensor, a: list[int], b: list[int]) -> dict[str, float]:
+    """At the first word that differs: the logit of ``a``'s word minus that of ``b``'s in float64, and how far the same
+    difference is from that in float32. Of the whole texts: the difference of log-probability per word, in float64.
+    """
+    place = next(i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
+    exact_SV, rounded_SV = logits(exact, ids_1T, a), logits(rounded, ids_1T, a)
+    gap = exact_SV[place, a[place]] - exact_SV[place, b[place]]
+    other = rounded_SV[place, a[place]] - rounded_SV[place, b[place]]
+    return {
+        "first at word": place + 1,
+        "logit gap": float(f"{gap:.2g}"),
+        "rounding of that gap": float(f"{other - gap:.2g}"),
+        "score gap": float(f"{score(exact, ids_1T, a) - score(exact, ids_1T, b):.2g}"),
+    }
+
+
+def logits(model: Any, ids_1T: Tensor, text: list[int]) -> Tensor:
+    """Marian's, of every word of a text given the words before it."""
+    read = torch.tensor([[BOS, *text[:-1]]])
+    return model(input_ids=ids_1T, attention_mask=(ids_1T != PAD).long(), decoder_input_ids=read).logits[0].double()
+
+
+def score(model: Any, ids_1T: Tensor, text: list[int]) -> float:
+    """The mean log-probability of a text's words, by which a beam ranks."""
+    log_p_SV = logits(model, ids_1T, text).log_softmax(-1)
+    return float(log_p_SV[torch.arange(len(text)), torch.tensor(text)].mean())
+
 
 def measure(ours: Any, marian: Any, batch: int, beam: int, repeats: int, rounds: int) -> dict[str, Any]:
     """Milliseconds a step of the longest text, the ratio, and whether the texts are the same."""
@@ -95,12 +133,13 @@ def measure(ours: Any, marian: Any, batch: int, beam: int, repeats: int, rounds:
 
     times = interleave({OURS: repeated(writers.ours), PEER: repeated(writers.peer)}, rounds)
     texts = writers.texts[OURS]
-    equal = sum(a == b for a, b in zip(texts, writers.texts[PEER], strict=True))
+    unequal = writers.differences()
     steps = repeats * max(map(len, texts))
     return {
         "ms a step": {name: round(1000 * statistics.median(taken) / steps, 2) for name, taken in times.items()},
         "ours over generate": ratio(times, PEER),
-        "equal texts": f"{equal} of {batch}",
+        "equal texts": f"{batch - len(unequal)} of {batch}",
+        "differences": unequal,
         "different words": len({word for text in texts for word in text}),
         "mean length": round(statistics.mean(map(len, texts)), 1),
     }
