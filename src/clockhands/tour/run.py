@@ -10,7 +10,7 @@ from clockhands import __version__
 from clockhands.data import Pair
 from clockhands.findings import Finding, Findings
 from clockhands.generation import Evaluation, Opened, evaluate, open_run
-from clockhands.tour import encoding, loud, outcome
+from clockhands.tour import encoding, inside, loud, outcome
 from clockhands.tour.plan import MAIN, TRIALS, Trial
 from clockhands.training import Material, Run, prepare, train
 from clockhands.training.recipe import combine
@@ -58,6 +58,7 @@ def tour(
         outcome.curves(results),
         *encoding.findings(main.opened),
         *loud.findings(results),
+        *inside.findings(main.run.path),
         outcome.roles(results),
         outcome.attention(main.opened, main.pairs[0]),
     ]

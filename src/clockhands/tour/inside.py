@@ -1,0 +1,20 @@
+"""What the trained encoder does with its positions: the findings of ``clockhands inspect`` on the run itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from clockhands.findings import Finding
+from clockhands.inspection import inspect
+
+CHOSEN = ("logits.layers", "heads.positional", "survival", "cause")
+"""Those that every reader of a tour can follow; ``clockhands inspect`` has the others."""
+
+
+def findings(run: Path, texts: int = 48) -> Iterator[Finding]:
+    """Measured on the text that the run was trained on, with the untrained model as null."""
+    found = inspect(run, count=texts, command=f"clockhands inspect {run} --texts {texts}")
+    for name in CHOSEN:
+        yield replace(found[name], details={**found[name].details, "group": "Inside the encoder"})
