@@ -67,7 +67,7 @@ def test_the_order_of_the_parts_plays_no_role(name: str) -> None:
     _, recorded = _captured(name)
     layer = recorded.layers[0]
     rows, batch = next(parts(layer, crossfit=False))
-    mean, place = means(layer, rows)
+    mean, place = means(layer, torch.arange(recorded.texts))
     x = layer.inputs_NTD[rows]
     frozen = Frozen(layer.module, layer.scheme)
     with frozen.recording():
