@@ -57,6 +57,14 @@ def test_the_longest_words_of_a_given_text_change_places() -> None:
     )
 
 
+def test_a_long_document_is_taken_line_by_line() -> None:
+    lines = [f"the small dog saw {name} today" for name in ("Annabella", "Bernhardine", "Christiane", "Dorothea")]
+    document = "\n".join(["ACT I", *lines, *(line.replace("saw", "heard") for line in lines)])
+    subject = _subject(train_tokenizer([document], kind="word", purpose="language"))
+    subject.texts = [document]
+    assert [row[0] for row in swapped(subject, None).table.rows][:4] == lines, "short lines come last"
+
+
 def test_words_that_are_all_unknown_cannot_be_told_apart(german: Any) -> None:
     text = "\n".join(f"the small dog saw {name} today" for name in ("Annabella", "Bernhardine", "Christiane") * 3)
     assert swapped(_subject(german), [text]).light == "skip"

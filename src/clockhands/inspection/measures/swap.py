@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 
@@ -46,7 +47,7 @@ def swapped(subject: Subject, texts: Sequence[str] | None) -> Finding:
     if subject.tokenizer is None:
         return skip("cause.swap", QUESTION, "Without a tokenizer there are no sentences to swap words in.")
     known = _own(subject, texts)
-    swaps = list(_english(subject)) if known is None else list(known)[:SENTENCES]
+    swaps = list(_english(subject)) if known is None else list(islice(known, SENTENCES))
     if known is None and _unknown(subject, swaps) > 0.2:
         return skip(
             "cause.swap",
@@ -106,27 +107,30 @@ def _unknown(subject: Subject, swaps: list[Swap]) -> float:
 
 def _own(subject: Subject, texts: Sequence[str] | None) -> Iterator[Swap] | None:
     """Sentences of the text that was given, or that the model was trained on; None if there is neither."""
-    if texts is not None:
-        lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
-        return _swaps(subject, [(None, line) for line in lines])
-    if subject.pairs is not None:
-        return _swaps(subject, subject.pairs)
-    return None if subject.texts is None else _swaps(subject, [(None, text) for text in subject.texts])
+    given = texts if texts is not None else subject.texts
+    if given is not None:
+        return _swaps(subject, [(None, line.strip()) for text in given for line in text.splitlines() if line.strip()])
+    return None if subject.pairs is None else _swaps(subject, subject.pairs)
 
 
 def _swaps(subject: Subject, sentences: Sequence[tuple[str | None, str]]) -> Iterator[Swap]:
+    """Sentences with two words swapped; after those, what is too short for that, with two tokens swapped."""
     for source, text in sentences:
         words = text.split()
-        read = None if source is None else list(subject.source_tokenizer(source)["input_ids"])
         if SHORTEST <= len(words) <= LONGEST:
             i, j = _two_longest(words)
             words[i], words[j] = words[j], words[i]
             other = " ".join(words)
             before, after = _ids(subject, text), _ids(subject, other)
             if before != after:  # words that a tokenizer does not know look all the same to it
-                yield Swap(before, after, text, other, read)
-        elif len(words) < SHORTEST:
-            yield from _tokens_swapped(subject, text, read)
+                yield Swap(before, after, text, other, _read(subject, source))
+    for source, text in sentences:
+        if len(text.split()) < SHORTEST:
+            yield from _tokens_swapped(subject, text, _read(subject, source))
+
+
+def _read(subject: Subject, source: str | None) -> list[int] | None:
+    return None if source is None else list(subject.source_tokenizer(source)["input_ids"])
 
 
 def _two_longest(words: Sequence[str]) -> tuple[int, int]:
