@@ -96,7 +96,7 @@ def _recovery(subject: Subject, ids_NT: torch.Tensor, ordinary_T: torch.Tensor) 
 def _louder(subject: Subject, ids_NT: torch.Tensor, ordinary_T: torch.Tensor) -> dict[str, float]:
     """Words recovered if the positions were 4 and 16 times as long, and if random vectors of that length were added."""
     rows = recovery.recovery(subject, Capture(ids_NT, [], [], ordinary_T)).table.rows
-    found = {float(factor): (float(mine), float(chance)) for factor, mine, chance in rows}
+    found = {float(factor or 0): (float(mine or 0), float(chance or 0)) for factor, mine, chance in rows}
     return {
         f"words recovered, {what} {factor:g} times as long": found[factor][i]
         for factor in (4.0, 16.0)
@@ -112,10 +112,11 @@ def _shift(subject: Subject, ids_NT: torch.Tensor, ordinary_T: torch.Tensor) -> 
         return {}
     linear, rotation = table.shift_errors(table.principal(rows), 1)
     similar = table.similarity(subject).value
+    assert isinstance(similar, float)
     return {
         "error of a step as a linear map": linear,
         "error of a step as a rotation": rotation,
-        "similarity told by distance": float(similar or 0.0),
+        "similarity told by distance": similar,
     }
 
 
