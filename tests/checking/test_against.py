@@ -83,9 +83,9 @@ def test_a_scale_of_the_logits_that_is_wrong_is_named(value: float) -> None:
 
 def test_the_maximum_distance_of_buckets_is_named() -> None:
     def change(config: Any) -> None:
-        config.relative_attention_max_distance = 32
+        config.relative_attention_max_distance = 64
 
-    assert against.compare(model("t5", change), model("t5")).explanation == "buckets: maximum distance 32 for 128"
+    assert against.compare(model("t5", change), model("t5")).explanation == "buckets: maximum distance 64 for 32"
 
 
 def test_buckets_that_count_in_both_directions_are_named() -> None:

@@ -39,9 +39,9 @@ def rewrite(patch: Patch, owner: Any, name: str, old: str, new: str) -> None:
 
 
 def prophetnet(patch: Patch) -> None:
-    """Rows in the order of the index: (ngram, batch, head, sequence)."""
+    """Rows in the order in which they are read afterwards: (batch, ngram, head, sequence)."""
     owner, name = modeling_prophetnet.ProphetNetNgramSelfAttention, "get_predict_relative_pos_embeddings"
-    rewrite(patch, owner, name, "permute(0, 2, 1, 4, 3)", "permute(1, 0, 4, 2, 3)")
+    rewrite(patch, owner, name, "permute(0, 2, 1, 4, 3)", "permute(0, 1, 4, 2, 3)")
 
 
 def roberta(patch: Patch) -> None:

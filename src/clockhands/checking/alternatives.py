@@ -96,7 +96,8 @@ def _turned(reference: Subject, kind: str, **changed: Any) -> Answer:
         text.rope_parameters = rope
         with no_init_weights():
             model = type(adapter.module)._from_config(config, dtype=reference.dtype)
-        model.load_state_dict(dict(adapter.module.named_parameters()), strict=False, assign=True)
+        weights = dict(adapter.module.named_parameters(remove_duplicate=False))  # tied ones under both names
+        model.load_state_dict(weights, strict=False, assign=True)
         return _answer(adapter, model.to(ids.device), ids)
 
     return logits
@@ -149,7 +150,7 @@ def _numbers(reference: Subject, attribute: str) -> list[Any]:
     return sorted({value for value in found if isinstance(value, (int, float)) and value > 0})
 
 
-def _setter(attribute: str, value: float, other: float) -> Callable[[nn.Module], None]:
+def _setter(attribute: str, value: int | float, other: int | float) -> Callable[[nn.Module], None]:
     def edit(module: nn.Module) -> None:
         for each in module.modules():
             if getattr(each, attribute, None) == value:

@@ -70,13 +70,13 @@ def _telling(home: Any, name: str, original: Callable[..., Any], found: list[Mas
 def _makers() -> tuple[str, ...]:
     from transformers import masking_utils
 
-    return tuple(name for name in vars(masking_utils) if re.fullmatch(r"create_(?!recurrent)\w+_mask", name))
+    return tuple(name for name in vars(masking_utils) if re.match(r"create_(?!recurrent)\w*mask", name))
 
 
 def mask_without_positions(subject: Subject) -> str | None:
     """Where the model's own mask is made without position_ids."""
     calls = mask_calls(subject)
-    own = [call for call in calls if "causal" in call.maker] if subject.causal else calls
+    own = [call for call in calls if "bidirectional" not in call.maker] if subject.causal else calls
     bare = next((call for call in own or calls if not call.positioned), None)
     return None if bare is None else f"{bare.place} {bare.maker}"
 

@@ -109,7 +109,7 @@ def _far(subject: Subject) -> int:
 def _effect_of(subject: Subject, tables: dict[str, Tensor]) -> float:
     """How far the logits move when only these tables take other values, for tokens far apart."""
     twin = sharing(subject.adapter)
-    module: nn.Module = twin.module  # type: ignore[attr-defined]
+    module: nn.Module = twin.module
     _restore(module, {name: t.to(dict(module.named_buffers())[name].dtype) for name, t in tables.items()})
     before = _apart(subject)
     subject_of_twin = copy.copy(subject)
