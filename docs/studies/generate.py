@@ -24,9 +24,12 @@ from clockhands.comparison.store import Results, read_results
 from clockhands.comparison.studies import ORDER
 from clockhands.data import open_corpus, order_blind_ceiling
 from clockhands.files import write_text
-from clockhands.findings import Finding
+from clockhands.findings import Figure, Finding
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+from inner_figure import inner_figure  # noqa: E402
+
 QUESTIONS: dict[str, Any] = tomllib.loads((HERE / "questions.toml").read_text("utf8"))
 SLOT = re.compile(r"\[\[(\w+)(?::(.+?))?\]\]")
 
@@ -253,15 +256,23 @@ def _interval(values: list[float], digits: int) -> str:
     return f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
+def picture(name: str, results: Results) -> Figure:
+    """What questions.toml asks to be drawn, or else the verdict's figure."""
+    if "figure" in QUESTIONS[name]:
+        return inner_figure(results, QUESTIONS[name]["figure"])
+    figure = conclude(results)["compare.verdict"].figure
+    assert figure is not None
+    return figure
+
+
 def pictures() -> None:
-    """The verdict's figure of every study as SVG."""
+    """The picture of every study as SVG."""
     from clockhands.report.draw import draw
     from clockhands.report.svg import as_file
 
     for name in ORDER:
         if stored(name).is_file():
-            figure = conclude(Results.from_json(stored(name).read_text("utf8")))["compare.verdict"].figure
-            assert figure is not None
+            figure = picture(name, Results.from_json(stored(name).read_text("utf8")))
             write_text(HERE / "figures" / f"{name}.svg", as_file(draw(figure, name)))
 
 
