@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
 import pytest
 
-from clockhands.cli import main
+from clockhands.cli import compare, main
 
 VARY = ["compare", "--corpus", "roles", "--vary", "position.scheme=sinusoidal,none"]
 WRONG = [
     (["compare"], "there is nothing to compare: give a plan, or --vary"),
     (["compare", "--vary", "position.scheme=rope,none"], "there is no text: give --data, --corpus or --recipe"),
     (["compare", "recipes/sweep.toml", "--corpus", "roles"], "says what is varied; leave out --corpus"),
+    (["compare", "recipes/sweep.toml", "--vary", "position.scheme=rope,none"], "says what is varied; leave out --vary"),
     (["compare", "none.toml"], "cannot read the plan none.toml"),
     ([*VARY[:-1], "position.scheme="], "the grid is empty: position.scheme has no values"),
     ([*VARY, "--baseline", "rope"], "unknown baseline 'rope'"),
@@ -29,6 +31,16 @@ def test_one_clear_message(arguments: list[str], message: str, capsys: pytest.Ca
     assert main(arguments) in (1, 2)
     error = capsys.readouterr().err
     assert message in error and "Traceback" not in error
+
+
+def test_a_recipe_can_be_varied() -> None:
+    parser = argparse.ArgumentParser()
+    compare.arguments(parser)
+    options = parser.parse_args(["recipes/numbers.toml", "--vary", "position.scheme=sinusoidal,none", "--seeds", "5"])
+    plan = compare._plan(options)
+    assert (plan.recipe.corpus, plan.budget) == ("numbers", ("steps", plan.recipe.training.max_steps))
+    assert [variant.name for variant in plan.variants] == ["sinusoidal", "none"]
+    assert compare.command(options).startswith("clockhands compare --recipe recipes/numbers.toml --seeds 5 --vary")
 
 
 def test_ray_that_is_not_installed_is_asked_for(

@@ -24,8 +24,8 @@ def test_no_position_is_read_from_an_encoder_that_has_none() -> None:
     """It cannot know: attention without positions does not see the order (the words are shuffled before)."""
     blind, told = _look("survival", position__scheme="none"), _look("survival")
     chance = blind["position read back by chance"]
-    assert blind["position read back, layer 1"] < 2 * chance
-    assert told["position read back, layer 1"] > 3 * chance
+    assert blind["position read back, layer 1"] < 1.6 * chance
+    assert told["position read back, layer 1"] > 2 * chance
 
 
 def test_a_step_along_the_sinusoid_is_a_turn_and_along_random_vectors_none() -> None:

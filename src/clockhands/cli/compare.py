@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clockhands.errors import UsageError
+from clockhands.errors import ClockhandsError, UsageError
 
 if TYPE_CHECKING:
     from clockhands.comparison import Plan, Results
@@ -23,7 +23,7 @@ FORMATS = ("page", "markdown", "latex", "csv")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("plan", nargs="?", help="a plan (TOML) such as recipes/sweep.toml; or give --vary")
+    parser.add_argument("plan", nargs="?", help="a plan (TOML) such as recipes/sweep.toml; with --vary, a recipe")
     parser.add_argument("--data", metavar="FILE", help="your own pairs: TSV, CSV or JSON Lines (source, target)")
     parser.add_argument("--corpus", metavar="NAME", help="a built-in corpus instead: numbers, roles, stdlib")
     parser.add_argument("--recipe", metavar="FILE", help="the recipe that is varied (default: tiny, on the data)")
@@ -106,6 +106,8 @@ def _plan(options: argparse.Namespace) -> Plan:
     budget = [(kind, getattr(options, kind)) for kind in ("steps", "tokens", "seconds") if getattr(options, kind)]
     if budget:
         asked["budget"] = dict(budget)
+    if options.plan is not None and options.vary and options.recipe is None and _is_recipe(options.plan):
+        options.plan, options.recipe = None, options.plan
     if options.plan is not None:
         stray = [f"--{name}" for name in ("data", "corpus", "recipe", "vary", "settings") if getattr(options, name)]
         if stray:
@@ -118,6 +120,16 @@ def _plan(options: argparse.Namespace) -> Plan:
     recipe = _recipe(options)
     asked.setdefault("budget", {"steps": recipe.training.max_steps})
     return plan_of(recipe, vary=read_grid(options.vary, recipe), source="the command", **asked)
+
+
+def _is_recipe(path: str) -> bool:
+    """A plan names its recipe, a recipe its data."""
+    from clockhands.training.recipe import read_tables
+
+    try:
+        return "data" in read_tables(path)
+    except ClockhandsError:
+        return False
 
 
 def _recipe(options: argparse.Namespace) -> Any:
