@@ -14,7 +14,7 @@ COLUMNS = ("variant", "score", "difference", "P(better)", "seeds", "verdict")
 # fmt: off
 SPECIAL = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
            "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "√": r"$\surd$",
-           "·": r"$\cdot$"}
+           "·": r"$\cdot$", "×": r"$\times$", "−": r"$-$"}
 # fmt: on
 
 
