@@ -1,6 +1,6 @@
 """Real target words a CPU second over Multi30k de-en: our batches and model against others' loop over random batches.
 
-    python benchmarks/multi30k_epoch.py --data ../shared/data/multi30k
+    python benchmarks/multi30k_epoch.py --data MULTI30K
 
 The folder holds train.de and train.en. A byte-level BPE of 8000 tokens is trained on them, the same for all. The peers
 read random batches of 128 sentences padded to the longest; ours are batches of like lengths, bounded by tokens.
@@ -90,7 +90,7 @@ def measure(data: PairDataset, tokens: int, rounds: int, count: int) -> dict[str
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data/multi30k"))
+    parser.add_argument("--data", type=Path, required=True, metavar="MULTI30K")
     parser.add_argument("--tokens", type=int, default=2048, help="of one side of our batches, pads included")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, default=6, help="of a contender in a round")
