@@ -75,7 +75,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"budget": {"steps": -1}}, "the budget of steps is -1, but must be a number above 0"),
     ({"metric": "bleuu"}, "unknown metric 'bleuu'"),
     ({"match": "heads"}, "unknown match 'heads'"),
-    ({"inside": ["loud"]}, "unknown measure 'loud'; did you mean 'loudness'"),
+    ({"inside": ["loudnes"]}, "unknown measure 'loudnes'; did you mean 'loudness'"),
     ({"baseline": "rope"}, "unknown baseline 'rope'"),
 ]  # fmt: skip
 

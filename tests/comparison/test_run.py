@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,7 +84,7 @@ def test_killed_and_continued_nothing_is_lost_or_done_twice(tmp_path: Path) -> N
     assert (out / RESULTS).read_text("utf8").splitlines()[0] == kept
     begun.clear()
     assert run_plan(plan(), out, watch=watch).trials == found.trials and not begun
-    with pytest.raises(UsageError, match=r"holds the results of another plan \(budget differ\)"):
+    with pytest.raises(UsageError, match=r"holds the results of another plan \(other: budget\)"):
         run_plan(plan(budget={"steps": 9}), out)
     assert len(read_results(out).trials) == 4, "nothing is lost by the refusal"
 
@@ -118,6 +119,8 @@ def test_more_seeds_go_on_in_the_same_folder(tmp_path: Path) -> None:
 def test_results_are_one_document_and_back() -> None:
     made = results(seeds=2)
     assert Results.from_json(made.to_json()) == made
+    older = replace(made, fingerprint="0123")
+    assert "plan:0123" in Results.from_json(older.to_json()).signature, "a new option changes no old signature"
     assert json.loads(made.to_json())["signature"] == made.signature
     with pytest.raises(DataError, match="no results of a comparison"):
         Results.from_json("{}")

@@ -89,11 +89,13 @@ def usual_metric(recipe: Recipe) -> str:
     return "exact" if recipe.corpus in ("numbers", "roles") else "chrf"
 
 
-def kind_faults(recipe: Recipe, metric: str) -> list[str]:
+def kind_faults(recipe: Recipe, metric: str, inside: Sequence[str] = ()) -> list[str]:
     if recipe.model.kind == "encoder":
         return ["a masked language model writes nothing that could be scored; compare translators or language models"]
     if recipe.model.kind == "decoder" and metric in ("exact", "chrf"):
         return [f"metric is {metric!r}, which scores translations; a language model has 'loss'"]
+    if recipe.model.kind == "decoder" and inside:
+        return [f"inside measures {', '.join(inside)} on what a translator reads; a language model reads no source"]
     return []
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from clockhands.model.transformer import Transformer, initialise_embedding, initialise_linear
+from clockhands.model.transformer import Transformer, initialise_embedding, initialise_linear, zero_bias
 from clockhands.schemes import Scheme
 
 if TYPE_CHECKING:
@@ -32,8 +32,10 @@ def draw_by_name(model: PreTrainedModel, seed: int) -> None:
             reset = getattr(module, "reset_parameters", None)
             if reset is not None:
                 reset()
-        elif name in tied or any(name.startswith(f"{scheme}.") for scheme in schemes):
+        elif any(name.startswith(f"{scheme}.") for scheme in schemes):
             continue
+        elif name in tied:
+            zero_bias(module)
         elif isinstance(module, nn.Embedding):
             initialise_embedding(module, core.config)
         elif isinstance(module, nn.Linear):

@@ -150,7 +150,7 @@ def plan_of(
     faults += [unknown("metric", metric, METRICS)] if metric not in METRICS else []
     faults += [unknown("match", match, MATCHES)] if match not in MATCHES else []
     faults += [unknown("measure", name, INSIDE) for name in inside if name not in INSIDE]
-    faults += kind_faults(base, metric)
+    faults += kind_faults(base, metric, inside)
     baseline = baseline or (chosen[0].name if chosen else "")
     if chosen and baseline not in [variant.name for variant in chosen]:
         faults.append(unknown("baseline", baseline, [variant.name for variant in chosen]))

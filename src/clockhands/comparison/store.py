@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ class Results:
     plan: Plan
     costs: Mapping[str, Mapping[str, Any]]
     trials: tuple[Result, ...] = ()
-    fingerprint: str = ""
+    fingerprint: str = field(default="", compare=False)
 
     def of(self, variant: str, status: str = "finished") -> list[Result]:
         """The trials of a variant with this status, by seed."""
