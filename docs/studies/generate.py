@@ -69,8 +69,9 @@ def answers(results: dict[str, Results]) -> str:
 INTRODUCTION = (
     "Measured answers to the questions that people ask about positional encodings. Every number comes from a study "
     "that anyone can run again; brackets hold 95 % intervals, over seeds and test items. The models are tiny (one "
-    "layer on each side and 64 channels, unless it is said) and trained for 80 to 200 steps, and the task is one (German "
-    "number words to English, unless another is named): the direction of an effect is what carries over, not its size. Written by `python docs/studies/generate.py`."
+    "layer on each side and 64 channels, unless it is said) and trained for 80 to 200 steps, and the task is one "
+    "(German number words to English, unless another is named): the direction of an effect is what carries over, not "
+    "its size. Written by `python docs/studies/generate.py`."
 )
 
 
