@@ -40,6 +40,15 @@ def test_a_cast_of_a_copy_leaves_the_original_as_it_was(adapter: HFModel) -> Non
     assert adapter.module.model.rotary_emb.inv_freq.dtype == torch.float32
 
 
+def test_a_reloaded_model_is_where_the_given_one_is(adapter: HFModel, tmp_path: Path) -> None:
+    adapter.module.save_pretrained(tmp_path)
+    here = copies.reloaded(adapter.module, str(tmp_path), torch.bfloat16)
+    assert {(p.device.type, p.dtype) for p in here.parameters()} == {("cpu", torch.bfloat16)}
+    elsewhere = copies.hollow(adapter.module)  # the one other device that every machine has
+    there = copies.reloaded(elsewhere, str(tmp_path), torch.float32)
+    assert {t.device.type for t in (*there.parameters(), *there.buffers())} == {"meta"}
+
+
 def test_tied_weights_stay_tied() -> None:
     model = build_model(tiny_config(find("gpt2:causal")[0]), "causal")
     for twin in (copies.sharing(model), copies.sharing(model, torch.float64)):

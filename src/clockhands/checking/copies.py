@@ -46,6 +46,12 @@ def sharing(thing: Any, dtype: torch.dtype | None = None) -> Any:
     return twin
 
 
+def reloaded(module: Any, folder: str, dtype: torch.dtype) -> Any:
+    """The model of transformers that ``folder`` holds, on the device of ``module`` and of its class, in ``dtype``."""
+    loaded = type(module).from_pretrained(folder, dtype=dtype, use_safetensors=True)
+    return loaded.to(next(module.parameters()).device).eval()
+
+
 def hollow(module: nn.Module) -> nn.Module:
     """A copy with parameters that have a shape and no storage: enough to see what a cast does to buffers."""
     return _with_parameters(module, lambda p: nn.Parameter(p.detach().to("meta"), requires_grad=p.requires_grad))

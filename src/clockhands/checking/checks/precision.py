@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clockhands.checking.copies import hollow, is_large, sharing
+from clockhands.checking.copies import hollow, is_large, reloaded, sharing
 from clockhands.checking.registry import Effect, Inapplicable, check, difference
 from clockhands.checking.subject import Subject
 
@@ -61,7 +61,7 @@ def load(subject: Subject) -> Effect:
         if source is None:
             source = stack.enter_context(tempfile.TemporaryDirectory())
             sharing(module, torch.float32).save_pretrained(source)
-        low = type(module).from_pretrained(source, dtype=torch.bfloat16)
+        low = reloaded(module, source, torch.bfloat16)
     found = {name: table for name, table in angle_tables(low).items() if name in tables}
     wrong = {n: t for n, t in found.items() if not torch.allclose(t.double(), tables[n].double(), rtol=1e-5)}
     if not wrong:

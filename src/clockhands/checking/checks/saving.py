@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from clockhands.checking.copies import is_large
+from clockhands.checking.adapter import device_of
+from clockhands.checking.copies import is_large, reloaded
 from clockhands.checking.registry import Effect, Inapplicable, check, difference
 from clockhands.checking.subject import Subject
 
@@ -27,7 +28,7 @@ def round_trip(subject: Subject) -> Effect:
     dtype = next(module.parameters()).dtype
     with tempfile.TemporaryDirectory() as folder:
         module.save_pretrained(folder)
-        loaded = type(module).from_pretrained(folder, dtype=dtype).eval()
+        loaded = reloaded(module, folder, dtype)
     if hasattr(loaded, "set_experts_implementation"):
         loaded.set_experts_implementation("eager")
     adapter: Any = subject.adapter
@@ -50,7 +51,7 @@ def meta(subject: Subject) -> Effect:
     with torch.device("meta"):
         twin = fresh()
     module = twin.module
-    module.to_empty(device="cpu")
+    module.to_empty(device=device_of(subject.adapter))
     for parameter in (*module.parameters(), *module.buffers()):
         torch.nn.init.constant_(parameter, 0.37) if parameter.is_floating_point() else parameter.zero_()
     for each in module.modules():
