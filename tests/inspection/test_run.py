@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from clockhands.errors import CheckpointError
+from clockhands.errors import CheckpointError, DataError
 from clockhands.findings import Findings
 from clockhands.inspection import Subject, capture, inspect, split
 from clockhands.inspection.calls import AttentionCall
@@ -147,6 +147,32 @@ def test_the_model_is_left_as_it_was() -> None:
     assert model.config._attn_implementation == implementation
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
     assert [_hooks(module) for module in model.modules()] == hooks
+
+
+def _dropping(kind: str) -> tuple[nn.Module, nn.Module]:
+    """A model in training with one module that is frozen, and that module."""
+    model = _own("rope", "encoder-decoder", dropout=0.5) if kind == "own" else tiny(kind)
+    model.train()
+    return model, next(module for module in model.modules() if isinstance(module, nn.LayerNorm | nn.Linear)).eval()
+
+
+@pytest.mark.parametrize("name", ["own", "bart", "bert"])
+def test_a_model_in_training_goes_on_training(name: str) -> None:
+    model, frozen = _dropping(name)
+    inspect(model, texts=_ids(), control=False)
+    assert [module for module in model.modules() if not module.training] == [frozen]
+    with pytest.raises(DataError):
+        inspect(model, texts=_ids(1))
+    assert [module for module in model.modules() if not module.training] == [frozen], "after a fault too"
+
+
+def test_a_subject_that_trains_again_is_measured_without_dropout() -> None:
+    model = _own("rope", dropout=0.5)
+    subject = Subject.of(model)
+    expected = inspect(subject, texts=_ids(), control=False).to_json()
+    model.train()
+    assert inspect(subject, texts=_ids(), control=False).to_json() == expected
+    assert all(module.training for module in model.modules())
 
 
 def test_the_seed_of_the_caller_is_left_alone() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -89,11 +90,11 @@ def inspect(
     Raises CheckpointError where a model cannot be opened or is not understood, DataError for too little text,
     UsageError for windows longer than the model, or a side that it has not.
     """
-    subject = _subject(model, tokenizer, name, device, trust_remote_code, side)
-    data = _windows(subject, texts, length, count)
-    if control is None:
-        control = sum(weight.numel() for weight in subject.model.parameters()) < LARGE
-    with watched(progress) as tick, torch.no_grad():
+    with _evaluating(model), watched(progress) as tick, torch.no_grad():
+        subject = _subject(model, tokenizer, name, device, trust_remote_code, side)
+        data = _windows(subject, texts, length, count)
+        if control is None:
+            control = sum(weight.numel() for weight in subject.model.parameters()) < LARGE
         trained = _measure(subject, data, tick)
         fresh = _measure(subject.untrained(), data.first(CONTROL_TEXTS), tick) if control else None
         own = None if texts is None or isinstance(texts, Tensor) else texts
@@ -105,6 +106,21 @@ def inspect(
         signature=f"inspect|texts:{trained.capture.texts}x{trained.capture.length}|v:{__version__}",
         command=command,
     )
+
+
+@contextmanager
+def _evaluating(model: Any) -> Iterator[None]:
+    """Inside, nothing of a model is dropped out; afterwards every module of it trains or not, as the caller left it."""
+    roots = (model.model, model.whole) if isinstance(model, Subject) else (model,)
+    modules = {module for root in roots if isinstance(root, nn.Module) for module in root.modules()}
+    before = {module: module.training for module in modules}
+    try:
+        for module in modules:
+            module.training = False
+        yield
+    finally:
+        for module, training in before.items():
+            module.training = training
 
 
 def _subject(model: Any, tokenizer: Any, name: str, device: str, trust_remote_code: bool, side: Side | None) -> Subject:

@@ -55,6 +55,7 @@ class Subject:
     def of(cls, model: nn.Module, tokenizer: Any = None, name: str = "", side: Side | None = None) -> Subject:
         """Take a model object of ``transformers``, or of this project; its head, if it has one, is left aside.
 
+        It is set to evaluate, for dropout would be measured with it, and stays so; ``inspect`` puts it back.
         ``side`` of an encoder-decoder (default: the encoder). Raises UsageError if another model is asked for a side.
         """
         if _is_own(model):
