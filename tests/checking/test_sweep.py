@@ -88,7 +88,7 @@ def test_the_matrix_says_what_was_found_and_its_page_holds_nothing_executable(tm
 def test_every_build_has_one_name() -> None:
     names = sweeping.every()
     assert len(names) == len(set(names)) >= 240
-    assert sweeping.every(["gpt2"]) == ["gpt2:causal"]
+    assert [name for name in names if name.startswith("gpt2:")] == ["gpt2:causal"]
 
 
 def test_a_pipe_that_is_closed_ends_the_worker() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from clockhands.checking.subject import Subject
@@ -105,8 +104,3 @@ def worst(found: Tensor, wanted: Tensor) -> tuple[float, int]:
 def largest(*effects: Effect) -> Effect:
     """Of several measurements of one law, the one that breaks it most."""
     return max(effects, key=lambda effect: effect.size if not effect.wanted else -effect.size)
-
-
-def mask_of(ids: Tensor) -> Tensor:
-    """A mask that hides nothing."""
-    return torch.ones(ids.shape, dtype=torch.bool, device=ids.device)

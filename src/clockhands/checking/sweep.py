@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -149,9 +149,8 @@ def _serve(pipe: Connection, only: Sequence[str] | None, slow: bool) -> None:
         pipe.send(examine_build(build, checks).as_dict())
 
 
-def every(names: Iterable[str] | None = None) -> list[str]:
-    """The full names of all builds (``bert:masked``), or of those whose type is given."""
+def every() -> list[str]:
+    """The full names of all builds (``bert:masked``)."""
     from clockhands.checking.builds import architectures
 
-    builds = [build.name for build in architectures()]
-    return builds if names is None else [name for name in builds if name.partition(":")[0] in set(names)]
+    return [build.name for build in architectures()]

@@ -6,7 +6,6 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from clockhands.checking.registry import Effect, Inapplicable, check, difference, worst
 from clockhands.checking.subject import Subject
@@ -127,8 +126,3 @@ def _new(subject: Subject) -> Any:
 
 def _short(fault: Exception) -> str:
     return str(fault).split("\n")[0][:120] or type(fault).__name__
-
-
-def text_mask(ids: Tensor) -> Tensor:
-    """A mask of ones for a text."""
-    return torch.ones(ids.shape, dtype=torch.bool, device=ids.device)
