@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 import clockhands
-from clockhands.checking import examine
+from clockhands.checking import examination, examine
+from clockhands.checking.adapter import ModuleAdapter
 from clockhands.checking.builds import build_model, find, tiny_config
 from clockhands.errors import CheckpointError, UsageError
 
@@ -44,6 +46,45 @@ def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown dtype 'half8': use float32, float64, bfloat16 or float16"):
         (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
         examine(str(tmp_path), dtype="half8")
+
+
+def test_weights_only_as_pickle_are_refused(checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text((checkpoint / "config.json").read_text())
+    model = build_model(tiny_config(find("gpt2:causal")[0]), "causal")
+    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")  # transformers would read it
+    with pytest.raises(CheckpointError, match=r"only as pickle \(pytorch_model\.bin\).*can run any code"):
+        examine(str(tmp_path))
+
+
+def test_an_architecture_with_several_heads_is_not_chosen_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "_result", None)  # nothing is checked before that
+    with pytest.raises(UsageError, match="bert is built with several heads; name one: bert:causal, bert:masked"):
+        clockhands.check("bert", tiny=True)
+
+
+IGNORED: list[tuple[object, dict[str, object], str]] = [
+    ("gpt2", {"tiny": True, "vocabulary": 30}, "a model by its name does not go with vocabulary"),
+    ("gpt2", {"tiny": True, "dtype": "bfloat16"}, "tiny does not go with dtype: .* drawn, in float32"),
+    ("gpt2", {"tiny": True, "device": "cpu"}, "tiny does not go with device"),
+    ("gpt2", {"tiny": True, "trust_remote_code": True}, "an architecture does not go with trust_remote_code"),
+    (torch.nn.Embedding(8, 8), {"tiny": True, "dtype": "float32"}, "a model in hand does not go with tiny, dtype"),
+    (torch.nn.Embedding(8, 8), {"device": "cpu"}, "a model in hand does not go with device"),
+    (torch.nn.Embedding(8, 8), {"trust_remote_code": True}, "a model in hand does not go with trust_remote_code"),
+    (ModuleAdapter(torch.nn.Embedding(8, 8)), {"causal": False}, "causal: the ModuleAdapter says itself what it is"),
+]
+
+
+@pytest.mark.parametrize(("model", "options", "message"), IGNORED)
+def test_what_would_be_ignored_is_refused(model: object, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        clockhands.check(model, **options)
+
+
+def test_a_model_of_transformers_takes_no_attributes() -> None:
+    model = build_model(tiny_config(find("gpt2:causal")[0]), "causal")
+    with pytest.raises(UsageError, match="max_length: the GPT2LMHeadModel says itself what it is"):
+        clockhands.check(model, max_length=8)
+    assert clockhands.check(model, kind="causal", only=["deterministic"])["check.deterministic"].light == "good"
 
 
 def test_a_function_is_checked_as_it_is() -> None:

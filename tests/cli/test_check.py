@@ -50,6 +50,8 @@ def test_the_checks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "packing.gaps" in out
     assert "attention.flex" in out
+    assert main(["check", "--list", "--only", "shift"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["shift", "catches:"]
 
 
 WRONG = {
@@ -57,7 +59,19 @@ WRONG = {
     ("m", "--type", "llama"): "name one thing to check",
     ("--type", "llama"): "--type llama names no weights: add --tiny",
     ("--all", "f", "--jobs", "0"): "--jobs is 0; it must be 1 or more",
-    ("m", "--against", "r", "--baseline", "b"): "--against compares two models",
+    ("--all", "f", "--limit", "0"): "--limit is 0; it must be more than 0 seconds",
+    ("m", "--against", "r", "--baseline", "b"): "--against does not go with --baseline: it compares two models",
+    ("m", "--against", "r", "--only", "shift", "--slow", "--verbose"): "does not go with --only, --slow, --verbose",
+    ("m", "--against", "r", "--report", "f"): "--against does not go with --report",
+    ("--all", "--json", "--report", "f", "--verbose"): "--all does not go with --json, --report, --verbose",
+    ("--all", "--dtype", "float64", "--device", "cpu"): "--all does not go with --dtype, --device: every architecture",
+    ("--all", "--trust-remote-code", "--threads", "2"): "--all does not go with --trust-remote-code, --threads",
+    ("--all", "--against", "r"): "--all does not go with --against",
+    ("m", "--tiny", "--dtype", "float32", "--device", "cpu"): "--tiny does not go with --dtype, --device: the weights",
+    ("--type", "llama", "--tiny", "--trust-remote-code"): "--type does not go with --trust-remote-code",
+    ("m", "--json", "--verbose"): "--json does not go with --verbose: the JSON holds everything",
+    ("m", "--jobs", "2", "--limit", "5"): "a model does not go with --jobs, --limit: they are about --all",
+    ("--list", "--json"): "--list does not go with --json: nothing is checked",
     ("--type", "llama", "--tiny", "--only", "shft"): "unknown check 'shft'; did you mean 'shift'?",
 }
 

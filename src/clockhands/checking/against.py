@@ -12,8 +12,7 @@ from torch import Tensor
 
 from clockhands.checking import subjects
 from clockhands.checking.alternatives import alternatives
-from clockhands.checking.builds import find
-from clockhands.checking.examination import open_model, shrunk
+from clockhands.checking.examination import DRAWN, has_config, only_build, open_model, refuse, shrunk
 from clockhands.checking.registry import TOLERANCE, difference, worst
 from clockhands.checking.subject import Subject
 from clockhands.errors import UsageError
@@ -66,17 +65,22 @@ def compare(
     reference: Any,
     *,
     tiny: bool = False,
-    dtype: str = "float32",
-    device: str = "cpu",
+    dtype: str | None = None,
+    device: str | None = None,
     trust_remote_code: bool = False,
 ) -> Parting:
     """Compare a model with its reference on the same text, and look for the mistake that explains a difference.
 
     Each is a folder, a hub name, a model or an adapter. With ``tiny`` both configurations are shrunk and get the same
     weights, so that only what the configurations say about position can differ. Raises UsageError if the vocabularies
-    differ or, with ``tiny``, the weights do not fit.
+    differ, with ``tiny`` also if the weights do not fit; or an argument would be ignored.
     """
-    options = (dtype, device, trust_remote_code)
+    if tiny:
+        refuse("tiny", DRAWN, dtype=dtype, device=device)
+    if not any(isinstance(each, (str, Path)) and (not tiny or has_config(str(each))) for each in (model, reference)):
+        given = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
+        refuse("a comparison without a folder or hub name", "are about opening one", **given)
+    options = (dtype or "float32", device or "cpu", trust_remote_code)
     ours, theirs = (_open(each, tiny, *options) for each in (model, reference))
     if ours.adapter.vocabulary != theirs.adapter.vocabulary:
         raise UsageError(
@@ -140,11 +144,11 @@ def _open(model: Any, tiny: bool, dtype: str, device: str, trust_remote_code: bo
     if not tiny:
         opened, kind = open_model(name, dtype, device, trust_remote_code)
         return subjects.from_model(opened, name, name, kind)[0]
-    if Path(name).exists() or "/" in name:
+    if has_config(name):
         build, config = shrunk(name, trust_remote_code)
         found = subjects.from_build(build, config)[0]
     else:
-        found = subjects.from_build(find(name)[0])[0]
+        found = subjects.from_build(only_build(name))[0]
     found.name = name
     return found
 

@@ -22,6 +22,7 @@ from clockhands.errors import CheckpointError, UsageError
 from clockhands.findings import Findings
 
 _SMALL = 20_000_000
+DRAWN = "are about weights that are read; these are drawn, in float32 on the CPU"
 Tell = Callable[[Outcome], None]
 
 
@@ -31,22 +32,29 @@ def check(
     tiny: bool = False,
     only: Sequence[str] | None = None,
     slow: bool = False,
-    dtype: str = "float32",
-    device: str = "cpu",
+    dtype: str | None = None,
+    device: str | None = None,
     trust_remote_code: bool = False,
     **optional: Any,
 ) -> Findings:
     """Check how a model handles position, and say which uses are safe.
 
-    ``model``: a folder or hub name, an architecture's transformers name with ``tiny``, a transformers model, a torch
-    module, or an adapter with ``logits(ids, mask=None, positions=None, cache=None)``. ``tiny`` takes the
-    configuration alone, shrinks it and draws weights in which position is audible. ``only`` names checks or groups
-    (``packing``); ``slow`` adds compiled ones. ``optional`` are attributes for a plain module (``vocabulary``,
-    ``causal``, ``max_length``, ``new_cache`` ...). Raises UsageError and CheckpointError.
+    ``model``: a folder or hub name, an architecture's transformers name with ``tiny`` (``bert:masked`` where it has
+    several heads), a transformers model, a torch module, or an adapter with ``logits(ids, mask=None, positions=None,
+    cache=None)``. ``tiny`` takes the configuration alone, shrinks it and draws weights in which position is audible.
+    ``only`` names checks or groups (``packing``); ``slow`` adds compiled ones. ``dtype`` (float32) and ``device``
+    (cpu) are about a checkpoint. ``optional`` are attributes for a plain module or function (``vocabulary``,
+    ``causal``, ``max_length``, ``new_cache`` ...). Raises CheckpointError, and UsageError also for an argument
+    that would be ignored.
     """
     if isinstance(model, (str, Path)):
+        refuse("a model by its name", "describe a module in hand", **optional)
+        if tiny and not has_config(str(model)):
+            only_build(str(model))
         results = examine(str(model), tiny, only, slow, dtype, device, trust_remote_code)
     else:
+        given = {"tiny": tiny, "dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
+        refuse("a model in hand", "are about opening one by its name", **given)
         found = subjects.from_model(model, **optional)
         results = [_result(found, _architecture(model), select(only, slow))]
     return results[0].findings()
@@ -57,22 +65,47 @@ def examine(
     tiny: bool = False,
     only: Sequence[str] | None = None,
     slow: bool = False,
-    dtype: str = "float32",
-    device: str = "cpu",
+    dtype: str | None = None,
+    device: str | None = None,
     trust_remote_code: bool = False,
     tell: Tell | None = None,
 ) -> list[Result]:
-    """Check what the name names: one result for a checkpoint, one for every head of an architecture."""
+    """Check what the name names: one result for a checkpoint, one for every head of an architecture.
+
+    Raises UsageError and CheckpointError as ``check`` does.
+    """
     checks = select(only, slow)
     if not tiny:
-        model, kind = open_model(name, dtype, device, trust_remote_code)
+        model, kind = open_model(name, dtype or "float32", device or "cpu", trust_remote_code)
         found = subjects.from_model(model, name, name, kind)
         return [_result(found, model.config.model_type, checks, tell, f"check {name}")]
-    if Path(name).exists() or "/" in name:
+    refuse("tiny", DRAWN, dtype=dtype, device=device)
+    if has_config(name):
         build, config = shrunk(name, trust_remote_code)
         found = subjects.from_build(build, config)
         return [_result(found, build.name, checks, tell, f"check {name} --tiny")]
+    refuse("an architecture", "are about a folder or hub name", trust_remote_code=trust_remote_code)
     return [examine_build(build, checks, tell) for build in find(name)]
+
+
+def refuse(what: str, why: str, **given: Any) -> None:
+    """Raises UsageError for arguments that were given although ``what`` has no use for them."""
+    names = [name for name, value in given.items() if value is not None and value is not False]
+    if names:
+        raise UsageError(f"{what} does not go with {', '.join(names)}: such arguments {why}")
+
+
+def only_build(name: str) -> Build:
+    """The one build that an architecture's name stands for. Raises UsageError, naming them, if there are several."""
+    builds = find(name)
+    if len(builds) > 1:
+        raise UsageError(f"{name} is built with several heads; name one: {', '.join(b.name for b in builds)}")
+    return builds[0]
+
+
+def has_config(name: str) -> bool:
+    """Whether a name is that of a folder or of the hub, not of an architecture."""
+    return Path(name).exists() or "/" in name
 
 
 def examine_build(build: Build, checks: Iterable[Any], tell: Tell | None = None) -> Result:
@@ -127,19 +160,32 @@ _HEADS = re.compile("LM|ConditionalGeneration|PreTraining")
 def open_model(name: str, dtype: str, device: str, trust_remote_code: bool) -> tuple[Any, Kind]:
     """A checkpoint at its real size, loaded once and straight to its device; without a head if it was saved so.
 
-    Raises UsageError for a dtype or device that there is not, CheckpointError with what was wrong with the files.
+    Weights are read from safetensors only. Raises UsageError for a dtype or device that there is not,
+    CheckpointError with what was wrong with the files.
     """
     config = _config(name, trust_remote_code)
     kind, declared = _kind(config), " ".join(config.architectures or ())
+    _refuse_pickle(Path(name))
     headless = bool(declared) and kind != "seq2seq" and not _HEADS.search(declared)
     auto = transformers.AutoModel if headless else _AUTO[kind]
     options = {"dtype": _dtype(dtype), "trust_remote_code": trust_remote_code}
     if _device(device).type != "cpu":
         options["device_map"] = {"": device}
     try:
-        return auto.from_pretrained(name, **options).eval(), kind
+        return auto.from_pretrained(name, use_safetensors=True, **options).eval(), kind
     except (OSError, ValueError, RuntimeError, KeyError) as fault:
         raise CheckpointError(f"cannot open the model {name}: {' '.join(str(fault).split())[:300]}") from fault
+
+
+def _refuse_pickle(folder: Path) -> None:
+    """A message of our own for a folder; transformers says only that it finds no safetensors."""
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    pickles = [name for name in names if name.endswith((".bin", ".pt", ".pth", ".ckpt"))]
+    if pickles and not any(name.endswith((".safetensors", ".safetensors.index.json")) for name in names):
+        raise CheckpointError(
+            f"{folder} holds its weights only as pickle ({pickles[0]}), which can run any code when it is read; "
+            "where you trust it, load it and write it again with save_pretrained"
+        )
 
 
 def _dtype(name: str) -> torch.dtype:

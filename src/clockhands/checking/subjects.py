@@ -10,6 +10,7 @@ from clockhands.checking.adapter import Adapter, adapt
 from clockhands.checking.builds import Build, Kind, build_model, tiny_config
 from clockhands.checking.huggingface import HFModel, HFSource
 from clockhands.checking.subject import Subject, copied, detect
+from clockhands.errors import UsageError
 
 
 def from_build(build: Build, config: Any = None, seed: int = 0) -> list[Subject]:
@@ -36,10 +37,16 @@ def from_model(
     """Subjects of a model in hand: of transformers, a module, an adapter, or a function.
 
     ``source`` and ``kind`` are about models of transformers: where it was loaded from, so that it can be loaded again,
-    and what it is if its class does not tell.
+    and what it is if its class does not tell. ``optional`` are attributes for a module or function.
+    Raises UsageError where they would be ignored.
     """
     from transformers import PreTrainedModel
 
+    if optional and isinstance(model, (PreTrainedModel, Adapter)):
+        raise UsageError(
+            f"{', '.join(optional)}: the {type(model).__name__} says itself what it is; only a plain module or a "
+            "function is given such attributes"
+        )
     if isinstance(model, PreTrainedModel):
         kind = kind or kind_of(model)
         views = [(HFModel, "")] + ([(HFSource, "source.")] if kind == "seq2seq" else [])

@@ -20,6 +20,28 @@ EXAMPLES = (
     "clockhands check --type gpt2 --tiny --json",
     "clockhands check --list",
 )
+_WEIGHTS = ("dtype", "device")
+_OUTPUT = ("json", "report", "verbose")
+_SWEEP = ("jobs", "limit")
+# What a way of checking has no use for, and why: an option is honoured or refused, never dropped.
+_REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
+    "list": (
+        ("tiny", "slow", "against", "baseline", "trust_remote_code", *_OUTPUT, *_WEIGHTS, *_SWEEP),
+        "nothing is checked",
+    ),
+    "all": (
+        ("against", "trust_remote_code", "threads", *_OUTPUT, *_WEIGHTS),
+        "every architecture is shrunk, in a process of one thread, and the results are files in the folder",
+    ),
+    "against": (
+        ("only", "slow", "baseline", "report", "verbose", *_SWEEP),
+        "it compares two models by their logits and runs no check",
+    ),
+    "tiny": ((*_WEIGHTS, *_SWEEP), "the weights are drawn, in float32 on the CPU, and one process does it"),
+    "json": (("verbose",), "the JSON holds everything"),
+    "type": (("trust_remote_code",), "an architecture of transformers brings no code of its own"),
+    "model": (_SWEEP, "they are about --all"),
+}
 _ORDER = ("FAIL", "WARN", "PROPERTY", "PASS", "N/A")
 
 
@@ -46,9 +68,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         const="runs/conformance",
         help="every architecture that transformers can build: the matrix, written to FOLDER (default: %(const)s)",
     )
-    parser.add_argument("--jobs", type=int, default=1, help="processes for --all (default: %(default)s)")
-    parser.add_argument("--limit", type=float, default=120, help="seconds for one architecture (default: %(default)s)")
-    parser.add_argument("--dtype", default="float32", help="precision of a real checkpoint (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, help="processes for --all (default: 1)")
+    parser.add_argument("--limit", type=float, help="seconds for one architecture of --all (default: 120)")
+    parser.add_argument("--dtype", help="precision of a real checkpoint (default: float32)")
     parser.add_argument("--device", help="cpu, cuda, cuda:1 (default: cpu)")
     parser.add_argument("--threads", type=int, help="threads of this process (default: 1 with --tiny)")
     parser.add_argument("--trust-remote-code", action="store_true", help="run code that comes with the model")
@@ -60,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
         options.threads = 1  # small tensors: more threads only wait for each other
     prepare(options)
     if options.list:
-        return _list()
+        return _list(_words(options.only))
     if options.all:
         return _matrix(options)
     if options.against:
@@ -90,10 +112,17 @@ def _validate(options: argparse.Namespace) -> None:
         raise UsageError("name one thing to check: a model, --type NAME, --all (or --list)")
     if options.type and not options.tiny:
         raise UsageError(f"--type {options.type} names no weights: add --tiny")
-    if options.against and (options.baseline or options.all):
-        raise UsageError("--against compares two models: it goes with neither --baseline nor --all")
-    if options.jobs < 1:
+    for mode, (refused, why) in _REFUSED.items():
+        given = [f"--{name.replace('_', '-')}" for name in refused if getattr(options, name) not in (None, False)]
+        # A reference may be a folder with code of its own, and --all is tiny in any case.
+        outruled = (mode == "type" and options.against) or (mode == "tiny" and options.all)
+        if getattr(options, mode) and given and not outruled:
+            named = "a model" if mode == "model" else f"--{mode}"
+            raise UsageError(f"{named} does not go with {', '.join(given)}: {why}")
+    if options.jobs is not None and options.jobs < 1:
         raise UsageError(f"--jobs is {options.jobs}; it must be 1 or more")
+    if options.limit is not None and options.limit <= 0:
+        raise UsageError(f"--limit is {options.limit:g}; it must be more than 0 seconds")
 
 
 def _examine(options: argparse.Namespace) -> list[Result]:
@@ -105,7 +134,7 @@ def _examine(options: argparse.Namespace) -> list[Result]:
         only=_words(options.only),
         slow=options.slow,
         dtype=options.dtype,
-        device=options.device or "cpu",
+        device=options.device,
         trust_remote_code=options.trust_remote_code,
         tell=_progress() if sys.stderr.isatty() else None,
     )
@@ -142,10 +171,10 @@ def _tell(result: Result, verbose: bool) -> None:
     print(result.reliance())
 
 
-def _list() -> int:
+def _list(only: list[str] | None) -> int:
     from clockhands.checking.runner import select
 
-    for check in select(optional=True):
+    for check in select(only, optional=True):
         print(f"{check.name:24} {check.asserts}\n{'':24} catches: {check.catches}{' (--slow)' * check.optional}")
     return 0
 
@@ -159,9 +188,14 @@ def _matrix(options: argparse.Namespace) -> int:
         print(f"{done}/{total} {result.model} {result.seconds:.1f} s: {marks}", file=sys.stderr, flush=True)
 
     before = _baseline(options)
-    only = _words(options.only)
     results = sweep(
-        every(), options.all, only=only, slow=options.slow, workers=options.jobs, limit=options.limit, tell=tell
+        every(),
+        options.all,
+        only=_words(options.only),
+        slow=options.slow,
+        workers=options.jobs or 1,
+        limit=options.limit or 120.0,
+        tell=tell,
     )
     for path in publish(results, options.all):
         print(path)
@@ -176,7 +210,7 @@ def _against(options: argparse.Namespace) -> int:
         options.against,
         tiny=options.tiny,
         dtype=options.dtype,
-        device=options.device or "cpu",
+        device=options.device,
         trust_remote_code=options.trust_remote_code,
     )
     print(json.dumps(report.as_dict(), ensure_ascii=False, indent=1) if options.json else report.text())
