@@ -12,6 +12,7 @@ from clockhands.inspection import Subject, inspect
 from clockhands.inspection.capture import Capture, capture
 from clockhands.inspection.decomposition import TERMS, parts
 from clockhands.inspection.measures import across
+from clockhands.inspection.run import PIECE, _windows
 from clockhands.inspection.texts import paired
 from clockhands.model import Position, Text, Transformer, TransformerConfig
 from clockhands.report import side_by_side
@@ -167,3 +168,26 @@ def test_windows_of_translations_stand_beside_what_they_translate() -> None:
     assert found.source_NS is not None
     assert "".join(map(chr, found.source_NS[0][found.source_NS[0] >= 3].tolist())) == "s10s11"
     assert found.ordinary_T.tolist() == [False, False, *[True] * 6]
+
+
+class Words:
+    """A tokenizer of words: a number stands for itself, all others for 3."""
+
+    def __call__(self, text: str, add_special_tokens: bool = True, verbose: bool = True) -> dict[str, list[int]]:
+        ids = [int(word) if word.isdigit() else 3 for word in text.split()]
+        return {"input_ids": [1, *ids, 2] if add_special_tokens else ids}
+
+
+def test_a_text_given_to_two_tokenizers_stays_beside_itself_to_the_end() -> None:
+    """Letters and words of one text: every window of the decoder stands beside the words that it is cut from."""
+    subject = Subject.of(_own("none"), Letters(), side="decoder")
+    subject.source_tokenizer = Words()
+    lines = [" ".join(str(1000 + 10 * line + word) for word in range(4)) for line in range(60)]
+    long = " ".join(str(number) for number in range(5000, 5400))
+    found = _windows(subject, ["\n\n".join(lines), long], 64, 200)
+    assert found.source_NS is not None
+    assert len(found.ids_NT) > 30
+    for written, read in zip(found.ids_NT[:, found.ordinary_T].tolist(), found.source_NS.tolist(), strict=True):
+        words = "".join(str(number) for number in read if number > 2)
+        assert words.startswith("".join(map(chr, written)).replace(" ", ""))
+        assert len(words) < 64 + PIECE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,8 @@ TEXTS, LENGTH = 96, 128
 CONTROL_TEXTS = 32
 BATCH = 8
 SHORTEST_WINDOW = 16
+PIECE = 80
+"""Letters of a line that an encoder reads at once beside a decoder."""
 LARGE = 400_000_000
 """Parameters above which no untrained control is built unless asked: it takes as much memory again."""
 
@@ -144,14 +147,18 @@ def _windows(subject: Subject, texts: Sequence[str] | Tensor | None, length: int
     if texts is None and subject.pairs is not None:
         return paired(subject.tokenizer, subject.source_tokenizer, subject.pairs, **asked)
     read = texts if texts is not None else subject.texts or _default_texts()
+    if subject.looks_across and subject.source_tokenizer is not None and not isinstance(read, Tensor):
+        return paired(subject.tokenizer, subject.source_tokenizer, _itself(read), **asked)
     data = windows(subject.tokenizer, read, **asked)
-    if not subject.looks_across:
-        return data
-    if subject.source_tokenizer is None or isinstance(read, Tensor):
-        return replace(data, source_NS=data.ids_NT)
-    source = windows(subject.source_tokenizer, read, length=chosen, count=count).ids_NT
-    both = min(len(source), len(data.ids_NT))
-    return Windows(data.ids_NT[:both], data.ordinary_T, source[:both])
+    return replace(data, source_NS=data.ids_NT) if subject.looks_across else data
+
+
+def _itself(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Text as its own translation, line by line, of long lines piece by piece: so that both sides read the same."""
+    for text in texts:
+        for line in text.splitlines():
+            for piece in textwrap.wrap(line, PIECE, break_on_hyphens=False):
+                yield piece, piece
 
 
 def _default_texts() -> Sequence[str]:

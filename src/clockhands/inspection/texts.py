@@ -6,7 +6,7 @@ at one position are then means over equal positions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +82,7 @@ def _check(tokenizer: Any, length: int, longest: int | None) -> None:
 def paired(
     tokenizer: Any,
     source_tokenizer: Any,
-    pairs: Sequence[tuple[str, str]],
+    pairs: Iterable[tuple[str, str]],
     *,
     length: int,
     count: int,
