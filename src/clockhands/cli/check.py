@@ -117,8 +117,8 @@ def _validate(options: argparse.Namespace) -> None:
         # A reference may be a folder with code of its own, and --all is tiny in any case.
         outruled = (mode == "type" and options.against) or (mode == "tiny" and options.all)
         if getattr(options, mode) and given and not outruled:
-            named = "a model" if mode == "model" else f"--{mode}"
-            raise UsageError(f"{named} does not go with {', '.join(given)}: {why}")
+            label = "a model" if mode == "model" else f"--{mode}"
+            raise UsageError(f"{label} does not go with {', '.join(given)}: {why}")
     if options.jobs is not None and options.jobs < 1:
         raise UsageError(f"--jobs is {options.jobs}; it must be 1 or more")
     if options.limit is not None and options.limit <= 0:
