@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from clockhands.errors import CheckpointError, DataError
+from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.findings import Findings
 from clockhands.inspection import Subject, capture, inspect, split
 from clockhands.inspection.calls import AttentionCall
@@ -147,6 +147,25 @@ def test_the_model_is_left_as_it_was() -> None:
     assert model.config._attn_implementation == implementation
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
     assert [_hooks(module) for module in model.modules()] == hooks
+
+
+@pytest.mark.parametrize(
+    ("option", "advice"),
+    [
+        ({"side": "decoder"}, r"side = 'decoder' with an opened Subject.*Subject\.of\(model, side="),
+        ({"tokenizer": str}, r"tokenizer = a type with.*set subject\.tokenizer"),
+        ({"name": "mine"}, r"name = 'mine'.*set subject\.name"),
+        ({"device": "cpu"}, r"device = 'cpu' with an opened Subject.*move it before"),
+    ],
+)
+def test_what_a_subject_has_already_is_not_given_again(option: dict[str, Any], advice: str) -> None:
+    with pytest.raises(UsageError, match=advice):
+        inspect(Subject.of(_own("rope", "encoder-decoder")), texts=_ids(), **option)
+
+
+def test_a_model_object_is_not_moved() -> None:
+    with pytest.raises(UsageError, match=r"device = 'meta' with an opened model.*measured where it is"):
+        inspect(tiny("bert"), texts=_ids(), device="meta")
 
 
 def _dropping(kind: str) -> tuple[nn.Module, nn.Module]:

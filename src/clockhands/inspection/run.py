@@ -76,7 +76,7 @@ def inspect(
     control: bool | None = None,
     name: str = "",
     side: Side | None = None,
-    device: str = "cpu",
+    device: str | None = None,
     trust_remote_code: bool = False,
     progress: bool = False,
     command: str = "",
@@ -84,6 +84,8 @@ def inspect(
     """What position does inside a Transformer: findings from the input outwards, then by intervention.
 
     ``model``: a model object of ``transformers`` or of this project, with its ``tokenizer``; or a folder or hub name.
+    A ``Subject`` brings its own ``tokenizer``, ``name`` and ``side``. ``device``: where a folder or hub name is opened
+    (default: the CPU); a model object is measured where it is.
     ``texts``: strings, which are joined and cut into at most ``count`` windows of ``length`` tokens (default: 128, or
     what the model can read), or token ids (N × T); default: the built-in English text. ``control``: also measure
     the same class with fresh weights, the null of most measures (default: unless the model is very large). ``side``:
@@ -91,7 +93,7 @@ def inspect(
     where a run knows that, else beside the same text.
 
     Raises CheckpointError where a model cannot be opened or is not understood, DataError for too little text,
-    UsageError for windows longer than the model, or a side that it has not.
+    UsageError for windows longer than the model, a side that it has not, or an option that an opened model settles.
     """
     with _evaluating(model), watched(progress) as tick, torch.no_grad():
         subject = _subject(model, tokenizer, name, device, trust_remote_code, side)
@@ -126,17 +128,34 @@ def _evaluating(model: Any) -> Iterator[None]:
             module.training = training
 
 
-def _subject(model: Any, tokenizer: Any, name: str, device: str, trust_remote_code: bool, side: Side | None) -> Subject:
+def _subject(
+    model: Any, tokenizer: Any, name: str, device: str | None, trust_remote_code: bool, side: Side | None
+) -> Subject:
     if isinstance(model, Subject):
+        _refuse("Subject", side=side, tokenizer=tokenizer, name=name or None, device=device)
         return model
     if isinstance(model, str | Path):
-        subject = open_subject(model, trust_remote_code=trust_remote_code, device=device, side=side)
+        subject = open_subject(model, trust_remote_code=trust_remote_code, device=device or "cpu", side=side)
         subject.name = name or subject.name
         subject.tokenizer = tokenizer or subject.tokenizer
         return subject
     if not isinstance(model, nn.Module):
         raise UsageError(f"inspect takes a model, a folder or a hub name, not {type(model).__name__}")
+    _refuse("model", device=device)
     return Subject.of(model, tokenizer, name, side)
+
+
+def _refuse(what: str, **given: Any) -> None:
+    """Raises UsageError for what an opened model has already: it would be ignored, or change the caller's model."""
+    advice = {
+        "side": "choose it with Subject.of(model, side=...)",
+        "device": "it is measured where it is, so move it before",
+    }
+    for option, value in given.items():
+        if value is not None:
+            told = advice.get(option, f"set subject.{option}")
+            shown = repr(value) if isinstance(value, str) else f"a {type(value).__name__}"
+            raise UsageError(f"inspect was given {option} = {shown} with an opened {what}, which has its own; {told}")
 
 
 def _windows(subject: Subject, texts: Sequence[str] | Tensor | None, length: int | None, count: int) -> Windows:
