@@ -114,6 +114,7 @@ def test_evaluate_beyond_the_trained_length(writer: Run, capsys: pytest.CaptureF
         (["--length", "0x"], "--length 0x: a window needs 2 tokens or more, and '0x' is 0"),
         (["--length", "1x,much"], "'much' is neither a number nor a multiple like 2x"),
         (["--length", "2x", "--position.spectrum", "yarn"], "--position.spectrum yarn needs --factor"),
+        (["--length", "2x", "--set", "position.spectrum=ntk"], "--position.spectrum ntk needs --factor"),
         (
             ["--set", "position.slopes=a", "position.form=b"],
             "(rope) have no options slopes, form; they have",

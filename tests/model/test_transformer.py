@@ -109,6 +109,7 @@ def test_initialisation_of_the_paper() -> None:
         bound = math.sqrt(6 / sum(shape))
         assert 0.98 * bound < weight.abs().max() <= bound
     assert not own.feed_forward.up.bias.any()
+    assert not Transformer(core(output_bias=True, tying="target")).output.bias.any(), "its matrix is tied, not its bias"
     other = Transformer(core(vocab_size=3000, d_model=64, initialisation="normal02"))
     assert abs(other.decoder.blocks[0].attention.qkv.weight.std() - 0.02) < 1e-3
 

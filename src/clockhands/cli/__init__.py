@@ -71,9 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as fault:
         # What no command foresaw: a folder that may not be entered, a disk that is full.
-        if fault.filename is None or fault.strerror is None:
+        if fault.strerror is None:
             raise
-        return _say(f"{fault.filename}: {fault.strerror}", 1)
+        return _say(f"{fault.filename}: {fault.strerror}" if fault.filename else fault.strerror, 1)
 
 
 def _run(verb: str, arguments: list[str]) -> int:

@@ -84,11 +84,12 @@ def _position(options: argparse.Namespace) -> dict[str, Any]:
         changes[key.removeprefix("position.")] = read_value(value, Any)
     named = {"spectrum": options.spectrum, "factor": options.factor}
     changes |= {key: value for key, value in named.items() if value is not None}
-    if options.spectrum in BENDS and changes.get("factor") is None:
+    spectrum = changes.get("spectrum")
+    if spectrum in BENDS and changes.get("factor") is None:
         raise UsageError(
-            f"--position.spectrum {options.spectrum} needs --factor, how many times longer than trained the text is"
+            f"--position.spectrum {spectrum} needs --factor, how many times longer than trained the text is"
         )
-    if _needs_length(changes.get("spectrum")) and "original_length" not in changes:
+    if _needs_length(spectrum) and "original_length" not in changes:
         changes["original_length"] = _trained_length(Path(options.run))
     return {key: value for key, value in changes.items() if value is not None}
 

@@ -83,6 +83,11 @@ class PairDataset(Dataset[Example]):
         """Source and target length of each pair, [pairs, 2]: what batches are made from."""
         return np.stack([self.sources.lengths, self.targets.lengths], axis=1)
 
+    @property
+    def longest(self) -> tuple[int, int]:
+        """The longest source and the longest target."""
+        return int(self.sources.lengths.max()), int(self.targets.lengths.max())
+
 
 class WindowDataset(Dataset[Example]):
     """Windows of ``length`` ids on one long text; window i starts at i * ``stride``. ``labels`` are the ids themselves:
@@ -113,6 +118,11 @@ class WindowDataset(Dataset[Example]):
     def lengths(self) -> NDArray[np.int64]:
         """The length of each window, [windows, 1]: all the same."""
         return np.full((len(self), 1), self.length, np.int64)
+
+    @property
+    def longest(self) -> tuple[int]:
+        """The length of all."""
+        return (self.length,)
 
 
 def encode_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:

@@ -39,7 +39,7 @@ class Written:
 class Decoder:
     """Writes with one model, a ``ClockhandsForSeq2SeqLM``; make it once and call it for every batch.
 
-    It works with copies of the decoder's matrices: make it again when the model has changed.
+    It works with copies of matrices: make it again when the model has changed.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:

@@ -49,7 +49,7 @@ class Caches(Protocol):
 
 @dataclass(frozen=True)
 class Matrix:
-    """A linear layer over rows; its weights are a copy, which later changes of the model do not reach."""
+    """A linear layer over rows. On a CPU its matrix is a copy, which later changes of the model do not reach."""
 
     weight_IO: Tensor
     bias_O: Tensor | None
@@ -89,7 +89,7 @@ class Now:
 
 
 class Step:
-    """The decoder of one model and all that its steps share. Its weights are copies: make it again when they change."""
+    """The decoder of one model and all that its steps share; make it again when the weights change."""
 
     def __init__(self, core: Transformer) -> None:
         assert core.decoder is not None and core.cross_schemes is not None, "only a model with two sides translates"

@@ -148,7 +148,10 @@ class Transformer(nn.Module):
         # A tied output drawn after the embedding would overwrite it by Xavier's law.
         tied = {name.rpartition(".")[0] for name in self.tied()}
         for name, module in self.named_modules():
-            if id(module) in theirs or name in tied:
+            if id(module) in theirs:
+                continue
+            if name in tied:
+                zero_bias(module)
                 continue
             if isinstance(module, nn.Embedding):
                 initialise_embedding(module, self.config)
@@ -240,6 +243,14 @@ def initialise_embedding(module: nn.Embedding, config: TransformerConfig) -> Non
     else:
         spread = {"normal02": 0.02, "unit": 1.0}.get(config.initialisation, config.d_model**-0.5)
         nn.init.normal_(module.weight, std=spread)
+
+
+@torch.no_grad()
+def zero_bias(module: nn.Module) -> None:
+    """A tied matrix is drawn where it is owned; a bias beside it is not tied."""
+    bias = getattr(module, "bias", None)
+    if isinstance(bias, nn.Parameter):
+        bias.zero_()
 
 
 def initialise_linear(module: nn.Linear, config: TransformerConfig) -> None:

@@ -40,6 +40,7 @@ from clockhands.schemes.left_out import LEFT_OUT
 from clockhands.schemes.rotary.axial import Axial
 from clockhands.schemes.rotary.fope import FoPE
 from clockhands.schemes.rotary.grape import GRAPE
+from clockhands.schemes.rotary.kernels import compile_turning
 from clockhands.schemes.rotary.mixed import Mixed
 from clockhands.schemes.rotary.multimodal import MRoPE
 from clockhands.schemes.rotary.pope import PoPE
@@ -142,6 +143,7 @@ __all__ = [
     "attend",
     "attend_reference",
     "build",
+    "compile_turning",
     "faults",
     "options",
     "recording",

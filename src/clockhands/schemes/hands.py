@@ -91,7 +91,7 @@ def _consecutive(pos: Num[Tensor, "*B"]) -> bool:
 
 
 def working(dtype: torch.dtype) -> torch.dtype:
-    """The dtype in which queries and keys turn: float32 for float16 and bfloat16, otherwise their own."""
+    """The dtype of cosines, sines and complex products: float32 for float16 and bfloat16, otherwise their own."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 import transformers
 from transformers import PreTrainedModel, TrainerCallback
@@ -213,7 +212,7 @@ def _check(recipe: Recipe, material: Material) -> None:
 def _check_lengths(recipe: Recipe, material: Material) -> None:
     """Raise UsageError if an example is longer than a position table that refuses what lies behind its end."""
     splits = [split for split in (material.train, material.validation) if split is not None]
-    longest = np.max([split.lengths.max(axis=0) for split in splits], axis=0)
+    longest = [max(lengths) for lengths in zip(*(split.longest for split in splits), strict=True)]
     # Pairs have two lengths, source and target; windows have one, whichever side reads them.
     sides = {"encoder": longest[0], "decoder": longest[-1]}
     for side in (side for side in recipe.model.sides if side in sides):

@@ -10,7 +10,7 @@ from clockhands.schemes.attend.whole import whole
 from clockhands.schemes.base import KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
-ROWS, ELEMENTS = 256, 1 << 19
+ROWS, ELEMENTS, ELEMENTS_OF_A_GPU = 256, 1 << 19, 1 << 24
 
 
 def blockwise(
@@ -27,10 +27,12 @@ def blockwise(
 ) -> Float[Tensor, "B H S Kv"]:
     """Attention with ``scheme.bias``, some queries at a time; under a causal mask with the keys up to the last.
 
-    A block has ``ROWS`` queries at most, and about ``ELEMENTS`` logits, so that its memory does not grow with the text.
+    A block has ``ROWS`` queries at most, and about ``ELEMENTS`` logits (a processor's cache; a GPU
+    wants more at once), so that its memory does not grow with the text.
     """
     queries, keys = q_BHSK.shape[2], k_BHTK.shape[2]
-    rows_at_once = min(ROWS, max(16, ELEMENTS // (q_BHSK.shape[0] * q_BHSK.shape[1] * keys)))
+    room = ELEMENTS if q_BHSK.device.type == "cpu" else ELEMENTS_OF_A_GPU
+    rows_at_once = min(ROWS, max(16, room // max(1, q_BHSK.shape[0] * q_BHSK.shape[1] * keys)))
     axis, outs = (2 if qpos_BS.dim() == 4 else 1), []
 
     def block(q: Tensor, k: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor, visible: Tensor | None) -> Tensor:

@@ -74,13 +74,8 @@ def formula(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
 
 
 def by_halves(x: Tensor, cos: Tensor, sin: Tensor, pairs: int) -> Tensor:
-    """The formula with the tables of ``Halves``, in float32 at least: what is compiled on demand."""
-    # Stacked and not concatenated: a compiler makes one loop of both halves, twice as fast.
-    dtype, turned = working(x.dtype), 2 * pairs
-    a, b = x[..., :turned].to(dtype).unflatten(-1, (2, pairs)).unbind(-2)
-    c, s = cos[..., :pairs].to(dtype), sin[..., pairs:turned].to(dtype)
-    out = torch.stack([a * c - b * s, b * c + a * s], dim=-2).flatten(-2).to(x.dtype)
-    return out if turned == x.shape[-1] else torch.cat([out, x[..., turned:]], dim=-1)
+    """The formula with the tables of ``Halves``: what is compiled on demand."""
+    return formula(x, cos[..., :pairs], sin[..., pairs : 2 * pairs], "half")
 
 
 _halves: Callable[[Tensor, Tensor, Tensor, int], Tensor] | None = None

@@ -27,7 +27,8 @@ class RoPE(Rotary):
         head_dim: width of a head, d_head.
         base: θ_c = base^(-2c/r) with r the number of channels that turn.
         layout: pairs ``half`` (c, c + r/2), as in GPT-NeoX and Llama checkpoints of transformers, or ``interleaved``
-            (2c, 2c + 1), as in the paper and GPT-J.
+            (2c, 2c + 1), as in the paper and GPT-J. On a CPU the latter turn faster, unless ``compile_turning()`` was
+            called, which takes seconds once.
         fraction: share of the head's channels that turn (partial rotary); the rest carries no position.
         learned: multiply every θ_c by e^(α_c) with α learned, beginning at 0 (Mistral Large 4).
         spectrum: ``default``; ``linear`` (position interpolation); ``ntk``; ``dynamic`` (NTK by the row's length);
