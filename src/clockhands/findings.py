@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -133,10 +133,6 @@ class Findings:
             if item.name == name:
                 return item
         raise KeyError(f"no finding named {name!r}; there are {', '.join(item.name for item in self.items)}")
-
-    def with_items(self, *items: Finding) -> Findings:
-        """The same with more findings at the end."""
-        return replace(self, items=(*self.items, *items))
 
     def to_json(self) -> str:
         """One JSON document; ``from_json`` reads it back exactly."""

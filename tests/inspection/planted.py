@@ -8,6 +8,9 @@ from typing import Any
 import torch
 import transformers as hf
 
+from clockhands.inspection.capture import Capture
+from clockhands.inspection.measures.heads import Counts, HeadStatistics
+
 WIDTH, LENGTH, VOCAB = 64, 32, 200
 HALF = WIDTH // 2
 PERIODS = (3.1, 5.0, 7.7, 12.0, 19.0, 30.0, 47.0, 61.0)
@@ -68,3 +71,11 @@ def previous_token(sharpness: float = 3.0) -> Any:
         attention.query.weight[HALF:, HALF:] = torch.eye(HALF)
         attention.key.weight[HALF:, HALF:] = torch.eye(HALF)
     return model
+
+
+def heads_of(recorded: Capture, layer: int = 0) -> HeadStatistics:
+    """One layer's attention, counted over all texts."""
+    counts = Counts(recorded.ordinary_T)
+    for _, call in recorded.layers[layer].calls():
+        counts.add(call)
+    return counts.statistics()

@@ -24,7 +24,7 @@ from clockhands.inspection.measures import table as position_table
 from clockhands.inspection.subject import Subject
 
 from . import planted
-from .planted import HALF, LENGTH, clock
+from .planted import HALF, LENGTH, clock, heads_of
 
 
 @cache
@@ -50,7 +50,7 @@ def _split(recorded: Capture, layer: int = 0) -> Split:
 
 def test_a_head_that_looks_one_back_is_named_and_is_positional() -> None:
     _, recorded = _previous()
-    found = heads.statistics(recorded.layers[0], recorded.ordinary_T)
+    found = heads_of(recorded)
     assert found.title(0) == "previous token"
     assert found.title(1) == "itself", "the only word sure to equal a random word is itself"
     assert float(found.offset(-1)[0]) > 0.95
@@ -92,7 +92,7 @@ def test_no_position_reads_as_no_position() -> None:
     assert abs(decomposed.positional(shares)) < 0.02
     found = survival.probe(subject, recorded)
     assert max(found.position) < 3 / LENGTH
-    statistics = heads.statistics(recorded.layers[1], recorded.ordinary_T)
+    statistics = heads_of(recorded, 1)
     assert float(statistics.by_place_H.abs().max()) < 0.05
     assert position_table.similarity(subject).light == "skip"
 

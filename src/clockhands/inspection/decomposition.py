@@ -107,15 +107,6 @@ class Split:
         """Shares of the layer: all heads' logits pooled, so that heads with large logits count for more."""
         return self.cov_NHt.sum((0, 1)) / self.var_NH.sum().clamp_min(1e-30)
 
-    def interval(self, term: str, draws: int = 400) -> tuple[float, float]:
-        """The 95 % interval of the layer's share of one term, by resampling texts."""
-        generator = torch.Generator().manual_seed(0)
-        count = len(self.var_NH)
-        picks = torch.randint(count, (draws, count), generator=generator)
-        cov = self.cov_NHt[..., TERMS.index(term)].sum(1)[picks].sum(1)
-        shares = (cov / self.var_NH.sum(1)[picks].sum(1).clamp_min(1e-30)).sort().values
-        return float(shares[int(0.025 * draws)]), float(shares[int(0.975 * draws) - 1])
-
 
 def means(layer: Layer, rows: Int[Tensor, " n"]) -> tuple[Float[Tensor, "1 T D"], Float[Tensor, "1 T D"]]:
     """μ (the same at every place) and pos, from these texts."""

@@ -10,7 +10,6 @@ import torch
 from clockhands.findings import Figure, Finding, Panel, Table
 from clockhands.inspection.calls import AttentionCall
 from clockhands.inspection.drawing import heatmap, listed, mark, percent
-from clockhands.inspection.layer import Layer
 from clockhands.shapes import Bool, Float, Tensor
 
 METHOD = (
@@ -88,14 +87,6 @@ class Counts:
         offsets = _offsets(mean_HST, distance_ST)
         chance = _offsets(uniform_ST[None], distance_ST)[0]
         return HeadStatistics(by_place, offsets, self.first / self.texts, reach, uniform, chance)
-
-
-def statistics(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> HeadStatistics:
-    """Count one layer's attention over all texts."""
-    counts = Counts(ordinary_T)
-    for _, call in layer.calls():
-        counts.add(call)
-    return counts.statistics()
 
 
 def _by_place(mean_HST: Tensor, squares_HST: Tensor, uniform_ST: Tensor, count: int, allowed: Tensor) -> Tensor:
