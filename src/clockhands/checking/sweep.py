@@ -40,8 +40,11 @@ def sweep(
     """Check the named builds; what ``folder/results.jsonl`` already holds for these versions is not done again.
 
     ``limit``: seconds for one architecture; past it the worker is ended and the architecture recorded as hanging.
-    Results come back in the order of ``names``.
+    Results come back in the order of ``names``. Raises UsageError for a check that does not exist.
     """
+    from clockhands.checking.runner import select
+
+    select(only, slow)  # Here once, and not in every worker.
     path = Path(folder) / "results.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     installed = versions()

@@ -18,7 +18,7 @@ from clockhands.errors import ClockhandsError, UsageError, nearest
 
 VERBS = {
     "tour": "train a small translator and see what its positional encoding does (start here)",
-    "schemes": "list every way to encode position, or explain and draw one",
+    "schemes": "list the ways to encode position, or explain and draw one",
     "train": "train a Transformer on a built-in corpus or on your own text",
     "translate": "translate words, a file or standard input with a trained run",
     "generate": "continue a prompt with a trained language model",

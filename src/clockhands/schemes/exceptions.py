@@ -29,4 +29,11 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
 
 def excuses(name: str) -> dict[str, str]:
     """Why a scheme does not keep the laws that it does not keep, by law; a key may name options after the scheme."""
-    return {law: reason for law, of in EXCEPTIONS.items() for key, reason in of.items() if key.split("(")[0] == name}
+    found: dict[str, list[str]] = {}
+    for law, of in EXCEPTIONS.items():
+        for key, reason in of.items():
+            scheme, _, options = key.partition("(")
+            if scheme == name:
+                said = options.rstrip(")")
+                found.setdefault(law, []).append(f"with {said} {reason}" if said else reason)
+    return {law: "; ".join(reasons) for law, reasons in found.items()}
