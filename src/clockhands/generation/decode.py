@@ -83,8 +83,12 @@ class Decoder:
         word_B1 = torch.full((batch, 1), self.start, device=texts.source.states_BTD.device)
         for _ in range(longest):
             states_B1D = texts.read(word_B1, None)
-            chosen = [best(self.logits(part)[:, 0]) for part in states_B1D.split(rows_at_once(states_B1D))]
-            word_B, chance_B = map(torch.cat, zip(*chosen, strict=True))
+            some = rows_at_once(states_B1D)
+            if len(rows) <= some:
+                word_B, chance_B = best(self.logits(states_B1D)[:, 0])
+            else:
+                chosen = [best(self.logits(part)[:, 0]) for part in states_B1D.split(some)]
+                word_B, chance_B = map(torch.cat, zip(*chosen, strict=True))
             for draft, word, chance in zip(rows, word_B.tolist(), chance_B.tolist(), strict=True):
                 draft.add(word, chance, self.ends)
             word_B1 = word_B[:, None]

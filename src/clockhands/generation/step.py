@@ -168,7 +168,7 @@ class OwnLook:
     def __call__(self, x_ND: Float[Tensor, "N D"], now: Now) -> Float[Tensor, "N D"]:
         attention, sight, cache = self.attention, now.own, now.caches.own
         qkv = self.qkv(x_ND).view(*now.shape, -1, attention.head_dim).transpose(1, 2)
-        q, k, v = qkv.split(self.heads, dim=1)
+        q, k, v = qkv.split_with_sizes(self.heads, 1)
         k, v = attention.shared(k), attention.shared(v)
         if not self.plain or now.heard:
             look = Look(self.scheme, sight, cache, self.index)

@@ -56,4 +56,5 @@ class InputLayer(nn.Module):
             x = torch.cat([x, encoding_BSP.to(x.dtype).expand(*x.shape[:2], -1)], dim=-1)
         if self.project is not None:
             x = self.project(x)
-        return self.dropout(x if self.norm is None else self.norm(x))
+        x = x if self.norm is None else self.norm(x)
+        return self.dropout(x) if self.training else x
