@@ -23,14 +23,15 @@ SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run the tests that train for minutes")
+    parser.addoption("--exhaustive", action="store_true", help="the whole catalogue, not only samples of it")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--slow"):
-        return
+    left_out = [name for name in ("slow", "exhaustive") if not config.getoption(f"--{name}")]
     for item in items:
-        if "slow" in item.keywords:
-            item.add_marker(pytest.mark.skip(reason="slow: run with --slow"))
+        for name in left_out:
+            if name in item.keywords:
+                item.add_marker(pytest.mark.skip(reason=f"{name}: run with --{name}"))
 
 
 @pytest.fixture(autouse=True)

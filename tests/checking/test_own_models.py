@@ -36,10 +36,10 @@ def test_a_decoder_of_every_scheme_obeys_every_law(scheme: str) -> None:
     assert sum(outcome.verdict == "PASS" for outcome in found) >= 28
 
 
-# Always these; with --slow the whole catalogue, on the sides on which a scheme is defined.
+# Always these; with --exhaustive the whole catalogue, on the sides on which a scheme is defined.
 SAMPLE = {"sinusoidal", "rope", "t5"}
 TWO_WAYS = [name for name in sorted(set(CATALOGUE) - SILENT_HERE) if not make(name, {}).declares.causal_only]
-ENCODERS = [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.slow) for name in TWO_WAYS]
+ENCODERS = [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.exhaustive) for name in TWO_WAYS]
 
 
 @pytest.mark.parametrize("scheme", ENCODERS)
