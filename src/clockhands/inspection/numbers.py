@@ -18,6 +18,12 @@ def bootstrap(
     return interval(ratios)
 
 
+def explained(between_H: Num[Tensor, " H"], within_H: Num[Tensor, " H"], count: int) -> Num[Tensor, " H"]:
+    """The unbiased share of variance that a mean over ``count`` texts explains: the squares between, less what chance
+    puts there (the residual mean square), over all squares."""
+    return (between_H - within_H / max(count - 1, 1)) / (between_H + within_H).clamp_min(1e-30)
+
+
 def interval(values: Float[Tensor, " n"]) -> tuple[float, float]:
     """The central 95 % of some values."""
     low, high = torch.quantile(values.double(), torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()

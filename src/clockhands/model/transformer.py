@@ -247,7 +247,7 @@ def initialise_embedding(module: nn.Embedding, config: TransformerConfig) -> Non
 
 @torch.no_grad()
 def zero_bias(module: nn.Module) -> None:
-    """A tied matrix is drawn where it is owned; a bias beside it is not tied."""
+    """Biases begin at zero, also that beside a tied matrix, which is drawn where it is owned."""
     bias = getattr(module, "bias", None)
     if isinstance(bias, nn.Parameter):
         bias.zero_()
@@ -261,5 +261,4 @@ def initialise_linear(module: nn.Linear, config: TransformerConfig) -> None:
         rows = module.parts[0] if isinstance(module, Fused) else module.out_features
         bound = math.sqrt(6 / (module.in_features + rows))
         nn.init.uniform_(module.weight, -bound, bound)
-    if module.bias is not None:
-        nn.init.zeros_(module.bias)
+    zero_bias(module)

