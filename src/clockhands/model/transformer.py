@@ -250,7 +250,7 @@ def zero_bias(module: nn.Module) -> None:
     """Biases begin at zero, also that beside a tied matrix, which is drawn where it is owned."""
     bias = getattr(module, "bias", None)
     if isinstance(bias, nn.Parameter):
-        bias.zero_()
+        nn.init.zeros_(bias)  # transformers keeps torch.nn.init away from what a checkpoint has filled
 
 
 def initialise_linear(module: nn.Linear, config: TransformerConfig) -> None:
