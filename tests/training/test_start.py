@@ -313,12 +313,14 @@ def test_threads_are_those_asked_for_and_as_before_afterwards(material: Material
     assert torch.get_num_threads() == before
 
 
-def test_fsdp_without_a_gpu_is_refused_instead_of_left_out(
-    material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_model_is_not_divided_in_one_process_nor_by_accelerate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with pytest.raises(UsageError, match=r"training\.sharded divides the model among processes, and there is one"):
+        train(tables(sharded=True), tmp_path / "run")
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    with pytest.raises(UsageError, match="FSDP was asked for, and accelerate offers it on GPUs alone"):
-        train(tables(), tmp_path / "run", material=material)
+    with pytest.raises(UsageError, match=r"--use_fsdp\) is not used here: leave it out, and set training.sharded"):
+        train(tables(), tmp_path / "run")
 
 
 def test_a_logger_that_is_not_installed_is_named(tmp_path: Path) -> None:

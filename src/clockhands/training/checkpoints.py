@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import pickle
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -91,7 +90,7 @@ def check(checkpoint: Path) -> None:
     """Raise CheckpointError unless everything that training goes on from is there and can be read."""
     read_state(checkpoint)
     read_weights(checkpoint)
-    for name in ("scheduler.pt",) if sharded() else ("optimizer.pt", "scheduler.pt"):
+    for name in ("optimizer.pt", "scheduler.pt"):
         path = checkpoint / name
         try:
             torch.load(path, map_location="cpu", weights_only=True)
@@ -99,11 +98,6 @@ def check(checkpoint: Path) -> None:
             raise CheckpointError(
                 f"{path} cannot be read ({_reason(fault)}); delete that checkpoint to continue from the one before"
             ) from fault
-
-
-def sharded() -> bool:
-    """Whether the launcher asked for FSDP, which keeps the optimiser's state in its own form."""
-    return os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
 
 
 def losses(state: dict[str, object]) -> dict[int, float]:

@@ -89,8 +89,8 @@ class Training:
     ``accumulate`` batches make a step; the loss is the mean over all their target tokens.
     ``explosion``: stop when the loss is that many times the first one (0: never). ``patience``: evaluations without a
     better validation loss until training stops. ``average``: the model saved at the end is the mean of the ``keep``
-    last or best checkpoints. ``seconds``: stop, as if finished, after so much time. ``device`` is ``auto``, ``cpu``,
-    ``cuda``.
+    last or best checkpoints. ``device`` is ``auto``, ``cpu``, ``cuda``. ``sharded``: the processes that torchrun or
+    accelerate started keep a part of the model each (FSDP2) instead of a copy (DDP).
     """
 
     max_steps: int | None = None
@@ -113,6 +113,7 @@ class Training:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     compile: bool = False
+    sharded: bool = False
     threads: int | None = None
     log_steps: int = 50
     eval_steps: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -66,6 +67,7 @@ def train(
     """
     recipe = _recipe(recipe, settings or {})
     _require(recipe.training.report_to)
+    _check_launch(recipe.training)
     out = Path(out)
     with _settled(recipe.training):
         asked = arguments(recipe.training, out / "checkpoints")
@@ -93,6 +95,7 @@ def resume(run: str | Path, settings: Mapping[str, Any] | None = None, *, show: 
     opened = Run.open(run)
     recipe = _extended(opened.recipe, settings or {})
     _require(recipe.training.report_to)
+    _check_launch(recipe.training)
     if opened.finished and recipe == opened.recipe:
         return opened
     found = opened.checkpoints()
@@ -131,9 +134,7 @@ def _train(
     flow = Flow(recipe.training, stop, validates=material.validation is not None)
     shown = _show() if show else None
     watchers = [health, record, *([shown] if shown else [])]
-    trainer = ClockhandsTrainer(recipe, material, model, asked, [flow, *watchers, *others])
-    if checkpoints.sharded() and not trainer.is_fsdp_enabled:
-        raise UsageError("FSDP was asked for, and accelerate offers it on GPUs alone; leave it out (DDP runs anywhere)")
+    trainer = _trainer(recipe)(recipe, material, model, asked, [flow, *watchers, *others])
     for watcher in watchers:
         watcher.trainer = trainer
     if asked.process_index == 0:
@@ -151,11 +152,11 @@ def _train(
 def _finish(trainer: ClockhandsTrainer, recipe: Recipe, out: Path, *, stopped: bool, draw: bool) -> Run:
     """Save the model and draw the curves. Raises TrainingStopped if the run did not get to its end."""
     run, step = Run(out), trainer.state.global_step
-    weights = trainer.accelerator.get_state_dict(trainer.model_wrapped) if trainer.is_fsdp_enabled else None
+    weights = trainer.weights()
     if trainer.args.process_index == 0:
         if not stopped and recipe.training.average != "none":
             weights = checkpoints.mean(_averaged(run, recipe.training, trainer))
-        export(out, _bare(trainer), weights)
+        export(out, trainer.bare(), weights)
         if draw:
             curves.draw(run.metrics(), out / CURVES, out.name)
         note(out, finished=not stopped, step=step)
@@ -174,10 +175,12 @@ def _averaged(run: Run, training: Training, trainer: ClockhandsTrainer) -> list[
     return checkpoints.best(found, checkpoints.losses(vars(trainer.state)), training.keep)
 
 
-def _bare(trainer: ClockhandsTrainer) -> PreTrainedModel:
-    model = trainer.accelerator.unwrap_model(trainer.model_wrapped, keep_torch_compile=False)
-    assert isinstance(model, PreTrainedModel)
-    return model
+def _trainer(recipe: Recipe) -> type[ClockhandsTrainer]:
+    if not recipe.training.sharded:
+        return ClockhandsTrainer
+    from clockhands.training.sharded import ShardedTrainer
+
+    return ShardedTrainer
 
 
 def _facts(model: PreTrainedModel, material: Material, asked: Any) -> dict[str, Any]:
@@ -240,6 +243,19 @@ def _require(loggers: tuple[str, ...]) -> None:
     if missing:
         raise UsageError(
             f"training.report_to names {' and '.join(missing)}, not installed here: pip install {' '.join(missing)}"
+        )
+
+
+def _check_launch(training: Training) -> None:
+    """Raise UsageError if the processes that were started and what the recipe says of them do not fit."""
+    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
+        raise UsageError(
+            "accelerate's own FSDP (--use_fsdp) is not used here: leave it out, and set training.sharded = true"
+        )
+    if training.sharded and int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        raise UsageError(
+            "training.sharded divides the model among processes, and there is one; start several: "
+            "torchrun --nproc-per-node 2 -m clockhands train ..."
         )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+import transformers
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
@@ -109,6 +110,16 @@ class ClockhandsTrainer(Trainer):
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
+
+    def bare(self) -> PreTrainedModel:
+        """The model itself, without what accelerate and torch.compile put around it."""
+        model = self.accelerator.unwrap_model(self.model_wrapped, keep_torch_compile=False)
+        assert isinstance(model, transformers.PreTrainedModel)
+        return model
+
+    def weights(self) -> dict[str, Tensor] | None:
+        """What to save instead of the weights of ``bare``, if they do not stand there whole."""
+        return None
 
     def _get_output_dir(self, trial: Any) -> str:
         return str(self._place)
