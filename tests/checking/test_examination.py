@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from transformers import GPT2LMHeadModel
 
 import clockhands
 from clockhands.checking import examination, examine
@@ -46,6 +47,15 @@ def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown dtype 'half8': use float32, float64, bfloat16 or float16"):
         (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
         examine(str(tmp_path), dtype="half8")
+
+
+def test_a_model_that_does_not_run_is_named(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forward(*given: Any, **named: Any) -> None:
+        raise IndexError("index out of range in self")
+
+    monkeypatch.setattr(GPT2LMHeadModel, "forward", forward)
+    with pytest.raises(CheckpointError, match="cannot read a text of eight tokens: IndexError: index out of range"):
+        examine(str(checkpoint))
 
 
 def test_weights_only_as_pickle_are_refused(checkpoint: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ KINDS = {"decoder": "causal", "encoder": "masked", "encoder-decoder": "seq2seq"}
 
 
 def outcomes(kind: str, **sides: Any) -> list[Outcome]:
-    config = ClockhandsConfig(transformer=core(kind=kind, vocab_size=60, **sides).to_dict(), **WORDS)
+    config = ClockhandsConfig(transformer=core(**{"kind": kind, "vocab_size": 60, **sides}).to_dict(), **WORDS)
     subjects = from_build(Build("clockhands", KINDS[kind]), config)  # type: ignore[arg-type]
     return [outcome for subject in subjects for outcome in run(subject, select())]
 
@@ -54,6 +54,14 @@ def test_an_encoder_obeys_every_law(scheme: str) -> None:
     found = outcomes("encoder", encoder=scheme)
     assert bad(found) == []
     assert sum(outcome.verdict == "PASS" for outcome in found) >= 16
+
+
+@pytest.mark.parametrize(("read", "written"), [(60, 12), (12, 60)])
+def test_either_side_may_have_tokens_of_its_own(read: int, written: int) -> None:
+    found = outcomes("encoder-decoder", tying="target", source_vocab_size=read, vocab_size=written)
+    assert bad(found) == []
+    assert not [outcome for outcome in found if "IndexError" in outcome.reason]
+    assert {o.verdict for o in found if o.check in ("cache.steps", "source.padding.right")} == {"PASS"}
 
 
 def test_an_encoder_without_position_is_a_bag_of_words_and_says_so() -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import time
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from clockhands.checking import sweep as sweeping
@@ -26,6 +29,9 @@ def serve(pipe: Connection, *_: Any) -> None:
             os._exit(7)
         if name.startswith("hang"):
             time.sleep(60)
+        if name.startswith("stopped"):
+            subprocess.Popen(["sh", "-c", f"sleep 2; kill -CONT {os.getpid()}"])
+            os.kill(os.getpid(), signal.SIGSTOP)
         pipe.send(Result(name, "causal", "RoPE", (Outcome("shift", "PASS", 1e-7),), versions()).as_dict())
 
 
@@ -44,6 +50,22 @@ def test_a_crash_and_a_hang_are_recorded_and_the_rest_is_done(quick: None, tmp_p
     assert [result.model for result in found] == NAMES
     faults = {result.model: result.fault for result in found if result.fault}
     assert faults == {"crash:causal": "the process ended with code 7", "hang:causal": "no answer within 2 s"}
+
+
+def test_time_in_which_a_worker_is_stopped_does_not_count(quick: None, tmp_path: Path) -> None:
+    (found,) = sweeping.sweep(["stopped:causal"], tmp_path, limit=1.5)
+    assert (found.fault, len(found.outcomes)) == ("", 1)
+
+
+def test_time_in_which_the_sweep_itself_was_stopped_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = sweeping._Worker(sweeping.multiprocessing.Process(), Pipe()[0])
+    clock, running = iter((100.0, 100.5, 3700.5, 3701.0)), psutil.Process()
+    monkeypatch.setattr(sweeping.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(sweeping.psutil, "Process", lambda pid: running)
+    sweeping._give(worker, sweeping.deque())
+    for spent in (0.5, 2.5, 3.0):
+        sweeping._count(worker)
+        assert worker.spent == spent
 
 
 def test_an_interrupted_sweep_is_resumed(quick: None, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from clockhands.checking.streaming import runs_on
 from clockhands.errors import UsageError
 
 
@@ -107,8 +108,7 @@ def accepts(adapter: Adapter, argument: str) -> bool:
 def device_of(adapter: Adapter) -> torch.device:
     """Where the ids must be."""
     module = getattr(adapter, "module", None)
-    parameter = next(module.parameters(), None) if module is not None else None
-    return parameter.device if parameter is not None else torch.device("cpu")
+    return torch.device("cpu") if module is None else runs_on(module)
 
 
 def _vocabulary(module: nn.Module) -> int:

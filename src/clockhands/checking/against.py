@@ -12,7 +12,8 @@ from torch import Tensor
 
 from clockhands.checking import subjects
 from clockhands.checking.alternatives import alternatives
-from clockhands.checking.examination import DRAWN, has_config, only_build, open_model, refuse, shrunk
+from clockhands.checking.examination import DRAWN, has_config, only_build, refuse
+from clockhands.checking.opening import open_model, shrunk
 from clockhands.checking.registry import TOLERANCE, difference, worst
 from clockhands.checking.subject import Subject
 from clockhands.errors import UsageError
@@ -67,6 +68,7 @@ def compare(
     tiny: bool = False,
     dtype: str | None = None,
     device: str | None = None,
+    weights: str | None = None,
     trust_remote_code: bool = False,
 ) -> Parting:
     """Compare a model with its reference on the same text, and look for the mistake that explains a difference.
@@ -76,11 +78,11 @@ def compare(
     differ, with ``tiny`` also if the weights do not fit; or an argument would be ignored.
     """
     if tiny:
-        refuse("tiny", DRAWN, dtype=dtype, device=device)
+        refuse("tiny", DRAWN, dtype=dtype, device=device, weights=weights)
     if not any(isinstance(each, (str, Path)) and (not tiny or has_config(str(each))) for each in (model, reference)):
-        given = {"dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
+        given = {"dtype": dtype, "device": device, "weights": weights, "trust_remote_code": trust_remote_code}
         refuse("a comparison without a folder or hub name", "are about opening one", **given)
-    options = (dtype or "float32", device or "cpu", trust_remote_code)
+    options = (dtype or "float32", device or "cpu", trust_remote_code, weights)
     ours, theirs = (_open(each, tiny, *options) for each in (model, reference))
     if ours.adapter.vocabulary != theirs.adapter.vocabulary:
         raise UsageError(
@@ -137,12 +139,12 @@ def _hidden(subject: Subject, ids: Tensor) -> tuple[Tensor, ...] | None:
     return getattr(output, "hidden_states", None) or getattr(output, "decoder_hidden_states", None)
 
 
-def _open(model: Any, tiny: bool, dtype: str, device: str, trust_remote_code: bool) -> Subject:
+def _open(model: Any, tiny: bool, dtype: str, device: str, trust_remote_code: bool, weights: str | None) -> Subject:
     if not isinstance(model, (str, Path)):
         return subjects.from_model(model)[0]
     name = str(model)
     if not tiny:
-        opened, kind = open_model(name, dtype, device, trust_remote_code)
+        opened, kind = open_model(name, dtype, device, trust_remote_code, weights)
         return subjects.from_model(opened, name, name, kind)[0]
     if has_config(name):
         build, config = shrunk(name, trust_remote_code)

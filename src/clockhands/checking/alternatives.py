@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers.initialization import no_init_weights
 
 from clockhands.checking.copies import sharing
+from clockhands.checking.streaming import is_streamed, open_streamed, runs_on
 from clockhands.checking.subject import Subject
 
 Answer = Callable[[Tensor], Tensor]
@@ -47,7 +48,7 @@ def _offsets(reference: Subject) -> Iterator[tuple[str, Answer]]:
 
 
 def _pairings(reference: Subject) -> Iterator[tuple[str, Answer]]:
-    """Another layout of the rotated pairs is the same as other rows of the query and key projections."""
+    """Another layout of the rotated pairs is another order of what the query and key projections give."""
     module: Any = reference.module
     named = any(name.endswith(_QUERIES_AND_KEYS) for name, _ in module.named_modules())
     if "RoPE" not in reference.facts.scheme or not named:
@@ -62,10 +63,12 @@ def _pairings(reference: Subject) -> Iterator[tuple[str, Answer]]:
 def _permute(order: Tensor, module: nn.Module) -> None:
     for name, layer in module.named_modules():
         if name.endswith(_QUERIES_AND_KEYS) and isinstance(layer, nn.Linear):
-            rows = torch.arange(layer.out_features).view(-1, len(order))[:, order].flatten().to(layer.weight.device)
-            layer.weight = nn.Parameter(layer.weight[rows])
-            if layer.bias is not None:
-                layer.bias = nn.Parameter(layer.bias[rows])
+            rows = torch.arange(layer.out_features).view(-1, len(order))[:, order].flatten()
+            layer.register_forward_hook(partial(_rows, rows))
+
+
+def _rows(rows: Tensor, _layer: nn.Module, _given: Any, found: Tensor) -> Tensor:
+    return found[..., rows.to(found.device)]
 
 
 def _rotations(reference: Subject) -> Iterator[tuple[str, Answer]]:
@@ -94,13 +97,23 @@ def _turned(reference: Subject, kind: str, **changed: Any) -> Answer:
         rope = copy.deepcopy(text.rope_parameters)
         (rope[kind] if kind else rope).update(changed)
         text.rope_parameters = rope
-        with no_init_weights():
-            model = type(adapter.module)._from_config(config, dtype=reference.dtype)
-        weights = dict(adapter.module.named_parameters(remove_duplicate=False))  # tied ones under both names
-        model.load_state_dict(weights, strict=False, assign=True)
-        return _answer(adapter, model.to(ids.device), ids)
+        return _answer(adapter, _with_config(adapter, config, reference.dtype), ids)
 
     return logits
+
+
+def _with_config(adapter: Any, config: Any, dtype: torch.dtype) -> Any:
+    """The weights of the adapter's model in one of another configuration; streamed again if they are."""
+    module = adapter.module
+    if is_streamed(module):
+        if adapter.source is None:
+            raise NotImplementedError("a streamed model in hand does not say where its files are")
+        return open_streamed(type(module), adapter.source, runs_on(module), dtype=dtype, config=config)
+    with no_init_weights():
+        model = type(module)._from_config(config, dtype=dtype)
+    weights = dict(module.named_parameters(remove_duplicate=False))  # tied ones under both names
+    model.load_state_dict(weights, strict=False, assign=True)
+    return model.to(runs_on(module))
 
 
 def _buckets(reference: Subject) -> Iterator[tuple[str, Answer]]:

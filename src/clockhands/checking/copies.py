@@ -6,26 +6,23 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-import psutil
 import torch
 from torch import nn
 
+from clockhands.checking.memory import free_memory
+from clockhands.checking.streaming import is_streamed, open_streamed, runs_on
+
 
 def is_large(adapter: Any) -> bool:
-    """Whether a second set of weights, in float64 at that, would take more than half of the memory that is free."""
+    """Whether a second set of weights, in float64 at that, would take more than half of the memory that is free.
+
+    Not of a model whose weights are streamed: its copies have none.
+    """
     module = getattr(adapter, "module", None)
-    if module is None:
+    if module is None or is_streamed(module):
         return False
     weights = {id(p): p for p in module.parameters()}.values()
-    device = next((p.device for p in weights), torch.device("cpu"))
-    return 8 * sum(p.numel() for p in weights) > free_memory(device) / 2
-
-
-def free_memory(device: torch.device) -> int:
-    """Bytes that can still be had there."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    return int(psutil.virtual_memory().available)
+    return 8 * sum(p.numel() for p in weights) > free_memory(runs_on(module)) / 2
 
 
 def sharing(thing: Any, dtype: torch.dtype | None = None) -> Any:
@@ -46,10 +43,28 @@ def sharing(thing: Any, dtype: torch.dtype | None = None) -> Any:
     return twin
 
 
-def reloaded(module: Any, folder: str, dtype: torch.dtype) -> Any:
-    """The model of transformers that ``folder`` holds, on the device of ``module`` and of its class, in ``dtype``."""
+def reloaded(module: Any, folder: str, dtype: torch.dtype, streamed: bool = False) -> Any:
+    """The model of transformers that ``folder`` holds, on the device of ``module`` and of its class, in ``dtype``.
+
+    ``streamed``, and of a streamed module: without its weights in memory.
+    """
+    if streamed or is_streamed(module):
+        return open_streamed(type(module), folder, runs_on(module), dtype=dtype)
     loaded = type(module).from_pretrained(folder, dtype=dtype, use_safetensors=True)
-    return loaded.to(next(module.parameters()).device).eval()
+    return loaded.to(runs_on(module)).eval()
+
+
+def from_files(adapter: Any, dtype: torch.dtype) -> Any:
+    """The adapter of another precision around the weights as they stand in their files, streamed.
+
+    Raises MemoryError if there are no files.
+    """
+    if getattr(adapter, "source", None) is None:
+        raise MemoryError(
+            f"too large for a copy in {str(dtype).removeprefix('torch.')}, and no files to stream it from"
+        )
+    module = reloaded(adapter.module, adapter.source, dtype, streamed=True)
+    return type(adapter)(module, adapter.kind, adapter.source)
 
 
 def hollow(module: nn.Module) -> nn.Module:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 
 from clockhands.checking import subjects
-from clockhands.checking.builds import Build, Kind, find, shrink
+from clockhands.checking.builds import Build, Kind, find
 from clockhands.checking.causes import explain
+from clockhands.checking.opening import open_model, shrunk
 from clockhands.checking.result import Result, versions
 from clockhands.checking.runner import Outcome, run, select
 from clockhands.checking.subject import Subject
@@ -34,6 +33,7 @@ def check(
     slow: bool = False,
     dtype: str | None = None,
     device: str | None = None,
+    weights: str | None = None,
     trust_remote_code: bool = False,
     **optional: Any,
 ) -> Findings:
@@ -42,8 +42,9 @@ def check(
     ``model``: a folder or hub name, an architecture's transformers name with ``tiny`` (``bert:masked`` where it has
     several heads), a transformers model, a torch module, or an adapter with ``logits(ids, mask=None, positions=None,
     cache=None)``. ``tiny`` takes the configuration alone, shrinks it and draws weights in which position is audible.
-    ``only`` names checks or groups (``packing``); ``slow`` adds compiled ones. ``dtype`` (float32) and ``device``
-    (cpu) are about a checkpoint. ``optional`` are attributes for a plain module or function (``vocabulary``,
+    ``only`` names checks or groups (``packing``); ``slow`` adds compiled ones. ``dtype`` (float32), ``device`` (cpu)
+    and ``weights`` ("memory", or "streamed" from their files, layer by layer, as is done by default where they do not
+    fit into memory) are about a checkpoint. ``optional`` are attributes for a plain module or function (``vocabulary``,
     ``causal``, ``max_length``, ``new_cache`` ...). Raises CheckpointError, and UsageError also for an argument
     that would be ignored.
     """
@@ -51,9 +52,10 @@ def check(
         refuse("a model by its name", "describe a module in hand", **optional)
         if tiny and not has_config(str(model)):
             only_build(str(model))
-        results = examine(str(model), tiny, only, slow, dtype, device, trust_remote_code)
+        results = examine(str(model), tiny, only, slow, dtype, device, weights, trust_remote_code)
     else:
-        given = {"tiny": tiny, "dtype": dtype, "device": device, "trust_remote_code": trust_remote_code}
+        given = {"tiny": tiny, "dtype": dtype, "device": device, "weights": weights}
+        given["trust_remote_code"] = trust_remote_code
         refuse("a model in hand", "are about opening one by its name", **given)
         found = subjects.from_model(model, **optional)
         results = [_result(found, _architecture(model), select(only, slow))]
@@ -67,6 +69,7 @@ def examine(
     slow: bool = False,
     dtype: str | None = None,
     device: str | None = None,
+    weights: str | None = None,
     trust_remote_code: bool = False,
     tell: Tell | None = None,
 ) -> list[Result]:
@@ -76,16 +79,25 @@ def examine(
     """
     checks = select(only, slow)
     if not tiny:
-        model, kind = open_model(name, dtype or "float32", device or "cpu", trust_remote_code)
-        found = subjects.from_model(model, name, name, kind)
+        model, kind = open_model(name, dtype or "float32", device or "cpu", trust_remote_code, weights)
+        found = _subjects(model, name, kind)
         return [_result(found, model.config.model_type, checks, tell, f"check {name}")]
-    refuse("tiny", DRAWN, dtype=dtype, device=device)
+    refuse("tiny", DRAWN, dtype=dtype, device=device, weights=weights)
     if has_config(name):
         build, config = shrunk(name, trust_remote_code)
         found = subjects.from_build(build, config)
         return [_result(found, build.name, checks, tell, f"check {name} --tiny")]
     refuse("an architecture", "are about a folder or hub name", trust_remote_code=trust_remote_code)
     return [examine_build(build, checks, tell) for build in find(name)]
+
+
+def _subjects(model: Any, name: str, kind: Kind) -> list[Subject]:
+    """Raises CheckpointError if the model does not read a text of eight tokens: nothing can be asked of it."""
+    try:
+        return subjects.from_model(model, name, name, kind)
+    except Exception as fault:  # a model may raise anything
+        text = f"{type(fault).__name__}: {' '.join(str(fault).split())[:200]}"
+        raise CheckpointError(f"{name} was loaded, but cannot read a text of eight tokens: {text}") from fault
 
 
 def refuse(what: str, why: str, **given: Any) -> None:
@@ -147,94 +159,3 @@ def _threads(subject: Subject) -> Iterator[None]:
 
 def _architecture(model: Any) -> str:
     return str(getattr(getattr(model, "config", None), "model_type", "") or type(model).__name__)
-
-
-_AUTO = {
-    "causal": transformers.AutoModelForCausalLM,
-    "masked": transformers.AutoModelForMaskedLM,
-    "seq2seq": transformers.AutoModelForSeq2SeqLM,
-}
-_HEADS = re.compile("LM|ConditionalGeneration|PreTraining")
-
-
-def open_model(name: str, dtype: str, device: str, trust_remote_code: bool) -> tuple[Any, Kind]:
-    """A checkpoint at its real size, loaded once and straight to its device; without a head if it was saved so.
-
-    Weights are read from safetensors only. Raises UsageError for a dtype or device that there is not,
-    CheckpointError with what was wrong with the files.
-    """
-    config = _config(name, trust_remote_code)
-    kind, declared = _kind(config), " ".join(config.architectures or ())
-    _refuse_pickle(Path(name))
-    headless = bool(declared) and kind != "seq2seq" and not _HEADS.search(declared)
-    auto = transformers.AutoModel if headless else _AUTO[kind]
-    options = {"dtype": _dtype(dtype), "trust_remote_code": trust_remote_code}
-    if _device(device).type != "cpu":
-        options["device_map"] = {"": device}
-    try:
-        return auto.from_pretrained(name, use_safetensors=True, **options).eval(), kind
-    except (OSError, ValueError, RuntimeError, KeyError) as fault:
-        raise CheckpointError(f"cannot open the model {name}: {' '.join(str(fault).split())[:300]}") from fault
-
-
-def _refuse_pickle(folder: Path) -> None:
-    """A message of our own for a folder; transformers says only that it finds no safetensors."""
-    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    pickles = [name for name in names if name.endswith((".bin", ".pt", ".pth", ".ckpt"))]
-    if pickles and not any(name.endswith((".safetensors", ".safetensors.index.json")) for name in names):
-        raise CheckpointError(
-            f"{folder} holds its weights only as pickle ({pickles[0]}), which can run any code when it is read; "
-            "where you trust it, load it and write it again with save_pretrained"
-        )
-
-
-def _dtype(name: str) -> torch.dtype:
-    found = getattr(torch, name, None)
-    if not isinstance(found, torch.dtype) or not found.is_floating_point:
-        raise UsageError(f"unknown dtype {name!r}: use float32, float64, bfloat16 or float16")
-    return found
-
-
-def _device(name: str) -> torch.device:
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as fault:
-        raise UsageError(f"cannot use the device {name!r}: {str(fault).splitlines()[0]}") from fault
-
-
-def shrunk(name: str, trust_remote_code: bool) -> tuple[Build, Any]:
-    """The shrunk configuration of a folder or hub name."""
-    config = _config(name, trust_remote_code)
-    build = Build(config.model_type, _kind(config))
-    return build, shrink(config, build)
-
-
-def _config(name: str, trust_remote_code: bool) -> Any:
-    try:
-        return transformers.AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
-    except (OSError, ValueError, KeyError) as fault:
-        text = " ".join(str(fault).split())[:300]
-        advice = " (its code runs only with --trust-remote-code)" if "trust_remote_code" in text else ""
-        folder = "" if Path(name).exists() else " (no such folder here, so taken for a hub name)"
-        raise CheckpointError(f"cannot read the configuration of {name}{folder}{advice}: {text}") from fault
-
-
-def _kind(config: Any) -> Kind:
-    """Which head a configuration is for, by its declared architecture, else by what transformers has for its type."""
-    declared = " ".join(config.architectures or ())
-    if getattr(config, "is_encoder_decoder", False):
-        return "seq2seq"
-    if "MaskedLM" in declared:
-        return "masked"
-    if "CausalLM" in declared or "LMHead" in declared:
-        return "causal"
-    kinds = {build.kind for build in _builds(config.model_type)}
-    two_ways = "masked" in kinds and not getattr(config, "is_decoder", False)
-    return "masked" if two_ways else "causal"
-
-
-def _builds(model_type: str) -> list[Build]:
-    try:
-        return find(model_type)
-    except UsageError:
-        return []

@@ -31,7 +31,7 @@ class HFModel:
         self.module = model.eval()
         self.kind = kind
         self.config = model.config.get_text_config(decoder=True) if kind == "causal" else model.config
-        self.vocabulary = _vocabulary(model)
+        self.vocabulary, self.opposite = _vocabularies(model, kind)
         self.causal = kind != "masked"
         self.cache_name = _cache_name(model) if self.causal else None
         self.takes = self._takes()
@@ -132,6 +132,7 @@ class HFSource(HFModel):
 
     def __init__(self, model: PreTrainedModel, kind: str = "seq2seq", source: str | None = None) -> None:
         super().__init__(model, kind, source)
+        self.vocabulary, self.opposite = self.opposite, self.vocabulary
         self.causal = False
         self.cache_name = None
         self.takes = frozenset({"mask"})
@@ -152,16 +153,18 @@ class HFSource(HFModel):
 
 
 def fixed_source(adapter: HFModel, rows: int) -> Tensor:
-    """One source text of 16 tokens, the same at every call."""
+    """One text of 16 tokens for the other side, the same at every call."""
     generator = torch.Generator().manual_seed(_SOURCE_SEED)
-    low, high = (10, adapter.vocabulary) if adapter.vocabulary > 20 else (0, adapter.vocabulary)
+    low, high = (10 if adapter.opposite > 20 else 0), adapter.opposite
     return torch.randint(low, high, (1, 16), generator=generator).repeat(rows, 1)
 
 
-def _vocabulary(model: PreTrainedModel) -> int:
-    embedding = model.get_input_embeddings()
-    count = getattr(embedding, "num_embeddings", None) or getattr(model.config, "vocab_size", None)
-    return int(count) if count else 160
+def _vocabularies(model: PreTrainedModel, kind: str) -> tuple[int, int]:
+    """How many tokens the model writes, and how many it reads on the source side, which may have tokens of its own."""
+    embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
+    read = getattr(embedding, "num_embeddings", None) or getattr(model.config, "vocab_size", None) or 160
+    written = getattr(head, "weight", None) if kind == "seq2seq" else None
+    return int(read if written is None else written.shape[0]), int(read)
 
 
 def _arguments(model: PreTrainedModel) -> set[str]:

@@ -6,13 +6,13 @@ import copy
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from clockhands.checking.adapter import Adapter, accepts, device_of
-from clockhands.checking.copies import is_large, sharing
+from clockhands.checking.copies import from_files, is_large, sharing
 from clockhands.schemes.base import Declares, Scheme
 
 Rebuild = Callable[[int, torch.dtype], Adapter]
@@ -134,7 +134,7 @@ class Subject:
 def copied(adapter: Adapter) -> Rebuild:
     """Rebuild by copying: the weights stay (shared where the precision is the same), texts change.
 
-    Of a large model there is no second set of weights.
+    Of a large model there is no second set of weights: another precision is streamed from its files.
     """
 
     def rebuild(seed: int, dtype: torch.dtype) -> Adapter:
@@ -143,7 +143,7 @@ def copied(adapter: Adapter) -> Rebuild:
         if module is None:
             return copy.deepcopy(adapter)
         if is_large(adapter) and dtype != next(module.parameters()).dtype:
-            raise MemoryError(f"too large for a copy in {str(dtype).removeprefix('torch.')}")
+            return cast(Adapter, from_files(adapter, dtype))
         return sharing(adapter, dtype)
 
     return rebuild
@@ -177,11 +177,17 @@ def _declared(module: nn.Module, promises: list[Declares]) -> Facts:
     """Of one of our own models: what its schemes declare."""
     limits = [each.max_length for each in promises if each.max_length is not None]
     return Facts(
-        scheme=" + ".join(dict.fromkeys(type(m).__name__ for m in module.modules() if isinstance(m, Scheme))),
+        scheme=_named_schemes(module),
         absolute=not all(each.translation_invariant for each in promises),
         limit=min(limits, default=None),
         stretches=any(each.depends_on_length for each in promises),
     )
+
+
+def _named_schemes(module: nn.Module) -> str:
+    """The classes of the schemes; a part without positions, such as attention to a source, goes without saying."""
+    names = dict.fromkeys(type(m).__name__ for m in module.modules() if isinstance(m, Scheme))
+    return " + ".join([name for name in names if name != "NoPosition"] or names)
 
 
 def _named(module: nn.Module) -> list[tuple[str, Any]]:

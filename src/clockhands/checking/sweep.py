@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -13,10 +14,13 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import psutil
+
 from clockhands.checking.result import Result, versions
 from clockhands.errors import DataError
 
 Tell = Callable[[Result, int, int], None]
+_LOOK = 2.0  # Four times as long as it waits between two looks.
 
 
 @dataclass
@@ -24,7 +28,8 @@ class _Worker:
     process: BaseProcess
     pipe: Connection
     build: str = ""
-    since: float = 0.0
+    seen: float = 0.0
+    spent: float = 0.0
 
 
 def sweep(
@@ -39,7 +44,8 @@ def sweep(
 ) -> list[Result]:
     """Check the named builds; what ``folder/results.jsonl`` already holds for these versions is not done again.
 
-    ``limit``: seconds for one architecture; past it the worker is ended and the architecture recorded as hanging.
+    ``limit``: seconds for one architecture, those not counted in which it or this process was suspended; past it the
+    worker is ended and the architecture recorded as hanging.
     Results come back in the order of ``names``. Raises UsageError for a check that does not exist.
     """
     from clockhands.checking.runner import select
@@ -104,7 +110,7 @@ def _start(only: Sequence[str] | None, slow: bool) -> _Worker:
 
 def _give(worker: _Worker, todo: deque[str]) -> None:
     worker.build = todo.popleft() if todo else ""
-    worker.since = time.monotonic()
+    worker.seen, worker.spent = time.monotonic(), 0.0
     if worker.build:
         worker.pipe.send(worker.build)
 
@@ -117,16 +123,27 @@ def _collect(worker: _Worker, limit: float) -> Result | None:
     except (EOFError, OSError):
         worker.process.join(5)
         return _lost(worker, f"the process ended with code {worker.process.exitcode}")
-    if time.monotonic() - worker.since < limit:
+    _count(worker)
+    if worker.spent < limit:
         return None
     worker.process.kill()
     worker.process.join(5)
     return _lost(worker, f"no answer within {limit:.0f} s")
 
 
+def _count(worker: _Worker) -> None:
+    """Add the time since the last look. More than two seconds of it mean that this process was suspended itself."""
+    now = time.monotonic()
+    stopped = False
+    with contextlib.suppress(psutil.NoSuchProcess):
+        stopped = psutil.Process(worker.process.pid).status() == psutil.STATUS_STOPPED
+    worker.spent += 0.0 if stopped else min(now - worker.seen, _LOOK)
+    worker.seen = now
+
+
 def _lost(worker: _Worker, fault: str) -> Result:
     kind = worker.build.rpartition(":")[2]
-    return Result(worker.build, kind, "", (), versions(), round(time.monotonic() - worker.since, 1), fault)
+    return Result(worker.build, kind, "", (), versions(), round(worker.spent, 1), fault)
 
 
 def _serve(pipe: Connection, only: Sequence[str] | None, slow: bool) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clockhands.checking.registry import Effect, check, difference, largest
+from clockhands.checking.registry import Effect, Inapplicable, check, difference, largest
+from clockhands.checking.streaming import is_streamed
 from clockhands.checking.subject import Subject
 
 _LENGTHS = (12, 20, 33)
@@ -46,6 +47,8 @@ def compiled(subject: Subject) -> Effect:
 def exported(subject: Subject) -> Effect:
     """One program for all lengths, made from ids alone."""
     adapter: Any = subject.adapter
+    if is_streamed(adapter.module):
+        raise Inapplicable("streamed weights are no part of a program: hold them in memory")
     plain = _IdsToLogits(adapter.module, adapter.inputs)
     length = torch.export.Dim("length", min=2, max=64)
     with torch.no_grad():

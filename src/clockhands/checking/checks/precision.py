@@ -52,8 +52,7 @@ def cast(subject: Subject) -> Effect:
 )
 def load(subject: Subject) -> Effect:
     """A checkpoint from where it came, another model saved in float32; loaded in bfloat16."""
-    if is_large(subject.adapter):
-        raise Inapplicable("too large for a second copy: use --tiny")
+    large = _large(subject)
     tables = _tables(subject)
     module: Any = subject.module
     source = getattr(subject.adapter, "source", None)
@@ -61,7 +60,7 @@ def load(subject: Subject) -> Effect:
         if source is None:
             source = stack.enter_context(tempfile.TemporaryDirectory())
             sharing(module, torch.float32).save_pretrained(source)
-        low = reloaded(module, source, torch.bfloat16)
+        low = reloaded(module, source, torch.bfloat16, streamed=large)
     found = {name: table for name, table in angle_tables(low).items() if name in tables}
     wrong = {n: t for n, t in found.items() if not torch.allclose(t.double(), tables[n].double(), rtol=1e-5)}
     if not wrong:
@@ -80,8 +79,7 @@ def distance(subject: Subject) -> Effect:
     """The mean error of a bfloat16 copy with exact tables, near the origin and far from it."""
     if subject.facts.absolute or not angle_tables(subject.module):  # type: ignore[arg-type]
         raise Inapplicable("no angles that could grow")
-    if is_large(subject.adapter):
-        raise Inapplicable("too large for a second copy: use --tiny")
+    _large(subject)
     twin = subject.again(subject.seed, torch.float32)
     exact = angle_tables(twin.module)  # type: ignore[arg-type]
     near, far = (_row(twin, start) for start in (0, _FAR))
@@ -93,6 +91,14 @@ def distance(subject: Subject) -> Effect:
         raise Inapplicable(f"does not run in bfloat16 beside exact tables: {str(fault)[:80]}") from fault
     grown = errors[1] > 3 * errors[0] + 0.02
     return Effect(errors[1] if grown else 0.0, f"mean error {errors[0]:.2g} near, {errors[1]:.2g} at {_FAR}")
+
+
+def _large(subject: Subject) -> bool:
+    """Whether another precision must be streamed from files. Raises Inapplicable if there are none."""
+    large = is_large(subject.adapter)
+    if large and getattr(subject.adapter, "source", None) is None:
+        raise Inapplicable("too large for a second copy, and no files to stream it from")
+    return large
 
 
 def _tables(subject: Subject) -> dict[str, Tensor]:

@@ -1,0 +1,38 @@
+"""How much memory there is, for a process in a container too."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import torch
+
+_GROUPS = Path("/sys/fs/cgroup")
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that can still be had there; in a container no more than it is allowed."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return min([int(psutil.virtual_memory().available), *allowances(_own_group())])
+
+
+def allowances(group: Path) -> Iterator[int]:
+    """Bytes that a control group (version 2) and those above it may still take, for each that has a limit.
+
+    Pages of files do not count as taken: they are dropped when memory is wanted.
+    """
+    for each in (group, *group.parents):
+        with contextlib.suppress(OSError, ValueError):
+            limit = int((each / "memory.max").read_text())
+            counts = dict(line.split() for line in (each / "memory.stat").read_text().splitlines())
+            yield max(limit - int((each / "memory.current").read_text()) + int(counts.get("inactive_file", 0)), 0)
+
+
+def _own_group() -> Path:
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        return _GROUPS / next((each[3:].lstrip("/") for each in lines if each.startswith("0::")), "")
+    return _GROUPS

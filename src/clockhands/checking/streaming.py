@@ -1,0 +1,160 @@
+"""A checkpoint larger than the memory: its weights stay in their files and come in layer by layer."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from clockhands.checking.memory import free_memory
+
+_SHARE = 0.8  # of the free memory, for the weights; the rest is for what is computed from them
+
+
+class _Absent(RuntimeError):
+    """A weight was read that is not in memory."""
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__("a part reads a weight of another, or where it is, while it is not in memory")
+        self.weight = weight
+
+
+class _Guard(TorchDispatchMode):
+    """Stop where a weight without storage is read: PyTorch itself would sometimes compute with anything."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.overloadpacket not in (torch.ops.aten.detach, torch.ops.aten.alias):
+            for each in tree_leaves((args, kwargs)):
+                if isinstance(each, Tensor) and each.is_meta:
+                    raise _Absent(each)
+        return func(*args, **(kwargs or {}))
+
+
+def open_streamed(opener: Any, name: str, device: torch.device, **options: Any) -> Any:
+    """What ``opener.from_pretrained(name, use_safetensors=True, **options)`` gives, without its weights in memory.
+
+    They are parameters without storage, read when the layer that owns them is called and dropped when it returns; a
+    cast of the model (or of a copy, which costs nothing) converts them on the way. Weights that transformers stores
+    otherwise than it uses them, such as experts one by one, are written once to a temporary folder, kept as long as
+    the model. One short pass is tried: RuntimeError if a layer asks for what stands outside of it.
+    """
+    folder = tempfile.mkdtemp(prefix="clockhands-")
+    try:
+        options |= {"use_safetensors": True, "device_map": {"": "disk"}, "offload_folder": folder}
+        with _quiet():
+            model = opener.from_pretrained(name, **options).eval()
+            _settle(model, device)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    weakref.finalize(model, shutil.rmtree, folder, ignore_errors=True)
+    return model
+
+
+def _settle(model: Any, device: torch.device) -> None:
+    """Transformers lets each matrix in alone, on the CPU: here whole layers, where they are wanted.
+
+    A part that reads the weights of a part of its own, without calling it, is then let in as a whole too.
+    """
+    whole = set(model._no_split_modules or ())
+    ids = torch.arange(8, device=device)[None]
+    given = {"input_ids": ids, "decoder_input_ids": ids} if model.config.is_encoder_decoder else {"input_ids": ids}
+    index = _index(model)
+    while True:
+        _dispatch(model, index, device, whole)
+        try:
+            with torch.no_grad(), _Guard():
+                model(**given)
+            return
+        except _Absent as absent:
+            whole.add(_owner(model, absent, whole))
+
+
+def _dispatch(model: Any, index: dict[str, Any], device: torch.device, whole: set[str]) -> None:
+    from accelerate import dispatch_model
+    from accelerate.hooks import remove_hook_from_module
+
+    remove_hook_from_module(model, recurse=True)
+    dispatch_model(
+        model,
+        {"": "disk"},
+        main_device=str(device),
+        offload_index=index,
+        preload_module_classes=list(whole),
+        skip_keys=model._skip_keys_device_placement,
+    )
+    for name in ("to", "cuda"):  # accelerate's, which refuse a cast too
+        vars(model).pop(name, None)
+
+
+def _owner(model: Any, absent: _Absent, whole: set[str]) -> str:
+    """The class of the smallest part around the weight's own that is not let in as a whole yet.
+
+    Raises what was raised if that part holds layers.
+    """
+    layers = [name for name, each in model.named_modules() if type(each).__name__ in (model._no_split_modules or ())]
+    named = model.named_parameters(remove_duplicate=False)
+    path = next((name for name, weight in named if weight is absent.weight), "").rpartition(".")[0]
+    while "." in path:
+        path = path.rpartition(".")[0]
+        kind = type(model.get_submodule(path)).__name__
+        if kind not in whole and not any(name.startswith(f"{path}.") for name in layers):
+            return kind
+    raise absent
+
+
+def is_streamed(module: nn.Module) -> bool:
+    """Whether weights of the module come in only while it runs."""
+    return any(getattr(getattr(each, "_hf_hook", None), "offload", False) for each in module.modules())
+
+
+def runs_on(module: nn.Module) -> torch.device:
+    """Where the module computes: where its weights are, or come to."""
+    hook = getattr(module, "_hf_hook", None)
+    device = getattr(hook, "execution_device", None)
+    if device is None:
+        device = next((tensor.device for tensor in chain(module.parameters(), module.buffers())), "cpu")
+    return torch.device(device)
+
+
+def bytes_of_weights(auto: Any, config: Any, dtype: torch.dtype, trust_remote_code: bool) -> int | None:
+    """What the weights take in ``dtype``; None where the model cannot be built without storage."""
+    try:
+        with torch.device("meta"), _quiet():
+            model = auto.from_config(config, trust_remote_code=trust_remote_code)
+    except Exception:  # code of the model's own may do anything here; it is loaded as usual then
+        return None
+    return sum(p.numel() for p in model.parameters()) * dtype.itemsize
+
+
+def fits(weights: int, device: torch.device) -> bool:
+    """Whether weights of so many bytes leave room for what is computed from them."""
+    return weights <= _SHARE * free_memory(device)
+
+
+def _index(model: nn.Module) -> dict[str, Any]:
+    """In which file, and under which name, each weight stands, as transformers has found it."""
+    maps = (getattr(getattr(each, "_hf_hook", None), "weights_map", None) for each in model.modules())
+    return next(each.dataset.index for each in maps if each is not None)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Accelerate warns of weights without storage, which is what is wanted here."""
+    logger = logging.getLogger("accelerate.big_modeling")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
