@@ -87,6 +87,19 @@ def test_who_listens_hears_a_step() -> None:
 
 
 @torch.no_grad()
+def test_all_layers_share_the_angles_of_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = writer("rope", decoder_layers=3).model
+    ids_BT, mask_BT = sources()
+    texts, made = Tree(Step(core), core.encode(Text(ids_BT, mask_BT)), 1), list[int]()
+    scheme = core.decoder.schemes[0]
+    waves = scheme.waves
+    monkeypatch.setattr(scheme, "waves", lambda *given: made.append(1) or waves(*given))
+    for _ in range(2):
+        texts.read(torch.full((len(ids_BT), 1), 3), None)
+    assert len(made) == 2
+
+
+@torch.no_grad()
 def test_a_source_without_words_is_seen_by_nobody() -> None:
     core = writer().model.double()
     ids_BT, mask_BT = sources()

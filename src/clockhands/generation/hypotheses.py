@@ -36,48 +36,47 @@ class Memory:
 
     def __init__(self) -> None:
         self.length = 0
-        self._buffers: tuple[Tensor, Tensor] | None = None
+        self._keys: Tensor | None = None
+        self._values: Tensor | None = None
 
     @property
     def keys(self) -> Float[Tensor, "B H T Kp"]:
-        return self.filled()[0]
+        assert self._keys is not None, "nothing was remembered yet"
+        return self._keys[:, :, : self.length]
 
     @property
     def values(self) -> Float[Tensor, "B H T K"]:
-        return self.filled()[1]
+        assert self._values is not None, "nothing was remembered yet"
+        return self._values[:, :, : self.length]
 
-    def filled(self) -> tuple[Tensor, Tensor]:
-        """Both, as far as they were written."""
-        assert self._buffers is not None, "nothing was remembered yet"
-        keys, values = self._buffers
-        if keys.shape[2] == self.length:
-            return self._buffers
-        return keys[:, :, : self.length], values[:, :, : self.length]
-
-    def append(self, keys: Float[Tensor, "B H N Kp"], values: Float[Tensor, "B H N K"]) -> None:
-        """Write behind what is there."""
-        end = self.length + keys.shape[2]
-        if self._buffers is None:
-            # Heads lie apart in memory, not words: the kernels read a head's keys in one sweep.
-            self._buffers = keys.contiguous(), values.contiguous()
-        else:
-            if end > self._buffers[0].shape[2]:
-                room = max(ROOM, end)
-                self._buffers = tuple(torch.cat([old, _room(old, room)], dim=2) for old in self.filled())  # type: ignore[assignment]
-            for buffer, new in zip(self._buffers, (keys, values), strict=True):  # type: ignore[arg-type]
-                buffer[:, :, self.length : end] = new
+    def append(self, keys: Float[Tensor, "B H N Kp"], values: Float[Tensor, "B H N K"]) -> tuple[Tensor, Tensor]:
+        """Write behind what is there, and give all."""
+        start, end = self.length, self.length + keys.shape[2]
+        if self._keys is None or self._values is None or end > self._keys.shape[2]:
+            self._keys, self._values = roomy(keys, self._keys, start), roomy(values, self._values, start)
+        self._keys[:, :, start:end] = keys
+        self._values[:, :, start:end] = values
         self.length = end
+        return self._keys[:, :, :end], self._values[:, :, :end]
 
     def select(self, rows: Int[Tensor, " N"]) -> None:
         """Keep these rows, in this order."""
-        if self._buffers is not None:
-            keys, values = self.filled()
-            self._buffers = keys[rows], values[rows]
+        if self.length:
+            self._keys, self._values = self.keys[rows], self.values[rows]
 
 
-def _room(like_BHTK: Tensor, room: int) -> Tensor:
-    batch, heads, _, width = like_BHTK.shape
-    return like_BHTK.new_empty(batch, heads, room, width)
+def roomy(
+    new_BHNK: Float[Tensor, "B H N K"], old_BHTK: Float[Tensor, "B H T K"] | None, length: int
+) -> Float[Tensor, "B H T2 K"]:
+    """A buffer with room for what is new and as much again, filled with the first ``length`` of the old one.
+
+    Heads lie apart in it, not words: the kernels read a head's keys in one sweep.
+    """
+    batch, heads, more, width = new_BHNK.shape
+    buffer = new_BHNK.new_empty(batch, heads, max(ROOM, 2 * (length + more)), width)
+    if old_BHTK is not None:
+        buffer[:, :, :length] = old_BHTK[:, :, :length]
+    return buffer
 
 
 class Memories:
@@ -87,9 +86,7 @@ class Memories:
         self.layers = [Memory() for _ in range(layers)]
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int) -> tuple[Tensor, Tensor]:
-        memory = self.layers[layer_idx]
-        memory.append(key_states, value_states)
-        return memory.filled()
+        return self.layers[layer_idx].append(key_states, value_states)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return self.layers[layer_idx].length
@@ -119,8 +116,8 @@ class Cached(Hypotheses):
 
     def __init__(self, step: Step, source: Encoded, beams: int) -> None:
         super().__init__(step, source, beams)
-        layers = len(step.layers)
-        self.own, self.crossed = Memories(layers), Memories(layers)
+        self.own = Memories(len(step.layers))
+        self.crossed: list[tuple[Tensor, Tensor] | None] = [None] * len(step.layers)
 
     def states(self, words_NS: Int[Tensor, "N S"], visible: Bool[Tensor, "N 1 S M"] | None) -> Float[Tensor, "N S D"]:
         """Read one word at this step's position for every query."""
@@ -131,7 +128,7 @@ class Cached(Hypotheses):
     def keep(self, rows: Int[Tensor, " R"]) -> None:
         self.source = chosen(self.source, rows)
         self.own.select(rows)
-        self.crossed.select(rows)
+        self.crossed = [None if kept is None else (kept[0][rows], kept[1][rows]) for kept in self.crossed]
 
 
 class Tree(Cached):
@@ -198,8 +195,7 @@ def hypotheses(step: Step, source: Encoded, beams: int) -> Hypotheses:
     own = schemes_of(step.stack)
     if (transform is not None and transform.depends_on_length) or any(s.declares.depends_on_length for s in own):
         return Reread(step, source, beams)
-    across = [layer.across.scheme for layer in step.layers]
-    if beams > 1 and any(scheme.active_hooks() & WHOLE_ROWS for scheme in [*own, *across]):
+    if beams > 1 and any(scheme.active_hooks() & WHOLE_ROWS for scheme in [*own, *step.cross_schemes]):
         return Rows(step, source, beams)
     return Tree(step, source, beams)
 

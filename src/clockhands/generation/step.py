@@ -1,8 +1,8 @@
 """One step of a decoder: a word for each of some hypotheses, with little around the matrix products.
 
 The sums are those of ``model.block``, sublayer by sublayer. What is left out are the modules around them; what is new
-is how things lie: on a CPU matrices lie transposed, by which a few rows are multiplied up to twice as fast, and
-positions with their encodings are made once and kept.
+is how things lie: on a CPU matrices lie transposed, by which a few rows are multiplied up to twice as fast; positions
+with their encodings are made once and kept; and so are the source's keys.
 
 Between its projections an attention is one of two:
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, cast, runtime_checkable
 
 import torch
@@ -26,7 +27,7 @@ from clockhands.model.memory import KeyCache, keeps_positions
 from clockhands.model.sight import Sight
 from clockhands.schemes import Scheme
 from clockhands.schemes.attend.reference import listener
-from clockhands.schemes.attend.whole import whole
+from clockhands.schemes.attend.whole import fused, three_lines, whole
 from clockhands.schemes.base import Positions
 from clockhands.shapes import Bool, Float, Int, Tensor
 
@@ -35,7 +36,8 @@ Function = Callable[[Tensor], Tensor]
 
 @runtime_checkable
 class Caches(Protocol):
-    """What a step reads and adds to: keys of the words and of the source, and how many words were read before."""
+    """What a step reads and adds to: keys and values of the words and, by layer, of the source (None: not made yet);
+    and how many words were read before."""
 
     source: Encoded
     length: int
@@ -44,28 +46,7 @@ class Caches(Protocol):
     def own(self) -> KeyCache: ...
 
     @property
-    def crossed(self) -> KeyCache: ...
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """A linear layer over rows. On a CPU its matrix is a copy, which later changes of the model do not reach."""
-
-    weight_IO: Tensor
-    bias_O: Tensor | None
-
-    @classmethod
-    def of(cls, linear: nn.Linear) -> Matrix:
-        """Transposed in memory on a CPU; elsewhere the kernels read both ways alike."""
-        weight_IO = linear.weight.detach().T
-        bias = linear.bias
-        return cls(
-            weight_IO.contiguous() if weight_IO.device.type == "cpu" else weight_IO,
-            None if bias is None else bias.detach(),
-        )
-
-    def __call__(self, x_NI: Float[Tensor, "N I"]) -> Float[Tensor, "N O"]:
-        return x_NI @ self.weight_IO if self.bias_O is None else torch.addmm(self.bias_O, x_NI, self.weight_IO)
+    def crossed(self) -> list[tuple[Tensor, Tensor] | None]: ...
 
 
 @dataclass(frozen=True)
@@ -77,28 +58,53 @@ class Place:
     encodings: list[Tensor | None]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Now:
-    """What all layers of one step share: [B, W] hypotheses, who sees whom, caches, and whether somebody listens."""
+    """What all layers of one step share: [B, W] hypotheses at one place, caches, which of the remembered words each
+    hypothesis sees and which of the source's (None: all), and whether somebody listens."""
 
     shape: tuple[int, int]
-    own: Sight
-    beyond: Sight
+    place: Place
     caches: Caches
+    visible_B1WM: Bool[Tensor, "B 1 W M"] | None
+    real_B1WT: Bool[Tensor, "B 1 W T"] | None
     heard: bool
+
+    @cached_property
+    def own(self) -> Sight:
+        """Words looking at words: one tensor of positions for all layers, which may share what they make of it."""
+        placed = self.place.placed
+        placed = placed.expand(*self.shape, *placed.shape[2:])
+        return Sight(placed, placed, self.visible_B1WM)
+
+    @cached_property
+    def beyond(self) -> Sight:
+        """Words looking at the source."""
+        return Sight(self.place.plain.expand(self.shape), self.caches.source.positions_BT, self.real_B1WT)
+
+
+Part = Callable[[Tensor, Now], Tensor]
+"""A sublayer, over rows: [N, D] to [N, D], where N = B·W."""
 
 
 class Step:
-    """The decoder of one model and all that its steps share; make it again when the weights change."""
+    """The decoder of one model and all that its steps share; make it again when the weights change.
+
+    ``idle``: no scheme has anything to do in attention; what they give is added before it.
+    """
 
     def __init__(self, core: Transformer) -> None:
         assert core.decoder is not None and core.cross_schemes is not None, "only a model with two sides translates"
         self.core, self.stack = core, core.decoder
-        of, across = self.stack.schemes.of, core.cross_schemes.of
+        layers = range(len(self.stack.blocks))
+        self.schemes = [self.stack.schemes.of(index) for index in layers]
+        self.cross_schemes = [core.cross_schemes.of(index) for index in layers]
+        self.idle = all(map(idle, [*self.schemes, *self.cross_schemes]))
         self.layers = [
-            Layer(cast(Block, block), of(index), across(index), index) for index, block in enumerate(self.stack.blocks)
+            parts(cast(Block, block), self.schemes[index], self.cross_schemes[index], index)
+            for index, block in enumerate(self.stack.blocks)
         ]
-        self.norm = None if self.stack.norm is None else normed(self.stack.norm)
+        self.norm = (lambda x: x) if self.stack.norm is None else normed(self.stack.norm)
         self.places: list[Place] = []
 
     def __call__(
@@ -106,53 +112,38 @@ class Step:
     ) -> Float[Tensor, "B W D"]:
         """States after these words, all at the next position. ``visible``: of the words in memory, these included."""
         batch, width = words_BW.shape
-        place, source = self.place(caches.length), caches.source
-        placed = place.placed.expand(batch, width, *place.placed.shape[2:])
-        mask = None if source.mask_BT is None else source.mask_BT[:, None, None].expand(-1, 1, width, -1)
-        now = Now(
-            (batch, width),
-            Sight(placed, placed, visible),
-            Sight(place.plain.expand(batch, width), source.positions_BT, mask),
-            caches,
-            listener() is not None,
-        )
-        first = place.encodings[0]
-        x_BWD = self.stack.input(words_BW, None if first is None else first.expand(-1, width, -1))
-        x_ND = x_BWD.flatten(0, 1)
-        for layer, encoding in zip(self.layers, [None, *place.encodings[1:]], strict=True):
-            x_ND = layer(x_ND if encoding is None else x_ND + encoding[0].to(x_ND.dtype), now)
-        return (x_ND if self.norm is None else self.norm(x_ND)).view(batch, width, -1)
+        place, mask_BT = self.place(caches.length), caches.source.mask_BT
+        real = None if mask_BT is None else mask_BT[:, None, None].expand(-1, 1, width, -1)
+        now = Now((batch, width), place, caches, visible, real, listener() is not None)
+        first, *later = place.encodings
+        x_BWD = self.stack.input.forward(words_BW, None if first is None else first.expand(-1, width, -1))
+        x_ND = x_BWD.view(batch * width, -1)
+        for layer, encoding in zip(self.layers, [None, *later], strict=True):
+            x_ND = x_ND if encoding is None else x_ND + encoding[0].to(x_ND.dtype)
+            for part in layer:
+                x_ND = part(x_ND, now)
+        return self.norm(x_ND).view(batch, width, -1)
 
     def place(self, length: int) -> Place:
         """Where the word after ``length`` words stands; made when asked for, as a scheme's table may end before it."""
         while len(self.places) <= length:
             plain = torch.full((1, 1), len(self.places), device=self.stack.input.tokens.weight.device)
             placed = self.stack.placed(plain, None)
-            schemes = [layer.scheme for layer in self.layers] if self.stack.position.every_layer else []
-            first = self.stack.schemes[0]
-            assert isinstance(first, Scheme)
-            again = [scheme.encode(placed, 1 + index) for index, scheme in enumerate(schemes[1:])]
-            rest = again or [None] * (len(self.layers) - 1)
-            self.places.append(Place(plain, placed, [first.encode(placed), *rest]))
+            # The input layer asks the side's first scheme, whichever the first layer has.
+            first, again = cast(Scheme, self.stack.schemes[0]), self.stack.position.every_layer
+            later = [scheme.encode(placed, i) if again else None for i, scheme in enumerate(self.schemes) if i]
+            self.places.append(Place(plain, placed, [first.encode(placed), *later]))
         return self.places[length]
 
 
-class Layer:
-    """A block of the decoder."""
-
-    def __init__(self, block: Block, scheme: Scheme, across: Scheme, index: int) -> None:
-        assert block.cross is not None and not block.parallel, "a translator's layers look across, one thing at a time"
-        self.scheme = scheme
-        self.own = OwnLook(block, scheme, index)
-        self.across = AcrossLook(block.cross, across, index)
-        self.feed_forward = feeding(block.feed_forward)
-        residuals = block.attention_residual, block.cross_residual, block.feed_forward_residual
-        self.join_own, self.join_across, self.join_feed = map(joining, residuals)
-
-    def __call__(self, x_ND: Float[Tensor, "N D"], now: Now) -> Float[Tensor, "N D"]:
-        x = self.join_own(x_ND, lambda h: self.own(h, now))
-        x = self.join_across(x, lambda h: self.across(h, now))
-        return self.join_feed(x, self.feed_forward)
+def parts(block: Block, scheme: Scheme, across: Scheme, index: int) -> tuple[Part, Part, Part]:
+    """A layer."""
+    assert block.cross is not None and not block.parallel, "a translator's layers look across, one thing at a time"
+    return (
+        joined(block.attention_residual, OwnLook(block, scheme, index)),
+        joined(block.cross_residual, AcrossLook(block.cross, across, index)),
+        joined(block.feed_forward_residual, feeding(block.feed_forward)),
+    )
 
 
 class OwnLook:
@@ -160,23 +151,22 @@ class OwnLook:
 
     def __init__(self, block: Block, scheme: Scheme, index: int) -> None:
         self.attention, self.scheme, self.index = block.attention, scheme, index
-        self.qkv, self.out = Matrix.of(block.attention.qkv), Matrix.of(block.attention.out)
+        self.qkv, self.out = linear(block.attention.qkv), linear(block.attention.out)
         self.heads = tuple(part // block.attention.head_dim for part in block.attention.qkv.parts)
         self.plain, self.turns = plain(scheme), "rotate" in scheme.active_hooks()
         self.scale = block.attention.factor(scheme)
 
     def __call__(self, x_ND: Float[Tensor, "N D"], now: Now) -> Float[Tensor, "N D"]:
-        attention, sight, cache = self.attention, now.own, now.caches.own
-        qkv = self.qkv(x_ND).view(*now.shape, -1, attention.head_dim).transpose(1, 2)
-        q, k, v = qkv.split_with_sizes(self.heads, 1)
+        attention, cache = self.attention, now.caches.own
+        q, k, v = heads(self.qkv(x_ND), now.shape, attention.head_dim).split_with_sizes(self.heads, 1)
         k, v = attention.shared(k), attention.shared(v)
         if not self.plain or now.heard:
-            look = Look(self.scheme, sight, cache, self.index)
+            look = Look(self.scheme, now.own, cache, self.index)
             return self.out(rows(attention.looked(x_ND.view(*now.shape, -1), q, k, v, look)))
         if self.turns:
-            q, k = self.scheme.rotate(q, k, sight.qpos_BS, sight.kpos_BT)
+            q, k = self.scheme.rotate(q, k, now.own.qpos_BS, now.own.kpos_BT)
         k, v = cache.update(k, v, self.index)
-        return self.out(rows(whole(q, k, v, None, sight.visible_BHSM, False, self.scale, 0.0)))
+        return self.out(rows(looked(q, k, v, now.visible_B1WM, self.scale)))
 
 
 class AcrossLook:
@@ -184,17 +174,21 @@ class AcrossLook:
 
     def __init__(self, attention: CrossAttention, scheme: Scheme, index: int) -> None:
         self.attention, self.scheme, self.index = attention, scheme, index
-        self.q, self.out = Matrix.of(attention.q), Matrix.of(attention.out)
-        self.plain = plain(scheme) and "rotate" not in scheme.active_hooks()
-        self.scale = attention.factor(scheme)
+        self.q, self.out = linear(attention.q), linear(attention.out)
+        self.plain, self.scale = idle(scheme), attention.factor(scheme)
 
     def __call__(self, x_ND: Float[Tensor, "N D"], now: Now) -> Float[Tensor, "N D"]:
-        attention, sight, caches = self.attention, now.beyond, now.caches
-        q = self.q(x_ND).view(*now.shape, -1, attention.head_dim).transpose(1, 2)
-        k, v = attention.remembered_source(caches.source.states_BTD, caches.crossed, self.index, q.device)
+        q = heads(self.q(x_ND), now.shape, self.attention.head_dim)
+        k, v = now.caches.crossed[self.index] or self.source(now.caches, q.device)
         if not self.plain or now.heard:
-            return self.out(rows(attention.attended(self.scheme, q, k, v, sight)))
-        return self.out(rows(whole(q, k, v, None, sight.visible_BHSM, False, self.scale, 0.0)))
+            return self.out(rows(self.attention.attended(self.scheme, q, k, v, now.beyond)))
+        return self.out(rows(looked(q, k, v, now.real_B1WT, self.scale)))
+
+    def source(self, caches: Caches, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Keys and values of the source, which are kept. A head's lie side by side: kernels read them in one sweep."""
+        k, v = self.attention.remembered_source(caches.source.states_BTD, None, self.index, device)
+        caches.crossed[self.index] = kept = k.contiguous(), v.contiguous()
+        return kept
 
 
 def plain(scheme: Scheme) -> bool:
@@ -202,30 +196,66 @@ def plain(scheme: Scheme) -> bool:
     return not keeps_positions(scheme)
 
 
+def idle(scheme: Scheme) -> bool:
+    """Whether a scheme has nothing to do in attention at all."""
+    return plain(scheme) and "rotate" not in scheme.active_hooks()
+
+
+def heads(x_NI: Float[Tensor, "N I"], shape: tuple[int, int], head_dim: int) -> Float[Tensor, "B H W K"]:
+    """Rows as heads of hypotheses."""
+    return x_NI.view(*shape, -1, head_dim).transpose(1, 2)
+
+
 def rows(out_BHWK: Float[Tensor, "B H W K"]) -> Float[Tensor, "N I"]:
     """Heads joined; every hypothesis a row."""
     return out_BHWK.transpose(1, 2).reshape(out_BHWK.shape[0] * out_BHWK.shape[2], -1)
 
 
-def feeding(module: FeedForward) -> Function:
-    """The feed-forward sublayer."""
-    up, down, activation = Matrix.of(module.up), Matrix.of(module.down), module.activation
-    if not module.gated:
-        return lambda x: down(activation(up(x)))
+def looked(
+    q_BHWK: Float[Tensor, "B H W K"],
+    k_BHTK: Float[Tensor, "B H T K"],
+    v_BHTK: Float[Tensor, "B H T Kv"],
+    visible: Bool[Tensor, "B 1 W T"] | None,
+    scale: float,
+) -> Float[Tensor, "B H W Kv"]:
+    """What the heads see, where nothing of a scheme is left to do. The usual case goes straight to the kernel."""
+    if visible is None and not three_lines(q_BHWK, k_BHTK, None):
+        return fused(q_BHWK, k_BHTK, v_BHTK, scale=scale)
+    return whole(q_BHWK, k_BHTK, v_BHTK, None, visible, False, scale, 0.0)
 
-    def gated(x_ND: Tensor) -> Tensor:
+
+def linear(module: nn.Linear) -> Function:
+    """A linear layer over rows. On a CPU its matrix is a copy, which later changes of the model do not reach.
+
+    It lies transposed there; elsewhere the kernels read both ways alike.
+    """
+    weight_IO, bias = module.weight.detach().T, module.bias
+    weight_IO = weight_IO.contiguous() if weight_IO.device.type == "cpu" else weight_IO
+    if bias is None:
+        return lambda x_NI: x_NI @ weight_IO
+    bias_O = bias.detach()
+    return lambda x_NI: torch.addmm(bias_O, x_NI, weight_IO)
+
+
+def feeding(module: FeedForward) -> Part:
+    """The feed-forward sublayer."""
+    up, down, activation = linear(module.up), linear(module.down), module.activation
+    if not module.gated:
+        return lambda x_ND, _: down(activation(up(x_ND)))
+
+    def gated(x_ND: Tensor, _: Now) -> Tensor:
         gate, x = up(x_ND).chunk(2, dim=-1)
         return down(activation(gate) * x)
 
     return gated
 
 
-def joining(sublayer: Sublayer) -> Callable[[Tensor, Function], Tensor]:
-    """The residual connection with its norm."""
+def joined(sublayer: Sublayer, f: Part) -> Part:
+    """A sublayer in its residual connection with its norm."""
     norm, residual = normed(sublayer.norm), sublayer.residual
     if sublayer.pre:
-        return (lambda x, f: x + f(norm(x))) if residual else (lambda x, f: f(norm(x)))
-    return (lambda x, f: norm(x + f(x))) if residual else (lambda x, f: norm(f(x)))
+        return (lambda x, now: x + f(norm(x), now)) if residual else (lambda x, now: f(norm(x), now))
+    return (lambda x, now: norm(x + f(x, now))) if residual else (lambda x, now: norm(f(x, now)))
 
 
 def normed(norm: nn.Module) -> Function:
