@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from clockhands.cli import main
+from tests.checking.test_schema import SCHEMA, faults
 
 
 def test_a_sound_model_is_0_and_a_fault_is_1(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,6 +41,22 @@ def test_a_port_against_its_reference(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["check", "--type", "llama", "--tiny", "--against", "llama"]) == 0
 
 
+def test_checks_and_a_reference_in_one_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    checked = ["check", "--type", "llama", "--tiny", "--only", "cache.steps,shift", "--json"]
+    assert main(checked) == 0
+    last = tmp_path / "last.json"
+    last.write_text(capsys.readouterr().out)
+    for reference, code in (("llama", 0), ("llama+yarn:causal", 1)):
+        assert main([*checked, "--baseline", str(last), "--against", reference]) == code
+        found = json.loads(capsys.readouterr().out)
+        assert faults(found, SCHEMA) == []
+        assert (found["against"]["same"], len(found["outcomes"])) == (not code, 2)
+    assert main([*checked[:-1], "--against", "llama+yarn:causal"]) == 1
+    out = capsys.readouterr().out
+    assert "FAIL  llama against llama+yarn:causal" in out
+    assert out.splitlines()[-1].startswith("You may rely on: cached decoding yes")
+
+
 def test_a_report_is_written(tmp_path: Path) -> None:
     main(["check", "--type", "gpt2", "--tiny", "--only", "shift", "--report", str(tmp_path / "page")])
     assert "Does gpt2:causal handle position correctly?" in (tmp_path / "page" / "index.html").read_text()
@@ -60,9 +77,8 @@ WRONG = {
     ("--type", "llama"): "--type llama names no weights: add --tiny",
     ("--all", "f", "--jobs", "0"): "--jobs is 0; it must be 1 or more",
     ("--all", "f", "--limit", "0"): "--limit is 0; it must be more than 0 seconds",
-    ("m", "--against", "r", "--baseline", "b"): "--against does not go with --baseline: it compares two models",
-    ("m", "--against", "r", "--only", "shift", "--slow", "--verbose"): "does not go with --only, --slow, --verbose",
-    ("m", "--against", "r", "--report", "f"): "--against does not go with --report",
+    ("m", "--against", "r", "--jobs", "2"): "--against does not go with --jobs: it compares two models",
+    ("m", "--tiny", "--weights", "streamed"): "--tiny does not go with --weights: the weights are drawn",
     ("--all", "--json", "--report", "f", "--verbose"): "--all does not go with --json, --report, --verbose",
     ("--all", "--dtype", "float64", "--device", "cpu"): "--all does not go with --dtype, --device: every architecture",
     ("--all", "--trust-remote-code", "--threads", "2"): "--all does not go with --trust-remote-code, --threads",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from clockhands.cli.common import prepare
 
 if TYPE_CHECKING:
+    from clockhands.checking.against import Parting
     from clockhands.checking.result import Result
     from clockhands.checking.runner import Outcome
 
@@ -23,6 +24,7 @@ EXAMPLES = (
 _WEIGHTS = ("dtype", "device", "weights")
 _OUTPUT = ("json", "report", "verbose")
 _SWEEP = ("jobs", "limit")
+_CHECKING = ("only", "slow", "baseline", "report", "verbose")  # with these --against is one more thing to check
 # What a way of checking has no use for, and why: an option is honoured or refused, never dropped.
 _REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "list": (
@@ -33,10 +35,7 @@ _REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
         ("against", "trust_remote_code", "threads", *_OUTPUT, *_WEIGHTS),
         "every architecture is shrunk, in a process of one thread, and the results are files in the folder",
     ),
-    "against": (
-        ("only", "slow", "baseline", "report", "verbose", *_SWEEP),
-        "it compares two models by their logits and runs no check",
-    ),
+    "against": (_SWEEP, "it compares two models by their logits"),
     "tiny": ((*_WEIGHTS, *_SWEEP), "the weights are drawn, in float32 on the CPU, and one process does it"),
     "json": (("verbose",), "the JSON holds everything"),
     "type": (("trust_remote_code",), "an architecture of transformers brings no code of its own"),
@@ -51,7 +50,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tiny", action="store_true", help="take the configuration alone, shrunk and redrawn")
     parser.add_argument("--only", metavar="A,B", help="checks or groups of them: packing,cache,padding.right")
     parser.add_argument("--slow", action="store_true", help="also the compiled checks: flex attention, compile, export")
-    parser.add_argument("--against", metavar="REF", help="compare with another model and say where they part")
+    parser.add_argument(
+        "--against",
+        metavar="REF",
+        help="say where it parts with another model; with --only, --baseline ... beside the checks",
+    )
     parser.add_argument(
         "--baseline",
         metavar="FILE",
@@ -90,14 +93,23 @@ def run(options: argparse.Namespace) -> int:
         return _list(_words(options.only))
     if options.all:
         return _matrix(options)
-    if options.against:
+    if options.against and not any(getattr(options, name) for name in _CHECKING):
         return _against(options)
+    return _checked(options)
+
+
+def _checked(options: argparse.Namespace) -> int:
+    """The checks, and what the comparison with a reference says if there is one: both must hold."""
     before = _baseline(options)
+    parting = _parting(options) if options.against else None
     results = _examine(options)
     if options.json:
         found = [result.as_dict() for result in results]
+        found[0] |= {} if parting is None else {"against": parting.as_dict()}
         print(json.dumps(found[0] if len(found) == 1 else found, ensure_ascii=False, indent=1))
     else:
+        if parting is not None:
+            print(parting.text())
         for result in results:
             _tell(result, options.verbose)
     if options.report:
@@ -106,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
         for result in results:
             folder = options.report if len(results) == 1 else f"{options.report}/{result.model.replace(':', '-')}"
             print(f"report: {write(result.findings(), folder)[0]}", file=sys.stderr)
-    return _verdict(results, before, options.baseline)
+    return _verdict(results, before, options.baseline) or int(parting is not None and not parting.same)
 
 
 def _validate(options: argparse.Namespace) -> None:
@@ -216,9 +228,15 @@ def _matrix(options: argparse.Namespace) -> int:
 
 
 def _against(options: argparse.Namespace) -> int:
+    report = _parting(options)
+    print(json.dumps(report.as_dict(), ensure_ascii=False, indent=1) if options.json else report.text())
+    return 0 if report.same else 1
+
+
+def _parting(options: argparse.Namespace) -> Parting:
     from clockhands.checking.against import compare
 
-    report = compare(
+    return compare(
         options.type or options.model,
         options.against,
         tiny=options.tiny,
@@ -227,8 +245,6 @@ def _against(options: argparse.Namespace) -> int:
         weights=options.weights,
         trust_remote_code=options.trust_remote_code,
     )
-    print(json.dumps(report.as_dict(), ensure_ascii=False, indent=1) if options.json else report.text())
-    return 0 if report.same else 1
 
 
 def _baseline(options: argparse.Namespace) -> list[Result] | None:
