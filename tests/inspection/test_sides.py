@@ -191,3 +191,14 @@ def test_a_text_given_to_two_tokenizers_stays_beside_itself_to_the_end() -> None
         words = "".join(str(number) for number in read if number > 2)
         assert words.startswith("".join(map(chr, written)).replace(" ", ""))
         assert len(words) < 64 + PIECE
+
+
+def test_a_source_is_cut_to_what_the_encoder_has_positions_for() -> None:
+    """Letters read what words write: ten times as many tokens as the encoder's table has rows."""
+    core = _own("none", vocab_size=128, encoder=Position("learned", {"max_length": 20}))
+    subject = Subject.of(core, Words(), side="decoder")
+    subject.source_tokenizer, subject.pairs = Letters(), [("a b c d e f g h i", "5 6 7")] * 90
+    found = _windows(subject, None, 24, 9)
+    assert found.source_NS is not None and found.source_NS.shape[1] == 20
+    assert found.source_NS[0, 0] == 1 and found.source_NS[0, -1] == 2, "the tokenizer's own tokens stay"
+    assert len(subject.forward(found.ids_NT, source_BS=found.source_NS)) == 1 + len(core.decoder.blocks)

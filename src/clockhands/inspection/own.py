@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -80,8 +80,12 @@ class OwnSubject(Subject):
 
     @property
     def longest(self) -> int | None:
-        declared = self.scheme.declares
-        return declared.max_length if declared.beyond == "raise" else None
+        return last_position(self.scheme)
+
+    @property
+    def source_longest(self) -> int | None:
+        encoder = None if self.core is None or not self.looks_across else self.core.encoder
+        return None if encoder is None else last_position(cast(Scheme, encoder.schemes[0]))
 
     @torch.no_grad()
     def forward(self, ids_BT: Tensor, *, source_BS: Tensor | None = None, **options: Any) -> tuple[Tensor, ...]:
@@ -201,3 +205,9 @@ def _side_by_side(words_VE: Tensor, positions_PQ: Tensor) -> tuple[Tensor, Tenso
     """Both in the joint width, each zero where the other stands."""
     words = torch.cat([words_VE, words_VE.new_zeros(len(words_VE), positions_PQ.shape[1])], dim=-1)
     return words, torch.cat([positions_PQ.new_zeros(len(positions_PQ), words_VE.shape[1]), positions_PQ], dim=-1)
+
+
+def last_position(scheme: Scheme) -> int | None:
+    """How many positions a scheme has before it refuses; None where it goes on."""
+    declared = scheme.declares
+    return declared.max_length if declared.beyond == "raise" else None

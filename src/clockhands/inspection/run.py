@@ -163,11 +163,12 @@ def _windows(subject: Subject, texts: Sequence[str] | Tensor | None, length: int
     longest = subject.longest
     chosen = length or min(LENGTH, longest or LENGTH, _usual_length(subject) if texts is None else LENGTH)
     asked: dict[str, Any] = {"length": chosen, "count": count, "longest": longest, "start": subject.start}
+    across: dict[str, Any] = {**asked, "source_longest": subject.source_longest}
     if texts is None and subject.pairs is not None:
-        return paired(subject.tokenizer, subject.source_tokenizer, subject.pairs, **asked)
+        return paired(subject.tokenizer, subject.source_tokenizer, subject.pairs, **across)
     read = texts if texts is not None else subject.texts or _default_texts()
     if subject.looks_across and subject.source_tokenizer is not None and not isinstance(read, Tensor):
-        return paired(subject.tokenizer, subject.source_tokenizer, _itself(read), **asked)
+        return paired(subject.tokenizer, subject.source_tokenizer, _itself(read), **across)
     data = windows(subject.tokenizer, read, **asked)
     return replace(data, source_NS=data.ids_NT) if subject.looks_across else data
 

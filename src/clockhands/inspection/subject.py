@@ -117,6 +117,11 @@ class Subject:
                 return int(getattr(config, name))
         return None
 
+    @property
+    def source_longest(self) -> int | None:
+        """The longest source that a decoder's encoder is built for, where that is known."""
+        return None
+
     @cached_property
     def causal(self) -> bool:
         """Whether no token sees those after it; found by asking the model."""

@@ -87,16 +87,18 @@ def paired(
     length: int,
     count: int,
     longest: int | None = None,
+    source_longest: int | None = None,
     start: int | None = None,
 ) -> Windows:
     """Windows of translations, each with what it translates: as many whole pairs as fill it, the last one cut.
 
-    Errors as ``windows``.
+    What they translate is cut to ``source_longest`` tokens, if the reader has an end. Errors as ``windows``.
     """
     _check(tokenizer, length, longest)
     before, after = frame(tokenizer, start)
     opening, closing = frame(source_tokenizer)
     room = length - len(before) - len(after)
+    source_room = None if source_longest is None else source_longest - len(opening) - len(closing)
     rows: list[list[int]] = []
     sources: list[list[int]] = []
     written: list[int] = []
@@ -106,7 +108,7 @@ def paired(
         read += bare(source_tokenizer, source)
         if len(written) >= room:
             rows.append([*before, *written[:room], *after])
-            sources.append([*opening, *read, *closing])
+            sources.append([*opening, *read[:source_room], *closing])
             written, read = [], []
         if len(rows) == count:
             break
