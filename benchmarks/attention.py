@@ -6,7 +6,7 @@
 and with the backward pass; ``t5``, ``kerple``, ``fire`` and ``swin`` (on a grid, not causal), which learn their bias,
 against SDPA with the bias laid out, forward and backward (FIRE's network asked for every pair, as papers write it);
 past 4096 tokens only their memory is taken. Extra memory is the growth of the resident set at its largest during one
-pass, each in a process of its own.
+pass, each in a process of its own. What is not asked for stays in the results as it was.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from timing import OURS, interleave, ratio, report
+from timing import OURS, RESULTS, interleave, ratio, report
 from torch import Tensor
 
 from clockhands import positions
@@ -135,7 +135,8 @@ def main() -> None:
     if asked.memory:
         name, length, backward, way = asked.memory
         return measure_memory(name, int(length), backward == "1", way)
-    results = {}
+    kept = RESULTS / "attention.json"
+    results = json.loads(kept.read_text())["results"] if kept.exists() else {}
     for scheme in asked.schemes:
         for backward in (False, True) if scheme == "alibi" else (True,):
             for length in asked.lengths:

@@ -64,7 +64,8 @@ class Scheme(nn.Module):
 
     ``per_layer``: every layer holds an instance of its own (learned tables of a layer) instead of sharing the stack's.
     ``rowwise``: a row of the bias needs its own query alone, so that kernels may take queries a block at a time.
-    ``lean_score_mod``: ``score_mod`` captures less than the whole bias.
+    ``lean_score_mod``: ``score_mod`` captures less than the whole bias. ``parallel``: at any positions, two rows of the
+    bias differ by a constant, which no softmax sees, so that one row may stand for all.
     """
 
     equation: ClassVar[str] = ""
@@ -73,6 +74,7 @@ class Scheme(nn.Module):
     per_layer: ClassVar[bool] = False
     rowwise: ClassVar[bool] = True
     lean_score_mod: ClassVar[bool] = False
+    parallel: bool = False
 
     @property
     def declares(self) -> Declares:
@@ -189,11 +191,15 @@ class Scheme(nn.Module):
         return self
 
 
+Curve = Callable[[Tensor], Tensor]
+
+
 class DistanceBias(Scheme):
     """A bias that is a function of the distance i - j alone, one curve for each head.
 
     A subclass gives the curve; nothing here makes an S x T table unless somebody asks for ``bias``: ``attend`` works
-    through tiles of it, and ``score_mod`` serves FlexAttention.
+    through tiles of it, and ``score_mod`` serves FlexAttention. Offsets of several coordinates are such distances too
+    where ``line`` puts the tokens on a line.
     """
 
     lean_score_mod = True
@@ -201,6 +207,11 @@ class DistanceBias(Scheme):
     def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         """The bias at each distance query position - key position, in float32, differentiable in the parameters."""
         raise NotImplementedError(f"{type(self).__name__} must give its curve")
+
+    def line(self, qpos_BS: Positions, kpos_BT: KeyPositions) -> tuple[Num[Tensor, "B S"], Num[Tensor, "B T"], Curve]:
+        """Queries and keys as numbers of whose difference the bias is a function, and that function, as ``kernel``."""
+        check_one_coordinate(qpos_BS, kpos_BT)
+        return qpos_BS, kpos_BT, self.kernel
 
     def bias(
         self,
@@ -210,15 +221,16 @@ class DistanceBias(Scheme):
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "#B H S T"]:
         """The curve laid out over all pairs: [B, H, S, T], or [1, H, S, T] where all rows have the same positions."""
-        distance_BST = distances(qpos_BS, kpos_BT)
+        q_BS, k_BT, curve = self.line(qpos_BS, kpos_BT)
+        distance_BST = distances(q_BS, k_BT)
         if distance_BST.is_floating_point() or torch.compiler.is_compiling() or distance_BST.numel() == 0:
-            flat_HR = self.kernel(distance_BST.reshape(-1))
+            flat_HR = curve(distance_BST.reshape(-1))
             return flat_HR.unflatten(1, distance_BST.shape).transpose(0, 1)
         low, high = (int(end) for end in distance_BST.aminmax())
         if high - low >= distance_BST.numel():
-            flat_HR = self.kernel(distance_BST.reshape(-1))
+            flat_HR = curve(distance_BST.reshape(-1))
             return flat_HR.unflatten(1, distance_BST.shape).transpose(0, 1)
-        curve_RH = self.kernel(torch.arange(low, high + 1, device=distance_BST.device)).T
+        curve_RH = curve(torch.arange(low, high + 1, device=distance_BST.device)).T
         return nn.functional.embedding(distance_BST - low, curve_RH).permute(0, 3, 1, 2)
 
     def score_mod(
@@ -231,10 +243,10 @@ class DistanceBias(Scheme):
         """A FlexAttention ``score_mod`` for these positions, which must be integers: looks the curve up by distance."""
         if qpos_BS.is_floating_point() or kpos_BT.is_floating_point():
             raise PositionError("score_mod looks distances up in a table and needs integer positions")
-        low = int((qpos_BS.min() - kpos_BT.max()).item())
-        high = int((qpos_BS.max() - kpos_BT.min()).item())
-        curve_HR = self.kernel(torch.arange(low, high + 1, device=qpos_BS.device))
-        return lambda score, b, h, i, j: score + curve_HR[h, qpos_BS[b, i] - kpos_BT[b, j] - low]
+        q_BS, k_BT, curve = self.line(qpos_BS, kpos_BT)
+        low, high = int((q_BS.min() - k_BT.max()).item()), int((q_BS.max() - k_BT.min()).item())
+        curve_HR = curve(torch.arange(low, high + 1, device=q_BS.device))
+        return lambda score, b, h, i, j: score + curve_HR[h, q_BS[b, i] - k_BT[b, j] - low]
 
     @property
     def learned(self) -> bool:
@@ -253,14 +265,19 @@ def distances(qpos_BS: Positions, kpos_BT: KeyPositions) -> Num[Tensor, "#B S T"
 
     Raises PositionError for positions of several coordinates.
     """
+    check_one_coordinate(qpos_BS, kpos_BT)
+    if qpos_BS.shape[0] > 1 and qpos_BS.stride(0) == 0 and kpos_BT.stride(0) == 0:
+        qpos_BS, kpos_BT = qpos_BS[:1], kpos_BT[:1]
+    return qpos_BS[:, :, None] - kpos_BT[:, None, :]
+
+
+def check_one_coordinate(qpos_BS: Positions, kpos_BT: KeyPositions) -> None:
+    """Raise PositionError for positions of several coordinates."""
     if qpos_BS.dim() != 2 or kpos_BT.dim() != 2:
         raise PositionError(
             f"a distance needs positions of one coordinate, [B, S]; these are {list(qpos_BS.shape)} and "
             f"{list(kpos_BT.shape)}: choose a scheme for several axes, or pass one of them"
         )
-    if qpos_BS.shape[0] > 1 and qpos_BS.stride(0) == 0 and kpos_BT.stride(0) == 0:
-        qpos_BS, kpos_BT = qpos_BS[:1], kpos_BT[:1]
-    return qpos_BS[:, :, None] - kpos_BT[:, None, :]
 
 
 def check_length(pos: Num[Tensor, "*any"], maximum: int, scheme: str, option: str = "max_length") -> None:

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from clockhands import positions
-from clockhands.schemes import CATALOGUE, Scheme, Sizes, attend, attend_reference, build, recording
-from clockhands.schemes.attend import blocks, choose, tiles
+from clockhands.schemes import CATALOGUE, Alibi, Scheme, Sizes, attend, attend_reference, build, recording
+from clockhands.schemes.attend import blocks, choose, column, tiles
 
 HEADS, WIDTH = 4, 8
 D = HEADS * WIDTH
@@ -194,17 +194,18 @@ def test_no_function_of_positions_makes_a_tensor_of_all_pairs(name: str, monkeyp
 
 
 def test_tiles_skip_what_can_have_no_weight_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    scheme, pos = make("alibi", True), positions.sequential(1, 600)
-    scheme.slopes_OH.mul_(8)
+    scheme, pos = make("alibi", True, learned=True), positions.sequential(1, 600)
+    scheme.slopes_OH.data.mul_(8)
+    monkeypatch.setattr(choose, "fits", lambda row_BHT, dtype: torch.zeros(HEADS, dtype=torch.bool))
     leaves = [torch.randn(1, HEADS, 600, WIDTH).requires_grad_() for _ in range(3)]
     pairs: list[int] = []
-    weights = tiles._Work.weights
+    logits = tiles.Work.logits
 
     def counted(work: Any, tile: Any) -> Tensor:
-        pairs.append(weights(work, tile).numel())
-        return weights(work, tile)
+        pairs.append(logits(work, tile).numel())
+        return logits(work, tile)
 
-    monkeypatch.setattr(tiles._Work, "weights", counted)
+    monkeypatch.setattr(tiles.Work, "logits", counted)
     fast = attend(scheme, *leaves, pos, pos, causal=True)
     slow = attend_reference(scheme, *leaves, pos, pos, causal=True).out_BHSK
     assert sum(pairs) < 0.75 * HEADS * 600 * 616 / 2, "a slope of 2 reaches some 60 tokens, one of 1/32 all"
@@ -212,6 +213,102 @@ def test_tiles_skip_what_can_have_no_weight_and_nothing_else(monkeypatch: pytest
     goal = torch.randn(fast.shape)
     for got, wanted in zip(*(torch.autograd.grad((out * goal).sum(), leaves) for out in (fast, slow)), strict=True):
         torch.testing.assert_close(got, wanted, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["none", "right padding", "any"])
+@pytest.mark.parametrize(("rows", "columns"), [(8, 5), (2, 20), (5, 8), (1, 40)])
+@pytest.mark.parametrize("name", ["swin", "log-cpb"])
+def test_tiles_of_a_grid_are_the_reference(name: str, rows: int, columns: int, kind: str) -> None:
+    """Runs shorter and longer than a tile; the window of the scheme is larger than the grid."""
+    pos = positions.grid(2, rows, columns) + 3
+    visible = mask(kind, 2, 40, 40)
+    for causal in (True, False):
+        scheme = make(name, causal, rows=rows + 1, columns=columns + 2)
+        assert choose._line(*scheme.line(pos, pos)[:2]) is not None
+        qkv = [torch.randn(2, HEADS, 40, WIDTH).requires_grad_() for _ in range(3)]
+        fast = attend(scheme, *qkv, pos, pos, visible, causal=causal)
+        slow = attend_reference(scheme, *qkv, pos, pos, visible, causal=causal).out_BHSK
+        leaves, goal = [*qkv, *scheme.parameters()], torch.randn(slow.shape)
+        grads = (torch.autograd.grad((out * goal).sum(), leaves) for out in (fast, slow))
+        for got, wanted in zip([fast, *next(grads)], [slow, *next(grads)], strict=True):
+            torch.testing.assert_close(got, wanted, atol=5e-5 * max(1.0, float(wanted.detach().abs().max())), rtol=1e-4)
+
+
+def test_cells_that_are_no_whole_grid_take_another_path_to_the_same_answer() -> None:
+    scheme, cells = make("swin", False, rows=8, columns=8), positions.grid(1, 6, 7)
+    for pos in (cells[:, torch.randperm(42)], cells[:, :40], torch.cat([cells[:, :20], cells[:, 22:]], dim=1)):
+        q, k, v = torch.randn(3, 1, HEADS, pos.shape[1], WIDTH).unbind(0)
+        assert choose._line(*scheme.line(pos, pos)[:2]) is None
+        expected = attend_reference(scheme, q, k, v, pos, pos).out_BHSK
+        torch.testing.assert_close(attend(scheme, q, k, v, pos, pos), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_blocks_drop_the_same_weights_in_both_passes() -> None:
+    scheme, pos = make("fire", True).double(), positions.sequential(1, 40)
+
+    def run(*qkv: Tensor) -> Tensor:
+        torch.manual_seed(5)
+        return attend(scheme, *qkv, pos, pos, causal=True, dropout=0.4)
+
+    qkv = [torch.randn(1, HEADS, 40, 3, dtype=torch.float64).requires_grad_() for _ in range(3)]
+    assert torch.autograd.gradcheck(run, qkv, atol=1e-5, fast_mode=True)
+    assert not torch.equal(run(*qkv), attend(scheme, *qkv, pos, pos, causal=True))
+
+
+PARALLEL = [("alibi", {}), ("alibi", {"learned": True}), ("forgetting", {}), ("forgetting", {"gate": "cable"})]
+
+
+@pytest.mark.parametrize(("name", "options"), PARALLEL, ids=lambda value: value if isinstance(value, str) else "")
+def test_parallel_rows_differ_by_a_constant_at_any_positions(name: str, options: dict[str, Any]) -> None:
+    scheme, pos = make(name, True, **options), torch.randint(90, (2, 12))
+    own = scheme.locate(torch.randn(2, 12, D), pos, None)
+    where = pos if own is None else own
+    bias = scheme.bias(*torch.randn(2, 2, HEADS, 12, WIDTH).unbind(0), where, where)
+    less = bias - bias[:, :, 5:6]
+    assert scheme.parallel
+    torch.testing.assert_close(less, less[..., :1].expand_as(less), atol=1e-5, rtol=1e-5)
+
+
+def test_what_is_not_parallel_does_not_say_so() -> None:
+    """Symmetric ALiBi under a causal mask would be, and only there."""
+    said = {name for name, kind in CATALOGUE.items() if kind.parallel and name != "alibi"}
+    assert said == {"forgetting"}
+    for form in ("symmetric", "asymmetric", "two-sided", "broken"):
+        assert not make("alibi", True, form=form).parallel
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("widest", [4.0, 25.0, 1e9])
+def test_heads_by_channel_and_by_tiles_are_the_reference(
+    widest: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No head, some and all of 6 (whose slopes do not fall in order) fit into a channel; positions far away and
+    restarting; a mask of its own for each head."""
+    monkeypatch.setattr(column, "WIDEST", widest)
+    monkeypatch.setattr(column, "WIDEST_LOW", widest)
+    monkeypatch.setattr(choose, "_fast_low", lambda: True)
+    scheme, far = Alibi(6), positions.sequential(2, 40, start=1_000_000)
+    restarting = torch.cat([torch.arange(25), torch.arange(15)])[None].expand(2, -1)
+    q, k, v = (x.to(dtype) for x in torch.randn(3, 2, 6, 40, WIDTH).unbind(0))
+    limit = {torch.bfloat16: 2e-2, torch.float16: 3e-3}.get(dtype, 1e-5)
+    for pos in (far, restarting):
+        for visible in (None, mask("left padding", 2, 40, 40), torch.rand(2, 6, 1, 40) > 0.3):
+            got = attend(scheme, q, k, v, pos, pos, visible, causal=True)
+            wanted = attend_reference(scheme, *(x.double() for x in (q, k, v)), pos, pos, visible, causal=True)
+            assert got.dtype == dtype
+            torch.testing.assert_close(got.double(), wanted.out_BHSK, atol=limit, rtol=limit)
+
+
+def test_a_channel_stays_exact_where_a_text_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    scheme, pos = Alibi(8), positions.sequential(1, 4096, start=100_000)
+    q, k, v = torch.randn(3, 1, 8, 4096, 16).unbind(0)
+    part = slice(3900, 4096)
+    got = attend(scheme, q, k, v, pos, pos, causal=True)[:, :, part]
+    exact = attend_reference(
+        scheme, q[:, :, part].double(), k.double(), v.double(), pos[:, part], pos, causal=True
+    ).out_BHSK
+    assert float((got - exact).abs().max()) < 1e-5
 
 
 def test_trap_34_queries_of_a_step_see_the_keys_up_to_their_own() -> None:

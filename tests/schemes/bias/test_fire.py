@@ -6,7 +6,7 @@ import torch
 
 from clockhands import positions
 from clockhands.schemes import Fire
-from clockhands.schemes.bias.mlp import Perceptron, by_pieces
+from clockhands.schemes.bias.mlp import Perceptron, bending
 
 
 def bias(scheme: Fire, start: int) -> torch.Tensor:
@@ -39,7 +39,7 @@ def test_far_beyond_the_threshold_it_sees_shares_of_the_way_back() -> None:
     torch.testing.assert_close(far[0], far[1])
 
 
-def test_straight_pieces_are_the_network_and_its_gradients() -> None:
+def test_units_that_bend_and_a_straight_line_are_the_network_and_its_gradients() -> None:
     torch.manual_seed(0)
     network = Perceptron(1, 32, 8, activation=torch.nn.ReLU).double()
     with torch.no_grad():  # units that never begin or end, and one that is always at the bend
@@ -47,6 +47,6 @@ def test_straight_pieces_are_the_network_and_its_gradients() -> None:
         network.linears()[0].bias[:3] = torch.tensor([0.4, -0.4, 0.0])
     x = torch.cat([torch.linspace(-3, 3, 500), torch.tensor([1e4, 1e7])]).double().requires_grad_()
     leaves, goal = [x, *network.parameters()], torch.randn(502, 8, dtype=torch.float64)
-    results = [(out, *torch.autograd.grad(out, leaves, goal)) for out in (network(x[:, None]), by_pieces(network, x))]
+    results = [(out, *torch.autograd.grad(out, leaves, goal)) for out in (network(x[:, None]), bending(network, x).T)]
     for got, wanted in zip(results[1], results[0], strict=True):
         torch.testing.assert_close(got, wanted)

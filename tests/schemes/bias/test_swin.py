@@ -52,6 +52,15 @@ def test_an_offset_that_the_window_does_not_have_is_refused() -> None:
         SwinTable(4, rows=3).bias(q, q, grid, grid)
 
 
+def test_every_row_of_one_grid_has_its_score_mod() -> None:
+    """``positions.grid`` gives all rows the same memory."""
+    scheme, grid, q = SwinTable(4, rows=3, columns=4), positions.grid(3, 3, 4), torch.zeros(3, 4, 12, 8)
+    modify, bias = scheme.score_mod(grid, grid), scheme.bias(q, q, grid, grid)
+    assert bias.shape == (1, 4, 12, 12)
+    at = [torch.tensor(n) for n in (2, 3, 7, 1)]
+    assert float(modify(torch.zeros(()), *at)) == float(bias[0, 3, 7, 1])
+
+
 def test_one_coordinate_is_refused() -> None:
     pos, q = positions.sequential(1, 4), torch.zeros(1, 4, 4, 8)
     for scheme in (SwinTable(4), LogCPB(4)):

@@ -32,20 +32,22 @@ def whole(
     if bias_BHST is None and visible_BHST is None and (not causal or queries in (1, keys)):
         # A comparison of traced lengths is no bool; a branch is (torch.compile with dynamic shapes).
         is_causal = True if causal and queries > 1 else False  # noqa: SIM210
-        return _fused(q_BHSK, k_BHTK, v_BHTK, dropout_p=dropout, is_causal=is_causal, scale=scale)
+        return fused(q_BHSK, k_BHTK, v_BHTK, dropout_p=dropout, is_causal=is_causal, scale=scale)
     mask: Tensor = visible_pairs(queries, keys, visible_BHST, causal, q_BHSK.device)
     if bias_BHST is not None:
         # The fused kernels take a float32 mask with low-precision queries, and add it in float32.
         mask = bias_BHST.to(torch.promote_types(q_BHSK.dtype, torch.float32)).masked_fill(~mask, -math.inf)
-    return _fused(q_BHSK, k_BHTK, v_BHTK, attn_mask=mask, dropout_p=dropout, scale=scale)
+    return fused(q_BHSK, k_BHTK, v_BHTK, attn_mask=mask, dropout_p=dropout, scale=scale)
 
 
-def _fused(q: Tensor, k: Tensor, v: Tensor, **rest: Any) -> Tensor:
+def fused(
+    q_BHSK: Float[Tensor, "B H S K"], k_BHTK: Float[Tensor, "B H T K"], v_BHTK: Float[Tensor, "B H T Kv"], **rest: Any
+) -> Float[Tensor, "B H S Kv"]:
     """The fused kernel. On a CPU it takes values as wide as the queries; for others PyTorch would make all weights."""
-    spare = q.shape[-1] - v.shape[-1]
-    if spare > 0 and q.device.type == "cpu" and q.shape[-2] > 1:
-        return F.scaled_dot_product_attention(q, k, F.pad(v, (0, spare)), **rest)[..., :-spare]
-    return F.scaled_dot_product_attention(q, k, v, **rest)
+    spare = q_BHSK.shape[-1] - v_BHTK.shape[-1]
+    if spare > 0 and q_BHSK.device.type == "cpu" and q_BHSK.shape[-2] > 1:
+        return F.scaled_dot_product_attention(q_BHSK, k_BHTK, F.pad(v_BHTK, (0, spare)), **rest)[..., :-spare]
+    return F.scaled_dot_product_attention(q_BHSK, k_BHTK, v_BHTK, **rest)
 
 
 def three_lines(
@@ -76,10 +78,10 @@ def _three_lines(
 ) -> Tensor:
     logits = (q * scale) @ k.transpose(-1, -2)
     if bias is not None:
-        logits = logits.to(torch.promote_types(q.dtype, torch.float32)) + bias
-    hidden = visible is not None or (causal and q.shape[-2] > 1)
-    if hidden:
-        mask = visible_pairs(q.shape[-2], k.shape[-2], visible, causal, q.device)
-        logits = logits.masked_fill(~mask, -math.inf)
-    weights = softmax(logits) if hidden or bias is not None else torch.softmax(logits, dim=-1)
+        logits = logits.to(torch.promote_types(q.dtype, torch.float32))
+        logits += bias
+    if visible is not None or (causal and q.shape[-2] > 1):
+        logits.masked_fill_(~visible_pairs(q.shape[-2], k.shape[-2], visible, causal, q.device), -math.inf)
+    blind = (visible is not None or bias is not None) and bool((logits.detach().amax(-1) == -math.inf).any())
+    weights = softmax(logits) if blind else torch.softmax(logits, dim=-1)
     return F.dropout(weights.to(v.dtype), dropout) @ v

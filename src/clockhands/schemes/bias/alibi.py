@@ -88,6 +88,11 @@ class Alibi(DistanceBias):
     def declares(self) -> Declares:
         return Declares(translation_invariant=True, causal_only=self.form == "causal", real_valued=True)
 
+    @property
+    def parallel(self) -> bool:  # type: ignore[override]
+        """-m·(i - j) is m·j and a constant of the row; only in this form."""
+        return self.form == "causal"
+
     def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         slopes_OH = self.slopes_OH.float().abs()
         distance_R = distance_R.float()

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme, distances
-from clockhands.schemes.bias.mlp import Perceptron, by_pieces
+from clockhands.schemes.bias.mlp import Perceptron, bending
 from clockhands.shapes import Float, Num, Tensor
 
 
@@ -78,4 +78,4 @@ class Fire(Scheme):
         """The network's answers for distances and the positions of their queries."""
         furthest_BS = torch.maximum(qpos_BS[: distance_BST.shape[0]], (self.factor.float() * self.length).abs())
         share_BST = self.psi(distance_BST) / (self.psi(furthest_BS)[:, :, None] + 1e-6)
-        return by_pieces(self.mlp, share_BST).permute(0, 3, 1, 2)
+        return bending(self.mlp, share_BST).transpose(0, 1)

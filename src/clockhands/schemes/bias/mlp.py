@@ -13,8 +13,6 @@ from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares, DistanceBias
 from clockhands.shapes import Float, Num, Tensor
 
-FURTHEST = 1e6
-
 
 class Perceptron(nn.Module):
     """Linear layers with an activation between them, at least in float32 whatever type the weights have: a distance of
@@ -45,21 +43,25 @@ class Perceptron(nn.Module):
         return x
 
 
-def by_pieces(mlp: Perceptron, x: Float[Tensor, "*any"]) -> Float[Tensor, "*any O"]:
-    """A network 1 → hidden → O with ReLU, read as what it is: straight pieces between the points where a hidden unit
-    begins or ends. A pair of positions then costs O products in place of hidden·(O + 1).
+def bending(mlp: Perceptron, x: Float[Tensor, "*any"]) -> Float[Tensor, "O ..."]:
+    """A network 1 → hidden → O with ReLU over many numbers. Units that begin or end among these numbers are asked for
+    each; the others are a straight line together, or nothing.
     """
     first, last = mlp.linears()
     weight_F, bias_F, out_OF = first.weight[:, 0].to(x.dtype), first.bias.to(x.dtype), last.weight.to(x.dtype)
-    with torch.no_grad():
-        bends_F = (-bias_F / weight_F).nan_to_num(FURTHEST).clamp(-FURTHEST, FURTHEST).sort().values
-        ends = F.pad(F.pad(bends_F, (1, 0), value=-2 * FURTHEST), (0, 1), value=2 * FURTHEST)
-        middle_R1 = (ends[1:, None] + ends[:-1, None]) / 2
-        awake_RF = (weight_F * middle_R1 + bias_F > 0).to(x.dtype)
-    slope_RO, start_RO = (awake_RF * weight_F) @ out_OF.T, (awake_RF * bias_F) @ out_OF.T + last.bias.to(x.dtype)
-    piece = torch.bucketize(x.detach(), bends_F)
-    slope, start = F.embedding(piece, torch.cat([slope_RO, start_RO], dim=-1)).chunk(2, dim=-1)
-    return torch.addcmul(start, slope, x[..., None])
+    start_O = last.bias.to(x.dtype)
+    if not torch.compiler.is_compiling() and x.numel():
+        with torch.no_grad():
+            ends_2F = weight_F * torch.stack(x.aminmax())[:, None] + bias_F
+            bends_F, straight_F = ends_2F.prod(0) <= 0, (ends_2F > 0).all(0)
+        slope_O = out_OF[:, straight_F] @ weight_F[straight_F]
+        start_O = start_O + out_OF[:, straight_F] @ bias_F[straight_F]
+        line = torch.addcmul(start_O[:, None], slope_O[:, None], x.reshape(1, -1))
+        weight_F, bias_F, out_OF = weight_F[bends_F], bias_F[bends_F], out_OF[:, bends_F]
+    else:
+        line = start_O[:, None]
+    hidden_FR = torch.addmm(bias_F[:, None], weight_F[:, None], x.reshape(1, -1)).relu_()
+    return torch.addmm(line, out_OF, hidden_FR).unflatten(1, x.shape)
 
 
 @final

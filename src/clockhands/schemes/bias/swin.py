@@ -2,22 +2,63 @@
 
 from __future__ import annotations
 
-from typing import final
+from collections.abc import Callable
+from typing import ClassVar, final
 
 import torch
 from torch import nn
 
 from clockhands.errors import ConfigError, PositionError
-from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme, check_integer
+from clockhands.schemes.base import Declares, DistanceBias, KeyPositions, Positions, check_integer
 from clockhands.schemes.bias.mlp import Perceptron
 from clockhands.shapes import Float, Int, Num, Tensor
 
 
-def offsets(qpos_BSA: Num[Tensor, "B S 2"], kpos_BTA: Num[Tensor, "B T 2"]) -> Num[Tensor, "#B S T 2"]:
-    """query - key for each coordinate; one row instead of B where all rows are alike by construction."""
-    if qpos_BSA.shape[0] > 1 and qpos_BSA.stride(0) == 0 and kpos_BTA.stride(0) == 0:
-        qpos_BSA, kpos_BTA = qpos_BSA[:1], kpos_BTA[:1]
-    return qpos_BSA[:, :, None] - kpos_BTA[:, None]
+class GridBias(DistanceBias):
+    """A bias that is a function of two-dimensional offsets. A subclass gives ``surface``.
+
+    Rows laid end to end, each followed by as many empty places as keep offsets apart, make a line: the offset (Δrow,
+    Δcolumn) is the distance Δrow·step + Δcolumn, |Δcolumn| <= step/2.
+    """
+
+    name: ClassVar[str]
+
+    def surface(self, offset_R2: Num[Tensor, "R 2"]) -> Float[Tensor, "H R"]:
+        """The bias at each offset query - key."""
+        raise NotImplementedError(f"{type(self).__name__} must give its surface")
+
+    def line(
+        self, qpos_BS: Positions, kpos_BT: KeyPositions
+    ) -> tuple[Int[Tensor, "B S"], Int[Tensor, "B T"], Callable[[Tensor], Tensor]]:
+        check_axes(qpos_BS, self.name)
+        check_integer(qpos_BS, self.name)
+        batch = qpos_BS.shape[0]
+        if qpos_BS.stride(0) == 0 and kpos_BT.stride(0) == 0:
+            qpos_BS, kpos_BT = qpos_BS[:1], kpos_BT[:1]
+        (q_low, q_high), (k_low, k_high) = (pos[..., 1].aminmax(dim=1) for pos in (qpos_BS, kpos_BT))
+        reach = max(int((q_high - k_low).max()), int((k_high - q_low).max()))
+        step = 2 * reach + 1
+
+        def curve(distance_R: Int[Tensor, " R"]) -> Float[Tensor, "H R"]:
+            row_R = (distance_R + reach).div(step, rounding_mode="floor")
+            return self.surface(torch.stack([row_R, distance_R - row_R * step], dim=-1))
+
+        q_BS, k_BT = (pos[..., 0] * step + pos[..., 1] for pos in (qpos_BS, kpos_BT))
+        return q_BS.expand(batch, -1), k_BT.expand(batch, -1), curve
+
+    def bias(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "#B H S T"]:
+        check_axes(qpos_BS, self.name)
+        if not (qpos_BS.is_floating_point() or torch.compiler.is_compiling()):
+            return super().bias(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
+        offset_BSTA = qpos_BS[:, :, None] - kpos_BT[:, None]
+        flat_HR = self.surface(offset_BSTA.reshape(-1, 2))
+        return flat_HR.unflatten(1, offset_BSTA.shape[:3]).transpose(0, 1)
 
 
 def check_axes(pos: Num[Tensor, "*any"], scheme: str) -> None:
@@ -28,7 +69,7 @@ def check_axes(pos: Num[Tensor, "*any"], scheme: str) -> None:
 
 
 @final
-class SwinTable(Scheme):
+class SwinTable(GridBias):
     """A learned number for each head and each two-dimensional offset inside a window (Liu et al. 2021, equation 4).
 
     Args:
@@ -40,6 +81,7 @@ class SwinTable(Scheme):
     equation = r"\ell_{ij} \mathrel{+}= B_h[\Delta\mathrm{row}, \Delta\mathrm{column}]"
     source = "Liu et al. 2021 (Swin), equation 4"
     peers = ("transformers SwinRelativePositionBias", "timm RelPosBias")
+    name = "swin"
     per_layer = True
 
     def __init__(self, num_heads: int, *, rows: int = 7, columns: int | None = None) -> None:
@@ -59,32 +101,23 @@ class SwinTable(Scheme):
     def declares(self) -> Declares:
         return Declares(translation_invariant=True, axes=2, beyond="raise")
 
-    def index(self, offset_BSTA: Int[Tensor, "B S T 2"]) -> Int[Tensor, "B S T"]:
-        """Rows of the table. Raises PositionError for an offset that the window does not have."""
+    def surface(self, offset_R2: Num[Tensor, "R 2"]) -> Float[Tensor, "H R"]:
+        """Columns of the table. Raises PositionError for an offset that the window does not have."""
+        check_integer(offset_R2, self.name)
         rows, columns = self.window
-        if not torch.compiler.is_compiling() and offset_BSTA.numel():
-            reach = offset_BSTA.abs().amax((0, 1, 2)).tolist()
+        if not torch.compiler.is_compiling() and offset_R2.numel():
+            reach = offset_R2.abs().amax(0).tolist()
             if reach[0] >= rows or reach[1] >= columns:
                 raise PositionError(
                     f"tokens are {reach[0]} rows and {reach[1]} columns apart, but the window of swin is "
                     f"{rows} x {columns}; enlarge it or split the input into windows"
                 )
-        return (offset_BSTA[..., 0] + rows - 1) * (2 * columns - 1) + offset_BSTA[..., 1] + columns - 1
-
-    def bias(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-    ) -> Float[Tensor, "#B H S T"]:
-        check_axes(qpos_BS, "swin")
-        check_integer(qpos_BS, "swin")
-        return nn.functional.embedding(self.index(offsets(qpos_BS, kpos_BT)), self.table_RH).permute(0, 3, 1, 2)
+        index_R = (offset_R2[:, 0] + rows - 1) * (2 * columns - 1) + offset_R2[:, 1] + columns - 1
+        return nn.functional.embedding(index_R, self.table_RH).float().T
 
 
 @final
-class LogCPB(Scheme):
+class LogCPB(GridBias):
     """Log-spaced continuous position bias (Liu et al. 2022, Swin V2, section 3.3): 16·σ(MLP(Δ')) for each head.
 
     Each coordinate of Δ is divided by the window's reach (rows - 1, columns - 1), multiplied by 8, and becomes
@@ -100,6 +133,7 @@ class LogCPB(Scheme):
     equation = r"\ell_{ij} \mathrel{+}= 16\,\sigma(\mathrm{MLP}_h(\mathrm{sign}(\Delta) \log_2(1 + 8|\Delta|) / 3))"
     source = "Liu et al. 2022 (Swin V2), equations 4 and 5"
     peers = ("transformers Swinv2SelfAttention", "timm RelPosMlp")
+    name = "log-cpb"
     per_layer = True
 
     def __init__(self, num_heads: int, *, rows: int = 8, columns: int | None = None, hidden: int = 512) -> None:
@@ -118,24 +152,9 @@ class LogCPB(Scheme):
     def declares(self) -> Declares:
         return Declares(translation_invariant=True, axes=2, real_valued=True)
 
-    def bias(
-        self,
-        q_BHSK: Float[Tensor, "B H S K"],
-        k_BHTK: Float[Tensor, "B H T K"],
-        qpos_BS: Positions,
-        kpos_BT: KeyPositions,
-    ) -> Float[Tensor, "#B H S T"]:
-        check_axes(qpos_BS, "log-cpb")
-        offset_BSTA = offsets(qpos_BS, kpos_BT)
-        if offset_BSTA.is_floating_point() or torch.compiler.is_compiling():
-            return self.curve(offset_BSTA)
-        unique_R2, index = torch.unique(offset_BSTA.reshape(-1, 2), dim=0, return_inverse=True)
-        curve_RH = self.curve(unique_R2[None, :, None])[0, :, :, 0].T
-        return nn.functional.embedding(index.view(offset_BSTA.shape[:3]), curve_RH).permute(0, 3, 1, 2)
-
-    def curve(self, offset_BSTA: Num[Tensor, "B S T 2"]) -> Float[Tensor, "B H S T"]:
-        """The network's answers for offsets."""
-        reach = torch.tensor([max(side - 1, 1) for side in self.window], device=offset_BSTA.device)
-        scaled = offset_BSTA / reach * 8
-        scaled = scaled.sign() * torch.log2(scaled.abs() + 1) / 3
-        return 16 * torch.sigmoid(self.mlp(scaled)).permute(0, 3, 1, 2)
+    def surface(self, offset_R2: Num[Tensor, "R 2"]) -> Float[Tensor, "H R"]:
+        """The network's answers."""
+        reach = torch.tensor([max(side - 1, 1) for side in self.window], device=offset_R2.device)
+        scaled_R2 = offset_R2 / reach * 8
+        scaled_R2 = scaled_R2.sign() * torch.log2(scaled_R2.abs() + 1) / 3
+        return 16 * torch.sigmoid(self.mlp(scaled_R2)).T
