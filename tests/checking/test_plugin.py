@@ -33,13 +33,13 @@ def test_position(position_outcome):
 
 
 def test_each_check_is_a_test_that_passes_fails_or_is_skipped(pytester: pytest.Pytester) -> None:
-    """One process for the three models: a mixer that sums the past, one that sees the future, one with leave to."""
+    """Three models: a mixer that sums the past, one that sees the future, one with leave to."""
     pytester.makepyfile(
         test_past=MODEL.format(how="cumsum", mixed=True, allow=[]),
         test_future=MODEL.format(how="softmax", mixed=True, allow=[]),
         test_allowed=MODEL.format(how="softmax", mixed=True, allow=["causal.prefix", "causal.future"]),
     )
-    run = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-rA")
+    run = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-rA")
     assert run.parseoutcomes() == {"passed": 2, "failed": 2, "xfailed": 2, "skipped": 15}
     run.stdout.fnmatch_lines(
         ["*causal.future: FAIL * std (largest from token *", "PASSED test_past.py::*causal.prefix*"]
