@@ -335,6 +335,25 @@ def test_tensorboard_gets_the_curves(material: Material, tmp_path: Path) -> None
     assert list(run.path.rglob("events.out.tfevents.*"))
 
 
+def test_what_a_logger_refuses_is_one_message(material: Material, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+
+    class Refused(Exception):
+        __module__ = "tensorboard.errors"
+
+    class Refusing(TrainerCallback):
+        def on_train_begin(self, *_: Any, **__: Any) -> None:
+            raise Refused("no place to write to")
+
+    given: dict[str, Any] = {"material": material, "watchers": [Refusing()]}
+    with pytest.raises(
+        UsageError, match="tensorboard, which training[.]report_to names, refused: no place to write to"
+    ):
+        train(tables(max_steps=4, report_to=["tensorboard"]), tmp_path / "run", **given)
+    with pytest.raises(Refused):
+        train(tables(max_steps=4), tmp_path / "other", **given)
+
+
 @pytest.mark.parametrize(
     ("kind", "scheme"), [("decoder", "rope"), ("encoder", "sinusoidal")], ids=["language model", "masked"]
 )

@@ -142,6 +142,11 @@ def _train(
     try:
         with stop.listening():
             trainer.train(resume_from_checkpoint=None if last is None else str(last))
+    except Exception as fault:
+        logger = type(fault).__module__.partition(".")[0]
+        if logger in recipe.training.report_to:
+            raise UsageError(f"{logger}, which training.report_to names, refused: {fault}") from fault
+        raise
     finally:
         if shown:
             shown.close()

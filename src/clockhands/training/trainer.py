@@ -182,6 +182,7 @@ def arguments(training: Training, folder: Path) -> TrainingArguments:
         save_strategy="steps" if training.save_steps else "no",
         save_steps=training.save_steps or 500,
         report_to=list(training.report_to),
+        run_name=folder.parent.name,
         disable_tqdm=True,
         ddp_find_unused_parameters=False,
         log_level="error",
