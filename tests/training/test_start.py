@@ -347,7 +347,7 @@ def test_what_a_logger_refuses_is_one_message(material: Material, tmp_path: Path
 
     given: dict[str, Any] = {"material": material, "watchers": [Refusing()]}
     with pytest.raises(
-        UsageError, match="tensorboard, which training[.]report_to names, refused: no place to write to"
+        UsageError, match=r"tensorboard, which training\.report_to names, refused: no place to write to"
     ):
         train(tables(max_steps=4, report_to=["tensorboard"]), tmp_path / "run", **given)
     with pytest.raises(Refused):
