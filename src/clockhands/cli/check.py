@@ -78,7 +78,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weights",
         choices=("memory", "streamed"),
-        help="hold them in memory, or read them layer by layer from their files (default: streamed where they do not fit)",
+        help="hold them in memory, or read them layer by layer from their files, as is done where they do not fit",
     )
     parser.add_argument("--threads", type=int, help="threads of this process (default: 1 with --tiny)")
     parser.add_argument("--trust-remote-code", action="store_true", help="run code that comes with the model")
