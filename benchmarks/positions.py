@@ -1,11 +1,14 @@
 """RoPE and sinusoid tables against the functions people call for them.
 
 python benchmarks/positions.py
+
+What is not asked for stays in the results as it was.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from collections.abc import Callable
 from itertools import product
@@ -13,7 +16,7 @@ from typing import Any
 
 import torch
 from positional_encodings.torch_encodings import PositionalEncoding1D
-from timing import OURS, interleave, report, speedups
+from timing import OURS, RESULTS, interleave, report, speedups
 from torch import Tensor
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
@@ -75,9 +78,11 @@ def error(table: Tensor, pos: Tensor) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=11)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--lengths", type=int, nargs="+", default=[512, 2048, 8192])
+    asked = parser.parse_args()
+    rounds, kept = asked.rounds, RESULTS / "positions.json"
     torch.set_num_threads(1)
-    results: dict[str, Any] = {}
+    results: dict[str, Any] = json.loads(kept.read_text())["results"] if kept.exists() else {}
     forms: tuple[tuple[str, Layout], ...] = (
         ("interleaved", "interleaved"),
         ("half", "half"),
@@ -85,7 +90,7 @@ def main() -> None:
     )
     for form, layout in forms:
         compile_turning(form == "half compiled")
-        for length, dtype, backward in product((512, 2048, 8192), (torch.float32, torch.bfloat16), (False, True)):
+        for length, dtype, backward in product(asked.lengths, (torch.float32, torch.bfloat16), (False, True)):
             name = f"RoPE {form}, {length}, {dtype}, {'forward and backward' if backward else 'forward'}"
             results[name] = rope(length, dtype, layout, backward, rounds)
     results["sinusoid table"] = tables(max(rounds // 4, 3))

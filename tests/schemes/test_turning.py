@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from clockhands.schemes import RoPE
 from clockhands.schemes.rotary import kernels
 from clockhands.schemes.rotary.kernels import Layout, compile_turning
 from clockhands.schemes.rotary.turning import turn
@@ -65,6 +66,22 @@ def test_gradients_twice_equal_finite_differences(layout: Layout, learned: bool)
 
     assert torch.autograd.gradcheck(turned, (x, angle))
     assert torch.autograd.gradgradcheck(turned, (x, angle))
+
+
+@pytest.mark.usefixtures("_kernel")
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_queries_and_keys_in_one_call_are_each_alone(layout: Layout) -> None:
+    """Also where they lie differently in memory, and where only one of them is asked for its gradient."""
+    scheme, pos = RoPE(8, layout=layout), torch.arange(5)[None].expand(2, -1)
+    for first, second in (("split", "split"), ("dense", "split"), ("odd", "dense")):
+        q, k = memory(first, torch.float32).requires_grad_(), memory(second, torch.float32).requires_grad_()
+        both, alone = scheme.rotate(q, k, pos, pos), scheme.rotate(q, k, pos, pos.clone())
+        goal = torch.randn(2, 3, 5, 8)
+        for at, x in enumerate((q, k)):
+            assert torch.equal(both[at], alone[at])
+            assert torch.equal(
+                *(torch.autograd.grad((out[at] * goal).sum(), x, retain_graph=True)[0] for out in (both, alone))
+            )
 
 
 def test_what_does_not_turn_keeps_every_bit() -> None:

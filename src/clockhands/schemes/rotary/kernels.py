@@ -1,8 +1,10 @@
 """How pairs of channels turn: one new tensor, few passes, blocks that stay in a processor's cache.
 
-Neighbours (2c, 2c + 1) are complex numbers as they lie in memory, and turn in float32 at least. Halves (c, c + r/2) are
-multiplied, and each half has the other's product added to it, in their own dtype. The backward pass of both is the
-turn by -θ, which keeps nothing but the tables.
+``formula`` is what papers write: for compilers, which make one loop of it, and for learned angles. Without a compiler
+neighbours (2c, 2c + 1) are complex numbers as they lie in memory, and turn in float32 at least. Halves (c, c + r/2) are
+multiplied, and each half has the other's product added to it, in their own dtype. The backward pass is the turn by -θ,
+which keeps nothing but the tables. Queries and keys of the same positions turn in one call: a compiler makes one loop
+for both.
 """
 
 from __future__ import annotations
@@ -55,12 +57,12 @@ def table(cos: Tensor, sin: Tensor, layout: Layout, width: int, dtype: torch.dty
     return Halves(full[0].to(dtype), full[1].to(dtype), cos.shape[-1])
 
 
-def apply(x_BHSK: Float[Tensor, "B H S K"], by: Table) -> Float[Tensor, "B H S K"]:
-    """Turn every pair of channels."""
+def apply(by: Table, *heads_BHSK: Float[Tensor, "B H S K"]) -> tuple[Float[Tensor, "B H S K"], ...]:
+    """Turn every pair of channels of each tensor of heads."""
     if isinstance(by, Waves):
-        return formula(x_BHSK, *by)
+        return tuple(formula(x, *by) for x in heads_BHSK)
     tables = (by.cis, None, by.cis.shape[-1]) if isinstance(by, Neighbours) else by
-    return cast(Tensor, _Turn.apply(x_BHSK, *tables))
+    return cast(tuple[Tensor, ...], _Turn.apply(*tables, *heads_BHSK))
 
 
 def formula(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
@@ -73,21 +75,22 @@ def formula(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     return out if turned == x.shape[-1] else torch.cat([out, x[..., turned:]], dim=-1)
 
 
-def by_halves(x: Tensor, cos: Tensor, sin: Tensor, pairs: int) -> Tensor:
+def by_halves(cos: Tensor, sin: Tensor, pairs: int, *heads: Tensor) -> tuple[Tensor, ...]:
     """The formula with the tables of ``Halves``: what is compiled on demand."""
-    return formula(x, cos[..., :pairs], sin[..., pairs : 2 * pairs], "half")
+    cos, sin = cos[..., :pairs], sin[..., pairs : 2 * pairs]
+    return tuple(formula(x, cos, sin, "half") for x in heads)
 
 
-_halves: Callable[[Tensor, Tensor, Tensor, int], Tensor] | None = None
+_compiled: Callable[..., tuple[Tensor, ...]] | None = None
 
 
 def compile_turning(enabled: bool = True, backend: str = "inductor") -> None:
-    """Turn halves by a compiled loop in this process: about twice as fast on a CPU, after seconds of compiling.
+    """Turn halves by a compiled loop in this process: two to three times as fast on a CPU, after seconds of compiling.
 
     It needs what torch.compile needs (a C++ compiler). A model that is compiled whole does not need it.
     """
-    global _halves
-    _halves = torch.compile(by_halves, backend=backend, dynamic=True) if enabled else None
+    global _compiled
+    _compiled = torch.compile(by_halves, backend=backend, dynamic=True) if enabled else None
 
 
 def _blocks(axis: int, x: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
@@ -133,49 +136,53 @@ def _are_complex(x: Tensor) -> bool:
     return x.stride(-1) == 1 and even and x.storage_offset() % 2 == 0
 
 
-def _turned(x: Tensor, table: Tensor, sin: Tensor | None, pairs: int, axis: int) -> Tensor:
+def _turned(table: Tensor, sin: Tensor | None, pairs: int, heads: tuple[Tensor, ...], axis: int) -> tuple[Tensor, ...]:
     if sin is None:
-        return _turn_neighbours(x, table, axis)
-    return _halves(x, table, sin, pairs) if _halves else _turn_halves(x, table, sin, pairs, axis)
+        return tuple(_turn_neighbours(x, table, axis) for x in heads)
+    if _compiled:
+        return _compiled(table, sin, pairs, *heads)
+    return tuple(_turn_halves(x, table, sin, pairs, axis) for x in heads)
 
 
 class _Turn(torch.autograd.Function):
     """By ``Neighbours`` (their table and None) or ``Halves``; the gradient turns back."""
 
     @staticmethod
-    def forward(x_BHSK: Tensor, table: Tensor, sin: Tensor | None, pairs: int) -> Tensor:
+    def forward(table: Tensor, sin: Tensor | None, pairs: int, *heads_BHSK: Tensor) -> tuple[Tensor, ...]:
         # Heads that were split off a projection lie as [B, S, H, K]: work in the order of memory.
-        if x_BHSK.stride(-3) < x_BHSK.stride(-2):
-            x, first = x_BHSK.transpose(-3, -2), table.transpose(-3, -2)
-            second = None if sin is None else sin.transpose(-3, -2)
-            return _turned(x, first, second, pairs, -3).transpose(-3, -2)
-        return _turned(x_BHSK, table, sin, pairs, -2)
+        if any(x.stride(-3) >= x.stride(-2) for x in heads_BHSK):
+            return _turned(table, sin, pairs, heads_BHSK, -2)
+        first, second = table.transpose(-3, -2), None if sin is None else sin.transpose(-3, -2)
+        turned = _turned(first, second, pairs, tuple(x.transpose(-3, -2) for x in heads_BHSK), -3)
+        return tuple(x.transpose(-3, -2) for x in turned)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None, int], output: Tensor) -> None:
-        _, table, sin, ctx.pairs = inputs
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        table, sin, ctx.pairs, *_ = inputs
         ctx.save_for_backward(table, sin)
         ctx.save_for_forward(table, sin)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         table, sin = ctx.saved_tensors
         back = (table.conj().resolve_conj(), None) if sin is None else (table, -sin)
-        return cast(Tensor, _Turn.apply(gradient, *back, ctx.pairs)), None, None, None
+        return None, None, None, *cast(tuple[Tensor, ...], _Turn.apply(*back, ctx.pairs, *gradients))
 
     @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:
-        return cast(Tensor, _Turn.apply(tangent, *ctx.saved_tensors, ctx.pairs))
+    def jvp(ctx: Any, *tangents: Tensor | None) -> tuple[Tensor, ...]:
+        return cast(tuple[Tensor, ...], _Turn.apply(*ctx.saved_tensors, ctx.pairs, *tangents[3:]))
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[int | None, ...], x: Tensor, table: Tensor, sin: Tensor | None, pairs: int
-    ) -> tuple[Tensor, int]:
+        info: Any, in_dims: tuple[int | None, ...], table: Tensor, sin: Tensor | None, pairs: int, *heads: Tensor
+    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         """One axis more in front, over which tables without it are spread."""
-        front = [
+        tables = [
             each if each is None or axis is None else each.movedim(axis, 0)
-            for each, axis in zip((x, table, sin), in_dims, strict=False)
+            for each, axis in zip((table, sin), in_dims[:2], strict=True)
         ]
-        if in_dims[0] is None:
-            front[0] = x.expand(info.batch_size, *x.shape)
-        return cast(Tensor, _Turn.apply(*front, pairs)), 0
+        front = [
+            x.expand(info.batch_size, *x.shape) if axis is None else x.movedim(axis, 0)
+            for x, axis in zip(heads, in_dims[3:], strict=True)
+        ]
+        return cast(tuple[Tensor, ...], _Turn.apply(*tables, pairs, *front)), (0,) * len(heads)

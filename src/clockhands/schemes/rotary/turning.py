@@ -20,7 +20,7 @@ def turn(
     layout: Layout,
 ) -> Float[Tensor, "B H S K"]:
     """Rotate the first 2F channels pair by pair; pairs are (2c, 2c+1) or (c, c+F). The rest passes."""
-    return apply(x_BHSK, table(cos_BHSF, sin_BHSF, layout, x_BHSK.shape[-1], x_BHSK.dtype))
+    return apply(table(cos_BHSF, sin_BHSF, layout, x_BHSK.shape[-1], x_BHSK.dtype), x_BHSK)[0]
 
 
 def check_pairs(scheme: str, channels: int, said: str) -> None:
@@ -48,14 +48,16 @@ class Rotary(Scheme):
         """Cosine and sine of every pair's angle, [#B, #H, S, F]."""
         raise NotImplementedError(f"{type(self).__name__} must give its angles")
 
-    def turned(self, x_BHSK: Float[Tensor, "B H S K"], pos: Num[Tensor, "B ..."]) -> Float[Tensor, "B H S K"]:
-        """The heads turned to their positions; all layers that pass this very position tensor share one table."""
-        width, dtype = x_BHSK.shape[-1], x_BHSK.dtype
+    def turned(
+        self, pos: Num[Tensor, "B ..."], *heads_BHSK: Float[Tensor, "B _H S K"]
+    ) -> tuple[Float[Tensor, "B _H S K"], ...]:
+        """Heads turned to their positions; all layers that pass this very position tensor share one table."""
+        width, dtype = heads_BHSK[0].shape[-1], heads_BHSK[0].dtype
 
         def compute() -> Table:
             return table(*self.waves(pos, working(dtype)), self.layout, width, dtype)
 
-        return apply(x_BHSK, self._memo(pos, (dtype, width), compute) if self.memoised else compute())
+        return apply(self._memo(pos, (dtype, width), compute) if self.memoised else compute(), *heads_BHSK)
 
     def rotate(
         self,
@@ -64,7 +66,10 @@ class Rotary(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
-        return self.turned(q_BHSK, qpos_BS), self.turned(k_BHTK, kpos_BT)
+        if qpos_BS is kpos_BT and q_BHSK.dtype == k_BHTK.dtype:
+            q_BHSK, k_BHTK = self.turned(qpos_BS, q_BHSK, k_BHTK)
+            return q_BHSK, k_BHTK
+        return self.turned(qpos_BS, q_BHSK)[0], self.turned(kpos_BT, k_BHTK)[0]
 
 
 def with_heads(cos: Tensor, sin: Tensor) -> CosSin:
