@@ -37,12 +37,12 @@ def wait_for(path: Path, process: subprocess.Popen[bytes], seconds: float = 120)
 
 def test_a_killed_run_continues_to_the_same_weights(tmp_path: Path) -> None:
     # Long enough not to be over before the signal arrives; killed wherever it happens to be after a checkpoint.
-    recipe = Recipe.of(tables(max_steps=150, save_steps=10, eval_steps=30, log_steps=10))
+    recipe = Recipe.of(tables(max_steps=80, save_steps=10, eval_steps=40, log_steps=10))
     command = [sys.executable, "-m", "clockhands", "train", recipe_file(tmp_path, recipe), "--quiet", "--threads", "1"]
     run = tmp_path / "killed"
     process = subprocess.Popen([*command, "--out", str(run)], env=ENVIRONMENT)
     try:
-        wait_for(run / "checkpoints/checkpoint-30", process)
+        wait_for(run / "checkpoints/checkpoint-20", process)
         time.sleep(0.13)
     finally:
         process.kill()
@@ -99,9 +99,9 @@ def one(odd: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train(odd, tmp_path_factory.mktemp("runs") / "one")
 
 
-def check_equal(two: Run, one: Run) -> None:
+def check_equal(two: Run, one: Run, processes: int = 2) -> None:
     """The losses of every step, and the weights, up to the order of sums."""
-    assert two.record["processes"] == 2
+    assert two.record["processes"] == processes
     for ours, theirs in zip(two.metrics(), one.metrics(), strict=True):
         assert ours["step"] == theirs["step"]
         key = "loss" if "loss" in ours else "validation_loss"
@@ -130,6 +130,29 @@ def test_a_divided_model_learns_what_a_whole_one_learns_and_continues(odd: Recip
     in_two_processes("torchrun", *TRAIN, "--resume", str(run.path))
     assert (run.path / "model.safetensors").read_bytes() == whole
     assert losses(run) == logged
+
+
+COMPILED = """
+import sys
+import torch
+from torch._dynamo.utils import counters
+from clockhands.training import train
+torch._dynamo.config.fail_on_recompile_limit_hit = True
+train(*sys.argv[1:])
+assert counters["stats"]["unique_graphs"] > 0
+"""
+
+
+@pytest.mark.slow
+def test_a_compiled_model_learns_what_an_uncompiled_one_learns(tmp_path: Path) -> None:
+    # In a process of its own: the checks of annotations that tests add cannot be traced.
+    changes = {"model.dropout": 0.0, "training.threads": 1}
+    recipe = vary(Recipe.of(tables(max_steps=8, log_steps=1, save_steps=None, eval_steps=4)), changes)
+    file, out = recipe_file(tmp_path, vary(recipe, {"training.compile": True})), str(tmp_path / "compiled")
+    command = [sys.executable, "-c", COMPILED, file, out]
+    done = subprocess.run(command, env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    check_equal(Run.open(out), train(recipe, tmp_path / "plain"), processes=1)
 
 
 def sizes(run: Run) -> list[tuple[int, ...]]:

@@ -36,6 +36,7 @@ class Target:
         return 1 - self.rate - each, each
 
 
+@torch.compiler.disable  # Every batch has another number of labelled rows, for each of which it would compile anew.
 def cross_entropy(
     states_NSD: Float[Tensor, "*N D"],
     weight_VD: Float[Tensor, "V D"],
