@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from clockhands.comparison.store import Results, read_results
 from clockhands.comparison.studies import ORDER
 from clockhands.data import open_corpus, order_blind_ceiling
 from clockhands.files import write_text
-from clockhands.findings import Figure, Finding
+from clockhands.findings import Figure, Finding, Findings
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -100,14 +101,21 @@ def study_page(name: str, results: Results) -> str:
     body = [
         f"# {entry['question']}", "", "## What people answer", "", *claims, "", "## Design", "", setting, "",
         findings["compare.verdict"].method, "", "## Result", "", f"![{entry['question']}](figures/{name}.svg)", "",
-        markdown(results), *orderings(name, results), *_more(findings.items), "## Verdict", "",
+        *scores(name, results, findings), "## Verdict", "",
         answer(name, results), "",
         "## What would change it", "", entry["change"], "", "## The command", "", f"    clockhands study {name}", "",
     ]  # fmt: skip
     return "\n".join(body)
 
 
-def _more(items: tuple[Finding, ...]) -> list[str]:
+def scores(name: str, results: Results, findings: Findings) -> list[str]:
+    """The tables; without the score's where a study trains too little for it to say anything."""
+    if QUESTIONS[name].get("unscored"):
+        return [f"`{results.signature}`", "", *_more(one for one in findings.items if one.name.startswith("inside."))]
+    return [markdown(results), *orderings(name, results), *_more(findings.items)]
+
+
+def _more(items: Iterable[Finding]) -> list[str]:
     lines = []
     for item in items:
         if item.name != "compare.verdict" and item.table.rows:

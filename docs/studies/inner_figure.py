@@ -1,4 +1,4 @@
-"""The picture of a study whose answer lies inside the models: one line a variant or one line a measure."""
+"""The picture of a study whose answer lies inside the models or in longer text: a line a variant or a measure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ def inner_figure(results: Results, asked: Mapping[str, Any]) -> Figure:
     """Means over seeds with bands from the lowest to the highest, as ``asked`` in questions.toml.
 
     ``along``: ``measures`` (x is the measures, a line is a variant) or ``variants`` (the other way round). ``variants``
-    and ``measures`` map what is drawn to its label. ``when``: ``before`` or ``after`` training.
+    and ``measures`` map what is drawn to its label. ``when``: ``before`` or ``after`` training. Or ``along``:
+    ``lengths`` (x is the splits of ``splits``, where "" is the test split; y is the loss; a line is a variant).
     """
+    if asked["along"] == "lengths":
+        return _longer_figure(results, asked)
     names, measures, when = asked["variants"], asked["measures"], asked["when"]
     points, lines = (measures, names) if asked["along"] == "measures" else (names, measures)
 
@@ -28,6 +31,17 @@ def inner_figure(results: Results, asked: Mapping[str, Any]) -> Figure:
     for line, label in lines.items():
         marks += _line(label, tuple(points.values()), [values(line, point) for point in points])
     return Figure((Panel(tuple(marks), xlabel=asked["xlabel"], ylabel=asked["ylabel"], ylim=(0.0, 1.02)),))
+
+
+def _longer_figure(results: Results, asked: Mapping[str, Any]) -> Figure:
+    def loss(one: Mapping[str, Any], split: str) -> float:
+        return float((one["longer"][split] if split else one["scores"])["loss"])
+
+    marks: list[Mark] = []
+    for name, label in asked["variants"].items():
+        seeds = [[loss(one, split) for one in results.of(name)] for split in asked["splits"]]
+        marks += _line(label, tuple(asked["splits"].values()), seeds)
+    return Figure((Panel(tuple(marks), xlabel=asked["xlabel"], ylabel=asked["ylabel"]),))
 
 
 def _line(label: str, x: tuple[Any, ...], seeds: Sequence[Sequence[float]]) -> list[Mark]:

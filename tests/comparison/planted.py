@@ -48,5 +48,5 @@ def _finished(name: str, seed: int, items: str) -> dict[str, Any]:
         "seconds": 1.0, "peak_mib": 10.0, "tokens_per_second": 5.0, "written_per_second": 4.0, "parameters": 1000,
         "curve": [[2, 3.0, 2.5], [4, 2.0, None], [6, 1.0, 0.5 + seed / 10]], "reached": {"step": 4, "seconds": 0.6},
         "longer": {"longer-7": {"exact": 0.0, "loss": 2.0 + seed}},
-        "inside": {"before": {"loud": 1.0}, "after": {"loud": 2.0}},
+        "inside": {"before": {"loud": 1.0}, "after": {"loud": 2.0}}, "machine": "an abacus, 2 cores",
     }  # fmt: skip

@@ -20,7 +20,7 @@ def test_the_planted_truth_is_found() -> None:
     assert judged["worse"].verdict.startswith("worse by 1") and judged["worse"].probability == 0
     assert "no difference shown (a difference of " in judged["same"].verdict
     assert judged["better"].difference is not None and judged["better"].difference.comparisons == 3
-    assert judged["better"].holm < 0.01 < judged["same"].holm
+    assert judged["better"].difference.adjusted < 0.01 < judged["same"].difference.adjusted
 
 
 def test_two_seeds_are_too_few() -> None:
@@ -49,6 +49,7 @@ def test_the_report_has_every_part_and_can_be_drawn() -> None:
     assert findings["compare.curves"].figure.panels[0].marks[1].x == (2, 6), (
         "points without a validation loss are left out"
     )
+    assert "on an abacus, 2 cores;" in findings["compare.costs"].method
     assert findings["compare.lengths"].value == 5.5  # the mean of 2 + seed over six seeds
 
 
@@ -56,6 +57,8 @@ def test_tables_for_papers_and_spreadsheets() -> None:
     made = results()
     assert markdown(made).splitlines()[2].startswith("| base | ")
     assert made.signature in markdown(made)
+    shown = {row.split(" | ")[0][2:]: row.split(" | ")[4] for row in markdown(made).splitlines()[2:6]}
+    assert shown["base"] == "" and shown["better"] == shown["worse"] == "< 0.001" and float(shown["same"]) > 0.05
     assert r"\begin{tabular}" in latex(made) and "%" in latex(made).splitlines()[0]
     rows = list(csv.DictReader(io.StringIO(as_csv(made))))
     assert len(rows) == 24 and rows[0]["variant"] == "base" and rows[0]["status"] == "finished"

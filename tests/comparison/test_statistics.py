@@ -6,13 +6,14 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from clockhands.comparison.calibration import LAWS, promised, shown
 from clockhands.comparison.statistics import (
     detectable,
     difference,
-    holm,
     interquartile_mean,
     probability_of_improvement,
     standard_error,
@@ -71,10 +72,20 @@ def test_detectable_is_seen_with_the_power_it_names() -> None:
     assert effect == pytest.approx(1.0, abs=0.01)
 
 
-def test_holm_by_hand() -> None:
-    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert holm([0.5, 0.9]) == [1.0, 1.0]
-    assert holm([]) == []
+@given(st.integers(0, 2**32 - 1), st.floats(0, 4), st.integers(1, 40))
+def test_p_and_interval_never_disagree(seed: int, shift: float, comparisons: int) -> None:
+    gap = np.random.default_rng(seed).normal(shift, 1, (5, 6))
+    found = difference(gap, np.zeros_like(gap), comparisons)
+    assert (found.adjusted < 0.05) == found.shown
+    assert found.adjusted == min(1.0, found.p * comparisons)
+
+
+def test_shares_are_never_further_apart_than_a_hundred() -> None:
+    apart = np.array([[100.0], [0.0], [100.0], [100.0], [100.0]])
+    found = difference(apart, np.zeros_like(apart), 6)
+    assert found.high > 100 and found.within(100.0).high == 100 and found.within(100.0).low == found.low
+    said = verdict(found, 5, higher_is_better=True, most=100.0)
+    assert said == "no difference shown (the seeds differ so much that none would have been seen)"
 
 
 def test_middle_half_and_probability_by_hand() -> None:

@@ -21,7 +21,8 @@ METHOD = (
     "initial weights, and judged on the same test items. Differences are paired by seed and item; intervals resample "
     "both (pigeonhole bootstrap, Owen 2007), as bootstrap t intervals on the seeds' degrees of freedom (Hesterberg "
     "2015), simultaneous over all comparisons at 95 % (Bonferroni). In brackets what would have been seen with 80 % "
-    "power. P: probability that a seed of the variant beats one of the baseline (Agarwal et al. 2021). p: Holm 1979."
+    "power. P: probability that a seed of the variant beats one of the baseline (Agarwal et al. 2021). p: two-sided, "
+    "times the number of comparisons (Dunn 1961)."
 )
 
 
@@ -70,7 +71,7 @@ def verdicts(results: Results, judged: list[Judged]) -> Iterator[Finding]:
         table=verdict_table(judged, results),
         figure=Figure((Panel(marks, xlabel=METRICS[plan.metric]),)) if marks else None,
         method=METHOD,
-        source="Owen 2007; Hesterberg 2015; Agarwal et al. 2021; Holm 1979",
+        source="Owen 2007; Hesterberg 2015; Agarwal et al. 2021; Dunn 1961",
     )
 
 
@@ -95,7 +96,7 @@ def verdict_table(judged: list[Judged], results: Results) -> Table:
     """A row a variant."""
     columns = (
         "variant", METRICS[results.plan.metric], "from", "to", "interquartile mean", "difference", "low", "high",
-        "P(better)", "p (Holm)", "finished", "diverged", "failed", "reached the target", "parameters", "verdict",
+        "P(better)", "p (Bonferroni)", "finished", "diverged", "failed", "reached the target", "parameters", "verdict",
     )  # fmt: skip
     return Table.of(columns, [_judgement(one, results) for one in judged])
 
@@ -109,7 +110,7 @@ def _judgement(one: Judged, results: Results) -> tuple[Any, ...]:
         one.interquartile,
         *((gap.value, gap.low, gap.high) if gap else (None, None, None)),
         one.probability,
-        one.holm,
+        gap.adjusted if gap else None,
         f"{one.finished} of {one.planned}",
         one.diverged,
         one.failed,
@@ -141,8 +142,13 @@ def costs(results: Results, judged: list[Judged]) -> Iterator[Finding]:
         unit="parameters of the largest",
         table=Table.of(("variant", metric, *COSTS), rows),
         figure=Figure((Panel(marks, xlabel="seconds of training (median)", ylabel=metric),)),
-        method="Medians over seeds on the machine that ran them; other work there makes seconds longer, not shorter.",
+        method=f"Medians over seeds on {_machines(results)}; other work there makes seconds longer, not shorter.",
     )
+
+
+def _machines(results: Results) -> str:
+    named = list(dict.fromkeys(one["machine"] for one in results.trials if "machine" in one))
+    return " and ".join(named) or "the machine that ran them"
 
 
 def _spent(results: Results, name: str) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from clockhands.comparison.asked import METRICS
 from clockhands.comparison.judge import Judged, judge
 from clockhands.comparison.store import Results
 
-COLUMNS = ("variant", "score", "difference", "P(better)", "seeds", "verdict")
+COLUMNS = ("variant", "score", "difference", "P(better)", "p", "seeds", "verdict")
 # fmt: off
 SPECIAL = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
            "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "√": r"$\surd$",
@@ -63,7 +63,8 @@ def _row(one: Judged, digits: int) -> tuple[str, ...]:
     gap = one.difference
     signed = "" if gap is None else f"{gap.value:+.{digits}f} [{gap.low:+.{digits}f}, {gap.high:+.{digits}f}]"
     better = "" if one.probability is None else f"{one.probability:.2f}"
-    return one.name, score, signed, better, f"{one.finished} of {one.planned}", one.verdict
+    p = "" if gap is None else "< 0.001" if gap.adjusted < 0.001 else f"{gap.adjusted:.3f}"
+    return one.name, score, signed, better, p, f"{one.finished} of {one.planned}", one.verdict
 
 
 def _bars(cells: Sequence[str]) -> str:

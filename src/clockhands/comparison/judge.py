@@ -11,7 +11,6 @@ from clockhands.comparison.statistics import (
     Difference,
     Matrix,
     difference,
-    holm,
     interquartile_mean,
     mean_interval,
     probability_of_improvement,
@@ -25,7 +24,7 @@ from clockhands.comparison.verdict import verdict
 class Judged:
     """What is known of one variant. ``difference`` is None for the baseline and where fewer than two seeds pair.
 
-    ``probability``: that a seed of it beats a seed of the baseline; ``holm``: its p value adjusted for all comparisons.
+    ``probability``: that a seed of it beats a seed of the baseline.
     """
 
     name: str
@@ -39,7 +38,6 @@ class Judged:
     interquartile: float | None
     difference: Difference | None
     probability: float | None
-    holm: float | None
     verdict: str
 
 
@@ -49,9 +47,7 @@ def judge(results: Results) -> list[Judged]:
     names = [plan.baseline, *(variant.name for variant in plan.variants if variant.name != plan.baseline)]
     compared = max(1, len(names) - 1)
     found = {name: _difference(results, name, compared) for name in names[1:]}
-    known = [name for name, gap in found.items() if gap is not None]
-    adjusted = dict(zip(known, holm([gap.p for gap in found.values() if gap is not None]), strict=True))
-    return [_judged(results, name, found.get(name), adjusted.get(name)) for name in names]
+    return [_judged(results, name, found.get(name)) for name in names]
 
 
 def matrix(results: Results, name: str, seeds: list[int] | None = None) -> Matrix:
@@ -71,10 +67,11 @@ def _difference(results: Results, name: str, comparisons: int) -> Difference | N
     if len(seeds) < 2:
         return None
     ours, theirs = matrix(results, name, seeds), matrix(results, results.plan.baseline, seeds)
-    return difference(ours, theirs, comparisons)
+    found = difference(ours, theirs, comparisons)
+    return found if results.plan.metric == "loss" else found.within(100.0)
 
 
-def _judged(results: Results, name: str, gap: Difference | None, adjusted: float | None) -> Judged:
+def _judged(results: Results, name: str, gap: Difference | None) -> Judged:
     plan, finished = results.plan, results.of(name)
     scores_SN = matrix(results, name)
     scores_S = scores_SN.mean(axis=1) if len(scores_SN) else np.zeros(0)
@@ -95,7 +92,6 @@ def _judged(results: Results, name: str, gap: Difference | None, adjusted: float
         interquartile=interquartile_mean(scores_S) if len(scores_S) else None,
         difference=gap,
         probability=probability,
-        holm=adjusted,
         verdict=_sentence(results, name, gap, lost),
     )
 
@@ -118,4 +114,5 @@ def _sentence(results: Results, name: str, gap: Difference | None, lost: dict[st
     seeds = 0 if gap is None else gap.seeds
     if not seeds:
         seeds = len(paired_seeds(results, name))
-    return verdict(gap, seeds, higher_is_better=plan.higher_is_better, digits=digits) + beside
+    most = None if plan.metric == "loss" else 100.0
+    return verdict(gap, seeds, higher_is_better=plan.higher_is_better, digits=digits, most=most) + beside

@@ -47,6 +47,15 @@ class Difference:
     comparisons: int = 1
 
     @property
+    def adjusted(self) -> float:
+        """p for all comparisons together (Bonferroni): below α where the interval excludes 0, and nowhere else."""
+        return min(1.0, self.p * self.comparisons)
+
+    def within(self, reach: float) -> Difference:
+        """The same, its interval cut at ±reach: two shares of 100 are never further than 100 apart."""
+        return replace(self, low=max(self.low, -reach), high=min(self.high, reach))
+
+    @property
     def shown(self) -> bool:
         """Whether the interval excludes 0."""
         return self.low > 0 or self.high < 0
@@ -116,15 +125,6 @@ def detectable(
         return float(stats.nct.sf(threshold, freedom, shift)) - power
 
     return float(optimize.brentq(short, 0.0, 8 * threshold + 8)) * error
-
-
-def holm(p_values: list[float]) -> list[float]:
-    """Adjusted p values (Holm 1979): as strict as Bonferroni for the smallest, less for the others."""
-    order = np.argsort(p_values)
-    stepped = np.maximum.accumulate([(len(p_values) - rank) * p_values[i] for rank, i in enumerate(order)])
-    adjusted = np.empty(len(p_values))
-    adjusted[order] = np.minimum(stepped, 1.0)
-    return [float(p) for p in adjusted]
 
 
 def interquartile_mean(scores_S: Float[np.ndarray, " S"]) -> float:

@@ -15,6 +15,7 @@ import torch
 from clockhands import __version__
 from clockhands.comparison.cost import material_key
 from clockhands.comparison.inside import During, Inside
+from clockhands.comparison.machine import machine
 from clockhands.comparison.memory import peak_mebibytes, watch_peak
 from clockhands.comparison.paired import draw_by_name
 from clockhands.data import Pair
@@ -85,6 +86,7 @@ def _measured(
         "inside": {"before": before, "during": during.seen, "after": after} if measures else {},
         "torch": run.record["torch"],
         "device": run.record["device"],
+        "machine": machine(run.record["device"]),
     }
 
 

@@ -12,7 +12,7 @@ from clockhands.errors import UsageError, unknown
 FOLDER = Path(__file__).parent
 ORDER = (
     "scale", "sum-or-concatenate", "does-adding-destroy-the-word", "how-wide", "why-sine-and-cosine",
-    "why-not-the-index", "do-positions-survive", "order-at-all", "the-schemes",
+    "why-not-the-index", "do-positions-survive", "order-at-all", "the-schemes", "how-far",
 )  # fmt: skip
 """As a reader should meet them."""
 SECONDS_A_TRIAL = 6
