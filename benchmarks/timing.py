@@ -64,12 +64,11 @@ def machine() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """The processor's name, where the system tells."""
+    """The processor's name, and whether it multiplies bfloat16."""
+    from clockhands.machine import processor as name
+
     info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    flags = next((line for line in lines if line.startswith("flags")), "")
-    return (names[0] if names else platform.processor()) + (" with AVX512-BF16" if "avx512_bf16" in flags else "")
+    return name() + (" with AVX512-BF16" if info.exists() and "avx512_bf16" in info.read_text() else "")
 
 
 def report(name: str, command: str, setting: str, results: Mapping[str, Any]) -> None:

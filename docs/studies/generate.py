@@ -19,7 +19,7 @@ import numpy as np
 
 from clockhands.comparison import conclude
 from clockhands.comparison.formats import markdown
-from clockhands.comparison.judge import Judged, judge, matrix
+from clockhands.comparison.judge import Judged, judge, matrix, scored
 from clockhands.comparison.statistics import difference, mean_interval
 from clockhands.comparison.store import Results, read_results
 from clockhands.comparison.studies import ORDER
@@ -54,7 +54,8 @@ def stored(name: str) -> Path:
 
 def answers(results: dict[str, Results]) -> str:
     """The page of answers: each question, three sentences with their numbers, the picture, the command."""
-    parts = ["# Answers", "", INTRODUCTION, ""]
+    budgets = [int(one.plan.budget[1]) for name, one in results.items() if not QUESTIONS[name].get("unscored")]
+    parts = ["# Answers", "", INTRODUCTION.format(fewest=min(budgets), most=max(budgets)), ""]
     for name in ORDER:
         entry = QUESTIONS[name]
         parts += [f"## {entry['question']}", ""]
@@ -70,9 +71,9 @@ def answers(results: dict[str, Results]) -> str:
 INTRODUCTION = (
     "Measured answers to the questions that people ask about positional encodings. Every number comes from a study "
     "that anyone can run again; brackets hold 95 % intervals, over seeds and test items. The models are tiny (one "
-    "layer on each side and 64 channels, unless it is said) and trained for 80 to 200 steps, and the task is one "
-    "(German number words to English, unless another is named): the direction of an effect is what carries over, not "
-    "its size. Written by `python docs/studies/generate.py`."
+    "layer on each side and 64 channels, unless it is said) and trained for {fewest} to {most} steps, and the task "
+    "is one (German number words to English, unless another is named): the direction of an effect is what carries "
+    "over, not its size. Written by `python docs/studies/generate.py`."
 )
 
 
@@ -251,9 +252,7 @@ def _slot(kind: str, rest: str, judged: dict[str, Judged], results: Results) -> 
     one = judged[rest]
     if kind == "verdict":
         return one.verdict.replace(" (", ", ").replace(")", "")
-    digits = 3 if results.plan.metric == "loss" else 1
-    interval = f" [{one.interval[0]:.{digits}f}, {one.interval[1]:.{digits}f}]" if one.interval else ""
-    return "no" if one.score is None else f"{one.score:.{digits}f}{interval}"
+    return scored(one, results.plan.digits)
 
 
 def _interval(values: list[float], digits: int) -> str:

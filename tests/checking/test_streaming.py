@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
-from clockhands.checking import copies, examine, memory, opening, streaming
+from clockhands.checking import copies, examine, opening, streaming
 from clockhands.checking.against import compare
 from clockhands.checking.builds import build_model, find, tiny_config
 from clockhands.checking.opening import open_model
@@ -192,14 +192,3 @@ def test_a_model_too_large_for_copies_streams_them_from_its_files(llama: Path, m
     (large,) = examine(str(llama), weights="memory", only=["precision", "load", "packing"])
     assert told(large) == told(small)
     assert {torch.float64, torch.bfloat16, torch.float32} == set(opened)  # a fault again, low precision, round trip
-
-
-def test_the_memory_of_a_container_is_what_it_is_allowed(tmp_path: Path) -> None:
-    inner = tmp_path / "a" / "b"
-    inner.mkdir(parents=True)
-    for group, limit, used in ((inner, "max", 100), (inner.parent, "1000", 600)):
-        (group / "memory.max").write_text(limit)
-        (group / "memory.current").write_text(str(used))
-        (group / "memory.stat").write_text("anon 300\ninactive_file 200\n")
-    assert list(memory.allowances(inner)) == [1000 - 600 + 200]
-    assert 0 < memory.free_memory(CPU) <= memory.psutil.virtual_memory().total

@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import io
 
+import pytest
+
+from clockhands.comparison import losses
 from clockhands.comparison.conclusion import conclude
 from clockhands.comparison.formats import as_csv, latex, markdown
 from clockhands.comparison.judge import judge
@@ -51,6 +54,17 @@ def test_the_report_has_every_part_and_can_be_drawn() -> None:
     )
     assert "on an abacus, 2 cores;" in findings["compare.costs"].method
     assert findings["compare.lengths"].value == 5.5  # the mean of 2 + seed over six seeds
+
+
+def test_a_crowd_is_not_drawn_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "MOST_LINES", 2)
+    findings = conclude(results())
+    for name in ("compare.curves", "compare.lengths"):
+        panel = findings[name].figure.panels[0]
+        drawn = {mark.label for mark in panel.marks}
+        assert len(drawn) == 2 and "base" in drawn
+        assert len({row[0] for row in findings[name].table.rows}) == 4
+        assert panel.title == "base and the 1 lowest of the others"
 
 
 def test_tables_for_papers_and_spreadsheets() -> None:

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from clockhands.checking.memory import free_memory
 from clockhands.checking.streaming import is_streamed, open_streamed, runs_on
+from clockhands.machine import free_memory
 
 
 def is_large(adapter: Any) -> bool:

@@ -11,9 +11,9 @@ import torch
 import transformers
 
 from clockhands.checking.builds import Build, Kind, find, shrink
-from clockhands.checking.memory import free_memory
 from clockhands.checking.streaming import bytes_of_weights, fits, open_streamed
 from clockhands.errors import CheckpointError, UsageError
+from clockhands.machine import free_memory
 
 _AUTO = {
     "causal": transformers.AutoModelForCausalLM,

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -16,8 +13,10 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from clockhands.checking.memory import free_memory
+from clockhands.machine import free_memory
+from clockhands.quiet import quiet
 
+_WARNS = "accelerate.big_modeling"  # of weights without storage, which is what is wanted here
 _SHARE = 0.8  # of the free memory, for the weights; the rest is for what is computed from them
 
 
@@ -51,7 +50,7 @@ def open_streamed(opener: Any, name: str, device: torch.device, **options: Any) 
     folder = tempfile.mkdtemp(prefix="clockhands-")
     try:
         options |= {"use_safetensors": True, "device_map": {"": "disk"}, "offload_folder": folder}
-        with _quiet():
+        with quiet(_WARNS):
             model = opener.from_pretrained(name, **options).eval()
             _settle(model, device)
     except BaseException:
@@ -130,7 +129,7 @@ def runs_on(module: nn.Module) -> torch.device:
 def bytes_of_weights(auto: Any, config: Any, dtype: torch.dtype, trust_remote_code: bool) -> int | None:
     """What the weights take in ``dtype``; None where the model cannot be built without storage."""
     try:
-        with torch.device("meta"), _quiet():
+        with torch.device("meta"), quiet(_WARNS):
             model = auto.from_config(config, trust_remote_code=trust_remote_code)
     except Exception:  # code of the model's own may do anything here; it is loaded as usual then
         return None
@@ -146,15 +145,3 @@ def _index(model: nn.Module) -> dict[str, Any]:
     """In which file, and under which name, each weight stands, as transformers has found it."""
     maps = (getattr(getattr(each, "_hf_hook", None), "weights_map", None) for each in model.modules())
     return next(each.dataset.index for each in maps if each is not None)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Accelerate warns of weights without storage, which is what is wanted here."""
-    logger = logging.getLogger("accelerate.big_modeling")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

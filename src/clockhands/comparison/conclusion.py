@@ -10,7 +10,7 @@ import numpy as np
 
 from clockhands.comparison.asked import METRICS
 from clockhands.comparison.inner import insides
-from clockhands.comparison.judge import Judged, judge, matrix
+from clockhands.comparison.judge import Judged, judge, matrix, scored
 from clockhands.comparison.losses import curves, lengths
 from clockhands.comparison.statistics import MIN_SEEDS
 from clockhands.comparison.store import Result, Results
@@ -63,7 +63,7 @@ def verdicts(results: Results, judged: list[Judged]) -> Iterator[Finding]:
     yield Finding(
         name="compare.verdict",
         question=f"Which is better than {plan.baseline}?",
-        verdict="\n".join([f"{plan.baseline}: {_score(baseline)}.", *said]),
+        verdict="\n".join([f"{plan.baseline}: {scored(baseline, plan.digits)}.", *said]),
         value=baseline.score,
         unit=METRICS[plan.metric],
         interval=baseline.interval,
@@ -165,13 +165,6 @@ def _median(trials: list[Result], key: str) -> float | None:
 
 def _scores(results: Results, name: str) -> list[float]:
     return [float(score) for score in matrix(results, name).mean(axis=1)] if results.of(name) else []
-
-
-def _score(one: Judged) -> str:
-    if one.score is None:
-        return "no seed finished"
-    interval = f" [{one.interval[0]:.1f}, {one.interval[1]:.1f}]" if one.interval else ""
-    return f"{one.score:.1f}{interval}"
 
 
 def _light(judged: list[Judged]) -> Light:

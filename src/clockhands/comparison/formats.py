@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 
 from clockhands.comparison.asked import METRICS
-from clockhands.comparison.judge import Judged, judge
+from clockhands.comparison.judge import Judged, judge, scored
 from clockhands.comparison.store import Results
 
 COLUMNS = ("variant", "score", "difference", "P(better)", "p", "seeds", "verdict")
@@ -20,8 +20,7 @@ SPECIAL = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r
 
 def rows(results: Results) -> list[tuple[str, ...]]:
     """Every variant as text, the baseline first."""
-    digits = 3 if results.plan.metric == "loss" else 1
-    return [_row(one, digits) for one in judge(results)]
+    return [_row(one, results.plan.digits) for one in judge(results)]
 
 
 def markdown(results: Results) -> str:
@@ -57,14 +56,11 @@ FORMATS: Mapping[str, Callable[[Results], str]] = {"markdown": markdown, "latex"
 
 
 def _row(one: Judged, digits: int) -> tuple[str, ...]:
-    score = "" if one.score is None else f"{one.score:.{digits}f}"
-    if one.interval is not None:
-        score += f" [{one.interval[0]:.{digits}f}, {one.interval[1]:.{digits}f}]"
     gap = one.difference
     signed = "" if gap is None else f"{gap.value:+.{digits}f} [{gap.low:+.{digits}f}, {gap.high:+.{digits}f}]"
     better = "" if one.probability is None else f"{one.probability:.2f}"
     p = "" if gap is None else "< 0.001" if gap.adjusted < 0.001 else f"{gap.adjusted:.3f}"
-    return one.name, score, signed, better, p, f"{one.finished} of {one.planned}", one.verdict
+    return one.name, scored(one, digits), signed, better, p, f"{one.finished} of {one.planned}", one.verdict
 
 
 def _bars(cells: Sequence[str]) -> str:

@@ -41,6 +41,14 @@ class Judged:
     verdict: str
 
 
+def scored(one: Judged, digits: int) -> str:
+    """Its score with the interval, or that there is none."""
+    if one.score is None:
+        return "no seed finished"
+    interval = f" [{one.interval[0]:.{digits}f}, {one.interval[1]:.{digits}f}]" if one.interval else ""
+    return f"{one.score:.{digits}f}{interval}"
+
+
 def judge(results: Results) -> list[Judged]:
     """All variants of a plan, the baseline first."""
     plan = results.plan
@@ -106,7 +114,6 @@ def _interval(results: Results, scores_SN: Matrix) -> tuple[float, float] | None
 
 def _sentence(results: Results, name: str, gap: Difference | None, lost: dict[str, int]) -> str:
     plan = results.plan
-    digits = 1 if plan.metric != "loss" else 3
     missing = [f"{count} of {len(plan.seeds)} {status}" for status, count in lost.items() if count]
     beside = f"; {' and '.join(missing)}" if missing else ""
     if name == plan.baseline:
@@ -115,4 +122,4 @@ def _sentence(results: Results, name: str, gap: Difference | None, lost: dict[st
     if not seeds:
         seeds = len(paired_seeds(results, name))
     most = None if plan.metric == "loss" else 100.0
-    return verdict(gap, seeds, higher_is_better=plan.higher_is_better, digits=digits, most=most) + beside
+    return verdict(gap, seeds, higher_is_better=plan.higher_is_better, digits=plan.digits, most=most) + beside

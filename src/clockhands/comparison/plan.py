@@ -74,6 +74,11 @@ class Plan:
         return self.metric != "loss"
 
     @property
+    def digits(self) -> int:
+        """Decimals that the metric is written with."""
+        return 3 if self.metric == "loss" else 1
+
+    @property
     def trials(self) -> list[tuple[str, int]]:
         """Variant and seed of every trial: all variants of a seed before the next, so that a stop leaves pairs."""
         return [(variant.name, seed) for seed in self.seeds for variant in self.variants]

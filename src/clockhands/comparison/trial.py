@@ -15,13 +15,13 @@ import torch
 from clockhands import __version__
 from clockhands.comparison.cost import material_key
 from clockhands.comparison.inside import During, Inside
-from clockhands.comparison.machine import machine
 from clockhands.comparison.memory import peak_mebibytes, watch_peak
 from clockhands.comparison.paired import draw_by_name
 from clockhands.data import Pair
 from clockhands.errors import ClockhandsError, PositionError
 from clockhands.findings import Number
 from clockhands.generation import Evaluation, evaluate, open_run, pair_loss, translate
+from clockhands.machine import machine
 from clockhands.training import Diverged, Material, Recipe, Run, TrainingStopped, prepare, train
 from clockhands.training.recipe import combine
 
@@ -47,15 +47,8 @@ def run_trial(tables: Mapping[str, Any], variant: str, seed: int, metric: str, t
     return result
 
 
-def _measured(
-    tables: Mapping[str, Any],
-    seed: int,
-    metric: str,
-    target: Number | None,
-    measures: Sequence[str],
-    folder: Path,
-    keep: bool,
-) -> dict[str, Any]:
+def _measured(tables: Mapping[str, Any], seed: int, metric: str, target: Number | None, measures: Sequence[str],
+              folder: Path, keep: bool) -> dict[str, Any]:  # fmt: skip
     recipe = combine(dict(tables), {})
     material = _material(recipe)
     inside = Inside(material, measures)

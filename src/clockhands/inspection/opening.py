@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import logging
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import torch
 
 from clockhands.errors import CheckpointError, ClockhandsError
 from clockhands.inspection.subject import Side, Subject
+from clockhands.machine import free_memory
+from clockhands.quiet import quiet
 
 if TYPE_CHECKING:
     from clockhands.data import Corpus
@@ -103,24 +102,12 @@ def _configuration(source: str | Path) -> dict[str, Any]:
     from transformers import PreTrainedConfig
 
     try:
-        with _quiet("huggingface_hub"):
+        with quiet("huggingface_hub"):
             return dict(PreTrainedConfig.get_config_dict(str(source))[0])
     except (OSError, ValueError) as fault:
         raise CheckpointError(
             f"{source} is neither a folder here nor a model that the hub gives: {_line(fault)}"
         ) from fault
-
-
-@contextmanager
-def _quiet(library: str) -> Iterator[None]:
-    """Inside, a library that warns of every attempt says nothing; what fails in the end is raised."""
-    logger = logging.getLogger(library)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def _is_known(raw: dict[str, Any]) -> bool:
@@ -203,7 +190,7 @@ def _stored_bytes(path: Path) -> int:
 def check_fits(needed: int, source: str | Path, available: int | None = None) -> None:
     """Raises CheckpointError if a model of ``needed`` bytes does not fit into ``available`` (default: what is free)."""
     if available is None:
-        available = psutil.virtual_memory().available
+        available = free_memory(torch.device("cpu"))
     if needed * 1.2 > available:
         raise CheckpointError(
             f"{source} needs {needed / 2**30:.1f} GiB for its weights and more to run, and {available / 2**30:.1f} GiB "

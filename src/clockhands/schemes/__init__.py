@@ -13,7 +13,7 @@ from clockhands.schemes.absolute.sinusoidal import Sinusoidal
 from clockhands.schemes.absolute.time2vec import Time2Vec
 from clockhands.schemes.absolute.universal import Universal
 from clockhands.schemes.attend import attend, attend_reference, recording
-from clockhands.schemes.base import Declares, DistanceBias, Scheme
+from clockhands.schemes.base import Declares, Scheme
 from clockhands.schemes.bias.alibi import Alibi
 from clockhands.schemes.bias.fire import Fire
 from clockhands.schemes.bias.kerple import Kerple
@@ -36,6 +36,7 @@ from clockhands.schemes.content.shaw import Shaw
 from clockhands.schemes.content.stick_breaking import StickBreaking
 from clockhands.schemes.content.transformer_xl import TransformerXL
 from clockhands.schemes.content.tupe import TUPE
+from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.left_out import LEFT_OUT
 from clockhands.schemes.rotary.axial import Axial
 from clockhands.schemes.rotary.fope import FoPE

@@ -11,9 +11,11 @@ from clockhands.schemes.attend.blocks import blockwise
 from clockhands.schemes.attend.column import columned, fits, maskable
 from clockhands.schemes.attend.flex import flexed, flexes
 from clockhands.schemes.attend.reference import Visible, attend_reference, listener
-from clockhands.schemes.attend.tiles import Line, tiled
+from clockhands.schemes.attend.tiles import tiled
 from clockhands.schemes.attend.whole import LOW, whole
-from clockhands.schemes.base import DistanceBias, KeyPositions, Positions, Scheme
+from clockhands.schemes.attend.work import Line
+from clockhands.schemes.base import KeyPositions, Positions, Scheme
+from clockhands.schemes.distance import DistanceBias
 from clockhands.shapes import Float, Tensor
 
 FEW_ROWS, SHORT, MANY_PAIRS = 16, 128, 1 << 22

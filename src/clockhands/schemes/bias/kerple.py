@@ -7,7 +7,8 @@ from typing import Literal, final
 import torch
 from torch import nn
 
-from clockhands.schemes.base import Declares, DistanceBias
+from clockhands.schemes.base import Declares
+from clockhands.schemes.distance import DistanceBias
 from clockhands.shapes import Float, Num, Tensor
 
 SMALLEST = 1e-2

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import Declares, DistanceBias
+from clockhands.schemes.base import Declares
+from clockhands.schemes.distance import DistanceBias
 from clockhands.shapes import Float, Num, Tensor
 
 

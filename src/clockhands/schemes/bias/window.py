@@ -8,7 +8,8 @@ from typing import final
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import Declares, DistanceBias
+from clockhands.schemes.base import Declares
+from clockhands.schemes.distance import DistanceBias
 from clockhands.shapes import Float, Num, Tensor
 
 

@@ -1,8 +1,10 @@
-"""How much memory there is, for a process in a container too."""
+"""The machine: its name, without which seconds mean nothing, and how much memory is free, in a container too."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,20 @@ import psutil
 import torch
 
 _GROUPS = Path("/sys/fs/cgroup")
+
+
+def processor() -> str:
+    """The processor's name, where the system tells."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text("utf8").splitlines() if info.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def machine(device: str) -> str:
+    """Processor and cores, and the accelerator where the device is one."""
+    beside = f", {torch.cuda.get_device_name(device)}" if device.startswith("cuda") else ""
+    return f"{processor()}, {os.cpu_count()} cores{beside}"
 
 
 def free_memory(device: torch.device) -> int:

@@ -1,0 +1,94 @@
+"""Biases that are a function of the distance alone: one curve for each head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from clockhands.errors import PositionError
+from clockhands.schemes.base import KeyPositions, Positions, Scheme, ScoreMod
+from clockhands.shapes import Float, Num, Tensor
+
+Curve = Callable[[Tensor], Tensor]
+
+
+class DistanceBias(Scheme):
+    """A bias that is a function of the distance i - j alone, one curve for each head.
+
+    A subclass gives the curve; nothing here makes an S x T table unless somebody asks for ``bias``: ``attend`` works
+    through tiles of it, and ``score_mod`` serves FlexAttention. Offsets of several coordinates are such distances too
+    where ``line`` puts the tokens on a line.
+    """
+
+    lean_score_mod = True
+
+    def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+        """The bias at each distance query position - key position, in float32, differentiable in the parameters."""
+        raise NotImplementedError(f"{type(self).__name__} must give its curve")
+
+    def line(self, qpos_BS: Positions, kpos_BT: KeyPositions) -> tuple[Num[Tensor, "B S"], Num[Tensor, "B T"], Curve]:
+        """Queries and keys as numbers of whose difference the bias is a function, and that function, as ``kernel``."""
+        check_one_coordinate(qpos_BS, kpos_BT)
+        return qpos_BS, kpos_BT, self.kernel
+
+    def bias(
+        self,
+        q_BHSK: Float[Tensor, "B H S Kr"],
+        k_BHTK: Float[Tensor, "B H T Kr"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "#B H S T"]:
+        """The curve laid out over all pairs: [B, H, S, T], or [1, H, S, T] where all rows have the same positions."""
+        q_BS, k_BT, curve = self.line(qpos_BS, kpos_BT)
+        distance_BST = distances(q_BS, k_BT)
+        if distance_BST.is_floating_point() or torch.compiler.is_compiling() or distance_BST.numel() == 0:
+            flat_HR = curve(distance_BST.reshape(-1))
+            return flat_HR.unflatten(1, distance_BST.shape).transpose(0, 1)
+        low, high = (int(end) for end in distance_BST.aminmax())
+        if high - low >= distance_BST.numel():
+            flat_HR = curve(distance_BST.reshape(-1))
+            return flat_HR.unflatten(1, distance_BST.shape).transpose(0, 1)
+        curve_RH = curve(torch.arange(low, high + 1, device=distance_BST.device)).T
+        return nn.functional.embedding(distance_BST - low, curve_RH).permute(0, 3, 1, 2)
+
+    def score_mod(
+        self,
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+        q_BHSK: Float[Tensor, "B H S Kr"] | None = None,
+        k_BHTK: Float[Tensor, "B H T Kr"] | None = None,
+    ) -> ScoreMod:
+        """A FlexAttention ``score_mod`` for these positions, which must be integers: looks the curve up by distance."""
+        if qpos_BS.is_floating_point() or kpos_BT.is_floating_point():
+            raise PositionError("score_mod looks distances up in a table and needs integer positions")
+        q_BS, k_BT, curve = self.line(qpos_BS, kpos_BT)
+        low, high = int((q_BS.min() - k_BT.max()).item()), int((q_BS.max() - k_BT.min()).item())
+        curve_HR = curve(torch.arange(low, high + 1, device=q_BS.device))
+        return lambda score, b, h, i, j: score + curve_HR[h, q_BS[b, i] - k_BT[b, j] - low]
+
+    @property
+    def learned(self) -> bool:
+        """Whether the curve collects a gradient now."""
+        return torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.parameters())
+
+
+def distances(qpos_BS: Positions, kpos_BT: KeyPositions) -> Num[Tensor, "#B S T"]:
+    """query position - key position for every pair; one row instead of B where all rows are alike by construction.
+
+    Raises PositionError for positions of several coordinates.
+    """
+    check_one_coordinate(qpos_BS, kpos_BT)
+    if qpos_BS.shape[0] > 1 and qpos_BS.stride(0) == 0 and kpos_BT.stride(0) == 0:
+        qpos_BS, kpos_BT = qpos_BS[:1], kpos_BT[:1]
+    return qpos_BS[:, :, None] - kpos_BT[:, None, :]
+
+
+def check_one_coordinate(qpos_BS: Positions, kpos_BT: KeyPositions) -> None:
+    """Raise PositionError for positions of several coordinates."""
+    if qpos_BS.dim() != 2 or kpos_BT.dim() != 2:
+        raise PositionError(
+            f"a distance needs positions of one coordinate, [B, S]; these are {list(qpos_BS.shape)} and "
+            f"{list(kpos_BT.shape)}: choose a scheme for several axes, or pass one of them"
+        )

@@ -1,0 +1,28 @@
+"""What the machine is called and what is free, told as the system tells it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psutil
+import torch
+
+from clockhands.machine import allowances, free_memory, machine, processor
+
+
+def test_the_memory_of_a_container_is_what_it_is_allowed(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    for group, limit, used in ((inner, "max", 100), (inner.parent, "1000", 600)):
+        (group / "memory.max").write_text(limit)
+        (group / "memory.current").write_text(str(used))
+        (group / "memory.stat").write_text("anon 300\ninactive_file 200\n")
+    assert list(allowances(inner)) == [1000 - 600 + 200]
+    assert 0 < free_memory(torch.device("cpu")) <= psutil.virtual_memory().total
+
+
+def test_a_machine_has_a_name_and_cores() -> None:
+    assert processor() and machine("cpu") == f"{processor()}, {os.cpu_count()} cores"
+    if Path("/proc/cpuinfo").is_file() and "model name" in Path("/proc/cpuinfo").read_text():
+        assert f": {processor()}\n" in Path("/proc/cpuinfo").read_text()
