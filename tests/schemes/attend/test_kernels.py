@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from clockhands import positions
 from clockhands.schemes import CATALOGUE, Alibi, Scheme, Sizes, attend, attend_reference, build, recording
-from clockhands.schemes.attend import blocks, choose, column, tiles
+from clockhands.schemes.attend import blocks, choose, column, work
 
 HEADS, WIDTH = 4, 8
 D = HEADS * WIDTH
@@ -20,8 +20,8 @@ D = HEADS * WIDTH
 @pytest.fixture(autouse=True)
 def _many_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles and blocks so small that every edge between them occurs at the lengths tested here."""
-    monkeypatch.setattr(tiles, "ROWS", 16)
-    monkeypatch.setattr(tiles, "ELEMENTS", 16 * 40 * 2)
+    monkeypatch.setattr(work, "ROWS", 16)
+    monkeypatch.setattr(work, "ELEMENTS", 16 * 40 * 2)
     monkeypatch.setattr(blocks, "ROWS", 24)
     monkeypatch.setattr(choose, "SHORT", 8)
     monkeypatch.setattr(choose, "MANY_PAIRS", 64)
@@ -199,13 +199,13 @@ def test_tiles_skip_what_can_have_no_weight_and_nothing_else(monkeypatch: pytest
     monkeypatch.setattr(choose, "fits", lambda row_BHT, dtype: torch.zeros(HEADS, dtype=torch.bool))
     leaves = [torch.randn(1, HEADS, 600, WIDTH).requires_grad_() for _ in range(3)]
     pairs: list[int] = []
-    logits = tiles.Work.logits
+    logits = work.Work.logits
 
-    def counted(work: Any, tile: Any) -> Tensor:
-        pairs.append(logits(work, tile).numel())
-        return logits(work, tile)
+    def counted(self: Any, tile: Any) -> Tensor:
+        pairs.append(logits(self, tile).numel())
+        return logits(self, tile)
 
-    monkeypatch.setattr(tiles.Work, "logits", counted)
+    monkeypatch.setattr(work.Work, "logits", counted)
     fast = attend(scheme, *leaves, pos, pos, causal=True)
     slow = attend_reference(scheme, *leaves, pos, pos, causal=True).out_BHSK
     assert sum(pairs) < 0.75 * HEADS * 600 * 616 / 2, "a slope of 2 reaches some 60 tokens, one of 1/32 all"
