@@ -22,6 +22,7 @@ WRONG = [
     ([*VARY, "--set", "model.d_model"], "--set 'model.d_model' is not of the form KEY=VALUE"),
     ([*VARY, "--set", "model.d_modle=32"], "did you mean 'd_model'"),
     ([*VARY, "--seeds", "0"], "seeds is 0; one at least"),
+    ([*VARY, "--steps", "0", "--dry-run"], "the budget of steps is 0.0, but must be a number above 0"),
     (["study", "scales"], "unknown study 'scales'; did you mean 'scale'?"),
 ]  # fmt: skip
 
@@ -31,6 +32,19 @@ def test_one_clear_message(arguments: list[str], message: str, capsys: pytest.Ca
     assert main(arguments) in (1, 2)
     error = capsys.readouterr().err
     assert message in error and "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [("--workers=0", "workers is 0"), ("--threads=0", "threads is 0"), ("--gpus=0.5", "add --on ray"),
+     ("--on=slurm", "--on slurm: give ray")],
+)  # fmt: skip
+def test_a_wrong_way_to_run_leaves_no_folder(
+    option: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*VARY, option, "--out", str(tmp_path / "new")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "new").exists(), "the next command would find another plan there"
 
 
 def test_a_recipe_can_be_varied() -> None:

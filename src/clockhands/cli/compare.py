@@ -103,9 +103,9 @@ def _plan(options: argparse.Namespace) -> Plan:
         name: value for name in ("seeds", "baseline", "metric", "match", "target")
         if (value := getattr(options, name)) is not None
     }  # fmt: skip
-    budget = [(kind, getattr(options, kind)) for kind in ("steps", "tokens", "seconds") if getattr(options, kind)]
+    budget = {kind: given for kind in ("steps", "tokens", "seconds") if (given := getattr(options, kind)) is not None}
     if budget:
-        asked["budget"] = dict(budget)
+        asked["budget"] = budget
     if options.plan is not None and options.vary and options.recipe is None and _is_recipe(options.plan):
         options.plan, options.recipe = None, options.plan
     if options.plan is not None:

@@ -60,6 +60,7 @@ def run_plan(
     Raises UsageError for a folder with another plan's results or without Ray, ConfigError for a variant that cannot be
     built, KeyboardInterrupt when stopped: what had ended is kept.
     """
+    runner = _workers(workers, threads, on, gpus)  # before anything is written: a wrong option leaves no folder
     store = Store(out)
     results = store.open(plan, None)
     if results is None:
@@ -70,7 +71,7 @@ def run_plan(
     tasks = [task(results, name, seed, Path(out), threads, keep) for name, seed in results.missing]
     trials = list(results.trials)
     if tasks:
-        for result in _workers(workers, threads, on, gpus).run(tasks, watch):
+        for result in runner.run(tasks, watch):
             store.add(result)
             trials.append(result)
             watch("end", result)
