@@ -49,6 +49,15 @@ def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
         examine(str(tmp_path), dtype="half8")
 
 
+def test_a_hub_name_that_cannot_be_had_is_told_once(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(CheckpointError, match="cannot read the configuration of nobody-at-all/no-such-model"):
+        examine("nobody-at-all/no-such-model", tiny=True)
+    assert capsys.readouterr().err == "", "one message, not one for each attempt"
+    assert not [record for record in caplog.records if record.name.startswith("huggingface_hub")]
+
+
 def test_a_model_that_does_not_run_is_named(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def forward(*given: Any, **named: Any) -> None:
         raise IndexError("index out of range in self")

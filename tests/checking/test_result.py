@@ -63,8 +63,11 @@ def test_only_what_became_worse_is_a_change() -> None:
 
 
 def test_a_missing_or_strange_baseline_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"cannot read check results from .*last\.json"):
+    with pytest.raises(DataError, match=r"cannot read check results from .*last\.json: No such file or directory$"):
         load(tmp_path / "last.json")
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match=r"cannot read check results from .*binary\.json"):
+        load(tmp_path / "binary.json")
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(DataError, match=r"other\.json: this is no result of clockhands check: KeyError 'schema'"):
         load(tmp_path / "other.json")

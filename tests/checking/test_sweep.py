@@ -69,13 +69,24 @@ def test_time_in_which_the_sweep_itself_was_stopped_does_not_count(monkeypatch: 
 
 
 def test_an_interrupted_sweep_is_resumed(quick: None, tmp_path: Path) -> None:
-    sweeping.sweep(["a:causal"], tmp_path)
+    sweeping.sweep(["a:causal"], tmp_path, only=["shift"])
     kept = tmp_path / "results.jsonl"
     kept.write_text(kept.read_text() + '{"schema": 1, "model": "b:cau')  # stopped in the middle of a line
     told: list[str] = []
-    sweeping.sweep(["a:causal", "b:causal"], tmp_path, tell=lambda result, *_: told.append(result.model))
+    both = ["a:causal", "b:causal"]
+    sweeping.sweep(both, tmp_path, only=["shift"], tell=lambda result, *_: told.append(result.model))
     assert told == ["b:causal"]
-    assert [result.model for result in sweeping.sweep(["a:causal", "b:causal"], tmp_path)] == ["a:causal", "b:causal"]
+    assert [result.model for result in sweeping.sweep(both, tmp_path, only=["shift"])] == both
+
+
+def test_what_was_found_of_fewer_checks_is_done_again(quick: None, tmp_path: Path) -> None:
+    told: list[str] = []
+    options = {"tell": lambda result, *_: told.append(result.model)}
+    sweeping.sweep(["a:causal"], tmp_path, only=["shift"], **options)
+    sweeping.sweep(["a:causal"], tmp_path, only=["shift"], **options)
+    assert told == ["a:causal"]
+    sweeping.sweep(["a:causal"], tmp_path, **options)
+    assert told == ["a:causal", "a:causal"], "the matrix would hold one check and seem whole"
 
 
 def test_what_another_version_found_is_done_again(quick: None, tmp_path: Path) -> None:

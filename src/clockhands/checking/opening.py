@@ -14,6 +14,7 @@ from clockhands.checking.builds import Build, Kind, find, shrink
 from clockhands.checking.streaming import bytes_of_weights, fits, open_streamed
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.machine import free_memory
+from clockhands.quiet import quiet
 
 _AUTO = {
     "causal": transformers.AutoModelForCausalLM,
@@ -99,7 +100,8 @@ def shrunk(name: str, trust_remote_code: bool) -> tuple[Build, Any]:
 
 def _config(name: str, trust_remote_code: bool) -> Any:
     try:
-        return transformers.AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
+        with quiet("huggingface_hub"):
+            return transformers.AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
     except (OSError, ValueError, KeyError) as fault:
         text = " ".join(str(fault).split())[:300]
         advice = " (its code runs only with --trust-remote-code)" if "trust_remote_code" in text else ""

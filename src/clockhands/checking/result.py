@@ -171,5 +171,7 @@ def load(path: str | Path) -> list[Result]:
         lines = Path(path).suffix == ".jsonl"
         raw = [json.loads(line) for line in text.splitlines()] if lines else json.loads(text)
         return [Result.from_dict(each) for each in (raw if isinstance(raw, list) else [raw])]
-    except (OSError, json.JSONDecodeError, DataError) as fault:
+    except OSError as fault:
+        raise DataError(f"cannot read check results from {path}: {fault.strerror or fault}") from fault
+    except (ValueError, DataError) as fault:  # ValueError: no JSON, or no text at all
         raise DataError(f"cannot read check results from {path}: {fault}") from fault

@@ -42,7 +42,7 @@ def sweep(
     limit: float = 120.0,
     tell: Tell | None = None,
 ) -> list[Result]:
-    """Check the named builds; what ``folder/results.jsonl`` already holds for these versions is not done again.
+    """Check the named builds; what ``folder/results.jsonl`` holds of these versions and checks is not done again.
 
     ``limit``: seconds for one architecture, those not counted in which it or this process was suspended; past it the
     worker is ended and the architecture recorded as hanging.
@@ -50,11 +50,11 @@ def sweep(
     """
     from clockhands.checking.runner import select
 
-    select(only, slow)  # Here once, and not in every worker.
+    asked = {check.name for check in select(only, slow)}  # Here once, and not in every worker.
     path = Path(folder) / "results.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     installed = versions()
-    done = {result.model: result for result in _kept(path) if result.versions == installed}
+    done = {each.model: each for each in _kept(path) if each.versions == installed and _answers(each, asked)}
     todo = deque(name for name in names if name not in done)
     with path.open("a", encoding="utf8") as stream:
         for result in _run(todo, only, slow, min(workers, max(len(todo), 1)), limit):
@@ -64,6 +64,11 @@ def sweep(
             if tell is not None:
                 tell(result, sum(name in done for name in names), len(names))
     return [done[name] for name in names if name in done]
+
+
+def _answers(result: Result, asked: set[str]) -> bool:
+    """Whether a kept result says something to every check that is asked now; a model that is lost has no other."""
+    return bool(result.fault) or asked <= {outcome.check.removeprefix("source.") for outcome in result.outcomes}
 
 
 def _kept(path: Path) -> Iterator[Result]:
