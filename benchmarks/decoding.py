@@ -3,9 +3,10 @@
     python benchmarks/decoding.py
 
 A Marian model and ours hold the same random weights, made so that texts vary and end by themselves. ``generate`` writes
-with Marian, our decoder with ours. ``forced``: the end is forbidden, so that every text has 32 words. ``free``: texts
-end where the model ends them, as in translation; finished ones leave our batch. Where two texts differ, the model in
-float64 says how near they were: a difference below what float32 rounds away is a tie, broken by the order of a sum.
+with Marian, our decoder and CTranslate2 (``--engine ctranslate2``; in int8 too) with ours. ``forced``: the end is
+forbidden, so that every text has 32 words. ``free``: texts end where the model ends them, as in translation; finished
+ones leave our batch. Where our decoder's text differs from that of ``generate``, the model in float64 says how near
+they were: a difference below what float32 rounds away is a tie, broken by the order of a sum.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from timing import OURS, interleave, ratio, report
 from torch import Tensor
 
 from clockhands.generation import Decoder
+from clockhands.generation.ctranslate import EngineDecoder
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.model.peers import from_marian
@@ -30,6 +32,7 @@ from tests.model.peers import from_marian
 ALONE = 5
 """Batch 1 takes a small part of a second: so many times more rounds of that."""
 LONGEST, PEER = 32, "transformers Marian generate"
+ENGINES = {"ctranslate2": "float32", "ctranslate2 int8": "int8"}
 END_BIAS = {"forced": -1e9, "free": 20.0}
 
 
@@ -72,13 +75,14 @@ class Writers:
     """Both libraries on one batch, and what each of them wrote last."""
 
     def __init__(self, ours: Any, marian: Any, ids_BT: Tensor, beam: int) -> None:
-        self.decoder, self.marian, self.ids_BT, self.beam = Decoder(ours), marian, ids_BT, beam
+        self.marian, self.ids_BT, self.beam = marian, ids_BT, beam
         self.mask_BT = ids_BT != PAD
         self.texts: dict[str, list[list[int]]] = {}
+        self.writers = {OURS: Decoder(ours)} | {name: EngineDecoder(ours, kind) for name, kind in ENGINES.items()}
 
-    def ours(self) -> None:
-        written = self.decoder(self.ids_BT, self.mask_BT, longest=LONGEST, beam=self.beam)
-        self.texts[OURS] = [one.words for one in written]
+    def mine(self, name: str) -> None:
+        written = self.writers[name](self.ids_BT, self.mask_BT, longest=LONGEST, beam=self.beam)
+        self.texts[name] = [one.words for one in written]
 
     def peer(self) -> None:
         rows_BS = self.marian.generate(
@@ -87,6 +91,11 @@ class Writers:
         )  # fmt: skip
         rows = rows_BS[:, 1:].tolist()
         self.texts[PEER] = [row[: row.index(EOS) + 1] if EOS in row else row for row in rows]
+
+    def equal(self, name: str) -> str:
+        """How many texts are those of ``generate``."""
+        pairs = list(zip(self.texts[name], self.texts[PEER], strict=True))
+        return f"{sum(a == b for a, b in pairs)} of {len(pairs)}"
 
     def differences(self) -> list[dict[str, float]]:
         """Of every pair of texts that are not the same, how much the model in float64 prefers ours."""
@@ -130,18 +139,19 @@ def measure(ours: Any, marian: Any, batch: int, beam: int, repeats: int, rounds:
     torch.manual_seed(2)
     writers = Writers(ours, marian, random_pairs(Size(), batch, 24, 12).source_BT, beam)
 
-    def repeated(write: Any) -> Any:
-        return lambda: [write() for _ in range(repeats)]
+    def repeated(write: Any, *given: str) -> Any:
+        return lambda: [write(*given) for _ in range(repeats)]
 
-    times = interleave({OURS: repeated(writers.ours), PEER: repeated(writers.peer)}, rounds)
+    contenders = {name: repeated(writers.mine, name) for name in (OURS, *ENGINES)}
+    times = interleave({**contenders, PEER: repeated(writers.peer)}, rounds)
     texts = writers.texts[OURS]
-    unequal = writers.differences()
     steps = repeats * max(map(len, texts))
     return {
         "ms a step": {name: round(1000 * statistics.median(taken) / steps, 2) for name, taken in times.items()},
         "ours over generate": ratio(times, PEER),
-        "equal texts": f"{batch - len(unequal)} of {batch}",
-        "differences": unequal,
+        "engines over generate": {name: ratio(times, PEER, name) for name in ENGINES},
+        "equal texts": {name: writers.equal(name) for name in (OURS, *ENGINES)},
+        "differences": writers.differences(),
         "different words": len({word for text in texts for word in text}),
         "mean length": round(statistics.mean(map(len, texts)), 1),
     }

@@ -41,9 +41,9 @@ def speedups(times: Times) -> dict[str, Any]:
             "ours over each": {name: ratio(times, name) for name in peers}}  # fmt: skip
 
 
-def ratio(times: Times, peer: str) -> dict[str, float]:
-    """Median, lowest and highest of the peer's time over ours, round by round."""
-    ratios = [theirs / ours for theirs, ours in zip(times[peer], times[OURS], strict=True)]
+def ratio(times: Times, peer: str, mine: str = OURS) -> dict[str, float]:
+    """Median, lowest and highest of the peer's time over mine, round by round."""
+    ratios = [theirs / ours for theirs, ours in zip(times[peer], times[mine], strict=True)]
     return {"median": round(statistics.median(ratios), 3), "low": round(min(ratios), 3), "high": round(max(ratios), 3)}
 
 
@@ -53,7 +53,7 @@ def machine() -> dict[str, Any]:
 
     import torch
 
-    libraries = ("torch", "transformers", "x-transformers")
+    libraries = ("torch", "transformers", "x-transformers", "ctranslate2")
     return {
         "processor": processor(),
         "cores": os.cpu_count(),

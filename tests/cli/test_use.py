@@ -46,7 +46,9 @@ def test_attention_is_drawn_and_not_overwritten(
 ) -> None:
     command = ["translate", str(translator.path), "Tom saw Anna", "--attention", str(tmp_path / "a.svg")]
     assert main(command) == 0
+    out, err = capsys.readouterr()
     assert "<svg" in (tmp_path / "a.svg").read_text(encoding="utf8")
+    assert len(out.splitlines()) == 1 and err == f"drew {tmp_path / 'a.svg'}\n"
     assert main(command) == 2
     assert main([*command[:3], "Anna saw Tom", *command[3:], "--overwrite"]) == 2
     assert "--attention draws one sentence, and 2 were given" in capsys.readouterr().err
@@ -57,6 +59,7 @@ def test_faults_are_one_line(translator: Run, tmp_path: Path, capsys: pytest.Cap
         ("translate", "nowhere", "x"): "nowhere is no finished run: it is not there; `clockhands train` makes one",
         ("translate", str(translator.path), "--input", "none.txt"): "cannot read none.txt: No such file or directory",
         ("translate", str(translator.path), "x", "--beam", "0"): "beam is 0; it must be 1 or more",
+        ("translate", str(translator.path), "x", "--engine", "ctranslate"): "unknown engine 'ctranslate'; did you mean",
         ("translate", str(translator.path), "x", "--threads", "0"): "--threads is 0; it must be 1 or more",
         ("evaluate", str(translator.path), "--source", "a"): "--source and --target go together",
         ("evaluate", str(translator.path), "--length", "2x"): "test it on longer ones with --source and --target",

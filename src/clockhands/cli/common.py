@@ -22,13 +22,19 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--length-penalty", type=float, default=1.0, help="exponent of the length (default: 1)")
     parser.add_argument("--batch", type=int, default=64, help="sentences at a time (default: %(default)s)")
     parser.add_argument("--max-length", type=int, help="most tokens of one translation")
+    parser.add_argument("--engine", default="clockhands", metavar="NAME",
+                        help="ctranslate2 takes less time, and fewer models (default: our own decoder)")  # fmt: skip
+    parser.add_argument("--compute-type", default="float32", metavar="TYPE",
+                        help="of the engine ctranslate2: int8, bfloat16, ... (default: float32)")  # fmt: skip
 
 
 def search_of(options: argparse.Namespace) -> Search:
     """What ``add_search`` read."""
     from clockhands.generation import Search
 
-    return Search(options.beam, options.length_penalty, options.batch, options.max_length)
+    return Search(
+        options.beam, options.length_penalty, options.batch, options.max_length, options.engine, options.compute_type
+    )
 
 
 def prepare(options: argparse.Namespace) -> None:

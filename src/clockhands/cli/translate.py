@@ -8,9 +8,13 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from clockhands.cli.common import add_device, add_search, prepare, search_of
 from clockhands.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from clockhands.generation import Opened, Translation
 
 EXAMPLES = (
     'clockhands translate runs/tour "zweihundertdrei"',
@@ -42,9 +46,9 @@ def run(options: argparse.Namespace) -> int:
     from clockhands.generation import open_run, translate
 
     opened = open_run(options.run, device=options.device)
-    if options.attention:
-        return _draw(opened, options)
     done = translate(opened, _sentences(options), search_of(options))
+    if options.attention:
+        done = iter([_draw(opened, list(done), options.attention)])
     lines = (
         json.dumps({"source": t.source, "translation": t.text, "score": round(t.score, 6)}, ensure_ascii=False)
         if options.json
@@ -79,15 +83,15 @@ def _sentences(options: argparse.Namespace) -> Iterator[str]:
         raise DataError(f"cannot read {path}: {reason}") from fault
 
 
-def _draw(opened: object, options: argparse.Namespace) -> int:
+def _draw(opened: Opened, done: list[Translation], path: str) -> Translation:
+    """Draw what the one translation looked at."""
     from clockhands.files import write_text
     from clockhands.generation import attention_figure
     from clockhands.report.draw import draw
     from clockhands.report.svg import as_file
 
-    sentences = list(_sentences(options))
-    if len(sentences) != 1:
-        raise UsageError(f"--attention draws one sentence, and {len(sentences)} were given")
-    write_text(options.attention, as_file(draw(attention_figure(opened, sentences[0]), "attention")))
-    print(f"drew {options.attention}")
-    return 0
+    if len(done) != 1:
+        raise UsageError(f"--attention draws one sentence, and {len(done)} were given")
+    write_text(path, as_file(draw(attention_figure(opened, done[0].source, done[0].text), "attention")))
+    print(f"drew {path}", file=sys.stderr)
+    return done[0]

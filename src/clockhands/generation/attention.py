@@ -11,7 +11,7 @@ from clockhands.data import encode_texts
 from clockhands.errors import UsageError
 from clockhands.findings import Figure, Mark, Panel
 from clockhands.generation.opened import Opened, open_run
-from clockhands.generation.translate import Search, translate
+from clockhands.generation.translate import translate
 from clockhands.schemes.attend import Attended, recording
 from clockhands.shapes import Float, Tensor
 
@@ -28,7 +28,7 @@ def cross_attention(
     if not source.strip():
         raise UsageError("there is no source sentence to draw the attention of")
     if target is None:
-        target = next(translate(opened, [source], Search())).text
+        target = next(translate(opened, [source])).text
     device = opened.model.device
     ids_BT = torch.tensor(encode_texts(opened.tokenizers.source, [source]), device=device)
     labels_BS = torch.tensor(encode_texts(opened.tokenizers.target, [target]), device=device)

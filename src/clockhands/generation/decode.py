@@ -43,13 +43,8 @@ class Decoder:
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
-        config = model.config
-        start = config.bos_token_id if config.decoder_start_token_id is None else config.decoder_start_token_id
-        assert start is not None, "a translator has a first word"
         self.core: Transformer = model.model
-        self.start = start
-        ends = config.eos_token_id
-        self.ends = [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
+        self.start, self.ends = first_word(model), ends(model)
         self.step, self.vocabulary = Step(self.core), linear(self.core.output)
 
     def __call__(
@@ -143,6 +138,20 @@ class Decoder:
         found = [likeliest(self.logits(states), total, count) for states, total in parts]
         total_BC, parent_BC, word_BC = map(torch.cat, zip(*found, strict=True))
         return total_BC, parent_BC, word_BC
+
+
+def ends(model: PreTrainedModel) -> list[int]:
+    """The words that end a text."""
+    found = model.config.eos_token_id
+    return [] if found is None else [found] if isinstance(found, int) else list(found)
+
+
+def first_word(model: PreTrainedModel) -> int:
+    """The word that every text begins with, which is not written."""
+    config = model.config
+    start = config.bos_token_id if config.decoder_start_token_id is None else config.decoder_start_token_id
+    assert start is not None, "a translator has a first word"
+    return int(start)
 
 
 def rows_at_once(states_BWD: Float[Tensor, "B W D"]) -> int:

@@ -1,0 +1,132 @@
+"""CTranslate2 writes what our own decoder writes, and a model that it cannot express is refused with the reasons."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from clockhands.errors import PositionError, UsageError
+from clockhands.generation import Search, translate
+from clockhands.generation.ctranslate import PLACES, EngineDecoder
+from clockhands.generation.decode import Decoder, Written
+from clockhands.schemes import CATALOGUE
+from clockhands.training import Run
+from tests.generation.test_decode import END, LONGEST, VOCABULARY, side_of_reading, sources, writer
+
+pytest.importorskip("ctranslate2", reason="the extra ctranslate2 is not installed")
+
+ADDED = {
+    "none", "index", "binary", "random", "sinusoidal", "sinusoidal-axes", "learned", "learnable-fourier", "time2vec",
+    "universal", "rope",
+}  # fmt: skip
+"""The schemes that the engine can express."""
+BLOCKS: list[dict[str, Any]] = [
+    {"norm": "post"},
+    {"norm": "post", "final_norm": True, "activation": "gelu", "ffn_bias": False},
+    {"norm": "pre", "norm_kind": "rms", "gated": True, "activation": "silu"},
+    {"norm": "pre", "num_kv_heads": 1, "attention_bias": True, "head_dim": 24},
+    {"norm": "pre", "final_norm": False, "norm_bias": False, "activation": "gelu-tanh", "norm_eps": 0.1},
+    {"embedding_norm": True, "token_scale": "one", "attention_scale": 0.5, "output_scale": 0.9},
+]
+
+
+def alike(got: list[Written], wanted: list[Written]) -> None:
+    assert [one.words for one in got] == [one.words for one in wanted]
+    assert [one.log_probability for one in got] == pytest.approx([one.log_probability for one in wanted], abs=1e-3)
+
+
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
+def test_every_scheme_is_written_alike_or_refused_by_name(name: str) -> None:
+    model = writer(name, encoder=side_of_reading(name))
+    ids_BT, mask_BT = sources()
+    try:
+        engine = EngineDecoder(model)
+    except UsageError as fault:
+        assert repr(name) in str(fault) and name not in ADDED
+        return
+    assert name in ADDED
+    alike(engine(ids_BT, mask_BT, longest=LONGEST), Decoder(model)(ids_BT, mask_BT, longest=LONGEST))
+
+
+@pytest.mark.parametrize("scheme", ["sinusoidal", {"scheme": "rope", "layout": "interleaved", "base": 100.0}])
+@pytest.mark.parametrize("block", BLOCKS)
+def test_every_block_is_written_alike(block: dict[str, Any], scheme: Any) -> None:
+    model = writer(scheme, **block)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape) * 0.05)
+    ids_BT, mask_BT = sources()
+    alike(EngineDecoder(model)(ids_BT, mask_BT, longest=LONGEST), Decoder(model)(ids_BT, mask_BT, longest=LONGEST))
+
+
+@pytest.mark.parametrize("penalty", [1.0, 0.4])
+def test_beams_are_alike_where_no_text_ends_by_itself(penalty: float) -> None:
+    """When a source is done is the engine's own rule; what is likeliest is not."""
+    model = writer()
+    model.model.output.bias.data[END] = -100.0
+    ids_BT, mask_BT = sources()
+    options: dict[str, Any] = {"longest": LONGEST, "beam": 3, "length_penalty": penalty}
+    alike(EngineDecoder(model)(ids_BT, mask_BT, **options), Decoder(model)(ids_BT, mask_BT, **options))
+
+
+def test_a_text_longer_than_the_first_table() -> None:
+    model = writer()
+    torch.manual_seed(0)
+    ids_BT = torch.randint(3, VOCABULARY, (1, PLACES + 30))
+    engine = EngineDecoder(model)
+    alike(engine(ids_BT[:, :4], None, longest=LONGEST), Decoder(model)(ids_BT[:, :4], None, longest=LONGEST))
+    alike(engine(ids_BT, None, longest=LONGEST), Decoder(model)(ids_BT, None, longest=LONGEST))
+
+
+def test_the_end_of_a_learned_table() -> None:
+    model = writer({"scheme": "learned", "max_length": 12})
+    ids_BT, mask_BT = sources()
+    engine = EngineDecoder(model)
+    # The second and the fourth end in time; the others would not.
+    some, seen = ids_BT[1::2], mask_BT[1::2]
+    alike(engine(some, seen, longest=50), Decoder(model)(some, seen, longest=50))
+    with pytest.raises(PositionError, match="outside the 12 positions"):
+        engine(torch.full((1, 13), 5), None, longest=3)
+    model.model.output.bias.data[END] = -100.0
+    endless = EngineDecoder(model)
+    assert len(endless(ids_BT, mask_BT, longest=12)[0].words) == 12
+    with pytest.raises(PositionError, match="position 12 is outside the 12 positions of learned"):
+        endless(ids_BT, mask_BT, longest=13)
+
+
+def test_all_reasons_are_named() -> None:
+    added = {"scheme": "sinusoidal", "every_layer": True, "skip_every": 2, "transform": "scaled"}
+    beside = {"scheme": "sinusoidal", "combine": "concatenate", "width": 8}
+    with pytest.raises(UsageError) as fault:
+        EngineDecoder(writer(added, decoder=beside, residual=False, output_transform=True, cross="alibi"))
+    for reason in (
+        "residual = false", "output_transform", "encoder: positions that are added again", "skip_every", "scaled",
+        "decoder: positions that are not added but concatenated", "cross-attention: positions of the scheme 'alibi'",
+    ):  # fmt: skip
+        assert reason in str(fault.value)
+
+
+def test_a_run_is_translated_by_either_engine(translator: Run) -> None:
+    texts = ["Tom saw Anna", "Anna saw Tom", "", "Anna saw Anna"]
+    ours = list(translate(translator, texts))
+    theirs = list(translate(translator, texts, Search(engine="ctranslate2")))
+    assert [one.text for one in ours] == [one.text for one in theirs]
+    assert [one.score for one in ours] == pytest.approx([one.score for one in theirs], abs=1e-4)
+    # Integers of eight bits are near, and not the same: they were really used.
+    coarse = list(translate(translator, texts, Search(engine="ctranslate2", compute_type="int8")))
+    assert 1e-6 < abs(coarse[0].score - ours[0].score) < 0.2
+
+
+def test_faults(translator: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="unknown engine 'ctranslate'; did you mean 'ctranslate2'"):
+        Search(engine="ctranslate")
+    with pytest.raises(UsageError, match="compute_type is 'int8', but our own decoder"):
+        Search(compute_type="int8")
+    with pytest.raises(UsageError, match="unknown compute type of CTranslate2 on this cpu 'int7'; did you mean 'int8'"):
+        next(translate(translator, ["Tom"], Search(engine="ctranslate2", compute_type="int7")))
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(UsageError, match=r"pip install 'clockhands\[ctranslate2\]'"):
+        next(translate(translator, ["Tom"], Search(engine="ctranslate2")))
