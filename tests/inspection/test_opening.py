@@ -70,6 +70,14 @@ def test_a_setting_that_transformers_ignores(folder: Path, kind: str) -> None:
         open_subject(_change(folder, position_embedding_type=kind))
 
 
+def test_alibi_that_cannot_be_left_out(tmp_path: Path) -> None:
+    tiny("mpt").save_pretrained(tmp_path)
+    assert open_subject(tmp_path).mechanisms == ("alibi",)
+    config = json.loads((tmp_path / "config.json").read_text(encoding="utf8"))
+    with pytest.raises(CheckpointError, match=r"attn_config\.alibi = False; transformers ignores that"):
+        open_subject(_change(tmp_path, attn_config={**config["attn_config"], "alibi": False}))
+
+
 @pytest.mark.parametrize(
     "keys",
     [

@@ -152,6 +152,22 @@ def test_the_null_of_the_overlap_is_that_of_random_rotations() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
+def test_the_intervals_cover_what_is_true(seed: int) -> None:
+    """The share of planted positions, and the distance of a head, against the truth and a bootstrap."""
+    generator = torch.Generator().manual_seed(seed)
+    places, rest = torch.randn(LENGTH, 16, generator=generator), torch.randn(40, LENGTH, 16, generator=generator)
+    low, high = share.jackknife(places + rest)
+    true = float(places.var(0, correction=0).sum()) / (float(places.var(0, correction=0).sum()) + 16)
+    assert low - (high - low) / 2 < true < high + (high - low) / 2
+    picks = torch.randint(40, (100, 40), generator=generator)
+    drawn = torch.tensor([share.unbiased_share((places + rest)[rows]) for rows in picks])
+    assert high - low == pytest.approx(3.92 * float(drawn.std()), rel=0.5)
+    distances = 5 + torch.randn(60, 4, generator=generator, dtype=torch.float64)
+    low, high = heads._median_interval(distances)
+    assert low < 5 + 2 / 60**0.5 and high > 5 - 2 / 60**0.5 and 0.1 < high - low < 0.6
+
+
+@pytest.mark.parametrize("seed", range(8))
 def test_nulls_stay_null(seed: int) -> None:
     """Independent random tables and states: every measure must see nothing, whatever the seed."""
     generator = torch.Generator().manual_seed(seed)

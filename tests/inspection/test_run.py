@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from torch import nn
 
 from clockhands.errors import CheckpointError, DataError, UsageError
@@ -26,6 +27,12 @@ def _ids(texts: int = 12, length: int = 20, vocabulary: int = VOCAB) -> torch.Te
     return torch.randint(7, vocabulary, (texts, length), generator=torch.Generator().manual_seed(0))
 
 
+SAMPLED = {
+    "loudness", "recovery", "logits.layers", "survival", "survival.share", "heads.distance", "cause", "cause.swap",
+}  # fmt: skip
+"""What another text would change; the others are numbers of the weights, or counts of heads."""
+
+
 def _check_complete(findings: Findings) -> None:
     two_sides = "its encoder" in str(findings.facts["class"])
     assert len({item.name for item in findings}) == len(findings) == 16 + two_sides
@@ -39,6 +46,8 @@ def _check_complete(findings: Findings) -> None:
             assert item.method
             assert item.source
             assert item.details["group"]
+            if item.name in SAMPLED:
+                assert item.interval is not None and item.interval[0] <= item.value <= item.interval[1]
     assert Findings.from_json(findings.to_json()).to_json() == findings.to_json()
     assert "<svg" in page(findings)
 
@@ -123,6 +132,33 @@ def test_words_that_place_themselves_are_named() -> None:
     found = inspect(model, texts=_ids(), control=False)["logits.layers"]
     assert found.light == "info"
     assert "the words move the places" in found.verdict
+
+
+@pytest.mark.parametrize(
+    ("kind", "mechanism"),
+    [("Glm", "Queries and keys are rotated"), ("MegatronBert", "How position enters is not known")],
+)
+def test_of_an_architecture_that_is_not_listed_nothing_is_denied(kind: str, mechanism: str) -> None:
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    config = getattr(transformers, f"{kind}Config")(vocab_size=VOCAB, pad_token_id=0, **sizes)
+    found = inspect(getattr(transformers, f"{kind}Model")(config), texts=_ids(), control=False)
+    assert str(found.facts["position"]).startswith(mechanism)
+    for item in found:
+        if item.light == "skip" and item.name != "cause.swap":
+            assert item.verdict == (
+                f"Where a {kind}Model keeps its position tables, and how it turns, is not recorded here."
+            )
+    (cause,) = [item.verdict for item in found if item.name == "cause"]
+    assert ("changes nothing: only distances" if kind == "Glm" else "not recorded here") in cause
+
+
+def test_windows_as_long_as_the_table_are_shifted_shortened() -> None:
+    model = _own("sum", encoder=Position("learned", {"max_length": 24}))
+    found = next(item for item in inspect(model, texts=_ids(), control=False) if item.name == "cause")
+    assert "One step for all positions already changes it" in found.verdict
+    rows = {str(row[0]): float(row[1]) for row in found.table.rows}  # type: ignore[arg-type]
+    assert {name for name in rows if name.startswith("shifted")} == {"shifted by 1", "shifted by 4"}
+    assert 0 < rows["shifted by 1"] < 1
 
 
 def test_two_models_side_by_side() -> None:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from torch import nn
+
 SENTENCES = {
     "learned": "a learned vector per position is added to the token embedding",
     "sinusoid": "a fixed sinusoid per position is added to the token embedding",
@@ -82,9 +84,8 @@ def _deberta(config: Any) -> tuple[str, ...]:
     return (("learned",) if config.position_biased_input else ()) + relative or ("none",)
 
 
-def _alibi_or(config: Any, other: str) -> tuple[str, ...]:
-    holder = getattr(config, "attn_config", config)
-    return ("alibi",) if holder.alibi else (other,)
+def _falcon(config: Any) -> tuple[str, ...]:
+    return ("alibi",) if config.alibi else ("rotary",)
 
 
 def _rotary(words: str = "embed_tokens", interleaved: bool = False) -> Family:
@@ -114,8 +115,8 @@ FAMILIES: dict[str, Family] = {
         _always("learned"), words="decoder.embed_tokens", positions="decoder.embed_positions", offset=2
     ),
     "bloom": Family(_always("alibi"), words="word_embeddings"),
-    "mpt": Family(lambda config: _alibi_or(config, "learned"), words="wte"),
-    "falcon": Family(lambda config: _alibi_or(config, "rotary"), words="word_embeddings"),
+    "mpt": Family(_always("alibi"), words="wte"),
+    "falcon": Family(_falcon, words="word_embeddings"),
     **dict.fromkeys(
         (
             "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi", "phi3",
@@ -137,6 +138,11 @@ FAMILIES: dict[str, Family] = {
     "xlnet": Family(_always("transformer-xl"), words="word_embedding"),
 }  # fmt: skip
 """By ``model_type`` of the configuration."""
+
+
+def seen(model: nn.Module) -> tuple[str, ...]:
+    """What an architecture that is not listed shows of its mechanism: frequencies that are kept are for rotating."""
+    return ("rotary",) if any(name.endswith("inv_freq") for name, _ in model.named_buffers()) else ()
 
 
 def sentence(mechanisms: tuple[str, ...]) -> str:

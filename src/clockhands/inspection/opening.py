@@ -124,6 +124,11 @@ def _refuse_unknown(raw: dict[str, Any], source: str | Path) -> None:
             f"{source} sets position_embedding_type = {kind!r}; transformers 5 ignores that and would load the model "
             "as if its positions were absolute, so nothing measured would be true of it"
         )
+    if raw.get("model_type") == "mpt" and (raw.get("attn_config") or {}).get("alibi") is False:
+        raise CheckpointError(
+            f"{source} sets attn_config.alibi = False; transformers ignores that and adds ALiBi all the same, while "
+            "the learned table that the model was trained with is never read, so nothing measured would be true of it"
+        )
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
     known = {"default", *ROPE_INIT_FUNCTIONS}

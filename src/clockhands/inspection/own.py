@@ -52,6 +52,10 @@ class OwnSubject(Subject):
         return whole if self.side is None else f"{whole}, its {self.side}"
 
     @property
+    def unknown(self) -> bool:
+        return False
+
+    @property
     def start(self) -> int | None:
         return self.first
 

@@ -28,7 +28,7 @@ class Progress:
 
 @contextmanager
 def watched(shown: bool) -> Iterator[Progress]:
-    """A progress bar on standard error, or none."""
+    """A progress bar on standard error where that is a terminal, or none."""
     if not shown:
         yield Progress()
         return
@@ -37,5 +37,6 @@ def watched(shown: bool) -> Iterator[Progress]:
     from rich.progress import Progress as Bar
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         yield Progress(bar)

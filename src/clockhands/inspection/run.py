@@ -229,7 +229,7 @@ def _findings(
         lambda: kernels.kernel(subject, recorded, trained.splits, control),
         lambda: kernels.frequencies(subject, recorded, other),
         lambda: decomposed.layers(trained.splits, control),
-        lambda: decomposed.heads(trained.splits),
+        lambda: decomposed.heads(trained.splits, control),
         lambda: survival.survival(subject, recorded, (fresh.subject, fresh.capture) if fresh else None),
         lambda: share.share(recorded, other),
         lambda: heads.positional(trained.heads, fresh.heads if fresh else None),

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import CheckpointError, UsageError
-from clockhands.inspection.families import FAMILIES, Family, sentence
+from clockhands.inspection.families import FAMILIES, Family, seen, sentence
 from clockhands.shapes import Float, Tensor
 
 Side: TypeAlias = Literal["encoder", "decoder"]
@@ -69,7 +69,7 @@ class Subject:
         if whole is not None:
             stack = whole.get_decoder() if side == "decoder" else whole.get_encoder()
         family = FAMILIES.get(config.model_type)
-        mechanisms = family.mechanisms(config) if family else ()
+        mechanisms = family.mechanisms(config) if family else seen(stack)
         name = name or getattr(config, "name_or_path", "") or type(model).__name__
         return cls(stack.eval(), tokenizer, name, family, mechanisms, side=side, whole=whole)
 
@@ -100,6 +100,17 @@ class Subject:
     def mechanism(self) -> str:
         """How position enters, in one sentence."""
         return sentence(self.mechanisms)
+
+    @property
+    def unknown(self) -> bool:
+        """Whether nothing is recorded of where this architecture keeps its tables, so that none can be ruled out."""
+        return self.family is None
+
+    def absent(self, why: str) -> str:
+        """Why a measure of something that this model lacks is left out; of an unknown one nothing is denied."""
+        if self.unknown:
+            return f"Where a {self.kind} keeps its position tables, and how it turns, is not recorded here."
+        return f"{why} {self.mechanism}"
 
     @property
     def device(self) -> torch.device:

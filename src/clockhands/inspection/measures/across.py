@@ -80,7 +80,9 @@ def across(subject: Subject, capture: Capture, control: tuple[Subject, Capture] 
     """How much of every cross-attention head is decided by place alone."""
     if not capture.across:
         return skip(
-            "heads.across", QUESTION, "Only a decoder looks into a source; give `--side decoder`, or `--side both`."
+            "heads.across",
+            QUESTION,
+            "An encoder reads its own text alone; only a decoder (`--side decoder`) looks across.",
         )
     found = statistics(subject, capture)
     grid = torch.stack([layer.by_place_H for layer in found])

@@ -19,7 +19,8 @@ QUESTION = "Does place matter to what comes out?"
 METHOD = (
     "The mean of the last hidden states over ordinary tokens, before and after an intervention; its squared "
     "change over the mean squared difference between two different texts: 0 is no change, 1 makes the text as "
-    "different as another one. Shifted: every position k later. Mean row: every position row replaced by the mean"
+    "different as another one. Shifted: every position k later (where the table ends before that, in windows cut by as "
+    "much, at most by half). Mean row: every position row replaced by the mean"
     " of the rows in use, a neutral baseline (row 0 is not: it is an outlier in most trained models). Words "
     "permuted: the same tokens in another order. Interval: texts resampled."
 )
@@ -45,13 +46,13 @@ Run = Callable[..., tuple[Tensor, ...] | None]
 
 
 def pooled(run: Run, capture: Capture, ids_NT: Tensor) -> Float[Tensor, "N D"] | None:
-    """The mean of the last hidden states over the tokens that count; None if ``run`` cannot."""
-    batches = []
+    """The mean of the last hidden states over the tokens that count; None if ``run`` cannot. Windows may be cut."""
+    batches, ordinary_T = [], capture.ordinary_T[: ids_NT.shape[1]]
     for rows in torch.arange(len(ids_NT)).split(8):
         states = run(ids_NT[rows], **capture.given(rows))
         if states is None:
             return None
-        batches.append(states[-1].float().cpu()[:, capture.ordinary_T].mean(1))
+        batches.append(states[-1].float().cpu()[:, ordinary_T].mean(1))
     return torch.cat(batches)
 
 
@@ -69,9 +70,8 @@ def interventions(subject: Subject, capture: Capture) -> list[Effect]:
     ids, kept = capture.ids_NT[:MOST_TEXTS], capture.ordinary_T
     before = pooled(subject.forward, capture, ids)
     assert before is not None
+    shifts = [_shifted(subject, capture, ids, step, before) for step in STEPS]
     runs: list[tuple[str, Tensor | None]] = []
-    for step in STEPS:
-        runs.append((f"shifted by {step}", pooled(partial(subject.shifted, step=step), capture, ids)))
     if subject.tables() is not None:
         with subject.without_positions(capture.length):
             runs.append(("position rows replaced by their mean", pooled(subject.forward, capture, ids)))
@@ -80,7 +80,24 @@ def interventions(subject: Subject, capture: Capture) -> list[Effect]:
     for row in permuted:
         row[kept] = row[kept][torch.randperm(int(kept.sum()), generator=generator)]
     runs += [("words permuted", pooled(subject.forward, capture, permuted)), ("another text", before.roll(1, dims=0))]
-    return [effect(name, before, after) for name, after in runs if after is not None]
+    return [
+        *(one for one in shifts if one is not None),
+        *(effect(name, before, after) for name, after in runs if after is not None),
+    ]
+
+
+def _shifted(subject: Subject, capture: Capture, ids_NT: Tensor, step: int, before_ND: Tensor) -> Effect | None:
+    """All positions ``step`` later, in windows short enough for the rows that there are; None if that is too short."""
+    length = ids_NT.shape[1]
+    room = length if subject.longest is None else min(length, subject.longest - step)
+    if room < length / 2:
+        return None
+    after_ND = pooled(partial(subject.shifted, step=step), capture, ids_NT[:, :room])
+    if after_ND is None:
+        return None
+    unmoved = before_ND if room == length else pooled(subject.forward, capture, ids_NT[:, :room])
+    assert unmoved is not None
+    return effect(f"shifted by {step}", unmoved, after_ND)
 
 
 def cause(subject: Subject, capture: Capture) -> Finding:
@@ -90,7 +107,7 @@ def cause(subject: Subject, capture: Capture) -> Finding:
     order = by_name["words permuted"]
     one = by_name.get("shifted by 1")
     low, high = bootstrap(order.change_N, torch.ones_like(order.change_N))
-    shift_text = _shift_text(one)
+    shift_text = _shift_text(one, subject)
     mean = by_name.get("position rows replaced by their mean")
     mean_text = f" Without its position rows the output changes by {percent(mean.mean)}." if mean else ""
     return Finding(
@@ -112,7 +129,9 @@ def cause(subject: Subject, capture: Capture) -> Finding:
     )
 
 
-def _shift_text(one: Effect | None) -> str:
+def _shift_text(one: Effect | None, subject: Subject) -> str:
+    if one is None and subject.unknown:
+        return " Its positions were not shifted, for where it keeps them is not recorded here."
     if one is None:
         return " There are no absolute positions to shift: only distances enter."
     if one.mean < 1e-6:

@@ -105,7 +105,7 @@ def _layer_table(shares: Sequence[Tensor], splits: Sequence[Split]) -> Table:
     return Table.of(("layer", *TERMS, "reconstruction error"), rows)
 
 
-def heads(splits: Sequence[Split]) -> Finding:
+def heads(splits: Sequence[Split], control: Sequence[Split] | None = None) -> Finding:
     """The split of every head of the layer where position alone decides most, and of all others in the table."""
     along = [positional(split.layer()) for split in splits]
     chosen = max(range(len(along)), key=along.__getitem__)
@@ -113,19 +113,19 @@ def heads(splits: Sequence[Split]) -> Finding:
     spread = (splits[chosen].var_NH.sum(0) / splits[chosen].var_NH.sum()).tolist()
     by_head = [positional(share) for share in shares]
     best = max(range(len(by_head)), key=by_head.__getitem__)
-    every = [
-        (layer, head, positional(row)) for layer, split in enumerate(splits) for head, row in enumerate(split.heads())
-    ]
-    strong = [(layer, head) for layer, head, share in every if share >= 0.5]
+    strong, every = _listeners(splits)
+    fresh = _listeners(control)[0] if control else None
+    untrained = f" ({fresh} untrained)" if fresh is not None else ""
     return Finding(
         name="logits.heads",
         question="Which heads listen to position?",
         verdict=(
-            f"Position alone decides at least half of the logits in {len(strong)} of {len(every)} heads; in layer "
+            f"Position alone decides at least half of the logits in {strong} of {every} heads{untrained}; in layer "
             f"{chosen + 1} head {best} listens to it most ({percent(by_head[best])})."
         ),
-        value=float(len(strong)),
+        value=float(strong),
         unit="heads",
+        null=float(fresh) if fresh is not None else None,
         light="info",
         table=Table.of(
             ("layer", "head", *TERMS),
@@ -136,6 +136,12 @@ def heads(splits: Sequence[Split]) -> Finding:
         source=SOURCE,
         details={"layer": chosen + 1, "part_of_layer_variance": spread},
     )
+
+
+def _listeners(splits: Sequence[Split]) -> tuple[int, int]:
+    """In how many heads position alone decides half of the logits or more, and how many heads there are."""
+    along = [positional(row) for split in splits for row in split.heads()]
+    return sum(share >= 0.5 for share in along), len(along)
 
 
 def _stacks(names: Sequence[str], shares: Sequence[Tensor] | Tensor, label: str, fresh: list[float] | None) -> Figure:

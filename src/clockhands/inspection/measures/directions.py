@@ -58,7 +58,7 @@ def directions(subject: Subject, capture: Capture) -> Finding:
     """Overlap of the two covariances against random rotations, and truncated principal angles."""
     tables = subject.tables()
     if tables is None:
-        return skip("directions", QUESTION, f"There is no position table at the input. {subject.mechanism}")
+        return skip("directions", QUESTION, subject.absent("There is no position table at the input."))
     if subject.concatenates:
         return skip("directions", QUESTION, "Words and positions are concatenated: they cannot share directions.")
     ids, counts = torch.unique(capture.ids_NT[:, capture.ordinary_T], return_counts=True)

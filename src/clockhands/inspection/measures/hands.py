@@ -96,7 +96,7 @@ def hands(subject: Subject) -> Finding:
     """How many hands the table holds, and how fast they turn."""
     rows, tables = rows_in_use(subject), subject.tables()
     if rows is None or tables is None:
-        return skip("table.hands", QUESTION, f"There is no position table to look at. {subject.mechanism}")
+        return skip("table.hands", QUESTION, subject.absent("There is no position table to look at."))
     exact = exact_hands(tables.positions_PD[:256].double()) if "sinusoid" in subject.mechanisms else []
     found = exact or find_hands(rows)
     generator = torch.Generator().manual_seed(0)

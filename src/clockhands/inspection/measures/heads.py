@@ -10,7 +10,7 @@ import torch
 from clockhands.findings import Figure, Finding, Panel, Table
 from clockhands.inspection.calls import AttentionCall
 from clockhands.inspection.drawing import heatmap, listed, mark, percent
-from clockhands.inspection.numbers import explained
+from clockhands.inspection.numbers import explained, interval
 from clockhands.shapes import Bool, Float, Tensor
 
 METHOD = (
@@ -22,8 +22,8 @@ METHOD = (
 )
 DISTANCE_METHOD = (
     "The mean of |i−j| under a head's attention, over ordinary tokens; queries from the middle half of the "
-    "window, so that both sides are open (all queries in causal models). Null: uniform attention over the same "
-    "keys."
+    "window, so that both sides are open (all queries in causal models). Interval: texts resampled. Null: uniform "
+    "attention over the same keys."
 )
 REACH = 32
 
@@ -35,9 +35,14 @@ class HeadStatistics:
     by_place_H: Float[Tensor, " H"]
     offsets_HR: Float[Tensor, "H R"]
     first_H: Float[Tensor, " H"]
-    distance_H: Float[Tensor, " H"]
+    distance_NH: Float[Tensor, "N H"]
     uniform: float
     uniform_offsets_R: Float[Tensor, " R"]
+
+    @property
+    def distance_H(self) -> Tensor:
+        """How far each head looks, the mean over the texts."""
+        return self.distance_NH.mean(0)
 
     @property
     def fixed_H(self) -> Tensor:
@@ -63,6 +68,7 @@ class Counts:
         self.ordinary_T, self.texts = ordinary_T, 0
         self.total = self.squares = self.first = torch.zeros(())
         self.allowed_ST = torch.ones(1, 1, dtype=torch.bool)
+        self.reach: list[Tensor] = []
 
     def add(self, call: AttentionCall) -> None:
         """Count in one batch."""
@@ -74,7 +80,14 @@ class Counts:
         inner = inner / inner.sum(-1, keepdim=True).clamp_min(1e-12)
         self.total = self.total + inner.sum(0, dtype=torch.float64)
         self.squares = self.squares + inner.square().sum(0, dtype=torch.float64)
+        self.reach.append(self._reach(inner))
         self.texts += len(weights)
+
+    def _reach(self, inner_BHST: Float[Tensor, "B H S T"]) -> Float[Tensor, "B H"]:
+        """The mean distance at which each head looks, text by text."""
+        places, chosen = torch.arange(inner_BHST.shape[-1]), _queries(self.allowed_ST)
+        distance_ST = (places - places[:, None]).abs()
+        return (inner_BHST[:, :, chosen] * distance_ST[chosen]).sum(-1, dtype=torch.float64).mean(-1)
 
     def statistics(self) -> HeadStatistics:
         """Places, offsets and distances of every head."""
@@ -83,11 +96,10 @@ class Counts:
         by_place = _by_place(mean_HST, self.squares, uniform_ST, self.texts, allowed)
         queries = _queries(allowed)
         distance_ST = (torch.arange(len(allowed)) - torch.arange(len(allowed))[:, None]).double()
-        reach = (mean_HST * distance_ST.abs()).sum(-1)[:, queries].mean(-1)
         uniform = float((uniform_ST * distance_ST.abs()).sum(-1)[queries].mean())
         offsets = _offsets(mean_HST, distance_ST)
         chance = _offsets(uniform_ST[None], distance_ST)[0]
-        return HeadStatistics(by_place, offsets, self.first / self.texts, reach, uniform, chance)
+        return HeadStatistics(by_place, offsets, self.first / self.texts, torch.cat(self.reach), uniform, chance)
 
 
 def _by_place(mean_HST: Tensor, squares_HST: Tensor, uniform_ST: Tensor, count: int, allowed: Tensor) -> Tensor:
@@ -183,6 +195,7 @@ def distance(found: Sequence[HeadStatistics]) -> Finding:
             f"would look {uniform:.1f} tokens far. {_reaches(middles, uniform)}"
         ),
         value=middles[nearest],
+        interval=_median_interval(found[nearest].distance_NH),
         unit="tokens",
         null=uniform,
         light="info",
@@ -198,6 +211,13 @@ def distance(found: Sequence[HeadStatistics]) -> Finding:
         method=DISTANCE_METHOD,
         source="Clark et al. 2019; attention distance as in Dosovitskiy et al. 2021",
     )
+
+
+def _median_interval(distance_NH: Float[Tensor, "N H"], draws: int = 400) -> tuple[float, float]:
+    """Of the median over heads, when the texts are drawn again with replacement."""
+    count = len(distance_NH)
+    picks = torch.randint(count, (draws, count), generator=torch.Generator().manual_seed(0))
+    return interval(distance_NH[picks].mean(1).median(-1).values)
 
 
 def _reaches(middles: list[float], uniform: float) -> str:

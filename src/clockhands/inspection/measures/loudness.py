@@ -67,7 +67,7 @@ def loudness(subject: Subject, capture: Capture, control: Subject | None = None)
     """Shares of word, position and constant in the input; outlier rows; the factor √d."""
     tables = subject.tables()
     if tables is None:
-        return skip("loudness", QUESTION, f"Nothing is added at the input of this model. {subject.mechanism}")
+        return skip("loudness", QUESTION, subject.absent("Nothing is added at the input of this model."))
     trained = levels(tables, capture)
     fresh_tables = control.tables() if control else None
     fresh = levels(fresh_tables, capture) if fresh_tables else None

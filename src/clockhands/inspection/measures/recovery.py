@@ -30,7 +30,7 @@ def recovery(subject: Subject, capture: Capture) -> Finding:
     """Token identity read from the bare sum, against a random addition of the same length."""
     tables = subject.tables()
     if tables is None:
-        return skip("recovery", QUESTION, f"Nothing is added to the words. {subject.mechanism}")
+        return skip("recovery", QUESTION, subject.absent("Nothing is added to the words."))
     if subject.concatenates:
         return skip("recovery", QUESTION, "Positions stand beside the words here, so nothing is added to them.")
     rows, targets, places = _sample(tables, capture)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Table
 from clockhands.inspection.capture import Capture
 from clockhands.inspection.drawing import mark, percent
-from clockhands.shapes import Float, Tensor
+from clockhands.shapes import Bool, Float, Tensor
 
 METHOD = (
     "Two-way analysis of variance without approximation: h(text, t) = μ + pos_t + rest. The share is (SS_pos − "
     "(T−1)·MS_rest) / SS_total, from which the part that chance puts into SS_pos is already taken; without that a"
     " model with no position at all would score one over the number of texts. The first ordinary token is left "
-    "out: in many models it carries one huge direction that has nothing to do with place. Null: fresh weights."
+    "out: in many models it carries one huge direction that has nothing to do with place. Interval: jackknife over "
+    "the texts (Efron & Stein 1981). Null: fresh weights."
 )
 
 
@@ -29,6 +32,25 @@ def unbiased_share(states_NTD: Float[Tensor, "N T D"]) -> float:
     return (between - (length - 1) * noise) / max(total, 1e-30)
 
 
+def jackknife(states_NTD: Float[Tensor, "N T D"]) -> tuple[float, float]:
+    """The 95 % interval of ``unbiased_share``, from the share without each of the N ≥ 3 texts in turn."""
+    states = states_NTD.double()
+    count, length, _ = states.shape
+    left, places_TD, squares = count - 1, states.sum(0), states.square().sum()
+    shares = []
+    for text_TD in states:
+        place_TD = (places_TD - text_TD) / left
+        constant = length * place_TD.mean(0).square().sum()
+        total = float(squares - text_TD.square().sum() - left * constant)
+        between = float(left * (place_TD.square().sum() - constant))
+        noise = (total - between) / (length * (left - 1))
+        shares.append((between - (length - 1) * noise) / max(total, 1e-30))
+    without = torch.tensor(shares, dtype=torch.float64)
+    reach = 1.96 * math.sqrt(left / count * float((without - without.mean()).square().sum()))
+    value = unbiased_share(states_NTD)
+    return value - reach, value + reach
+
+
 def stable_rank(states_NTD: Float[Tensor, "N T D"]) -> float:
     """Σσ² / σ₁² of the mean positions: how many directions they use."""
     place = states_NTD.double().mean(0)
@@ -36,9 +58,15 @@ def stable_rank(states_NTD: Float[Tensor, "N T D"]) -> float:
     return float(values.sum() / values[0].clamp_min(1e-30))
 
 
-def _shares(capture: Capture) -> list[tuple[float, float]]:
+def _counted(capture: Capture) -> Bool[Tensor, " T"]:
+    """The ordinary tokens without the first."""
     kept = capture.ordinary_T.clone()
     kept[int(capture.ordinary_T.nonzero()[0])] = False
+    return kept
+
+
+def _shares(capture: Capture) -> list[tuple[float, float]]:
+    kept = _counted(capture)
     return [(unbiased_share(states[:, kept]), stable_rank(states[:, kept])) for states in capture.hidden]
 
 
@@ -62,6 +90,7 @@ def share(capture: Capture, control: Capture | None = None) -> Finding:
             f"to the place{untrained}; the most, {percent(along[peak])}, {_where(peak)}."
         ),
         value=along[-1],
+        interval=jackknife(capture.hidden[-1][:, _counted(capture)]),
         null=fresh[-1] if fresh is not None else None,
         light="info",
         table=Table.of(

@@ -54,7 +54,7 @@ def similarity(subject: Subject) -> Finding:
     """How the cosine of two positions depends on their distance."""
     rows = rows_in_use(subject)
     if rows is None:
-        return skip("table.similarity", SIMILARITY, f"There is no position table to look at. {subject.mechanism}")
+        return skip("table.similarity", SIMILARITY, subject.absent("There is no position table to look at."))
     gram = _cosines(rows)
     generator = torch.Generator().manual_seed(0)
     chance = torch.tensor([toeplitz_share(_cosines(_shuffled(rows, generator))) for _ in range(20)])
@@ -133,7 +133,7 @@ def shift(subject: Subject) -> Finding:
     """Whether one linear map, and a rotation, carries every position to the one k later."""
     rows = rows_in_use(subject)
     if rows is None:
-        return skip("table.shift", SHIFT, f"There is no position table to look at. {subject.mechanism}")
+        return skip("table.shift", SHIFT, subject.absent("There is no position table to look at."))
     leading = principal(rows)
     steps = [k for k in STEPS if len(leading) - k >= 4 * leading.shape[1]] or [1]
     errors = torch.tensor([shift_errors(leading, k) for k in steps])
