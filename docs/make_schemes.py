@@ -33,7 +33,18 @@ from clockhands.schemes.picture import figure, where  # noqa: E402
 FOLDER = ROOT / "docs" / "schemes"
 LENGTH, HEADS, HEAD_DIM = 512, 8, 64
 SETTING = f"attention alone, forward, batch 1, {LENGTH} tokens, {HEADS} heads of {HEAD_DIM}, float32, one CPU thread"
-COLUMNS = ("scheme", "enters", "invariant", "length", "learned", "parameters", "time", "known as")
+COLUMNS = (
+    "scheme",
+    "enters",
+    "invariant",
+    "length",
+    "extrapolates",
+    "learned",
+    "parameters",
+    "time",
+    "known as",
+    "used by",
+)
 
 
 def main() -> None:
@@ -85,10 +96,12 @@ def row(one: Page) -> tuple[str, ...]:
         ", ".join(one.enters) or "nowhere",
         "yes" if facts["translation_invariant"] else "no",
         "any" if facts["max_length"] is None else f"{facts['max_length']}, then {facts['beyond']}",
+        "yes" if one.extrapolates else "no",
         "yes" if one.parameters else "no",
         f"{one.parameters:,}",
         "" if one.cost is None else f"{one.cost:.2f}",
         "; ".join(one.peers),
+        ", ".join(one.models),
     )
 
 
@@ -98,7 +111,10 @@ def overview(rows: list[tuple[str, ...]]) -> str:
     lines += [table_line(COLUMNS), table_line(["---"] * len(COLUMNS))]
     lines += [table_line([f"[{name}]({name}.md)", *rest]) for name, *rest in rows]
     lines += ["", f"Parameters: d_model 512, 8 heads, one instance. Time: of {SETTING}, over no position.", ""]
-    lines += ["## Left out, and why", "", *(f"- **{name}**: {why}." for name, why in LEFT_OUT.items()), ""]
+    lines += [
+        "Extrapolates: is defined beyond any length; how well models read there, [a study](../studies/how-far.md) asks."
+    ]
+    lines += ["", "## Left out, and why", "", *(f"- **{name}**: {why}." for name, why in LEFT_OUT.items()), ""]
     return "\n".join(lines)
 
 
@@ -113,6 +129,7 @@ def markdown(one: Page) -> str:
     lines += [f"![{one.name}: what it does by distance]({one.name}.svg)", ""]
     lines += [f"- **Enters at** {', '.join(one.enters) or 'nothing'}", f"- **Source** {one.source}"]
     lines += [f"- **Known as** {'; '.join(one.peers) or 'nothing else'}"]
+    lines += [f"- **Used by** {', '.join(one.models) or 'no widely known model'}"]
     lines += [f"- **Learns** {one.parameters:,} parameters for {each} (d_model 512, 8 heads)"]
     lines += [] if one.cost is None else [f"- **Costs** {one.cost:.2f} times the time of no position ({SETTING})"]
     lines += ["", "## Options", "", "| option | takes | default | meaning |", "| --- | --- | --- | --- |"]
@@ -132,8 +149,9 @@ def bar(text: str) -> str:
 def filters(rows: list[tuple[str, ...]]) -> str:
     """The table as one page whose rows are filtered by what is typed and chosen."""
     choices = []
-    for column, name in ((1, "enters"), (2, "invariant"), (4, "learned")):
-        values = sorted({part for row_ in rows for part in row_[column].split(", ")})
+    for name in ("enters", "invariant", "extrapolates", "learned", "used by"):
+        column = COLUMNS.index(name)
+        values = sorted({part for row_ in rows for part in row_[column].split(", ") if part})
         shown = "".join(f"<option>{html.escape(value)}</option>" for value in values)
         choices.append(
             f'<label>{name} <select data-column="{column}"><option value="">any</option>{shown}</select></label>'

@@ -94,6 +94,7 @@ def _tell(told: Page, given: dict[str, Any]) -> None:
     lines = [f"{told.name}: {told.title}", "", told.summary, "", f"equation   {told.equation}"]
     lines += [f"source     {told.source}", f"enters at  {', '.join(told.enters) or 'nowhere'}"]
     lines += [f"peers      {', '.join(told.peers) or 'none'}"]
+    lines += [f"used by    {', '.join(told.models) or 'no widely known model'}"]
     each = "in every layer" if told.per_layer else "in all"
     lines += [f"learns     {told.parameters:,} parameters {each} (d_model 512, 8 heads)"]
     if told.cost is not None:

@@ -62,6 +62,7 @@ class Declares:
 class Scheme(nn.Module):
     """Base of all schemes. A subclass overrides the hooks it needs and ``declares``; leaves are final.
 
+    ``peers``: callables elsewhere that do the same. ``models``: known models whose position comes from it.
     ``per_layer``: every layer holds an instance of its own (learned tables of a layer) instead of sharing the stack's.
     ``rowwise``: a row of the bias needs its own query alone, so that kernels may take queries a block at a time.
     ``lean_score_mod``: ``score_mod`` captures less than the whole bias. ``parallel``: at any positions, two rows of the
@@ -71,6 +72,7 @@ class Scheme(nn.Module):
     equation: ClassVar[str] = ""
     source: ClassVar[str] = ""
     peers: ClassVar[tuple[str, ...]] = ()
+    models: ClassVar[tuple[str, ...]] = ()
     per_layer: ClassVar[bool] = False
     rowwise: ClassVar[bool] = True
     lean_score_mod: ClassVar[bool] = False

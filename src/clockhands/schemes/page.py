@@ -55,6 +55,7 @@ class Page:
     equation: str
     source: str
     peers: tuple[str, ...]
+    models: tuple[str, ...]
     enters: tuple[str, ...]
     options: tuple[OptionDoc, ...]
     declares: Mapping[str, Any]
@@ -62,6 +63,11 @@ class Page:
     per_layer: bool
     cost: float | None
     excuses: Mapping[str, str]
+
+    @property
+    def extrapolates(self) -> bool:
+        """Whether positions beyond any length are defined; how well a model reads them is another question."""
+        return bool(self.declares["beyond"] == "extrapolate")
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON's types."""
@@ -81,6 +87,7 @@ def page(name: str, given: Mapping[str, Any] | None = None) -> Page:
         equation=kind.equation,
         source=kind.source,
         peers=kind.peers,
+        models=kind.models,
         enters=tuple(WHERE[hook] for hook in WHERE if hook in scheme.active_hooks()),
         options=tuple(
             OptionDoc(option.name, describe(option.kind), option.default, meanings.get(option.name, ""))

@@ -32,6 +32,7 @@ class SinusoidalAxes(Scheme):
     equation = r"e(p) = [PE_{d/A}(p_1); \dots; PE_{d/A}(p_A)]"
     source = "Parmar et al. 2018, section 3.3; Carion et al. 2020, appendix A.4"
     peers = ("positional-encodings PositionalEncoding2D and 3D", "transformers DETR", "timm build_sincos2d_pos_embed")
+    models = ("DETR", "MAE")
 
     def __init__(
         self,

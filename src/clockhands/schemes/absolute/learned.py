@@ -28,6 +28,7 @@ class Learned(Scheme):
     equation = r"e(p) = E_p, \quad E \in R^{L_{max} \times d}"
     source = "Gehring et al. 2017, section 3.1; Devlin et al. 2019"
     peers = ("transformers GPT-2, BERT, OPT", "fairseq LearnedPositionalEmbedding", "x-transformers")
+    models = ("BERT", "RoBERTa", "GPT-2", "OPT", "BART", "ViT")
 
     def __init__(
         self,

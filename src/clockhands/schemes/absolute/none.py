@@ -17,6 +17,7 @@ class NoPosition(Scheme):
     equation = r"x_p = e(w_p)"
     source = "Haviv et al. 2022; Kazemnejad et al. 2023"
     peers = ("NoPE",)
+    models = ("Llama 4", "SmolLM3", "Cohere2", "Kimi Linear")
 
     @property
     def declares(self) -> Declares:

@@ -42,6 +42,7 @@ class Sinusoidal(Scheme):
     equation = r"PE(p, 2c) = \sin(p / b^{2c/d}), \quad PE(p, 2c+1) = \cos(p / b^{2c/d})"
     source = "Vaswani et al. 2017, section 3.5"
     peers = ("positional-encodings PositionalEncoding1D", "Marian", "fairseq SinusoidalPositionalEmbedding")
+    models = ("Transformer (2017)", "Marian", "M2M-100", "Whisper")
 
     def __init__(
         self,

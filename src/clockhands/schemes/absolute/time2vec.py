@@ -31,6 +31,7 @@ class Time2Vec(Scheme):
     equation = r"e(\tau)_0 = \omega_0 \tau + \varphi_0, \quad e(\tau)_c = \sin(\omega_c \tau + \varphi_c)"
     source = "Kazemi et al. 2019, equation 1"
     peers = ("mTAN learn_time_embedding", "andrewrgarcia/time2vec")
+    models = ("mTAN",)
 
     def __init__(
         self,

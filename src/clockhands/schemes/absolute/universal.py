@@ -29,6 +29,7 @@ class Universal(Scheme):
     equation = r"P^t(p, 2c) = \sin(p / b^{2c/d}) + \sin(t / b^{2c/d}), \quad 2c + 1 \text{ with } \cos"
     source = "Dehghani et al. 2019, equations 6 and 7"
     peers = ("tensor2tensor universal_transformer_util",)
+    models = ("Universal Transformer",)
 
     def __init__(
         self,

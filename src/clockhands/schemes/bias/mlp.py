@@ -80,6 +80,7 @@ class DynamicPositionBias(DistanceBias):
     equation = r"\ell_{ij} \mathrel{+}= \mathrm{MLP}_h(i - j)"
     source = "Wang et al. 2022 (CrossFormer), section 3.3"
     peers = ("x-transformers DynamicPositionBias",)
+    models = ("CrossFormer",)
 
     def __init__(self, num_heads: int, *, hidden: int = 64, depth: int = 2, log_distance: bool = False) -> None:
         super().__init__()

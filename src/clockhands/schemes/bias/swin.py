@@ -82,6 +82,7 @@ class SwinTable(GridBias):
     equation = r"\ell_{ij} \mathrel{+}= B_h[\Delta\mathrm{row}, \Delta\mathrm{column}]"
     source = "Liu et al. 2021 (Swin), equation 4"
     peers = ("transformers SwinRelativePositionBias", "timm RelPosBias")
+    models = ("Swin", "BEiT")
     name = "swin"
     per_layer = True
 
@@ -134,6 +135,7 @@ class LogCPB(GridBias):
     equation = r"\ell_{ij} \mathrel{+}= 16\,\sigma(\mathrm{MLP}_h(\mathrm{sign}(\Delta) \log_2(1 + 8|\Delta|) / 3))"
     source = "Liu et al. 2022 (Swin V2), equations 4 and 5"
     peers = ("transformers Swinv2SelfAttention", "timm RelPosMlp")
+    models = ("Swin V2",)
     name = "log-cpb"
     per_layer = True
 

@@ -49,6 +49,7 @@ class T5Bias(DistanceBias):
     equation = r"\ell_{ij} = q_i \cdot k_j + b_h[\mathrm{bucket}(j - i)]"
     source = "Raffel et al. 2020, section 2.1"
     peers = ("transformers T5Attention", "x-transformers RelativePositionBias")
+    models = ("T5", "mT5", "LongT5", "MPNet")
 
     def __init__(
         self,

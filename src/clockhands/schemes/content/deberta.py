@@ -51,6 +51,7 @@ class DeBERTa(Scheme):
     equation = r"\ell_{ij} = [q_i \cdot k_j + q_i \cdot k^r_{\delta(i,j)} + k_j \cdot q^r_{\delta(j,i)}] / \sqrt{3 d_h}"
     source = "He et al. 2021, section 3.1"
     peers = ("transformers DeBERTa, DeBERTa-v2 (p2c='code')",)
+    models = ("DeBERTa", "DeBERTa-v2")
     per_layer = True
 
     def __init__(

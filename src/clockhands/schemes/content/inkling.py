@@ -31,6 +31,7 @@ class Inkling(Scheme):
     equation = r"\ell_{ij} \mathrel{+}= (W_r x_i)_h \cdot P_{:, i-j} \text{ for } 0 \le i - j < E"
     source = "Inkling (2026), transformers"
     peers = ("transformers InklingRelativeLogits", "x-transformers attn_use_rel_proj_pos_bias")
+    models = ("Inkling",)
     per_layer = True
 
     def __init__(self, d_model: int, num_heads: int, *, rank: int = 16, extent: int = 1024) -> None:

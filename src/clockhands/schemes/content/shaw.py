@@ -32,6 +32,7 @@ class Shaw(Scheme):
     )
     source = "Shaw et al. 2018, section 3"
     peers = ("transformers Wav2Vec2-BERT (keys), SpeechT5 (keys)",)
+    models = ("Music Transformer", "Wav2Vec2-BERT", "SpeechT5")
     per_layer = True
 
     def __init__(self, head_dim: int, *, clip: int = 16, values: bool = True) -> None:

@@ -31,6 +31,7 @@ class TransformerXL(Scheme):
     equation = r"\ell_{ij} = [(q_i + u) \cdot k_j + (q_i + v) \cdot W_R R_{i-j}] / \sqrt{d_h}"
     source = "Dai et al. 2019, section 3.3"
     peers = ("transformers XLNetRelativeAttention",)
+    models = ("Transformer-XL", "XLNet")
     per_layer = True
 
     def __init__(self, d_model: int, num_heads: int, head_dim: int, *, base: float = 10_000.0) -> None:

@@ -29,6 +29,7 @@ class Axial(Rotary):
     equation = r"\theta(p) = [p_1 \theta_1, \dots, p_1 \theta_{d/2A}, p_2 \theta_1, \dots], \quad \theta_c = b^{-2cA/d}"
     source = "Heo et al. 2024 (RoPE-ViT), section 3.1"
     peers = ("rotary-embedding-torch get_axial_freqs", "timm RotaryEmbeddingCat", "transformers DINOv3")
+    models = ("DINOv3", "Pixtral")
 
     def __init__(
         self, head_dim: int, *, axes: int = 2, base: float = 100.0, layout: Layout = "interleaved", unit: float = 1.0

@@ -35,6 +35,7 @@ class MRoPE(Rotary):
     equation = r"\theta(p)_c = p_{a(c)} \, b^{-2c/d}, \quad a(c) \in \{t, h, w\}"
     source = "Wang et al. 2024 (Qwen2-VL), section 2.1; Qwen3-VL 2025"
     peers = ("transformers Qwen2-VL and Qwen3-VL", "timm RotaryEmbeddingMRope")
+    models = ("Qwen2-VL", "Qwen3-VL")
 
     def __init__(
         self,

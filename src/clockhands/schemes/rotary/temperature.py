@@ -35,6 +35,7 @@ class Temperature(Scheme):
     )
     source = "Llama 4 (Meta 2025), model code; Gelberg et al. 2025, section 4"
     peers = ("transformers Llama4TextAttention", "SakanaAI/DroPE")
+    models = ("Llama 4",)
 
     def __init__(
         self,

@@ -37,6 +37,7 @@ class XPos(Scheme):
     equation = r"\ell_{ij} = \sum_c \zeta_c^{(i-j)/s} \, Re[q_c k_c^* e^{\mathrm{i}(i-j)\theta_c}]"
     source = "Sun et al. 2023, equation 12 and Algorithm 1"
     peers = ("torchscale XPOS", "rotary-embedding-torch use_xpos", "x-transformers rotary_xpos")
+    models = ("RetNet",)
 
     def __init__(
         self,
