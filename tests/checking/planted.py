@@ -299,6 +299,14 @@ class AnglesInLowPrecision(Correct):
         return places[:, None, :, None].to(x.dtype) * self.inv_freq.to(x.dtype)
 
 
+class AnglesOfLongTextsInLowPrecision(AnglesInLowPrecision):
+    max_length = 20_000
+
+    def angles(self, places, x):  # type: ignore[no-untyped-def]
+        low = int(places.max()) > 8192
+        return super().angles(places, x) if low else Correct.angles(self, places, x)
+
+
 class TableNotSaved(Correct):
     def make_tables(self) -> None:
         super().make_tables()
@@ -335,3 +343,25 @@ class TableTooShort(Absolute):
 class BareIndexError(Absolute):
     def enter(self, ids, places):  # type: ignore[no-untyped-def]
         return self.embed(ids) + self.position_embedding(places)
+
+
+class BeginsAgain(Absolute):
+    def enter(self, ids, places):  # type: ignore[no-untyped-def]
+        return super().enter(ids, places % self.max_length)
+
+
+class TurnsAgain(Correct):
+    def angles(self, places, x):  # type: ignore[no-untyped-def]
+        return super().angles(places % self.max_length, x)
+
+
+class StaysAtTheLast(Absolute):
+    def enter(self, ids, places):  # type: ignore[no-untyped-def]
+        return super().enter(ids, places.clamp(max=self.max_length - 1))
+
+
+class TableTooShortForItsClaim(Absolute):
+    max_length = 5000
+
+    def make_tables(self) -> None:
+        self.position_embedding = nn.Embedding(4096, WIDTH)

@@ -34,6 +34,7 @@ PLANTED: dict[type[p.Correct], set[str]] = {
     p.GapsAreBorders: {"packing.gaps"},
     p.TableFollowsTheCast: {"precision.to"},
     p.AnglesInLowPrecision: {"precision.distance"},
+    p.AnglesOfLongTextsInLowPrecision: {"precision.distance"},
     p.TableNotSaved: {"load.meta"},
     p.GrowingTable: {"load.state"},
     p.StretchedForGood: {"state.short", "state.medium"},
@@ -92,6 +93,32 @@ def test_absolute_positions_that_count_the_pads_are_a_property_and_no_fault() ->
 def test_a_bare_index_error_beyond_the_table_is_a_warning() -> None:
     assert verdicts(p.BareIndexError, ["length"]) == {"length.claimed": "PASS", "length.beyond": "WARN"}
     assert verdicts(p.Absolute, ["length"])["length.beyond"] == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("kind", "note"),
+    [
+        (p.BeginsAgain, "72 tokens: runs on, its places begin again from the first"),
+        (p.TurnsAgain, "72 tokens: runs on, its places begin again from the first"),
+        (p.StaysAtTheLast, "72 tokens: runs on, all its places there are the last"),
+        (p.Correct, "72 tokens: runs on"),
+    ],
+)
+def test_a_model_that_runs_on_is_asked_with_which_places(kind: type[p.Correct], note: str) -> None:
+    (subject,) = from_model(adapter(kind), kind.__name__)
+    (outcome,) = run(subject, select(["length.beyond"]))
+    assert outcome.note == note
+    assert outcome.verdict == ("PASS" if kind is p.Correct else "WARN")
+    assert outcome.reason == (
+        "" if kind is p.Correct else "a longer text is read without a word, with places that other tokens had"
+    )
+
+
+def test_of_a_very_long_claim_the_last_place_is_tried() -> None:
+    (subject,) = from_model(adapter(p.TableTooShortForItsClaim), "short")
+    claimed, beyond = run(subject, select(["length"]))
+    assert (claimed.verdict, claimed.note) == ("FAIL", "a token at 4999: index out of range in self")
+    assert beyond.note.startswith("a token at 5007: refused with 'position 5007 is beyond the maximum")
 
 
 def test_what_an_adapter_does_not_take_is_not_judged() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from clockhands.checking.checks.lengths import repeated
 from clockhands.checking.subject import Subject
 
 
@@ -119,6 +120,15 @@ _RULES = (
             "WARN",
             "documents are told by position_ids only without a mask and without a cache",
             "pass no attention_mask and use_cache=False, or a four-dimensional mask",
+        ),
+    ),
+    _Rule(
+        ("length.beyond",),
+        lambda subject: bool(repeated(subject)),
+        Declared(
+            "WARN",
+            "a longer text is read without a word, with places that other tokens had",
+            "stay within the claimed length",
         ),
     ),
     _Rule(

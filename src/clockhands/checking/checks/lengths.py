@@ -6,8 +6,11 @@ import copy
 import re
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from clockhands.checking.builds import build_model
-from clockhands.checking.registry import Effect, Inapplicable, check
+from clockhands.checking.registry import TOLERANCE, Effect, Inapplicable, check, difference
 from clockhands.checking.subject import Subject
 
 _CLEAR = re.compile(r"length|position|maximum|too long|exceed|longer", re.IGNORECASE)
@@ -17,24 +20,23 @@ _LARGEST = 2048
 @check("length.claimed", "The model reads a text as long as it claims.", "a table shorter than the claim")
 def claimed(subject: Subject) -> Effect:
     """max_position_embeddings tokens."""
-    limit = _limit(subject)
-    fault = _reading(subject, limit)
-    return Effect(float(fault is not None), f"{limit} tokens: {fault}" if fault else f"{limit} tokens")
+    read, fault = _tried(subject, _limit(subject))
+    return Effect(float(fault is not None), f"{read}: {fault}" if fault else read)
 
 
 @check(
     "length.beyond",
-    "Beyond the claimed length the model runs on, or refuses with a message that says why.",
-    "an index error far from its cause",
+    "Beyond the claimed length the model runs on with new places, or refuses with a message that says why.",
+    "an index error far from its cause; places that begin again, or stay at the last",
 )
 def beyond(subject: Subject) -> Effect:
     """Eight tokens more than claimed."""
-    limit = _limit(subject) + 8
-    fault = _reading(subject, limit)
+    read, fault = _tried(subject, _limit(subject) + 8)
     if fault is None:
-        return Effect(0.0, f"{limit} tokens: runs on")
+        told = repeated(subject)
+        return Effect(float(bool(told)), f"{read}: runs on{told}")
     clear = bool(_CLEAR.search(fault))
-    return Effect(float(not clear), f"{limit} tokens: refused with '{fault}'")
+    return Effect(float(not clear), f"{read}: refused with '{fault}'")
 
 
 @check(
@@ -66,16 +68,49 @@ def _limit(subject: Subject) -> int:
     limit = subject.facts.limit
     if limit is None:
         raise Inapplicable("the model claims no length")
-    if limit > _LARGEST:
+    if limit > _LARGEST and not subject.takes("positions"):
         raise Inapplicable(f"{limit} tokens are too many to try here")
     return limit
 
 
-def _reading(subject: Subject, length: int) -> str | None:
-    """What is raised when a text of that length is read, on a fresh copy; None if nothing."""
+def repeated(subject: Subject) -> str:
+    """Which place a token beyond the claimed length is given, if it is one that was there before; empty if it is new.
+
+    The second of two tokens stands there, so that a place is told by itself or by its distance; empty also where places
+    cannot be given, or are not heard. Only of tables it is told that places stay at the last: far buckets are alike on
+    purpose.
+    """
+    limit = subject.facts.limit
+    if limit is None or not subject.takes("positions"):
+        return ""
     twin = subject.again(subject.seed, subject.dtype) if subject.module else subject
     try:
-        twin.logits(twin.tokens(1, length))
+        near, other, far = (_at(twin, place) for place in (4, 7, limit + 4))
+        if difference(other, near) <= TOLERANCE:
+            return ""
+        if difference(far, near) <= TOLERANCE:
+            return ", its places begin again from the first"
+        stays = subject.facts.absolute and difference(far, _at(twin, limit - 1)) <= TOLERANCE
+        return ", all its places there are the last" if stays else ""
+    except Exception:  # it reads such a text, but not such places
+        return ""
+
+
+def _at(subject: Subject, place: int) -> Tensor:
+    """The logits of a token at ``place`` behind one at the first; in a cache, so that the gap is no border."""
+    ids = subject.tokens(4, 2)
+    positions = torch.tensor([[0, place]], device=ids.device).expand(4, -1) + subject.facts.first
+    cache = subject.adapter.new_cache() if subject.takes("cache") else None  # type: ignore[attr-defined]
+    return subject.logits(ids, positions=positions, cache=cache)[:, -1]
+
+
+def _tried(subject: Subject, length: int) -> tuple[str, str | None]:
+    """What was read on a fresh copy, and what that raised: a text of that length, of a very long one its last place."""
+    twin = subject.again(subject.seed, subject.dtype) if subject.module else subject
+    far = length > _LARGEST + 8
+    read = f"a token at {length - 1}" if far else f"{length} tokens"
+    try:
+        _at(twin, length - 1 - subject.facts.first) if far else twin.logits(twin.tokens(1, length))
     except Exception as fault:  # whatever is raised is what is judged
-        return " ".join(str(fault).split())[:120] or type(fault).__name__
-    return None
+        return read, " ".join(str(fault).split())[:120] or type(fault).__name__
+    return read, None

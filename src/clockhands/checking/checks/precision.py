@@ -19,6 +19,7 @@ _ANGLES = re.compile(
     r"inv_freq|freqs|frequenc|(^|[._])(cos|sin|theta|slopes?|alibi|angles?)([._]|$)|cos_cached|sin_cached"
 )
 _FAR = 4000  # where bfloat16 tells apart only every sixteenth position
+_ROW = 16  # tokens of a text that stands at one place
 
 
 def angle_tables(module: nn.Module) -> dict[str, Tensor]:
@@ -76,21 +77,25 @@ def load(subject: Subject) -> Effect:
     precise=False,
 )
 def distance(subject: Subject) -> Effect:
-    """The mean error of a bfloat16 copy with exact tables, near the origin and far from it."""
+    """The mean error of a bfloat16 copy with exact tables: near the origin, far from it, and at the claimed end."""
     if subject.facts.absolute or not angle_tables(subject.module):  # type: ignore[arg-type]
         raise Inapplicable("no angles that could grow")
     _large(subject)
     twin = subject.again(subject.seed, torch.float32)
     exact = angle_tables(twin.module)  # type: ignore[arg-type]
-    near, far = (_row(twin, start) for start in (0, _FAR))
+    end = _far(subject) - _ROW
+    starts = (0, _FAR, end) if end > _FAR else (0, _FAR)
+    exactly = [_row(twin, start) for start in starts]
     low = subject.again(subject.seed, torch.bfloat16)
     _restore(low.module, exact)  # type: ignore[arg-type]
     try:
-        errors = [_mean(_row(low, start), full) for start, full in ((0, near), (_FAR, far))]
+        errors = [_mean(_row(low, start), full) for start, full in zip(starts, exactly, strict=True)]
     except RuntimeError as fault:
         raise Inapplicable(f"does not run in bfloat16 beside exact tables: {str(fault)[:80]}") from fault
-    grown = errors[1] > 3 * errors[0] + 0.02
-    return Effect(errors[1] if grown else 0.0, f"mean error {errors[0]:.2g} near, {errors[1]:.2g} at {_FAR}")
+    worst = max(errors[1:])
+    grown = worst > 3 * errors[0] + 0.02
+    told = ", ".join(f"{error:.2g} at {start}" for error, start in zip(errors[1:], starts[1:], strict=True))
+    return Effect(worst if grown else 0.0, f"mean error {errors[0]:.2g} near, {told}")
 
 
 def _large(subject: Subject) -> bool:
@@ -135,8 +140,8 @@ def _apart(subject: Subject) -> Tensor:
 
 
 def _row(subject: Subject, start: int) -> Tensor:
-    ids = subject.tokens(4, 16)
-    return subject.logits(ids, positions=subject.arange(4, 16, start)).float()
+    ids = subject.tokens(4, _ROW)
+    return subject.logits(ids, positions=subject.arange(4, _ROW, start)).float()
 
 
 def _mean(found: Tensor, wanted: Tensor) -> float:
