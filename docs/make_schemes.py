@@ -95,7 +95,7 @@ def row(one: Page) -> tuple[str, ...]:
         one.name,
         ", ".join(one.enters) or "nowhere",
         "yes" if facts["translation_invariant"] else "no",
-        "any" if facts["max_length"] is None else f"{facts['max_length']}, then {facts['beyond']}",
+        "any" if one.extrapolates else f"{facts['max_length'] or 'its window'}, then {facts['beyond']}",
         "yes" if one.extrapolates else "no",
         "yes" if one.parameters else "no",
         f"{one.parameters:,}",

@@ -10,7 +10,7 @@ import pytest
 import torch
 from rotary_embedding_torch import RotaryEmbedding, apply_rotary_emb
 from torch import Tensor
-from transformers import GPTNeoXConfig, LlamaConfig
+from transformers import GPTNeoXConfig, Llama4TextConfig, LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.gpt_neox.modeling_gpt_neox import GPTNeoXRotaryEmbedding
 from transformers.models.gpt_neox.modeling_gpt_neox import apply_rotary_pos_emb as neox_turn
@@ -250,7 +250,11 @@ def test_trap_13_mrope_equals_qwen(order: str, sections: tuple[int, int, int]) -
 
 def test_llama4_scales_queries_where_nothing_turns() -> None:
     pos = torch.tensor([[0, 8190, 8191, 16_383, 100_000]])
-    theirs = torch.log1p(torch.floor((pos.float() + 1.0) / 8192)) * 0.1 + 1.0
+    known = Temperature().to_hf_config()
+    assert known is not None and Temperature(form="log").to_hf_config() is None
+    built = Llama4TextConfig(**known)
+    theirs = torch.log1p(torch.floor((pos.float() + 1.0) / built.floor_scale)) * built.attn_scale + 1.0
+    assert known == {key: getattr(Llama4TextConfig(), key) for key in known}, "the defaults are Llama 4's"
     q = torch.randn(1, 2, 5, 8)
     got, k = Temperature().rotate(q, q, pos, pos)
     torch.testing.assert_close(got, q * theirs[:, None, :, None])

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from transformers import MptConfig
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.falcon.modeling_falcon import build_alibi_tensor as build_falcon_alibi
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
@@ -54,6 +55,18 @@ def test_trap_31_a_shard_of_the_heads_takes_its_part_of_the_slopes_of_all(heads:
     assert shard == [whole[half:, 4, 0].tolist()]
     assert not torch.allclose(whole[half:], alone)
     assert not torch.allclose(whole[:half], alone)
+
+
+def test_only_the_papers_causal_slopes_are_those_of_an_mpt_config() -> None:
+    for scheme in (Alibi(6), Alibi(8, slopes="geometric")):
+        known = scheme.to_hf_config()
+        assert known is not None
+        built = MptConfig(n_heads=scheme.num_heads, max_seq_len=9, **known)
+        assert built.attn_config.alibi
+        theirs = build_mpt_alibi_tensor(built.n_heads, built.max_seq_len, built.attn_config.alibi_bias_max)[:, 0]
+        torch.testing.assert_close(table(scheme, 1, 9)[:, 0], theirs)
+    others = (Alibi(6, False), Alibi(6, slopes="geometric"), Alibi(6, learned=True), Alibi(6, form="broken"))
+    assert [scheme.to_hf_config() for scheme in others] == [None] * 4
 
 
 def test_symmetric_form_is_x_transformers_bias() -> None:

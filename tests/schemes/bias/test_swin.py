@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import Swinv2Config
+from transformers import SwinConfig, Swinv2Config
 from transformers.models.swin.modeling_swin import SwinRelativePositionBias
 from transformers.models.swinv2.modeling_swinv2 import Swinv2SelfAttention
 
@@ -16,8 +16,10 @@ from tests.schemes.peers import agree
 
 @pytest.mark.parametrize("window", [(3, 3), (2, 5)])
 def test_table_and_its_gradient_are_those_of_swin(window: tuple[int, int]) -> None:
-    theirs = SwinRelativePositionBias(4, window)
     ours = SwinTable(4, rows=window[0], columns=window[1])
+    known = ours.to_hf_config()
+    assert (known is None) == (window[0] != window[1])
+    theirs = SwinRelativePositionBias(4, window if known is None else (SwinConfig(**known).window_size,) * 2)
     with torch.no_grad():
         theirs.relative_position_bias_table.copy_(ours.table_RH)
     grid = positions.grid(1, *window)

@@ -25,13 +25,13 @@ def mine(ours: DeBERTa, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> to
 @pytest.mark.parametrize("terms", ["c2p+p2c", "c2p", "p2c"])
 @pytest.mark.parametrize(("span", "buckets"), [(5, 0), (32, 8), (40, 0)])
 def test_version_2_and_its_gradients(span: int, buckets: int, terms: str) -> None:
-    config = DebertaV2Config(
-        hidden_size=D, num_attention_heads=HEADS, relative_attention=True, max_relative_positions=span,
-        position_buckets=buckets or -1, pos_att_type=terms.split("+"), hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )  # fmt: skip
-    theirs = v2.DisentangledSelfAttention(config).eval()
     ours = DeBERTa(D, HEADS, WIDTH, span=span, buckets=buckets, terms=terms, p2c="code")
+    known = ours.to_hf_config()
+    assert known is not None
+    config = DebertaV2Config(
+        hidden_size=D, num_attention_heads=HEADS, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **known
+    )
+    theirs = v2.DisentangledSelfAttention(config).eval()
     copy(ours, theirs, ("pos_key_proj", "pos_query_proj"))
     x = leaf(2, LENGTH, D)
     y, table = copied(x), copied(ours.table_RD)
@@ -93,6 +93,7 @@ def test_trap_37_position_to_content_of_the_paper_looks_from_the_keys_side() -> 
     paper = DeBERTa(D, HEADS, WIDTH, span=6, terms="p2c")
     code = DeBERTa(D, HEADS, WIDTH, span=6, terms="p2c", p2c="code")
     code.load_state_dict(paper.state_dict())
+    assert paper.to_hf_config() is None, "no model of transformers reads the paper so"
     q, k = torch.randn(2, 1, HEADS, LENGTH, WIDTH).unbind(0)
     here, there = paper.bias(q, k, pos, pos), code.bias(q, k, pos, pos)
     assert not torch.allclose(here, there, atol=1e-3)

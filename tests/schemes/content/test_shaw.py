@@ -17,11 +17,11 @@ HEADS, LENGTH, WIDTH, CLIP = 3, 12, 8, 4
 
 
 def test_attention_with_keys_is_that_of_wav2vec2_bert() -> None:
-    config = Wav2Vec2BertConfig(
-        hidden_size=HEADS * WIDTH, num_attention_heads=HEADS, position_embeddings_type="relative_key",
-        left_max_position_embeddings=CLIP, right_max_position_embeddings=CLIP, attention_dropout=0.0,
-    )  # fmt: skip
-    theirs, ours = wav2vec2.Wav2Vec2BertSelfAttention(config).eval(), Shaw(WIDTH, clip=CLIP, values=False)
+    ours = Shaw(WIDTH, clip=CLIP, values=False)
+    known = ours.to_hf_config()
+    assert known is not None and Shaw(WIDTH, clip=CLIP).to_hf_config() is None
+    config = Wav2Vec2BertConfig(hidden_size=HEADS * WIDTH, num_attention_heads=HEADS, attention_dropout=0.0, **known)
+    theirs = wav2vec2.Wav2Vec2BertSelfAttention(config).eval()
     with torch.no_grad():
         theirs.distance_embedding.weight.copy_(ours.keys_RK)
     x = leaf(2, LENGTH, HEADS * WIDTH)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import torch
 from torch import nn
@@ -94,6 +94,12 @@ class Alibi(DistanceBias):
     def parallel(self) -> bool:  # type: ignore[override]
         """-m·(i - j) is m·j and a constant of the row; only in this form."""
         return self.form == "causal"
+
+    def to_hf_config(self) -> dict[str, Any] | None:
+        """``attn_config`` of MPT (BLOOM always has these slopes); None for other slopes and directions."""
+        same = self.form == "causal" and not isinstance(self.slopes_OH, nn.Parameter)
+        power = self.num_heads & (self.num_heads - 1) == 0
+        return {"attn_config": {"alibi": True}} if same and (power or self.rule == "paper") else None
 
     def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         slopes_OH = self.slopes_OH.float().abs()

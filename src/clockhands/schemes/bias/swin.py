@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 from torch import nn
@@ -102,6 +102,10 @@ class SwinTable(GridBias):
     @property
     def declares(self) -> Declares:
         return Declares(translation_invariant=True, axes=2, beyond="raise")
+
+    def to_hf_config(self) -> dict[str, Any] | None:
+        """``window_size`` of Swin, whose windows are square; None for others."""
+        return {"window_size": self.window[0]} if self.window[0] == self.window[1] else None
 
     def surface(self, offset_R2: Num[Tensor, "R 2"]) -> Float[Tensor, "H R"]:
         """Columns of the table. Raises PositionError for an offset that the window does not have."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import final
+from typing import Any, final
 
 import torch
 
@@ -39,6 +39,10 @@ class Window(DistanceBias):
     @property
     def declares(self) -> Declares:
         return Declares(translation_invariant=True, real_valued=True)
+
+    def to_hf_config(self) -> dict[str, Any] | None:
+        """``sliding_window``, as in Mistral, which counts the query's own token and looks to the left."""
+        return {"sliding_window": self.left + 1}
 
     def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         seen_R = (distance_R <= self.left) & (distance_R >= -self.right)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import torch
 from torch import nn
@@ -98,6 +98,17 @@ class DeBERTa(Scheme):
 
     def scale(self, head_dim: int) -> float:
         return 1 / math.sqrt(head_dim * (1 + len(self.terms)))
+
+    def to_hf_config(self) -> dict[str, Any] | None:
+        """The keys of DeBERTa-v2 (without buckets of DeBERTa too); None where p2c is the paper's, which no code has."""
+        if self.p2c == "paper" and "p2c" in self.terms:
+            return None
+        return {
+            "relative_attention": True,
+            "max_relative_positions": self.span,
+            "position_buckets": self.buckets or -1,
+            "pos_att_type": list(self.terms),
+        }
 
     def row(self, distance_BST: Int[Tensor, "B S T"]) -> Int[Tensor, "B S T"]:
         """δ: the row of the table for a distance, after v2's buckets."""

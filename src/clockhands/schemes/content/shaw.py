@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import nn
@@ -56,6 +56,13 @@ class Shaw(Scheme):
 
     def active_hooks(self) -> frozenset[str]:
         return frozenset({"bias"} if self.values_RK is None else {"bias", "values"})
+
+    def to_hf_config(self) -> dict[str, Any] | None:
+        """The keys of Wav2Vec2-BERT; None with a table of values, which no model of transformers has."""
+        if self.values_RK is not None:
+            return None
+        sides = {f"{side}_max_position_embeddings": self.clip for side in ("left", "right")}
+        return {"position_embeddings_type": "relative_key", **sides}
 
     def index(self, qpos_BS: Positions, kpos_BT: KeyPositions) -> Int[Tensor, "#B 1 S T"]:
         """Rows of the tables: clip(j - i, -k, k) + k."""

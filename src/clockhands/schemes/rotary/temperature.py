@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import torch
 
@@ -59,6 +59,12 @@ class Temperature(Scheme):
     def declares(self) -> Declares:
         constant = self.form == "constant"
         return Declares(translation_invariant=constant, axes=None if constant else 1, real_valued=True)
+
+    def to_hf_config(self) -> dict[str, Any] | None:
+        """The keys of Llama 4, which does this in its layers without rotation; None for the other forms."""
+        if self.form != "floor":
+            return None
+        return {"attn_temperature_tuning": True, "attn_scale": self.coefficient, "floor_scale": self.length}
 
     def rotate(
         self,
