@@ -6,16 +6,17 @@ import math
 
 import pytest
 import torch
+import transformers as hf
 
 from clockhands.inspection.capture import Capture, capture
-from clockhands.inspection.decomposition import split
-from clockhands.inspection.measures import kernels
+from clockhands.inspection.decomposition import means, split
+from clockhands.inspection.measures import kernels, terms
 from clockhands.inspection.measures.decomposed import grouped
 from clockhands.inspection.subject import Subject
 from clockhands.model import Position, Transformer, TransformerConfig
 from clockhands.schemes import Alibi, Scheme
 
-from .tiny import VOCAB, tiny
+from .tiny import CONFIGS, VOCAB, tiny
 
 LENGTH = 20
 
@@ -134,3 +135,34 @@ def test_t5_shares_its_first_layers_bias_and_it_is_the_table() -> None:
             bias = batch.term("added, constant")
             torch.testing.assert_close(torch.diagonal(bias[0], dim1=1, dim2=2), table[0][:, None].expand(-1, LENGTH))
             assert math.isclose(float(bias[0, 1, 3, 2]), float(table[1, 1]), rel_tol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["deberta", "deberta-v2", "xlnet"])
+def test_what_words_add_at_distances_is_what_the_split_calls_so(name: str) -> None:
+    """Off the diagonal f and g add up to the split's term, which is computed in another way."""
+    subject = Subject.of(tiny(name))
+    recorded = capture(subject.model, subject.forward, _ids())
+    layer = recorded.layers[0]
+    asked, answered = terms.separated(layer)
+    x = layer.inputs_NTD[: layer.batch]
+    mean, place = means(layer, torch.arange(len(x), len(layer.inputs_NTD)))
+    whole = layer.bias(layer.replay(x)) - layer.bias(layer.replay((mean + place).expand_as(x)))
+    apart = ~torch.eye(x.shape[1], dtype=torch.bool)
+    torch.testing.assert_close((asked + answered)[..., apart], whole[..., apart], atol=1e-5, rtol=1e-4)
+    assert float(asked.abs().max()) > 1e-4
+    assert (float(answered.abs().max()) > 1e-4) == name.startswith("deberta"), "q·r is all that Transformer-XL has"
+
+
+@pytest.mark.parametrize(("kept", "lost"), [("c2p", 1), ("p2c", 0)])
+@pytest.mark.parametrize("kind", ["hf", "own"])
+def test_a_term_that_is_switched_off_is_found_to_be_nothing(kind: str, kept: str, lost: int) -> None:
+    if kind == "own":
+        subject, recorded = _own(Position("deberta", {"terms": kept}))
+    else:
+        config = {**CONFIGS["deberta"]().to_dict(), "pos_att_type": [kept]}
+        subject = Subject.of(hf.DebertaModel(hf.DebertaConfig(**config)))
+        recorded = capture(subject.model, subject.forward, _ids())
+    for layer in recorded.layers:
+        found = terms.separated(layer)
+        assert float(found[lost].abs().max()) < 1e-5
+        assert float(found[1 - lost].abs().max()) > 1e-4

@@ -31,6 +31,7 @@ from clockhands.inspection.measures import (
     survival,
     swap,
     table,
+    terms,
 )
 from clockhands.inspection.opening import open_subject
 from clockhands.inspection.progress import Progress, watched
@@ -228,6 +229,7 @@ def _findings(
         lambda: table.shift(subject),
         lambda: kernels.kernel(subject, recorded, trained.splits, control),
         lambda: kernels.frequencies(subject, recorded, other),
+        lambda: terms.terms(subject, recorded, trained.splits, (fresh.capture, fresh.splits) if fresh else None),
         lambda: decomposed.layers(trained.splits, control),
         lambda: decomposed.heads(trained.splits, control),
         lambda: survival.survival(subject, recorded, (fresh.subject, fresh.capture) if fresh else None),

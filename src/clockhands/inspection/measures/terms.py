@@ -1,0 +1,106 @@
+"""DeBERTa's and Transformer-XL's own terms: what words and distances add to the logits together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from clockhands.findings import Figure, Finding, Panel, Table
+from clockhands.inspection.capture import Capture
+from clockhands.inspection.decomposition import TERMS, Split, centred, means
+from clockhands.inspection.drawing import mark, percent, skip
+from clockhands.inspection.layer import Layer
+from clockhands.inspection.measures.decomposed import grouped
+from clockhands.inspection.subject import Subject
+from clockhands.shapes import Bool, Float, Tensor
+
+QUESTION = "Which words listen to distances?"
+METHOD = (
+    "What the layer adds itself is affine in its input: E_ij = c_ij + f_ij(word i) + g_ij(word j). f is what the "
+    "query's word asks of a distance (DeBERTa's content to position, Transformer-XL's q·r), g what the key's word "
+    "answers (DeBERTa's position to content). The layer is run on texts in which some tokens are replaced by the mean "
+    "of their place: where i is real and j is not, E tells f alone. Two texts for each binary digit of a place reach "
+    "all pairs of two tokens; of a token with itself f and g cannot be told apart, and it is left out. Beside them the "
+    "distance alone (c_ij with what the constant's queries and keys give; v·r) and preferred words (u·k). Shares of "
+    "the variance of the logits as in the split; f and g in the first texts. Null: fresh weights."
+)
+COLUMNS = ("query's words × distance", "key's words × distance", "distance alone", "preferred words", "words alone")
+_GROUPS = ("distance (kernel and bias)", "preferred words (constant–content)", "content–content")
+LEAST = 1e-6
+
+
+def separated(layer: Layer) -> tuple[Float[Tensor, "B H S T"], Float[Tensor, "B H S T"]]:
+    """f and g of the first texts, off the diagonal; the means are those of the other texts, if there are others."""
+    x_BTD = layer.inputs_NTD[: layer.batch]
+    rest = torch.arange(len(x_BTD), len(layer.inputs_NTD))
+    mean, place = means(layer, rest if len(rest) else torch.arange(len(x_BTD)))
+    blank_BTD = (mean + place).expand_as(x_BTD)
+    flat_BHST = layer.bias(layer.replay(blank_BTD))
+    asked, answered = torch.zeros_like(flat_BHST), torch.zeros_like(flat_BHST)
+    places = torch.arange(x_BTD.shape[1])
+    for bit in range(max(1, (len(places) - 1).bit_length())):
+        lower, digit = places % 2**bit, (places >> bit) % 2 == 1
+        first_ST = (lower[:, None] == lower) & (digit[:, None] != digit)  # the lowest digit in which i and j differ
+        for real_T in (digit, ~digit):
+            mixed_BTD = torch.where(real_T.to(x_BTD.device)[:, None], x_BTD, blank_BTD)
+            change = layer.bias(layer.replay(mixed_BTD)) - flat_BHST
+            asked += change * (first_ST & real_T[:, None]).to(change.device)
+            answered += change * (first_ST & real_T).to(change.device)
+    return asked, answered
+
+
+def word_shares(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> tuple[float, float]:
+    """The shares of f and g in the variance of the logits."""
+    real = layer.replay(layer.inputs_NTD[: layer.batch])
+    ordinary = ordinary_T.to(real.logits_BHST.device)
+    logits = centred(real.logits_BHST, real.allowed_BHST & ordinary[:, None] & ordinary).double()
+    variance = float(logits.square().sum().clamp_min(1e-30))
+    asked, answered = (float((term * logits).sum()) / variance for term in separated(layer))
+    return asked, answered
+
+
+def terms(
+    subject: Subject,
+    capture: Capture,
+    splits: Sequence[Split],
+    control: tuple[Capture, Sequence[Split]] | None = None,
+) -> Finding:
+    """What the words of queries, and those of keys, have to do with distances; beside the other terms, by layer."""
+    added = [abs(float(split.layer()[TERMS.index("added, content")])) for split in splits]
+    if max(added) < LEAST:
+        return skip("kernel.terms", QUESTION, f"Nothing that is added here depends on a word. {subject.mechanism}")
+    if any(layer.holds for layer in capture.layers):
+        return skip("kernel.terms", QUESTION, "Norms of queries and keys stand between the words and what they add.")
+    rows = _rows(capture, splits)
+    asked, answered = (sum(row[column] for row in rows) / len(rows) for column in (0, 1))
+    fresh = _rows(*control) if control else None
+    null = sum(row[0] + row[1] for row in fresh) / len(fresh) if fresh else None
+    untrained = f" (together untrained {percent(null)})" if null is not None else ""
+    names = [str(index + 1) for index in range(len(rows))]
+    stacks = [mark("stack", names, [row[column] for row in rows], label=name) for column, name in enumerate(COLUMNS)]
+    return Finding(
+        name="kernel.terms",
+        question=QUESTION,
+        verdict=(
+            f"What the query's word asks of distances decides {percent(asked)} of the logits, what the key's word "
+            f"answers {percent(answered)}, on average over layers{untrained}."
+        ),
+        value=asked + answered,
+        null=null,
+        light="info",
+        table=Table.of(("layer", *COLUMNS), [(index + 1, *row) for index, row in enumerate(rows)]),
+        figure=Figure((Panel(tuple(stacks), xlabel="layer", ylabel="share of logit variance"),)),
+        method=METHOD,
+        source="He et al. 2021 (DeBERTa), eq. 2; Dai et al. 2019 (Transformer-XL), section 3.3",
+        details={"query_words": asked, "key_words": answered},
+    )
+
+
+def _rows(capture: Capture, splits: Sequence[Split]) -> list[tuple[float, ...]]:
+    """``COLUMNS`` for every layer."""
+    found = []
+    for layer, split in zip(capture.layers, splits, strict=True):
+        groups = grouped(split.layer())
+        found.append((*word_shares(layer, capture.ordinary_T), *(groups[name] for name in _GROUPS)))
+    return found
