@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from clockhands.data import open_corpus
 from clockhands.errors import CheckpointError, DataError, UsageError
@@ -74,6 +76,27 @@ def test_a_foreign_checkpoint_is_named(tmp_path: object) -> None:
     GPT2Config(n_layer=1).save_pretrained(str(tmp_path))
     with pytest.raises(CheckpointError, match="holds a model of type 'gpt2', not one of this project"):
         open_run(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda weights, name: weights.update({name: weights[name][:1].clone()}), r"has shape \[1"),
+        (lambda weights, name: weights.pop(name), "is missing"),
+        (lambda weights, name: weights.update(of_another=weights[name]), "of_another has no place in it"),
+    ],
+    ids=["shape", "missing", "unexpected"],
+)
+def test_weights_of_another_model_are_named(
+    writer: Run, tmp_path: Path, damage: Callable[[dict[str, torch.Tensor], str], object], message: str
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(writer.path, run)
+    weights = load_file(run / "model.safetensors")
+    damage(weights, next(name for name in weights if "ffn" in name or "feed" in name))
+    save_file({name: weight.clone() for name, weight in weights.items()}, run / "model.safetensors", {"format": "pt"})
+    with pytest.raises(CheckpointError, match=f"not of the model that its config.json describes: .*{message}"):
+        open_run(run)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])

@@ -250,10 +250,17 @@ def test_packed_documents_are_not_continued() -> None:
         made(input_ids=text, document_ids=documents, past_key_values=cache)
 
 
-def test_positions_that_change_with_the_length_are_not_cached() -> None:
-    made = model(decoder={"scheme": "rope", "transform": "randomised", "transform_options": {"maximum": 64}})
+@pytest.mark.parametrize(
+    ("decoder", "named"),
+    [
+        ({"scheme": "rope", "transform": "randomised", "transform_options": {"maximum": 64}}, "randomised"),
+        ({"scheme": "index", "normalise": "length"}, "index"),
+    ],
+)
+def test_positions_that_change_with_the_length_are_not_cached(decoder: dict[str, Any], named: str) -> None:
+    made = model(decoder=decoder)
     text = words(1, 4)
-    with pytest.raises(PositionError, match="randomised the positions of earlier words change when a word is added"):
+    with pytest.raises(PositionError, match=f"{named} the positions of earlier words change when a word is added"):
         made.generate(text, max_new_tokens=2)
     assert made.generate(text, max_new_tokens=2, min_new_tokens=2, use_cache=False).shape == (1, 6)
 

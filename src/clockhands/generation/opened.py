@@ -15,6 +15,7 @@ import torch
 
 from clockhands.data import Tokenizers
 from clockhands.errors import CheckpointError, UsageError, unknown
+from clockhands.quiet import quiet
 from clockhands.schemes import CATALOGUE, options
 
 if TYPE_CHECKING:
@@ -91,12 +92,30 @@ def open_model(
         config = _config(folder)
         if position:
             config = repositioned(config, position)
-        model: PreTrainedModel = faces[config.core.kind].from_pretrained(
-            folder, config=config, dtype=dtype, local_files_only=True
-        )
+        with quiet("transformers"):
+            loaded: Any = faces[config.core.kind].from_pretrained(
+                folder, config=config, dtype=dtype, local_files_only=True,
+                ignore_mismatched_sizes=True, output_loading_info=True,
+            )  # fmt: skip
     except (OSError, RuntimeError, ValueError, KeyError, SafetensorError) as fault:
         raise CheckpointError(f"cannot open the model in {folder}: {str(fault).splitlines()[0]}") from fault
+    model: PreTrainedModel
+    model, read = loaded
+    _check_read(read, folder, bent=bool(position))
     return model.eval()
+
+
+def _check_read(read: Mapping[str, Any], folder: Path, *, bent: bool) -> None:
+    """Raise CheckpointError unless the weights are those of the configuration; ``bent`` positions may add some."""
+    faults = [f"{name} has shape {list(there)}, not {list(wanted)}" for name, there, wanted in read["mismatched_keys"]]
+    faults += [] if bent else [f"{name} is missing" for name in read["missing_keys"]]
+    faults += [] if bent else [f"{name} has no place in it" for name in read["unexpected_keys"]]
+    if faults:
+        more = f", and {len(faults) - 1} more such" if len(faults) > 1 else ""
+        raise CheckpointError(
+            f"the weights in {folder} are not of the model that its config.json describes: {sorted(faults)[0]}{more}; "
+            f"put back the two files of one run"
+        )
 
 
 def repositioned(config: ClockhandsConfig, changes: Mapping[str, Any]) -> ClockhandsConfig:

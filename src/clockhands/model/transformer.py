@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import torch
 from torch import nn
@@ -55,6 +56,15 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(Block(config, side) for _ in range(config.layers(side)))
         last = config.norm == "pre" if config.final_norm is None else config.final_norm
         self.norm = make_norm(config) if last else None
+
+    @cached_property
+    def moves_words(self) -> str | None:
+        """The name of a transform, or of a scheme at the embedding, under which a new word moves the earlier ones."""
+        if self.transform is not None and self.transform.depends_on_length:
+            return self.position.transform
+        first = self.schemes.of(0)
+        moves = first.declares.depends_on_length and "encode" in first.active_hooks()
+        return self.position.scheme if moves else None
 
     def placed(self, pos_BS: Positions, mask_BS: Bool[Tensor, "B S"] | None) -> Positions:
         """Counted positions as the schemes of this stack read them: transformed, on all axes that they ask for."""
@@ -198,10 +208,10 @@ class Transformer(nn.Module):
         """Positions as counted, and the self-attention's sight with the positions that its schemes read."""
         stack = self.encoder if side == "encoder" else self.decoder
         assert stack is not None
-        if cache is not None and stack.transform is not None and stack.transform.depends_on_length:
+        if cache is not None and stack.moves_words:
             raise PositionError(
-                f"under {stack.position.transform} the positions of earlier words change when a word is added, so "
-                f"their keys cannot be kept; generate with use_cache=False, or set the transform's options against it"
+                f"under {stack.moves_words} the positions of earlier words change when a word is added, so "
+                f"their keys cannot be kept; generate with use_cache=False, or set its options against it"
             )
         past = past_words(cache)
         plain = counted(text, past)
