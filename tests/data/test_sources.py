@@ -156,7 +156,7 @@ def test_missing_files_and_folders(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.tsv", "source\ttarget\na\tb\nc\n", r"t\.tsv, line 3 has 1 columns where the first line has 2"),
+        ("t.tsv", "source\ttarget\na\tb\nc\n", r"t\.tsv, line 3 has 1 column where the first line has 2"),
         ("t.csv", "source,target\na,b,c\n", r"t\.csv, line 2 has 3 columns where the first line has 2"),
         ("t.csv", 'source,target\n"a,b\n', r"t\.csv, line \d: unexpected end of data"),
         ("t.tsv", "source\ten\na\tb\n", r"t\.tsv, line 2: there is no column 'target'.*\(columns: source, en\)"),

@@ -145,7 +145,8 @@ def _table_rows(path: str | Path, text: str, format: str, header: bool) -> Itera
                 continue
             place = f"{path}, line {reader.line_num}"
             if len(row) != len(columns):
-                raise DataError(f"{place} has {len(row)} columns where the first line has {len(columns)}")
+                has = "1 column" if len(row) == 1 else f"{len(row)} columns"
+                raise DataError(f"{place} has {has} where the first line has {len(columns)}")
             yield place, dict(zip_longest(columns, row))
     except csv.Error as fault:
         raise DataError(f"{path}, line {reader.line_num}: {fault}") from fault
