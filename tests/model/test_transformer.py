@@ -101,6 +101,20 @@ def test_residual_connections_can_be_cut() -> None:
         assert bool(made.decode(Text(words(1, 5))).any()) == residual
 
 
+def test_an_encoder_may_see_what_came_before_alone() -> None:
+    """Then a scheme that is defined under a causal mask alone may stand in it, and order is told without any."""
+    text, mask = words(1, 6), torch.tensor([[0, 1, 1, 1, 1, 1]]).bool()
+    changed, swapped = text.clone(), text[:, [0, 2, 1, 3, 4, 5]]
+    changed[0, 4] += 1
+    for causal in (True, False):
+        made = model("encoder-decoder", encoder="none", causal_encoder=causal).model
+        read = [made.encode(Text(ids, mask)).states_BTD[0, 1:] for ids in (text, changed, swapped)]
+        assert bool((read[0][:3] == read[1][:3]).all()) == causal
+        assert torch.allclose(read[0][2:], read[2][2:], atol=1e-5) != causal
+        assert not torch.allclose(read[0][3:], read[1][3:], atol=1e-3)
+    model("encoder-decoder", encoder="cope", causal_encoder=True)
+
+
 def test_initialisation_of_the_paper() -> None:
     made = Transformer(core(vocab_size=3000, d_model=64, num_heads=4, d_ff=256))
     assert abs(made.decoder.input.tokens.weight.std() - 64**-0.5) < 2e-3

@@ -138,6 +138,7 @@ def obstacles(core: Transformer) -> list[str]:
         for holds, reason in (
             (config.kind != "encoder-decoder", f"it is a model of kind {config.kind}"),
             (not config.residual, "it has no residual connections (residual = false)"),
+            (config.causal_encoder, "its encoder has a causal mask (causal_encoder)"),
             (config.output_transform, "a layer lies before its output matrix (output_transform)"),
         )
         if holds

@@ -106,6 +106,7 @@ class TransformerConfig:
         activation, gated: of the feed-forward layers; gated: act(W_g x) * W_u x.
         attention_scale: factor of q·k; None: 1/√d_head (T5: 1).
         residual: whether sublayers add to their input (off: to see what the connection carries).
+        causal_encoder: whether words of the encoder see the words before them alone (on: to see what a mask tells).
         parallel: attention and feed-forward read the same x and are added together (GPT-NeoX); needs ``pre``.
         encoder, decoder, cross: where each side's attention gets position from; cross-attention: none in the paper.
     """
@@ -140,6 +141,7 @@ class TransformerConfig:
     gated: bool = False
     attention_scale: float | None = None
     residual: bool = True
+    causal_encoder: bool = False
     parallel: bool = False
     encoder: Position = SINUSOIDAL
     decoder: Position = SINUSOIDAL
@@ -230,6 +232,10 @@ class TransformerConfig:
         reads_source = side == "encoder" and self.kind == "encoder-decoder"
         return (self.source_vocab_size or self.vocab_size) if reads_source else self.vocab_size
 
+    def causal(self, side: Side) -> bool:
+        """Whether the words of a side see the words before them alone."""
+        return side == "decoder" or (side == "encoder" and self.causal_encoder)
+
     def sizes(self, side: Side) -> Sizes:
         """What the schemes of a side are told about the model."""
         return Sizes(
@@ -238,7 +244,7 @@ class TransformerConfig:
             num_heads=self.num_heads,
             head_dim=self.d_head,
             num_layers=self.layers(side),
-            causal=side == "decoder",
+            causal=self.causal(side),
         )
 
     def scheme(self, side: Side) -> Scheme:

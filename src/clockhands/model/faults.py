@@ -125,7 +125,7 @@ def position_faults(config: TransformerConfig, side: Side, *, sizes_stand: bool 
             scheme = config.scheme(side)
     except ConfigError as fault:
         return [f"{side}: {sentence}" for sentence in fault.faults]
-    return seam_faults(scheme, position, side)
+    return seam_faults(scheme, position, side, config.causal(side))
 
 
 def width_faults(config: TransformerConfig, side: Side) -> list[str]:
@@ -168,11 +168,11 @@ def transform_faults(position: Position, side: Side) -> list[str]:
     return []
 
 
-def seam_faults(scheme: Scheme, position: Position, side: Side) -> list[str]:
+def seam_faults(scheme: Scheme, position: Position, side: Side, causal: bool) -> list[str]:
     """A scheme where its seam does not exist, or cannot be."""
     wrong = []
     hooks = type(scheme).hooks()
-    if side != "decoder" and scheme.declares.causal_only:
+    if not causal and scheme.declares.causal_only:
         wrong.append(f"{side}: {position.scheme} is defined only under a causal mask, and the {side} has none")
     if side == "cross" and hooks & {"encode", "locate"}:
         wrong.append(

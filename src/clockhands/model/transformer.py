@@ -219,7 +219,7 @@ class Transformer(nn.Module):
         seen = stack.placed(plain, own)
         if isinstance(past, int):
             length = None if cache is None else past + text.ids_BS.shape[1]
-            return plain, Sight(seen, seen, within(text, past), causal=side == "decoder", length=length)
+            return plain, Sight(seen, seen, within(text, past), causal=self.config.causal(side), length=length)
         if stack.schemes.places:
             raise PositionError(f"{stack.position.scheme} places its tokens itself and cannot be traced over a cache")
         return plain, Sight(seen, seen, up_to_now(text, past, capacity(cache)))
