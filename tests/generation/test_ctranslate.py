@@ -101,10 +101,13 @@ def test_all_reasons_are_named() -> None:
     added = {"scheme": "sinusoidal", "every_layer": True, "skip_every": 2, "transform": "scaled"}
     beside = {"scheme": "sinusoidal", "combine": "concatenate", "width": 8}
     with pytest.raises(UsageError) as fault:
-        EngineDecoder(writer(added, decoder=beside, residual=False, causal_encoder=True, output_transform=True, cross="alibi"))
+        EngineDecoder(
+            writer(added, decoder=beside, residual=False, causal_encoder=True, output_transform=True, cross="alibi")
+        )
     for reason in (
-        "residual = false", "causal_encoder", "output_transform", "encoder: positions that are added again", "skip_every", "scaled",
-        "decoder: positions that are not added but concatenated", "cross-attention: positions of the scheme 'alibi'",
+        "residual = false", "causal_encoder", "output_transform", "encoder: positions that are added again", "skip_every",
+        "scaled", "decoder: positions that are not added but concatenated",
+        "cross-attention: positions of the scheme 'alibi'",
     ):  # fmt: skip
         assert reason in str(fault.value)
 
