@@ -105,8 +105,8 @@ def test_all_reasons_are_named() -> None:
             writer(added, decoder=beside, residual=False, causal_encoder=True, output_transform=True, cross="alibi")
         )
     for reason in (
-        "residual = false", "causal_encoder", "output_transform", "encoder: positions that are added again", "skip_every",
-        "scaled", "decoder: positions that are not added but concatenated",
+        "residual = false", "causal_encoder", "output_transform", "encoder: positions that are added again",
+        "skip_every", "scaled", "decoder: positions that are not added but concatenated",
         "cross-attention: positions of the scheme 'alibi'",
     ):  # fmt: skip
         assert reason in str(fault.value)
