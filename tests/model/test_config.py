@@ -113,6 +113,11 @@ def test_all_faults_are_told_together() -> None:
     with pytest.raises(ConfigError) as caught:
         TransformerConfig.from_dict({"d_model": "x", "encoder": {"width": "y"}, "cross": {"skip_every": 1.5}})
     assert len(caught.value.faults) == 3
+    own = {"scheme": "sinusoidal", "combine": "concatenate", "width": 15}
+    lone = {"scheme": "rope", "fraction": -1.0}
+    with pytest.raises(ConfigError, match=r"(?s)leaves 497 channels to the tokens.*needs an even width") as caught:
+        TransformerConfig.from_dict({"encoder": own, "decoder": lone})
+    assert len(caught.value.faults) == 3
 
 
 def test_unknown_preset_names_the_nearest() -> None:

@@ -11,7 +11,14 @@ import jaxtyping
 import pytest
 import torch
 import torch.nn.functional as F
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, StaticCache
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    DynamicCache,
+    StaticCache,
+)
 
 from clockhands.errors import CheckpointError, ConfigError, PositionError
 from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
@@ -255,14 +262,31 @@ def test_packed_documents_are_not_continued() -> None:
     [
         ({"scheme": "rope", "transform": "randomised", "transform_options": {"maximum": 64}}, "randomised"),
         ({"scheme": "index", "normalise": "length"}, "index"),
+        ({"scheme": "rope", "spectrum": "dynamic", "factor": 2.0, "original_length": 3}, "rope"),
     ],
 )
 def test_positions_that_change_with_the_length_are_not_cached(decoder: dict[str, Any], named: str) -> None:
     made = model(decoder=decoder)
     text = words(1, 4)
-    with pytest.raises(PositionError, match=f"{named} the positions of earlier words change when a word is added"):
-        made.generate(text, max_new_tokens=2)
-    assert made.generate(text, max_new_tokens=2, min_new_tokens=2, use_cache=False).shape == (1, 6)
+    wanted = {"max_new_tokens": 2, "min_new_tokens": 2}
+    with pytest.raises(PositionError, match=f"{named} the positions of earlier words change .*when a word is added"):
+        made.generate(text, use_cache=True, **wanted)
+    left = made.generate(text, **wanted)
+    assert left.shape == (1, 6)
+    assert torch.equal(left, made.generate(text, use_cache=False, **wanted))
+
+
+def test_keys_are_kept_up_to_the_length_from_which_a_spectrum_bends() -> None:
+    bent = {"scheme": "rope", "spectrum": "dynamic", "factor": 2.0, "original_length": 6}
+    made, text, cache = model(decoder=bent), words(1, 8), DynamicCache()
+    steps = [made(text[:, a:b], past_key_values=cache).logits for a, b in ((0, 4), (4, 6))]
+    torch.testing.assert_close(torch.cat(steps, dim=1), made(text[:, :6]).logits)
+    with pytest.raises(PositionError, match="under rope the positions of earlier words change beyond 6 words when"):
+        made(text[:, 6:], past_key_values=cache)
+    # Of one layer nobody reads what earlier words have become.
+    alone, cache = model(decoder=bent, decoder_layers=1), DynamicCache()
+    last = [alone(text[:, a:b], past_key_values=cache).logits for a, b in ((0, 4), (4, 8))][-1]
+    torch.testing.assert_close(last[:, -1], alone(text).logits[:, -1])
 
 
 def test_another_kind_is_refused_by_name(tmp_path: Path) -> None:

@@ -22,9 +22,10 @@ def faults(config: TransformerConfig) -> list[str]:
     wrong = table_faults(vars(config))
     if wrong:
         return wrong
-    wrong = size_faults(config) + tying_faults(config)
+    sizes = size_faults(config)
+    wrong = sizes + tying_faults(config)
     for side in config.sides:
-        wrong += position_faults(config, side, sizes_stand=not wrong)
+        wrong += position_faults(config, side, sizes_stand=not sizes)
     return wrong
 
 

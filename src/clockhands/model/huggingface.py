@@ -106,7 +106,19 @@ def as_mask(mask: Mask) -> Mask:
     return mask.bool()
 
 
-class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, GenerationMixin):
+class ExactGenerationMixin(GenerationMixin):
+    """``generate``, which keeps no keys by itself where a new word may move the earlier ones."""
+
+    model: Transformer
+
+    def generate(self, *given: Any, **options: Any) -> Any:
+        """As in transformers; ``use_cache`` is off unless asked for, if keys that are kept could become wrong."""
+        if self.model.writer.moves_words and options.get("generation_config") is None:
+            options.setdefault("use_cache", False)
+        return super().generate(*given, **options)  # type: ignore[misc]
+
+
+class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, ExactGenerationMixin):
     """Encoder and decoder: translation and everything else that reads one text and writes another."""
 
     kind = "encoder-decoder"
@@ -205,7 +217,7 @@ class EncoderFace(nn.Module):
         return BaseModelOutput(source.states_BTD, hidden_states=None if states is None else tuple(states))
 
 
-class ClockhandsForCausalLM(ClockhandsPreTrainedModel, GenerationMixin):
+class ClockhandsForCausalLM(ClockhandsPreTrainedModel, ExactGenerationMixin):
     """The decoder alone: a language model. ``labels`` are shifted inside, as everywhere in transformers."""
 
     kind = "decoder"

@@ -58,13 +58,20 @@ class Stack(nn.Module):
         self.norm = make_norm(config) if last else None
 
     @cached_property
-    def moves_words(self) -> str | None:
-        """The name of a transform, or of a scheme at the embedding, under which a new word moves the earlier ones."""
+    def moves_words(self) -> tuple[str, int] | None:
+        """The transform or the scheme under which a new word changes what earlier ones are, and the length of text from
+        which on it does. None: what was computed once stays, and keys can be kept.
+
+        Keys that are turned again at every step are right in the last layer alone, whose states nobody reads.
+        """
         if self.transform is not None and self.transform.depends_on_length:
-            return self.position.transform
+            return str(self.position.transform), 0
+        below = [self.schemes.of(layer) for layer in range(len(self.blocks) - 1)]
+        moving = [scheme for scheme in below if scheme.declares.depends_on_length]
         first = self.schemes.of(0)
-        moves = first.declares.depends_on_length and "encode" in first.active_hooks()
-        return self.position.scheme if moves else None
+        if first.declares.depends_on_length and "encode" in first.active_hooks():
+            moving.append(first)
+        return (self.position.scheme, min(one.declares.steady_length for one in moving)) if moving else None
 
     def placed(self, pos_BS: Positions, mask_BS: Bool[Tensor, "B S"] | None) -> Positions:
         """Counted positions as the schemes of this stack read them: transformed, on all axes that they ask for."""
@@ -208,12 +215,15 @@ class Transformer(nn.Module):
         """Positions as counted, and the self-attention's sight with the positions that its schemes read."""
         stack = self.encoder if side == "encoder" else self.decoder
         assert stack is not None
-        if cache is not None and stack.moves_words:
-            raise PositionError(
-                f"under {stack.moves_words} the positions of earlier words change when a word is added, so "
-                f"their keys cannot be kept; generate with use_cache=False, or set its options against it"
-            )
         past = past_words(cache)
+        if cache is not None and stack.moves_words:
+            name, steady = stack.moves_words
+            if not isinstance(past, int) or past + text.ids_BS.shape[1] > steady:
+                beyond = f"beyond {steady} words " if steady else ""
+                raise PositionError(
+                    f"under {name} the positions of earlier words change {beyond}when a word is added, so their keys "
+                    f"cannot be kept; generate with use_cache=False, or set its options against it"
+                )
         plain = counted(text, past)
         own = None if text.mask_BT is None else text.mask_BT[:, : text.ids_BS.shape[1]]
         seen = stack.placed(plain, own)

@@ -43,9 +43,10 @@ class Declares:
 
     ``translation_invariant``: a common shift of all positions changes no logit. ``causal_only``: undefined for keys to
     the right of the query. ``max_length`` and ``beyond``: the largest number of positions, and what happens past it.
-    ``depends_on_length``: what a token gets changes with the total length. ``cache``: whether keys are kept as rotated
-    (each step turns only the new ones) or raw (all are turned again at every step). ``axes``: coordinates of a
-    position. ``real_valued``: positions between the integers are meaningful. ``stochastic``: draws while training.
+    ``depends_on_length``: what a token gets changes with the total length, once that is above ``steady_length``.
+    ``cache``: whether keys are kept as rotated (each step turns only the new ones) or raw (all are turned again at
+    every step). ``axes``: coordinates of a position. ``real_valued``: positions between the integers are meaningful.
+    ``stochastic``: draws while training.
     """
 
     translation_invariant: bool = False
@@ -53,6 +54,7 @@ class Declares:
     max_length: int | None = None
     beyond: Literal["raise", "clamp", "extrapolate"] = "extrapolate"
     depends_on_length: bool = False
+    steady_length: int = 0
     cache: Literal["rotated", "raw"] = "rotated"
     axes: int | None = 1
     real_valued: bool = False

@@ -107,6 +107,7 @@ class RoPE(Rotary):
             translation_invariant=not by_length,
             real_valued=True,
             depends_on_length=by_length,
+            steady_length=getattr(self.spectrum, "original_length", 0) if by_length else 0,
             cache="raw" if by_length else "rotated",
         )
 
