@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +176,27 @@ def test_no_text_and_no_tokenizer(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot write the tokenizer to"):
         tokenizer = train_tokenizer(["text"], kind="character")
         Tokenizers(tokenizer, tokenizer).save(tmp_path / "file")
+
+
+def test_a_hub_that_does_not_answer_is_asked_once_and_silently(tmp_path: Path) -> None:
+    """A port where nobody listens: no line of the library's own, none of its minute of attempts."""
+    offline = {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
+    code = """
+import time
+time.sleep = lambda seconds: (_ for _ in ()).throw(AssertionError("it waits to try again"))
+from clockhands.data import open_tokenizer
+from clockhands.errors import DataError
+try:
+    open_tokenizer("nobody/nothing")
+except DataError as fault:
+    print(fault)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **offline}, check=True
+    )
+    assert done.stderr == ""
+    assert done.stdout.startswith("cannot open the tokenizer 'nobody/nothing' (no folder here, so taken for a name on")
+    assert "it waits" not in done.stdout and done.stdout.count("\n") == 1
 
 
 def test_existing_tokenizers_end_their_texts(tmp_path: Path) -> None:

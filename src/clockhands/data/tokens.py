@@ -18,6 +18,7 @@ from tokenizers import Tokenizer, processors
 from clockhands.data.kinds import KINDS, SPECIAL, normalizer
 from clockhands.data.pairs import Corpus
 from clockhands.errors import DataError, UsageError, unknown
+from clockhands.quiet import quiet
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -135,11 +136,14 @@ def open_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
     looks_local = str(name).startswith((".", "/", "~")) or str(name).count("/") > 1 or isinstance(name, Path)
     if looks_local and not Path(name).is_dir():
         raise DataError(f"there is no tokenizer folder {name}")
+    here = Path(name).is_dir()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(str(name))
+        with quiet("huggingface_hub"), quiet("transformers"):
+            tokenizer = AutoTokenizer.from_pretrained(str(name), local_files_only=here or not _reachable(str(name)))
     except Exception as fault:
         # Whatever the library stumbles over (no such file, foreign format, no network), there is no tokenizer here.
-        raise DataError(f"cannot open the tokenizer {str(name)!r}: {str(fault).splitlines()[0]}") from fault
+        where = "" if here else " (no folder here, so taken for a name on the Hugging Face hub)"
+        raise DataError(f"cannot open the tokenizer {str(name)!r}{where}: {str(fault).splitlines()[0]}") from fault
     if tokenizer.eos_token is None:
         if tokenizer.sep_token is None:
             raise UsageError(f"tokenizer {str(name)!r} has no token that ends a text (eos or sep); give another")
@@ -147,6 +151,20 @@ def open_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
     if tokenizer.pad_token is None:
         tokenizer.add_special_tokens({"pad_token": SPECIAL["pad_token"]})
     return tokenizer
+
+
+def _reachable(name: str) -> bool:
+    """Whether the hub answers. Asked once: a library that opens a file there tries each of several for many seconds."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        HfApi().model_info(name, timeout=10)
+    except HfHubHTTPError:
+        return True  # It answered, though not with a model; opening says what is wrong.
+    except Exception:
+        return False  # No network, or asked to stay offline: what was fetched before can still be opened.
+    return True
 
 
 def _save(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
