@@ -83,3 +83,15 @@ def test_a_folder_that_may_not_be_entered_is_one_sentence(capsys: pytest.Capture
             os.seteuid(mine)
             Path(folder).chmod(0o700)
     assert capsys.readouterr().err == f"clockhands: {folder}/run/config.json: Permission denied\n"
+
+
+@pytest.mark.parametrize("command", ["--help", "--version", "schemes", "schemes rope", "schemes --json"])
+def test_a_reader_that_has_gone_is_no_error(command: str) -> None:
+    """What `| head -1` does, and what a reader does that reads nothing."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    asked = [sys.executable, "-m", "clockhands", *command.split()]
+    buffered = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    done = subprocess.run(asked, stdout=writing, stderr=subprocess.PIPE, env=buffered, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")

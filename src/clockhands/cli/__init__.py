@@ -50,17 +50,15 @@ class Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0, 1 (it failed) or 2 (it was used wrongly)."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if not given or given[0] in ("-h", "--help"):
-        print(_overview())
-        return 0
-    if given[0] == "--version":
-        print(f"clockhands {__version__}")
-        return 0
-    if given[0] not in VERBS:
-        return _say(f"there is no command {given[0]!r}{nearest(given[0], VERBS)}", 2)
     try:
-        return _run(given[0], given[1:])
+        code = _answer(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+        return code
+    except SystemExit as stopped:
+        # rich meets a reader that has gone with an exit code of its own.
+        if not isinstance(stopped.__context__, BrokenPipeError):
+            raise
+        return 0
     except ClockhandsError as fault:
         return _say(str(fault), fault.exit_code)
     except KeyboardInterrupt:
@@ -74,6 +72,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if fault.strerror is None:
             raise
         return _say(f"{fault.filename}: {fault.strerror}" if fault.filename else fault.strerror, 1)
+
+
+def _answer(given: list[str]) -> int:
+    if not given or given[0] in ("-h", "--help"):
+        print(_overview())
+        return 0
+    if given[0] == "--version":
+        print(f"clockhands {__version__}")
+        return 0
+    if given[0] not in VERBS:
+        raise UsageError(f"there is no command {given[0]!r}{nearest(given[0], VERBS)}")
+    return _run(given[0], given[1:])
 
 
 def _run(verb: str, arguments: list[str]) -> int:
