@@ -70,12 +70,16 @@ def test_what_cannot_be_asked_is_refused(translator: Run, writer: Run, tmp_path:
         open_run(str(tmp_path))
 
 
-def test_a_foreign_checkpoint_is_named(tmp_path: object) -> None:
+def test_a_foreign_checkpoint_is_named(tmp_path: Path) -> None:
     from transformers import GPT2Config
 
     GPT2Config(n_layer=1).save_pretrained(str(tmp_path))
     with pytest.raises(CheckpointError, match="holds a model of type 'gpt2', not one of this project"):
         open_run(str(tmp_path))
+    (tmp_path / "config.json").write_text('{"d_model": 8}')
+    with pytest.raises(CheckpointError, match=r"config\.json names no model type;") as caught:
+        open_run(str(tmp_path))
+    assert "None" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -154,9 +154,9 @@ def _config(folder: Path) -> ClockhandsConfig:
     from clockhands.model.huggingface_config import ClockhandsConfig
 
     found, _ = PreTrainedConfig.get_config_dict(folder, local_files_only=True)
-    if found.get("model_type") != ClockhandsConfig.model_type:
-        raise CheckpointError(
-            f"{folder} holds a model of type {found.get('model_type')!r}, not one of this project; "
-            "`clockhands inspect` and `clockhands check` open any Hugging Face checkpoint"
-        )
+    kind = found.get("model_type")
+    if kind != ClockhandsConfig.model_type:
+        what = f"{folder} holds a model of type {kind!r}, not one of this project"
+        what = f"{folder / 'config.json'} names no model type" if kind is None else what
+        raise CheckpointError(f"{what}; `clockhands inspect` and `clockhands check` open any Hugging Face checkpoint")
     return ClockhandsConfig.from_dict(found)
