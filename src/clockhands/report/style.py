@@ -46,7 +46,8 @@ def rc(salt: str) -> dict[str, Any]:
     """Matplotlib's settings; ``salt`` makes the ids of one figure reproducible and different from another's."""
     return {
         "svg.fonttype": "none",
-        "svg.hashsalt": salt,
+        # Matplotlib reads "none", the name of a scheme, as no salt at all and would draw one.
+        "svg.hashsalt": f"{salt}-" if salt.lower() == "none" else salt,
         "text.parse_math": False,
         "font.family": ["DejaVu Sans"],
         "font.size": 11.5,
