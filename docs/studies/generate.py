@@ -230,7 +230,19 @@ def answer(name: str, results: Results) -> str:
         for reading in QUESTIONS[name].get("reading", ())
         if all(verdicts[variant].startswith(begins) for variant, begins in reading["when"].items())
     ]
-    return " ".join([filled(QUESTIONS[name]["answer"], results), *said])
+    text = QUESTIONS[name]["answer"].replace("[[literature]]", tally(name, results))
+    return " ".join([filled(text, results), *said])
+
+
+def tally(name: str, results: Results) -> str:
+    """How many of the literature's orderings came out here."""
+    claims = QUESTIONS[name].get("ordering", ())
+    verdicts = [_checked(one, results, len(claims))[3] for one in claims]
+    counts = [f"{sum(one.startswith(begins) for one in verdicts)} {words}" for begins, words in TALLIED.items()]
+    return f"{len(claims)} orderings that the literature reports {', '.join(counts[:-1])} and {counts[-1]}"
+
+
+TALLIED = {"reproduced": "are reproduced here", "contradicted": "contradicted", "not shown": "could not be shown"}
 
 
 def filled(text: str, results: Results) -> str:

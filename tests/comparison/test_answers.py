@@ -27,7 +27,7 @@ def test_every_study_has_its_question() -> None:
 
 def test_an_answer_has_three_sentences() -> None:
     for name, one in GENERATE["measured"]().items():
-        assert len(re.findall(r"[.](?: |$)", GENERATE["answer"](name, one))) <= 3, name
+        assert len(re.findall(r"[.](?: |$)", GENERATE["answer"](name, one))) == 3, name
 
 
 def test_slots_are_filled_with_what_was_measured() -> None:
