@@ -12,7 +12,7 @@ from clockhands.inspection.decomposition import TERMS, means, parts
 from clockhands.inspection.freeze import Frozen
 from clockhands.inspection.subject import Subject
 
-from .tiny import CONFIGS, LAYERS, VOCAB, tiny
+from .tiny import CONFIGS, LAYERS, UNLISTED, VOCAB, tiny
 
 ROUNDS_INSIDE = {"modernbert", "qwen3", "gemma3", "cohere", "olmo2", "gpt-neo", "gpt-j", "mpt"}
 """Families whose own code drops to float32 on the way to the logits (a norm, a rotation, a softmax)."""
@@ -32,7 +32,7 @@ def _eager_attentions(model: Any, ids: torch.Tensor) -> Any:
         return stack(input_ids=ids, attention_mask=torch.ones_like(ids), output_attentions=True).attentions
 
 
-@pytest.mark.parametrize("name", sorted(set(CONFIGS) - {"falcon-alibi"}))
+@pytest.mark.parametrize("name", sorted({*CONFIGS, *UNLISTED} - {"falcon-alibi"}))
 def test_captured_attention_is_the_eager_implementations(name: str) -> None:
     subject, ids = Subject.of(tiny(name)), _ids()
     recorded = capture(subject.model, subject.forward, ids, batch=5)

@@ -125,11 +125,18 @@ CONFIGS: dict[str, Callable[[], Any]] = {
     ),
 }
 
+UNLISTED: dict[str, Callable[[], Any]] = {
+    "xglm": lambda: hf.XGLMConfig(
+        **_COMMON, d_model=WIDTH, num_layers=LAYERS, attention_heads=HEADS, ffn_dim=64, max_position_embeddings=64
+    ),
+}
+"""Families of which nothing is known: attention is read all the same."""
+
 
 def tiny(name: str, *, seed: int = 0, spread: float = 1.5) -> Any:
     """A random model of the family, in evaluation mode; with matrices wide enough that attention is not flat."""
     torch.manual_seed(seed)
-    model = hf.AutoModel.from_config(CONFIGS[name]()).eval()
+    model = hf.AutoModel.from_config((CONFIGS | UNLISTED)[name]()).eval()
     if model._can_set_experts_implementation():
         model.set_experts_implementation("eager")  # the grouped kernels know no float64
     with torch.no_grad():

@@ -71,8 +71,13 @@ class SoftmaxTap(TorchFunctionMode):
 
     def _softmax(self, logits: Tensor, weights: Tensor) -> None:
         operands = self.operands.pop(self.stack.running[-1], None)
-        if operands is None or weights.ndim != 4 or weights.shape[-2:] != _square(operands):
+        if operands is None or weights.ndim not in (3, 4) or weights.shape[-2:] != _square(operands):
             return
+        if weights.ndim == 3:
+            heads = _heads(self.stack.running[-1])
+            if not heads or len(weights) % heads:
+                return
+            logits, weights = (x.unflatten(0, (-1, heads)) for x in (logits, weights))
         batch, heads = weights.shape[:2]
         q, k = (_by_head(operand, batch, heads) for operand in operands)
         allowed = logits > MASKED
@@ -100,6 +105,12 @@ class SoftmaxTap(TorchFunctionMode):
         logits = logits if mask is None else logits + mask
         weights = logits.softmax(dim=-1)
         self.receive(AttentionCall(self.stack.running[-1], q, k, logits, weights, logits > MASKED))
+
+
+def _heads(module: nn.Module) -> int:
+    """How many heads share the first axis with the texts, as the module itself has it; 0 if it does not say."""
+    names = ("num_heads", "n_heads", "num_attention_heads", "n_head")
+    return next((count for name in names if isinstance(count := getattr(module, name, None), int)), 0)
 
 
 def _square(operands: tuple[Tensor, Tensor]) -> tuple[int, int]:
