@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ import psutil
 import pytest
 
 from clockhands.comparison.run import run_plan
+from clockhands.comparison.store import read_results
 from tests.comparison.planted import plan
 
 pytest.importorskip("ray", reason="Ray is an extra: pip install 'clockhands[ray]'")
@@ -20,8 +25,12 @@ pytest.importorskip("ray", reason="Ray is an extra: pip install 'clockhands[ray]
 
 def _named(name: str) -> list[psutil.Process]:
     """Processes of Ray that this test began: a driver's cluster is its own child."""
-    children = psutil.Process().children(recursive=True)
-    return [one for one in children if any(name in word for word in one.cmdline()[:1])]
+    found = []
+    for one in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it may have ended meanwhile
+            if any(name in word for word in one.cmdline()[:1]):
+                found.append(one)
+    return found
 
 
 def _kill(name: str, killed: list[int]) -> threading.Thread:
@@ -38,6 +47,68 @@ def _kill(name: str, killed: list[int]) -> threading.Thread:
     thread = threading.Thread(target=wait)
     thread.start()
     return thread
+
+
+def _wait_for(what: Callable[[], list[psutil.Process]]) -> psutil.Process:
+    for _ in range(1200):
+        if found := what():
+            return found[0]
+        time.sleep(0.1)
+    raise AssertionError("it did not begin")
+
+
+def test_a_trial_lost_with_its_node_is_run_again_and_never_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of six nodes five die, one after the other, so that one of two trials has lost three or more."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    lost: list[int] = []
+
+    def lose_nodes() -> None:
+        for _ in range(5):
+            work = _wait_for(lambda: [one for one in _named("ray::_work") if one.ppid() not in (*lost, 1)])
+            lost.append(work.ppid())
+            os.kill(lost[-1], signal.SIGKILL)
+            os.kill(work.pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=lose_nodes)
+    try:
+        for _ in range(6):
+            cluster.add_node(num_cpus=1)
+        thread.start()
+        found = run_plan(plan(seeds=1), tmp_path / "sweep", on="ray")
+        thread.join()
+    finally:
+        cluster.shutdown()
+    assert len(set(lost)) == 5
+    assert sorted((one["variant"], one["seed"]) for one in found.trials) == sorted(plan(seeds=1).trials)
+    assert {one["status"] for one in found.trials} == {"finished"}
+
+
+DRIVER = """
+import sys
+from clockhands.comparison.run import run_plan
+from clockhands.errors import ClockhandsError
+from tests.comparison.planted import plan
+try:
+    run_plan(plan(budget={"steps": 100000}), sys.argv[1], on="ray")
+except ClockhandsError as fault:
+    sys.exit(f"Said: {fault}")
+"""
+
+
+def test_a_head_that_dies_is_told_and_nothing_is_stored(tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(folder)], stderr=subprocess.PIPE, text=True)
+    _wait_for(lambda: _named("ray::_work"))
+    os.kill(_wait_for(lambda: _named("gcs_server")).pid, signal.SIGKILL)
+    _, said = driver.communicate(timeout=120)
+    assert driver.returncode == 1
+    assert "give the same command again" in said.partition("Said:")[2]
+    assert read_results(folder).trials == ()
 
 
 def test_a_worker_that_dies_is_run_again(tmp_path: Path) -> None:

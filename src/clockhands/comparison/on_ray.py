@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import socket
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,9 +15,14 @@ from clockhands.comparison.run import Task, Watch
 from clockhands.comparison.store import Result
 from clockhands.errors import ClockhandsError, UsageError
 
-RETRIES = 2
-ATTEMPTS = "5"
-"""At reaching a cluster; each may take 40 seconds, and Ray itself would make 20."""
+CONNECTIONS = "5"
+"""Attempts at reaching a cluster; each may take 40 seconds, and Ray itself would make 20."""
+DEATHS = 3
+"""A trial that kills its worker that many times has failed (out of memory, most often)."""
+LOSSES = 8
+"""A trial whose node goes away that often is left without a result: nothing was learnt about it."""
+LOOK, PATIENCE = 5.0, 25.0
+"""Seconds between two looks at the head, and until one that is silent is gone. Ray ends the process after 60."""
 
 
 class Cluster:
@@ -29,19 +37,12 @@ class Cluster:
 
     def run(self, tasks: Sequence[Task], watch: Watch) -> Iterator[Result]:
         """Results as they end. Raises ClockhandsError if the cluster cannot be reached or is lost."""
-        os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", ATTEMPTS)
+        os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", CONNECTIONS)
         import ray
 
         self._connect(ray)
-        work = ray.remote(num_cpus=self.threads, num_gpus=self.gpus, max_retries=RETRIES)(_work)
         try:
-            running = {}
-            for task in tasks:
-                running[work.remote(self.threads, *task.arguments())] = task
-                watch("begin", task)
-            while running:
-                done, _ = ray.wait(list(running))
-                yield self._result(ray, done[0], running.pop(done[0]))
+            yield from self._run(ray, tasks, watch)
         # A trial's own failure is a result; whatever else Ray raises means that nobody is there to run the others.
         except (ConnectionError, ray.exceptions.RayError) as fault:
             raise ClockhandsError(
@@ -50,6 +51,34 @@ class Cluster:
             ) from fault
         finally:
             ray.shutdown()
+
+    def _run(self, ray: Any, tasks: Sequence[Task], watch: Watch) -> Iterator[Result]:
+        # Ray itself would count a node that went away as the trial's own fault, so it tries once and we do the rest.
+        work = ray.remote(num_cpus=self.threads, num_gpus=self.gpus, max_retries=0)(_work)
+        ended, head = _Ended(ray), _Head(ray, self.address)
+        running: dict[Any, Task] = {}
+
+        def begin(task: Task) -> None:
+            running[work.remote(self.threads, *task.arguments())] = task
+            watch("begin", task)
+
+        for task in tasks:
+            begin(task)
+        while running:
+            done, _ = ray.wait(list(running), timeout=LOOK)
+            head.look()
+            for reference in done:
+                task = running.pop(reference)
+                result = ended.read(reference, task)
+                if result is not None:
+                    yield result
+                elif ended.losses[task.variant, task.seed] < LOSSES:
+                    begin(task)
+        if lost := [f"{name} with seed {seed}" for (name, seed), count in ended.losses.items() if count >= LOSSES]:
+            raise ClockhandsError(
+                f"no result of {', '.join(lost)}: {LOSSES} times the node went away; what had ended is kept, give the "
+                f"same command again to go on"
+            )
 
     def _connect(self, ray: Any) -> None:
         where = {"configure_logging": True} if self.address == "ray" else {"address": self.address}
@@ -61,14 +90,53 @@ class Cluster:
                 f"makes Ray forget it"
             ) from fault
 
-    def _result(self, ray: Any, reference: Any, task: Task) -> Result:
+
+class _Ended:
+    """Tells a trial's result from one that is to be run again, because its worker died or its node went away."""
+
+    def __init__(self, ray: Any) -> None:
+        self.ray = ray
+        self.deaths, self.losses = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
+
+    def read(self, reference: Any, task: Task) -> Result | None:
+        """Of a reference that is ready; None: run it again. Raises RayError where the cluster itself is the reason."""
+        faults = self.ray.exceptions
         try:
-            result: Result = ray.get(reference)
+            result: Result = self.ray.get(reference)
             return result
-        except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError, ray.exceptions.NodeDiedError):
-            return _dead(task)
-        except ray.exceptions.RayTaskError as fault:
+        except faults.RayTaskError as fault:
             return {"variant": task.variant, "seed": task.seed, "status": "failed", "error": _line(fault)}
+        except (faults.WorkerCrashedError, faults.OutOfMemoryError):
+            self.deaths[task.variant, task.seed] += 1
+            return None if self.deaths[task.variant, task.seed] < DEATHS else _dead(task)
+        except (faults.NodeDiedError, faults.ObjectLostError):
+            self.losses[task.variant, task.seed] += 1
+            return None
+
+
+class _Head:
+    """Whether the head of the cluster still answers: Ray ends the whole process, with its own words, when it does not.
+
+    A client at ``ray://`` is told by its connection, and cannot see the head's port.
+    """
+
+    def __init__(self, ray: Any, address: str) -> None:
+        self.place: tuple[str, int] | None = None
+        if address == "ray":
+            host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
+            self.place = host.strip("[]"), int(port)
+        self.seen = time.monotonic()
+
+    def look(self) -> None:
+        """Raises ConnectionError when the head has been silent for ``PATIENCE`` seconds."""
+        if self.place is None:
+            return
+        try:
+            socket.create_connection(self.place, timeout=LOOK).close()
+            self.seen = time.monotonic()
+        except OSError:
+            if time.monotonic() - self.seen > PATIENCE:
+                raise ConnectionError(f"its head at {self.place[0]}:{self.place[1]} does not answer") from None
 
 
 def _work(threads: int, *arguments: Any) -> Result:
