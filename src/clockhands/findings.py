@@ -177,6 +177,16 @@ def set_html_renderer(renderer: Callable[[Findings], str]) -> None:
     _html_renderer = renderer
 
 
+def digits_apart(low: Any, high: Any, digits: int, write: Callable[[Any, int], str] | None = None) -> int:
+    """The digits that both ends of an interval are written with: ``digits``, or more (six at most) to tell them apart.
+
+    ``write``: how an end is written with so many digits; decimals by default.
+    """
+    write = write or (lambda value, places: f"{value:.{places}f}")
+    more = (places for places in range(digits, digits + 7) if write(low, places) != write(high, places))
+    return digits if low == high else next(more, digits)
+
+
 def _plain(value: Any) -> Any:
     """Python's own scalars, lists and dicts of whatever NumPy, torch or a dataclass held."""
     if isinstance(value, Mapping):

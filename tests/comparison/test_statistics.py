@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -105,6 +106,8 @@ def test_verdicts_are_sentences_with_their_numbers() -> None:
     assert verdict(down, 6, higher_is_better=True) == f"worse by {-down.value:.1f} [{-down.high:.1f}, {-down.low:.1f}]"
     said = verdict(none, 6, higher_is_better=True, digits=2)
     assert said == f"no difference shown (a difference of {none.detectable:.2f} would have been seen)"
+    narrow = replace(up, value=5.0, low=4.961, high=4.964)
+    assert verdict(narrow, 6, higher_is_better=True) == "better by 5.000 [4.961, 4.964]"
     assert verdict(up, 4, higher_is_better=True) == "too few seeds to tell (4 of at least 5)"
     assert verdict(None, 1, higher_is_better=True) == "too few seeds to tell (1 of at least 5)"
 

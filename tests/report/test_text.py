@@ -46,6 +46,8 @@ def test_quantity_and_span() -> None:
     assert quantity(9.4, "%") == "9.4\u00a0%"
     assert quantity("none") == "none"
     assert span((0.25, 1)) == "[0.25, 1]"
+    assert span((0.93041, 0.93044)) == "[0.93041, 0.93044]"
+    assert span((0.5, 0.5)) == "[0.5, 0.5]"
     assert span(None) == ""
 
 

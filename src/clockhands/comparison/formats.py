@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from clockhands.comparison.asked import METRICS
 from clockhands.comparison.judge import Judged, judge, scored
 from clockhands.comparison.store import Results
+from clockhands.findings import digits_apart
 
 COLUMNS = ("variant", "score", "difference", "P(better)", "p", "seeds", "verdict")
 # fmt: off
@@ -57,7 +58,8 @@ FORMATS: Mapping[str, Callable[[Results], str]] = {"markdown": markdown, "latex"
 
 def _row(one: Judged, digits: int) -> tuple[str, ...]:
     gap = one.difference
-    signed = "" if gap is None else f"{gap.value:+.{digits}f} [{gap.low:+.{digits}f}, {gap.high:+.{digits}f}]"
+    places = digits if gap is None else digits_apart(gap.low, gap.high, digits)
+    signed = "" if gap is None else f"{gap.value:+.{places}f} [{gap.low:+.{places}f}, {gap.high:+.{places}f}]"
     better = "" if one.probability is None else f"{one.probability:.2f}"
     p = "" if gap is None else "< 0.001" if gap.adjusted < 0.001 else f"{gap.adjusted:.3f}"
     return one.name, scored(one, digits), signed, better, p, f"{one.finished} of {one.planned}", one.verdict

@@ -18,6 +18,7 @@ from clockhands.comparison.statistics import (
 from clockhands.comparison.store import Results
 from clockhands.comparison.trial import items_of
 from clockhands.comparison.verdict import verdict
+from clockhands.findings import digits_apart
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ def scored(one: Judged, digits: int) -> str:
     """Its score with the interval, or that there is none."""
     if one.score is None:
         return "no seed finished"
+    digits = digits_apart(*one.interval, digits) if one.interval else digits
     interval = f" [{one.interval[0]:.{digits}f}, {one.interval[1]:.{digits}f}]" if one.interval else ""
     return f"{one.score:.{digits}f}{interval}"
 

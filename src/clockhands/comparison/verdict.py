@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clockhands.comparison.statistics import MIN_SEEDS, Difference
+from clockhands.findings import digits_apart
 
 
 def verdict(
@@ -22,6 +23,7 @@ def verdict(
         return f"no difference shown (a difference of {number(found.detectable, digits)} would have been seen)"
     better = (found.value > 0) == higher_is_better
     low, high = sorted((abs(found.low), abs(found.high)))
+    digits = digits_apart(low, high, digits, number)
     size = number(abs(found.value), digits)
     return f"{'better' if better else 'worse'} by {size} [{number(low, digits)}, {number(high, digits)}]"
 

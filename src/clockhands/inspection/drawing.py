@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from clockhands.findings import Finding, Mark, MarkKind
+from clockhands.findings import Finding, Mark, MarkKind, digits_apart
 
 Emphasis = Literal["", "main", "null"]
 
@@ -37,6 +37,14 @@ def percent(share: float) -> str:
     if abs(value) < 0.05:
         return "0.0 %"
     return f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f} %"
+
+
+def percent_range(low: float, high: float) -> str:
+    """``90 % to 93 %``; with as many more digits as keep two different ends apart."""
+    if percent(low) != percent(high):
+        return f"{percent(low)} to {percent(high)}"
+    digits = digits_apart(100 * low, 100 * high, 0 if abs(100 * low) >= 9.95 else 1)
+    return f"{100 * low:.{digits}f} % to {100 * high:.{digits}f} %"
 
 
 def listed(words: Iterable[str]) -> str:

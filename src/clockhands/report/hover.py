@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clockhands.findings import Mark, Scalar
-from clockhands.report.text import number, visible
+from clockhands.report.text import number, span, visible
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def hover(mark: Mark, index: int) -> str:
     values = [x, number(mark.y[index])] if mark.y else [x]
     if mark.low and mark.high:
         measured = 0 if mark.y and isinstance(mark.y[index], str) else -1
-        values[measured] += f" [{number(mark.low[index])}, {number(mark.high[index])}]"
+        values[measured] += " " + span((mark.low[index], mark.high[index]))
     values_text = ", ".join(values)
     parts.append(f"{visible(mark.label)}: {values_text}" if mark.label else values_text)
     return "\n".join(parts)

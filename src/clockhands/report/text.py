@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from clockhands.findings import Finding
+from clockhands.findings import Finding, digits_apart
 
 LIGHTS = {"good": "✓", "warn": "!", "bad": "✕", "info": "•", "skip": "–"}
 MEANINGS = {"good": "good", "warn": "to watch", "bad": "bad", "info": "to know", "skip": "not applicable"}
@@ -63,8 +63,11 @@ def quantity(value: Any, unit: str = "") -> str:
 
 
 def span(interval: Sequence[Any] | None) -> str:
-    """``[0.21, 0.34]``, or nothing."""
-    return f"[{number(interval[0])}, {number(interval[1])}]" if interval else ""
+    """``[0.21, 0.34]``, with more digits where three do not keep the ends apart; or nothing."""
+    if not interval:
+        return ""
+    digits = digits_apart(interval[0], interval[1], 3, number)
+    return f"[{number(interval[0], digits)}, {number(interval[1], digits)}]"
 
 
 def slug(name: str) -> str:

@@ -10,7 +10,7 @@ import torch
 
 from clockhands.findings import Figure, Finding, Panel, Table
 from clockhands.inspection.capture import Capture
-from clockhands.inspection.drawing import level, mark, percent
+from clockhands.inspection.drawing import level, mark, percent, percent_range
 from clockhands.inspection.numbers import bootstrap
 from clockhands.inspection.subject import Subject
 from clockhands.shapes import Float, Tensor
@@ -116,7 +116,7 @@ def cause(subject: Subject, capture: Capture) -> Finding:
         verdict=(
             f"Permuting the words changes the output by {percent(order.mean)} of what another text would (95 % "
             f"interval "
-            f"{percent(low)} to {percent(high)}).{shift_text}{mean_text}"
+            f"{percent_range(low, high)}).{shift_text}{mean_text}"
         ),
         value=order.mean,
         interval=(low, high),

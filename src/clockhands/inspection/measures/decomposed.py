@@ -8,7 +8,7 @@ import torch
 
 from clockhands.findings import Figure, Finding, Mark, Panel, Table
 from clockhands.inspection.decomposition import DATA, TERMS, Split
-from clockhands.inspection.drawing import mark, percent
+from clockhands.inspection.drawing import mark, percent, percent_range
 from clockhands.inspection.numbers import bootstrap
 from clockhands.shapes import Float, Tensor
 
@@ -71,7 +71,7 @@ def layers(splits: Sequence[Split], control: Sequence[Split] | None = None) -> F
         question="What decides where a layer looks?",
         verdict=(
             f"Position alone decides {percent(along[0])} of where the first layer looks (95 % interval "
-            f"{percent(low)} to {percent(high)}), content alone {percent(content)}; in the last layer "
+            f"{percent_range(low, high)}), content alone {percent(content)}; in the last layer "
             f"position decides {percent(along[-1])}{untrained}. {_exactness(error, moved)}"
         ),
         value=along[0],

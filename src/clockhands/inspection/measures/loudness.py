@@ -9,7 +9,7 @@ import torch
 
 from clockhands.findings import Figure, Finding, Light, Panel, Table
 from clockhands.inspection.capture import Capture
-from clockhands.inspection.drawing import level, mark, percent, skip
+from clockhands.inspection.drawing import level, mark, percent, percent_range, skip
 from clockhands.inspection.numbers import bootstrap
 from clockhands.inspection.subject import Subject, Tables
 from clockhands.shapes import Float, Tensor
@@ -78,7 +78,7 @@ def loudness(subject: Subject, capture: Capture, control: Subject | None = None)
     total = trained.word + rest
     verdict = (
         f"Words carry {percent(trained.word / total)} of the input, positions {percent(trained.share)} "
-        f"(95 % interval {percent(low)} to {percent(high)}{untrained}): {comment}."
+        f"(95 % interval {percent_range(low, high)}{untrained}): {comment}."
     )
     return Finding(
         name="loudness",

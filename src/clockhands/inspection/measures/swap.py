@@ -9,7 +9,7 @@ from itertools import islice
 import torch
 
 from clockhands.findings import Finding, Table
-from clockhands.inspection.drawing import percent, skip
+from clockhands.inspection.drawing import percent, percent_range, skip
 from clockhands.inspection.measures.cause import effect
 from clockhands.inspection.numbers import bootstrap
 from clockhands.inspection.subject import Subject
@@ -67,7 +67,7 @@ def _finding(swaps: list[Swap], before: Tensor, after: Tensor, which: str) -> Fi
     notices = found.mean > 1e-6
     verdict = (
         f"In {len(swaps)} {which}, swapping two words changes the output by {percent(found.mean)} of what another "
-        f"sentence would (95 % interval {percent(low)} to {percent(high)}; 0 would mean that order is not seen)."
+        f"sentence would (95 % interval {percent_range(low, high)}; 0 would mean that order is not seen)."
     )
     return Finding(
         name="cause.swap",

@@ -1,0 +1,23 @@
+"""Numbers in verdicts."""
+
+from __future__ import annotations
+
+import pytest
+
+from clockhands.inspection.drawing import percent_range
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shown"),
+    [
+        (0.9, 0.93, "90 % to 93 %"),
+        (0.9312, 0.9344, "93.1 % to 93.4 %"),
+        (0.93121, 0.93124, "93.121 % to 93.124 %"),
+        (0.05, 0.2, "5.0 % to 20 %"),
+        (0.0051, 0.0053, "0.51 % to 0.53 %"),
+        (0.00001, 0.0004, "0.00 % to 0.04 %"),
+        (0.5, 0.5, "50 % to 50 %"),
+    ],
+)
+def test_two_ends_that_differ_are_written_apart(low: float, high: float, shown: str) -> None:
+    assert percent_range(low, high) == shown
