@@ -145,3 +145,25 @@ def test_faults_of_the_text_leave_no_run_in_the_way(here: Path) -> None:
     assert main(command) == 1
     pair(here)
     assert main(command) == 0
+
+
+def test_a_run_begins_with_the_weights_of_another(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Flags and settings say what differs; the rest, of the model too, is as in the other run."""
+    (here / "words.txt").write_text("the quick brown fox jumps over the lazy dog\n" * 50)
+    text = ["train", "--text", "words.txt", "--set", *STEPS, "batches.window=8", "batches.size=4", "data.unit=file"]
+    first = ["tokenizer.kind=character", "model.d_model=16", "model.d_ff=16", "model.num_heads=2", "position.scheme=t5"]
+    assert main([*text, *first, "model.decoder_layers=1", "--out", "runs/first", "--quiet"]) == 0
+    begun = ["train", "--threads", "1", *text[1:], "training.begin_from=runs/first", "position.scheme=rope"]
+    capsys.readouterr()
+    assert main([*begun, "--out", "runs/second"]) == 0
+    line = f"beginning from {here}/runs/first; left behind: decoder.schemes.*.table_HN"
+    assert line in capsys.readouterr().err.splitlines()
+    assert Run.open("runs/second").recipe.model.d_model == 16
+    assert main([*begun, "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    assert f"# {line}" in printed
+    assert tomllib.loads(printed)["training"]["begin_from"] == f"{here}/runs/first"
+    assert main(["train", "--preset", "tiny", *begun[1:], "model.d_model=32", "--out", "runs/third"]) == 2
+    said = capsys.readouterr().err
+    assert "training.begin_from has" in said and f"model.d_model is 32, and in {here}/runs/first 16" in said
+    assert not (here / "runs/third").exists()

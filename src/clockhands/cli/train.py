@@ -12,6 +12,8 @@ EXAMPLES = (
     "clockhands train recipes/numbers.toml --set training.max_steps=20 --out runs/numbers",
     "clockhands train --corpus roles --preset tiny --set training.max_steps=20 position.scheme=rope --out runs/roles",
     "clockhands train --resume runs/numbers --set training.max_steps=30",
+    "clockhands train --text my.txt --set training.begin_from=runs/rope position.scheme=none training.max_steps=20 "
+    "--out runs/dropped",
 )
 FLAGS = {
     "source": "data.source",
@@ -72,12 +74,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _recipe(options: argparse.Namespace, settings: dict[str, str]) -> Any:
+    from clockhands.training.inherit import inherit
     from clockhands.training.recipe import combine, read_tables
     from clockhands.training.tables import apply
 
     if options.recipe and "=" in options.recipe:
         raise UsageError(f"{options.recipe!r} is no recipe; settings stand after --set")
-    tables = read_tables(options.recipe) if options.recipe else {}
+    tables = inherit(read_tables(options.recipe) if options.recipe else {}, settings)
     flags = {FLAGS[flag]: value for flag in FLAGS if (value := getattr(options, flag)) is not None}
     _single_files(flags)
     kinds = [flag for flag in ("source", "data", "text") if getattr(options, flag) is not None]
@@ -128,8 +131,10 @@ def _describe(recipe: Any) -> int:
 
     from clockhands.training import prepare
     from clockhands.training.architecture import build
+    from clockhands.training.begin import beginning
 
     material = prepare(recipe)
+    begun = beginning(recipe, material)
     with torch.device("meta"):
         model = build(recipe, material.tokenizers)
     parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -137,6 +142,8 @@ def _describe(recipe: Any) -> int:
     vocabulary = f"{words[1]:,}" if material.tokenizers.shared else f"{words[0]:,} and {words[1]:,}"
     print(recipe.to_toml())
     print(f"# {parameters:,} parameters, vocabulary {vocabulary}")
+    if begun is not None and begun.told:
+        print(f"# {begun.told}")
     print(f"# {material.corpus.description}: {len(material.train):,} training examples")
     print(f"# {len(material.batches(recipe)):,} batches an epoch, {recipe.training.accumulate} a step")
     return 0

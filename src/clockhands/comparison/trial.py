@@ -23,6 +23,7 @@ from clockhands.findings import Number
 from clockhands.generation import Evaluation, evaluate, open_run, pair_loss, translate
 from clockhands.machine import machine
 from clockhands.training import Diverged, Material, Recipe, Run, TrainingStopped, prepare, train
+from clockhands.training.begin import take_up
 from clockhands.training.recipe import combine
 
 EXPLAINED = ("train", "validation", "test")
@@ -56,6 +57,7 @@ def _measured(tables: Mapping[str, Any], seed: int, metric: str, target: Number 
 
     def begin(model: Any) -> None:
         draw_by_name(model, seed)
+        take_up(recipe, model, Path(folder))
         before.update(inside.look(model.eval()))
         model.train()
         torch.manual_seed(seed)

@@ -17,6 +17,7 @@ from clockhands.model.config import TransformerConfig
 from clockhands.model.presets import PRESETS
 from clockhands.schemes import CATALOGUE
 from clockhands.training.fields import MISSING, check, read_value
+from clockhands.training.inherit import inherit
 from clockhands.training.sections import Batching, Tokenization, Training
 from clockhands.training.tables import (
     FROM_DATA,
@@ -97,6 +98,7 @@ def combine(
 ) -> Recipe:
     """Tables and settings to a recipe. Faults of both are reported together."""
     faults: list[str] = []
+    tables = inherit(tables, settings)
     try:
         tables = apply(tables, settings, written=written)
     except ConfigError as fault:

@@ -8,6 +8,7 @@
     curves.svg        the same, drawn
     config.json, generation_config.json, model.safetensors, tokenizer files: a Hugging Face model
     checkpoints/      what training goes on from
+    begin.safetensors what training.begin_from gave, until the run is finished
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from clockhands.data import Normalisation, TokenKind
@@ -80,7 +81,10 @@ class Batching:
 
 @dataclass(frozen=True)
 class Training:
-    """``[training]``: how long, how fast, how often.
+    """``[training]``: from which weights, how long, how fast, how often.
+
+    ``begin_from``: a run, or a Hugging Face folder of this project, with whose weights training begins; what the recipe
+    leaves out of [model], [position] and [tokenizer] is as it is there.
 
     Length: ``max_steps`` or ``epochs``. ``learning_rate`` is the peak; for the schedule ``paper`` it is the factor of
     d_model^-0.5·min(s^-0.5, s·warmup^-1.5), 1 where it is not given. ``warmup_steps`` rise linearly from
@@ -93,6 +97,7 @@ class Training:
     accelerate started keep a part of the model each (FSDP2) instead of a copy (DDP).
     """
 
+    begin_from: str | Path | None = None
     max_steps: int | None = None
     epochs: float | None = None
     seed: int = 0

@@ -20,6 +20,7 @@ from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.files import write_text
 from clockhands.training import checkpoints, curves
 from clockhands.training.architecture import build, configure
+from clockhands.training.begin import beginning, forget, keep, refuse_itself, take_up
 from clockhands.training.material import Material, prepare
 from clockhands.training.recipe import Recipe, combine, load
 from clockhands.training.run import CURVES, RECIPE, Run, claim, export, note, refuse
@@ -60,10 +61,11 @@ def train(
 
     ``settings`` are dotted fields to change: ``{"position.scheme": "rope"}``. ``material`` is what ``prepare`` gave for
     a recipe with the same data and tokenizer: runs that vary something else need not read and encode again.
-    ``begin`` is given the new model before its first step; ``watchers`` look on as transformers' callbacks do.
+    ``begin`` is given the new model, with the weights of ``training.begin_from``, before its first step; ``watchers``
+    look on as transformers' callbacks do.
     ``draw``: leave a picture of the curves.
-    Raises ConfigError for a faulty recipe, UsageError if ``out`` exists, DataError for faulty text, Diverged, and
-    TrainingStopped after Ctrl-C (resume it then).
+    Raises ConfigError for a faulty recipe and for weights to begin with that do not fit it, UsageError if ``out``
+    exists, DataError for faulty text, Diverged, and TrainingStopped after Ctrl-C (resume it then).
     """
     recipe = _recipe(recipe, settings or {})
     _require(recipe.training.report_to)
@@ -75,9 +77,13 @@ def train(
             if asked.process_index == 0:
                 # What can be wrong is found before there is a folder, which would be in the way of the next attempt.
                 refuse(out, overwrite=overwrite)
+                refuse_itself(recipe, out)
                 material = material or prepare(recipe)
                 _check(recipe, material)
+                begun = beginning(recipe, material)
                 claim(out, overwrite=overwrite)
+                if begun is not None:
+                    keep(begun, out, show=show)
                 material.tokenizers.save(out)
                 write_text(out / RECIPE, recipe.to_toml())
             else:
@@ -127,6 +133,8 @@ def _train(
 ) -> Run:
     torch.manual_seed(recipe.training.seed)
     model = build(recipe, material.tokenizers)
+    if last is None:
+        take_up(recipe, model, out)
     if begin is not None:
         begin(model)
     stop = Stop()
@@ -165,6 +173,8 @@ def _finish(trainer: ClockhandsTrainer, recipe: Recipe, out: Path, *, stopped: b
         if draw:
             curves.draw(run.metrics(), out / CURVES, out.name)
         note(out, finished=not stopped, step=step)
+        if not stopped:
+            forget(out)
     trainer.accelerator.wait_for_everyone()
     if stopped:
         raise TrainingStopped(

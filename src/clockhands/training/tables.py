@@ -113,13 +113,15 @@ def with_default_position(tables: Tables) -> Tables:
 
 
 def with_absolute_paths(tables: Tables, base: Path) -> Tables:
-    """The tables with every relative path in ``[data]`` taken from ``base``, as strings."""
-    known = known_keys(tables, "data")
-    data = {
-        key: _absolute(value, base) if key in known and is_path(known[key].kind) else value
-        for key, value in tables.get("data", {}).items()
-    }
-    return {**tables, "data": data} if data else tables
+    """The tables with every relative path in ``[data]`` and ``[training]`` taken from ``base``, as strings."""
+    moved = dict(tables)
+    for table in [name for name in ("data", "training") if isinstance(tables.get(name), Mapping)]:
+        known = known_keys(tables, table)
+        moved[table] = {
+            key: _absolute(value, base) if key in known and is_path(known[key].kind) else value
+            for key, value in tables[table].items()
+        }
+    return moved
 
 
 def position_tables(position: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

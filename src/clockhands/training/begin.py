@@ -1,0 +1,162 @@
+"""The weights that a training begins with: those of ``training.begin_from``, where names and shapes agree.
+
+A run keeps a copy of what it took until it is finished, so that it goes on exactly without the run it began from.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+
+from clockhands.data import Tokenizers
+from clockhands.errors import CheckpointError, ConfigError, UsageError
+from clockhands.files import write_bytes
+from clockhands.model.config import TransformerConfig
+from clockhands.shapes import Tensor
+from clockhands.training.inherit import architecture, model_folder, model_table, tokenizer_folder
+from clockhands.training.run import note
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from clockhands.training.material import Material
+    from clockhands.training.recipe import Recipe
+
+WEIGHTS = "begin.safetensors"
+FREE = ("dropout", "dropout_places", "initialisation", "attention_scale")
+"""Fields of the model that may change: no trained number has another meaning by them, but by ``attention_scale``, which
+is how logits are sharpened for longer texts."""
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Weights taken over by name; ``drawn`` are those of the new model alone, ``left`` those of the old one alone."""
+
+    source: Path
+    weights: dict[str, Tensor]
+    drawn: tuple[str, ...]
+    left: tuple[str, ...]
+
+    @property
+    def told(self) -> str:
+        """One line about what is not taken over; empty if that is nothing."""
+        parts = [("as drawn", self.drawn), ("left behind", self.left)]
+        said = [f"{what}: {', '.join(_patterns(names))}" for what, names in parts if names]
+        return f"beginning from {self.source}; {'; '.join(said)}" if said else ""
+
+
+def beginning(recipe: Recipe, material: Material) -> Beginning | None:
+    """What ``training.begin_from`` gives to the model of this recipe; None if the recipe names nothing.
+
+    Raises CheckpointError if there is no model, ConfigError with all that does not fit: vocabulary, sizes.
+    """
+    if recipe.training.begin_from is None:
+        return None
+    source = Path(recipe.training.begin_from)
+    config = architecture(source)
+    tokenizers = Tokenizers.load(tokenizer_folder(source))
+    _raise(_vocabulary_faults(material.tokenizers, tokenizers, source) + _model_faults(recipe.model, config, source))
+    old, new = _parameters(recipe, material, source)
+    changed = tuple(_changed(recipe.model, config))
+    both = [name for name in new if name in old and not name.startswith(changed)]
+    _raise(
+        [
+            f"{name} has shape {list(new[name].shape)}, and in {source} {list(old[name].shape)}"
+            for name in both
+            if new[name].shape != old[name].shape
+        ]
+    )
+    drawn, left = (tuple(name for name in names if name not in both) for names in (new, old))
+    return Beginning(source, {name: old[name].contiguous() for name in both}, drawn, left)
+
+
+def _parameters(recipe: Recipe, material: Material, source: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Those of the old model, and the shapes of the new one's. No random number of the new model is spent."""
+    from clockhands.generation.opened import open_model
+    from clockhands.training.architecture import build
+
+    with torch.random.fork_rng(devices=[]):
+        opened = open_model(model_folder(source), dtype=torch.float32)
+        with torch.device("meta"):
+            new = build(recipe, material.tokenizers)
+    return {name: value.detach() for name, value in opened.named_parameters()}, dict(new.named_parameters())
+
+
+def _raise(faults: list[str]) -> None:
+    if faults:
+        raise ConfigError(faults, "training.begin_from")
+
+
+def keep(begun: Beginning, run: Path, *, show: bool) -> None:
+    """Keep the weights in a run folder; note, and ``show``, what is not among them. Raises DataError if it cannot."""
+    write_bytes(run / WEIGHTS, save(begun.weights, {"format": "pt"}))
+    note(run, begun={"from": str(begun.source), "drawn": list(begun.drawn), "left": list(begun.left)})
+    if show and begun.told:
+        print(begun.told, file=sys.stderr, flush=True)
+
+
+def refuse_itself(recipe: Recipe, out: Path) -> None:
+    """Raise UsageError if the run to begin from lies in the folder that the new run would replace."""
+    source = recipe.training.begin_from
+    if source is not None and Path(source).resolve().is_relative_to(out.resolve()):
+        raise UsageError(
+            f"training.begin_from is {source}, which the new run in {out} would replace; choose another folder"
+        )
+
+
+def take_up(recipe: Recipe, model: PreTrainedModel, run: Path) -> None:
+    """Put the weights that a run began with into its newly drawn model. Raises CheckpointError if they are gone."""
+    if recipe.training.begin_from is None:
+        return
+    try:
+        weights = load_file(run / WEIGHTS)
+    except (OSError, SafetensorError) as fault:
+        raise CheckpointError(
+            f"{run / WEIGHTS}, the weights that this run began with, cannot be read ({fault}); train it anew"
+        ) from fault
+    model.load_state_dict(weights, strict=False)
+
+
+def forget(run: Path) -> None:
+    """Remove what a finished run began with: what it goes on from is a checkpoint."""
+    (run / WEIGHTS).unlink(missing_ok=True)
+
+
+def _vocabulary_faults(ours: Tokenizers, theirs: Tokenizers, source: Path) -> list[str]:
+    sides = ("source",) if ours.shared and theirs.shared else ("source", "target")
+    pairs = [(side, getattr(ours, side), getattr(theirs, side)) for side in sides]
+    return [
+        f"the tokenizer of the {side} has another vocabulary here than in {source}: {len(mine):,} tokens and "
+        f"{len(other):,}; leave [tokenizer] out, and that one is used"
+        for side, mine, other in pairs
+        if mine.get_vocab() != other.get_vocab()
+    ]
+
+
+def _model_faults(new: TransformerConfig, old: TransformerConfig, source: Path) -> list[str]:
+    ours, theirs = model_table(new), model_table(old)
+    return [
+        f"model.{name} is {ours[name]!r}, and in {source} {theirs[name]!r}"
+        for name in ours
+        if name not in FREE and ours[name] != theirs[name]
+    ]
+
+
+def _changed(new: TransformerConfig, old: TransformerConfig) -> Iterator[str]:
+    """Where the schemes stand whose numbers mean something else now: those of a side that has another scheme."""
+    for side in new.sides:
+        if new.position(side).scheme != old.position(side).scheme:
+            yield "model.cross_schemes." if side == "cross" else f"model.{side}.schemes."
+
+
+def _patterns(names: tuple[str, ...]) -> list[str]:
+    """Names without the face's prefix, those of all layers as one."""
+    return list(dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name.removeprefix("model.")) for name in names))

@@ -1,0 +1,105 @@
+"""What a recipe takes over from the run that its training begins from, wherever it says nothing itself.
+
+Of a run, or of any Hugging Face folder of this project: ``config.json`` says what the model is; the tokenizer is there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from clockhands.errors import CheckpointError, ClockhandsError
+from clockhands.model.config import Position, TransformerConfig
+from clockhands.training import checkpoints
+from clockhands.training.tables import FROM_DATA, SIDES, Tables, model_fields
+
+CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
+
+
+def inherit(tables: Tables, settings: Mapping[str, Any]) -> Tables:
+    """The tables with what is missing of [model], [position] and [tokenizer] as ``training.begin_from`` has it.
+
+    A recipe that says all, such as the resolved one of a run, is left as it is, and nothing is opened.
+    Raises CheckpointError if there is no model of this project.
+    """
+    training = tables.get("training")
+    given = training.get("begin_from") if isinstance(training, Mapping) else None
+    begun = settings.get("training.begin_from", given)
+    if not isinstance(begun, (str, Path)) or begun == "none":
+        return tables
+    tables, begun = dict(tables), Path(begun).expanduser().absolute()
+    model, position = tables.get("model", {}), tables.get("position", {})
+    if isinstance(model, Mapping) and "preset" not in model and not _says_all(model):
+        tables["model"] = {**model_table(architecture(begun)), **model}
+    if isinstance(position, Mapping) and not {"scheme", *SIDES} & position.keys():
+        tables["position"] = {**position_table(architecture(begun)), **position}
+    if not tables.get("tokenizer") and not any(key.startswith("tokenizer.") for key in settings):
+        tables["tokenizer"] = tokenizer_table(begun)
+    return tables
+
+
+def model_folder(begun: Path) -> Path:
+    """Where the model lies: in the folder itself, or, of a run that is not finished, in its last checkpoint."""
+    folders = [begun, *checkpoints.listed(begun / "checkpoints")[::-1]]
+    found = next((folder for folder in folders if (folder / CONFIG).is_file()), None)
+    if found is None:
+        what = f"a folder without {CONFIG}" if begun.is_dir() else "a file" if begun.exists() else "not there"
+        raise CheckpointError(f"training.begin_from: {begun} holds no model; it is {what}")
+    return found
+
+
+def architecture(begun: Path) -> TransformerConfig:
+    """What model it is. Raises CheckpointError if it is none of this project."""
+    path = model_folder(begun) / CONFIG
+    try:
+        config = json.loads(path.read_text("utf8"))
+        kind = config.get("model_type")
+        if kind == "clockhands":
+            return TransformerConfig.from_dict(config["transformer"], str(path))
+    except (OSError, ValueError, KeyError, AttributeError, ClockhandsError) as fault:
+        raise CheckpointError(f"training.begin_from: {path} cannot be read: {fault}") from fault
+    what = "names no model type" if kind is None else f"describes a model of type {kind!r}, not one of this project"
+    raise CheckpointError(f"training.begin_from: {path} {what}")
+
+
+def tokenizer_folder(begun: Path) -> Path:
+    """Where its tokenizer lies; that of a checkpoint in its run. Raises CheckpointError if there is none."""
+    for folder in (begun, begun.parent.parent):
+        if (folder / TOKENIZER).is_file():
+            return folder
+    raise CheckpointError(f"training.begin_from: {begun} holds no tokenizer; give a run, or save the tokenizer there")
+
+
+def model_table(config: TransformerConfig) -> dict[str, Any]:
+    """[model] of a recipe."""
+    return {key: value for key, value in config.to_dict().items() if key not in (*SIDES, *FROM_DATA)}
+
+
+def position_table(config: TransformerConfig) -> dict[str, Any]:
+    """[position] of a recipe: one table where the sides agree, else one for each."""
+    table = config.to_dict()
+    own = [side for side in config.sides if side != "cross"]
+    cross = {"cross": _loose(table["cross"])} if "cross" in config.sides and config.cross != Position() else {}
+    if all(table[side] == table[own[0]] for side in own):
+        return {**_loose(table[own[0]]), **cross}
+    return {**{side: _loose(table[side]) for side in own}, **cross}
+
+
+def tokenizer_table(begun: Path) -> dict[str, Any]:
+    """[tokenizer] of a recipe: the one that lies there, by name."""
+    folder = tokenizer_folder(begun)
+    target = {"target_name": str(folder / "target")} if (folder / "target" / TOKENIZER).is_file() else {}
+    return {"name": str(folder), **target}
+
+
+def _loose(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A position with its scheme's options beside its own fields, as a recipe has them."""
+    own = {key: value for key, value in table.items() if key != "options" and value not in (None, {})}
+    return {**own, **table["options"]}
+
+
+def _says_all(model: Mapping[str, Any]) -> bool:
+    """Whether every field is given that has a value by default (TOML has none for the others)."""
+    return all(name in model for name, option in model_fields().items() if option.default is not None)
