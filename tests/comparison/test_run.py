@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -43,6 +44,17 @@ def test_a_trial_measures_what_it_says(tmp_path: Path) -> None:
     again = run_trial(*task(Results(made, COSTS), "sinusoidal", 1, tmp_path, 1, True).arguments())
     assert again["curve"] == one["curve"] and again["items"] == one["items"]
     assert (tmp_path / "running" / "0-1" / "model.safetensors").is_file()
+
+
+def test_a_trial_keeps_the_weights_that_it_begins_with(tmp_path: Path) -> None:
+    """Drawing by name, which pairs the seeds, must not draw over them."""
+    arguments = list(task(Results(plan(), COSTS), "sinusoidal", 1, tmp_path, 1, True).arguments())
+    first = run_trial(*arguments)
+    base = shutil.copytree(arguments[6], tmp_path / "base")
+    training = {**arguments[0]["training"], "begin_from": str(base), "learning_rate": 1e-12, "max_steps": 1}
+    again = run_trial({**arguments[0], "training": training}, *arguments[1:])
+    assert again["status"] == "finished"
+    assert again["items"] == first["items"] and again["curve"][-1][2] == pytest.approx(first["curve"][-1][2], rel=1e-4)
 
 
 def test_a_run_that_diverges_and_one_that_fails_are_results(tmp_path: Path) -> None:
