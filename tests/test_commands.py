@@ -112,6 +112,8 @@ def test_every_command_that_is_shown_runs(command: str, workplace: Path, monkeyp
         _make_way(words)
     if words[0] == "train":
         words = _quickly(words)
+    if words[0] == "inspect" and "--texts" not in words:
+        words += ["--texts", "24", "--length", "32"]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given), encoding="utf8"))
     with contextlib.ExitStack() as stack:
         if target:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "clockhands inspect runs/tour",
     "clockhands inspect runs/tour --text README.md --texts 24 --length 32 --json > findings.json",
-    "clockhands inspect runs/tour --side both --texts 24 --length 32 --out sides",
-    "clockhands inspect runs/tour runs/mine --out both",
+    "clockhands inspect runs/tour --side both",
+    "clockhands inspect runs/tour runs/mine --out report",
 )
 
 

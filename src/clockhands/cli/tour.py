@@ -6,10 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-EXAMPLES = (
-    "clockhands tour --out runs/tour",
-    "clockhands tour --out runs/tour --overwrite --quiet",
-)
+EXAMPLES = ("clockhands tour --out runs/tour",)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
