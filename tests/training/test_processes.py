@@ -132,6 +132,14 @@ def test_a_divided_model_learns_what_a_whole_one_learns_and_continues(odd: Recip
     assert losses(run) == logged
 
 
+def test_two_processes_begin_with_the_weights_of_another_run(one: Run, tmp_path: Path) -> None:
+    changes = {"begin_from": str(one.path), "learning_rate": 1e-12, "max_steps": 1, "sharded": True, "save_steps": None}
+    recipe = vary(one.recipe, {f"training.{key}": value for key, value in changes.items()})
+    in_two_processes("torchrun", *TRAIN, recipe_file(tmp_path, recipe), "--out", str(tmp_path / "two"))
+    weights, expected = Run(tmp_path / "two").model().state_dict(), one.model().state_dict()
+    torch.testing.assert_close(weights, expected, rtol=0, atol=1e-6)
+
+
 COMPILED = """
 import sys
 import torch
