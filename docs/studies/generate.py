@@ -202,11 +202,12 @@ def _checked(claim: dict[str, str], results: Results, comparisons: int) -> tuple
     found = difference(_values(results, first, what), _values(results, second, what), comparisons)
     size = f"{first} − {second}, {what}: {found.value:+.3g} [{found.low:+.3g}, {found.high:+.3g}]"
     if "alike" in claim:
-        verdict = (
-            "contradicted"
-            if found.shown
-            else f"reproduced (a difference of {found.detectable:.2g} would have been seen)"
+        seen = (
+            f"a difference of {found.detectable:.2g} would have been seen"
+            if found.detectable
+            else "the same on every item"
         )
+        verdict = "contradicted" if found.shown else f"reproduced ({seen})"
     else:
         verdict = ("reproduced" if found.value > 0 else "contradicted") if found.shown else "not shown"
     return claim["claim"], claim["source"], size, verdict
