@@ -81,6 +81,13 @@ def test_trap_20_options_out_of_range_are_refused(name: str, given: dict[str, An
         build(CATALOGUE, name, SIZES, given)
 
 
+@pytest.mark.parametrize("name", [name for name in CATALOGUE if "base" in options(CATALOGUE[name]) and name != "dape"])
+@pytest.mark.parametrize("base", [0.0, -1.0, float("nan")])
+def test_a_base_that_is_not_above_0_is_refused(name: str, base: float) -> None:
+    with pytest.raises(ConfigError, match=rf"{name}\.base is {base}, but must be above 0"):
+        build(CATALOGUE, name, Sizes(32, 32, 4, 8, 1, True), {"base": base})
+
+
 @pytest.mark.parametrize("name", ["sinusoidal", "universal"])
 def test_trap_14_an_odd_width_is_refused_not_shifted(name: str) -> None:
     with pytest.raises(ConfigError, match="even width; width is 7"):

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import torch
 
-from clockhands.errors import PositionError
+from clockhands.errors import ConfigError, PositionError
 from clockhands.shapes import Float, Num, Tensor
 
 Exponent = Literal["paper", "tensor2tensor"]
@@ -33,6 +33,13 @@ def frequencies(
     device = torch.device("cpu" if device is None else device)
     index_F = torch.arange(half, dtype=exact(device), device=device)
     return torch.pow(base, -2 * index_F / width if exponent == "paper" else -index_F / max(half - 1, 1))
+
+
+def above_zero(option: str, value: float) -> float:
+    """The value of an option. Raises ConfigError unless it is above 0."""
+    if not value > 0:
+        raise ConfigError([f"{option} is {value}, but must be above 0"], "the scheme")
+    return value
 
 
 def angles(pos: Num[Tensor, "*B"], omega_F: Float[Tensor, " F"]) -> Float[Tensor, "*B F"]:

@@ -9,7 +9,7 @@ import torch
 from clockhands.errors import ConfigError
 from clockhands.schemes.absolute.sinusoidal import Layout
 from clockhands.schemes.base import Declares, Positions, Scheme
-from clockhands.schemes.hands import check_axes, cos_sin, frequencies, one_row
+from clockhands.schemes.hands import above_zero, check_axes, cos_sin, frequencies, one_row
 from clockhands.shapes import Float, Tensor
 
 
@@ -50,7 +50,7 @@ class SinusoidalAxes(Scheme):
                 [f"sinusoidal-axes shares its channels out in pairs: width {width} is no multiple of 2 x {axes} axes"],
                 "the scheme",
             )
-        self.width, self.axes, self.layout, self.base = width, axes, layout, base
+        self.width, self.axes, self.layout, self.base = width, axes, layout, above_zero("sinusoidal-axes.base", base)
         self.start, self.amplitude = start, amplitude
 
     @property

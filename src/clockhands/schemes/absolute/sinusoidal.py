@@ -111,7 +111,7 @@ def _check(width: int, base: float, wavelength: float | None, waves: str) -> Non
     wrong = []
     if width % 2 and waves == "both":
         wrong.append(f"sinusoidal pairs its channels and needs an even width; width is {width}")
-    if base <= 0:
+    if not base > 0:
         wrong.append(f"sinusoidal.base is {base}, but must be above 0")
     if wavelength is not None and wavelength <= 0:
         wrong.append(f"sinusoidal.wavelength is {wavelength}, but must be above 0 tokens")

@@ -9,7 +9,7 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares, Positions, Scheme
-from clockhands.schemes.hands import exact, frequencies, one_row, single_axis
+from clockhands.schemes.hands import above_zero, exact, frequencies, one_row, single_axis
 from clockhands.shapes import Float, Tensor
 
 
@@ -44,7 +44,7 @@ class Time2Vec(Scheme):
         super().__init__()
         if width < 2:
             raise ConfigError([f"time2vec needs a width of at least 2; width is {width}"], "the scheme")
-        self.wave, self.start, self.base = wave, start, base
+        self.wave, self.start, self.base = wave, start, above_zero("time2vec.base", base)
         self.omega_P = nn.Parameter(torch.empty(width))
         self.phase_P = nn.Parameter(torch.empty(width))
         self.reset_parameters()

@@ -9,7 +9,7 @@ import torch
 from clockhands.errors import ConfigError
 from clockhands.schemes.absolute.sinusoidal import Layout
 from clockhands.schemes.base import Declares, Positions, Scheme
-from clockhands.schemes.hands import Exponent, cos_sin, frequencies, one_row, single_axis
+from clockhands.schemes.hands import Exponent, above_zero, cos_sin, frequencies, one_row, single_axis
 from clockhands.shapes import Float, Tensor
 
 
@@ -43,7 +43,8 @@ class Universal(Scheme):
         super().__init__()
         if width % 2:
             raise ConfigError([f"universal pairs its channels and needs an even width; width is {width}"], "the scheme")
-        self.width, self.layout, self.exponent, self.base, self.start = width, layout, exponent, base, start
+        self.width, self.layout, self.exponent, self.start = width, layout, exponent, start
+        self.base = above_zero("universal.base", base)
 
     @property
     def declares(self) -> Declares:

@@ -12,7 +12,7 @@ from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
 from clockhands.schemes.content.carope import turned
 from clockhands.schemes.content.forgetting import Coordinates
-from clockhands.schemes.hands import angles, frequencies
+from clockhands.schemes.hands import above_zero, angles, frequencies
 from clockhands.schemes.rotary.kernels import Layout
 from clockhands.shapes import Float, Tensor
 
@@ -50,7 +50,7 @@ class RePo(Scheme):
         super().__init__()
         if head_dim % 2:
             raise ConfigError([f"repo turns pairs of channels; head_dim is {head_dim}, which is odd"], "repo")
-        self.head_dim, self.base, self.layout = head_dim, base, layout
+        self.head_dim, self.base, self.layout = head_dim, above_zero("repo.base", base), layout
         hidden = max(d_model // 8, 1) if hidden is None else hidden
         self.gate = nn.Linear(d_model, hidden, bias=False)
         self.content = nn.Linear(d_model, hidden, bias=False)

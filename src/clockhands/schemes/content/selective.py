@@ -12,7 +12,7 @@ from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
 from clockhands.schemes.content.carope import turned
 from clockhands.schemes.content.forgetting import Coordinates, accumulated
-from clockhands.schemes.hands import frequencies, single_axis
+from clockhands.schemes.hands import above_zero, frequencies, single_axis
 from clockhands.shapes import Float, Tensor
 
 
@@ -83,7 +83,7 @@ class SelectiveRoPE(Scheme):
                 ],
                 "selective-rope",
             )
-        self.num_heads, self.head_dim, self.base = num_heads, head_dim, base
+        self.num_heads, self.head_dim, self.base = num_heads, head_dim, above_zero("selective-rope.base", base)
         self.down = nn.Linear(d_model, rank, bias=False)
         self.up = nn.Linear(rank, num_heads * head_dim // 2, bias=False)
         self.taps_HFW = nn.Parameter(torch.empty(num_heads, head_dim // 2, taps))

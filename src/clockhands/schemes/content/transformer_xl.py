@@ -9,7 +9,7 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
-from clockhands.schemes.hands import cos_sin, frequencies, single_axis, working
+from clockhands.schemes.hands import above_zero, cos_sin, frequencies, single_axis, working
 from clockhands.shapes import Float, Tensor
 
 
@@ -38,7 +38,7 @@ class TransformerXL(Scheme):
         super().__init__()
         if d_model % 2:
             raise ConfigError([f"the sinusoid needs an even width, but d_model is {d_model}"], "transformer-xl")
-        self.head_dim, self.base, self.d_model = head_dim, base, d_model
+        self.head_dim, self.base, self.d_model = head_dim, above_zero("transformer-xl.base", base), d_model
         self.project_HKD = nn.Parameter(torch.empty(num_heads, head_dim, d_model))
         self.u_HK = nn.Parameter(torch.empty(num_heads, head_dim))
         self.v_HK = nn.Parameter(torch.empty(num_heads, head_dim))

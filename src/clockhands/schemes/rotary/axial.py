@@ -8,7 +8,7 @@ import torch
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares
-from clockhands.schemes.hands import check_axes, cos_sin, frequencies, one_row
+from clockhands.schemes.hands import above_zero, check_axes, cos_sin, frequencies, one_row
 from clockhands.schemes.rotary.kernels import Layout
 from clockhands.schemes.rotary.turning import CosSin, Rotary, with_heads
 from clockhands.shapes import Num, Tensor
@@ -40,7 +40,7 @@ class Axial(Rotary):
                 [f"axial shares pairs of channels out: head_dim {head_dim} is no multiple of 2 x {axes} axes"],
                 "the scheme",
             )
-        self.head_dim, self.axes, self.base, self.unit = head_dim, axes, base, unit
+        self.head_dim, self.axes, self.base, self.unit = head_dim, axes, above_zero("axial.base", base), unit
 
     @property
     def declares(self) -> Declares:

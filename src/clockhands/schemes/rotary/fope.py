@@ -10,7 +10,7 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares
-from clockhands.schemes.hands import angles, frequencies, single_axis
+from clockhands.schemes.hands import above_zero, angles, frequencies, single_axis
 from clockhands.schemes.rotary.kernels import Layout
 from clockhands.schemes.rotary.turning import CosSin, Rotary, check_pairs
 from clockhands.shapes import Num, Tensor
@@ -59,7 +59,7 @@ class FoPE(Rotary):
     ) -> None:
         super().__init__(layout)
         check_pairs("fope", head_dim, "head_dim")
-        self.head_dim, self.base, self.std = head_dim, base, std
+        self.head_dim, self.base, self.std = head_dim, above_zero("fope.base", base), std
         self.normalise, self.rest = normalise, rest
         slowest = 2 * math.pi / original_length
         self.kept = sum(base ** (-2 * c / head_dim) >= slowest for c in range(head_dim // 2))

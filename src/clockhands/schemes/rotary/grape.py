@@ -9,7 +9,7 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
-from clockhands.schemes.hands import exact, frequencies, single_axis, working
+from clockhands.schemes.hands import above_zero, exact, frequencies, single_axis, working
 from clockhands.schemes.rotary.turning import turn
 from clockhands.shapes import Float, Num, Tensor
 
@@ -47,7 +47,7 @@ class GRAPE(Scheme):
         super().__init__()
         if form == "planes" and head_dim % 2:
             raise ConfigError([f"planes pair channels; head_dim is {head_dim}, which is odd"], "grape")
-        self.form, self.head_dim, self.base = form, head_dim, base
+        self.form, self.head_dim, self.base = form, head_dim, above_zero("grape.base", base)
         heads = num_heads if per_head or form == "rank-2" else 1
         self.speed_HF = nn.Parameter(torch.empty(heads, head_dim // 2)) if form == "planes" else None
         self.span_HK2 = nn.Parameter(torch.empty(heads, head_dim, 2)) if form == "rank-2" else None

@@ -10,7 +10,7 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares
-from clockhands.schemes.hands import check_axes, exact
+from clockhands.schemes.hands import above_zero, check_axes, exact
 from clockhands.schemes.rotary.kernels import Layout
 from clockhands.schemes.rotary.turning import CosSin, Rotary
 from clockhands.shapes import Num, Tensor
@@ -39,7 +39,7 @@ class Mixed(Rotary):
         super().__init__(layout)
         if head_dim % 4:
             raise ConfigError([f"mixed needs head_dim divisible by 4; it is {head_dim}"], "the scheme")
-        self.base = base
+        self.base = above_zero("mixed.base", base)
         self.omega_HAF = nn.Parameter(torch.empty(num_heads, 2, head_dim // 2))
         self.reset_parameters()
 

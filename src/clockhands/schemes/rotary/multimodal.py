@@ -9,7 +9,7 @@ import torch
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.base import Declares
-from clockhands.schemes.hands import check_axes, frequencies, one_row
+from clockhands.schemes.hands import above_zero, check_axes, frequencies, one_row
 from clockhands.schemes.rotary.kernels import Layout
 from clockhands.schemes.rotary.turning import CosSin, Rotary, check_pairs, with_heads
 from clockhands.shapes import Num, Tensor
@@ -60,7 +60,7 @@ class MRoPE(Rotary):
                 [f"mrope.sections {list(chosen)} cannot be interleaved: h and w get every third of {pairs} pairs"],
                 "the scheme",
             )
-        self.head_dim, self.base, self.sections, self.order = head_dim, base, chosen, order
+        self.head_dim, self.base, self.sections, self.order = head_dim, above_zero("mrope.base", base), chosen, order
 
     @property
     def declares(self) -> Declares:

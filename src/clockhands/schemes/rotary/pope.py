@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
-from clockhands.schemes.hands import Memo, cos_sin, frequencies, single_axis, working
+from clockhands.schemes.hands import Memo, above_zero, cos_sin, frequencies, single_axis, working
 from clockhands.schemes.rotary.turning import CosSin, with_heads
 from clockhands.shapes import Float, Num, Tensor
 
@@ -40,7 +40,7 @@ class PoPE(Scheme):
         self, num_heads: int, head_dim: int, *, base: float = 10_000.0, start: Literal["zero", "uniform"] = "zero"
     ) -> None:
         super().__init__()
-        self.head_dim, self.base, self.start = head_dim, base, start
+        self.head_dim, self.base, self.start = head_dim, above_zero("pope.base", base), start
         self.delta_HK = nn.Parameter(torch.empty(num_heads, head_dim))
         self._memo = Memo()
         self.reset_parameters()

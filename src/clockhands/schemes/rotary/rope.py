@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from clockhands.schemes.base import Declares, KeyPositions, Positions
-from clockhands.schemes.hands import angles, cos_sin, one_row, single_axis, working
+from clockhands.schemes.hands import above_zero, angles, cos_sin, one_row, single_axis, working
 from clockhands.schemes.rotary.kernels import Layout
 from clockhands.schemes.rotary.spectra import LongRope, Omega, make_spectrum
 from clockhands.schemes.rotary.turning import CosSin, Rotary, check_pairs, turn, with_heads
@@ -82,7 +82,7 @@ class RoPE(Rotary):
         super().__init__(layout)
         turned = int(head_dim * fraction) if 0 < fraction <= 1 else 0
         check_pairs("rope", turned, f"head_dim {head_dim} x fraction {fraction}")
-        self.base, self.fraction, self.channels = base, fraction, turned
+        self.base, self.fraction, self.channels = above_zero("rope.base", base), fraction, turned
         self.spectrum = make_spectrum(
             spectrum,
             turned,

@@ -9,7 +9,7 @@ import torch
 
 from clockhands.errors import PositionError
 from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
-from clockhands.schemes.hands import cos_sin, exact, frequencies, single_axis, working
+from clockhands.schemes.hands import above_zero, cos_sin, exact, frequencies, single_axis, working
 from clockhands.schemes.rotary.kernels import Layout
 from clockhands.schemes.rotary.turning import check_pairs, turn
 from clockhands.shapes import Float, Tensor
@@ -50,8 +50,8 @@ class XPos(Scheme):
     ) -> None:
         super().__init__()
         check_pairs("xpos", head_dim, "head_dim")
-        self.head_dim, self.base, self.layout = head_dim, base, layout
-        self.scale_base, self.gamma = scale_base, gamma
+        self.head_dim, self.base, self.layout = head_dim, above_zero("xpos.base", base), layout
+        self.scale_base, self.gamma = above_zero("xpos.scale_base", scale_base), gamma
 
     @property
     def declares(self) -> Declares:
