@@ -16,6 +16,9 @@ from clockhands.schemes import CATALOGUE, attend_reference
 from clockhands.schemes.exceptions import EXCEPTIONS
 from tests.schemes.laws import BATCH, CAUSAL, LENGTH, Inputs, encoded, every, inputs, make, place, run
 
+# Thousands of small cells over code that the oracles' tests cover: tracing them would double what they take.
+pytestmark = pytest.mark.no_cover
+
 Options = dict[str, Any]
 COMPILED = ("sinusoidal", "learned", "rope", "alibi", "t5", "cope")
 

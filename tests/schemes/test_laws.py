@@ -15,6 +15,9 @@ from clockhands.schemes.exceptions import EXCEPTIONS
 from tests.schemes.laws import BATCH, CAUSAL, LENGTH, WIDTH, decode, encoded, every, inputs, make, on_axes, place, run
 from tests.schemes.oracles import ORACLES, Case, weights
 
+# Thousands of small cells over code that the oracles' tests cover: tracing them would double what they take.
+pytestmark = pytest.mark.no_cover
+
 Options = dict[str, Any]
 FAR = torch.tensor([[0, 1, 255, 256, 257, 4_095, 65_537, 999_999, 1_000_000]])
 
