@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: tour install test test-slow check-style clean
+.PHONY: tour install test coverage check-style clean
 tour: $(VENV)/.installed
 	$(BIN)/clockhands tour --out runs/tour --overwrite
 
@@ -29,11 +29,11 @@ check-style: $(VENV)/.test-installed
 
 # Two processes, one thread each: threads that fight over two cores cost three times the time.
 test: check-style
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --cov --cov-report=term
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-# What trains or measures for minutes: several processes, the compiler, the whole tour.
-test-slow: $(VENV)/.test-installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow --slow
+# All tests, also those that train for minutes (several processes, the compiler, the whole tour), and what they cover.
+coverage: $(VENV)/.test-installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --slow --cov --cov-report=term
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info
