@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from clockhands.cli import main
+from clockhands.generation import Search
 from clockhands.training import Run
 from tests.generation.conftest import translator, writer
 
@@ -42,7 +43,7 @@ def test_standard_input_as_json(
 
 
 def test_attention_is_drawn_and_not_overwritten(
-    translator: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    translator: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["translate", str(translator.path), "Tom saw Anna", "--attention", str(tmp_path / "a.svg")]
     assert main(command) == 0
@@ -50,6 +51,8 @@ def test_attention_is_drawn_and_not_overwritten(
     assert "<svg" in (tmp_path / "a.svg").read_text(encoding="utf8")
     assert len(out.splitlines()) == 1 and err == f"drew {tmp_path / 'a.svg'}\n"
     assert main(command) == 2
+    # More than one is refused before any is translated.
+    monkeypatch.setattr(Search, "decoder", None)
     assert main([*command[:3], "Anna saw Tom", *command[3:], "--overwrite"]) == 2
     assert "--attention draws one sentence, and 2 were given" in capsys.readouterr().err
 

@@ -46,9 +46,10 @@ def run(options: argparse.Namespace) -> int:
     from clockhands.generation import open_run, translate
 
     opened = open_run(options.run, device=options.device)
-    done = translate(opened, _sentences(options), search_of(options))
+    sentences = _only(_sentences(options)) if options.attention else _sentences(options)
+    done = translate(opened, sentences, search_of(options))
     if options.attention:
-        done = iter([_draw(opened, list(done), options.attention)])
+        done = iter([_draw(opened, next(done), options.attention)])
     lines = (
         json.dumps({"source": t.source, "translation": t.text, "score": round(t.score, 6)}, ensure_ascii=False)
         if options.json
@@ -83,15 +84,21 @@ def _sentences(options: argparse.Namespace) -> Iterator[str]:
         raise DataError(f"cannot read {path}: {reason}") from fault
 
 
-def _draw(opened: Opened, done: list[Translation], path: str) -> Translation:
-    """Draw what the one translation looked at."""
+def _only(sentences: Iterator[str]) -> list[str]:
+    """The one sentence there is. Raises UsageError if there are more or none, before anything is translated."""
+    given = list(sentences)
+    if len(given) != 1:
+        raise UsageError(f"--attention draws one sentence, and {len(given)} were given")
+    return given
+
+
+def _draw(opened: Opened, done: Translation, path: str) -> Translation:
+    """Draw what a translation looked at."""
     from clockhands.files import write_text
     from clockhands.generation import attention_figure
     from clockhands.report.draw import draw
     from clockhands.report.svg import as_file
 
-    if len(done) != 1:
-        raise UsageError(f"--attention draws one sentence, and {len(done)} were given")
-    write_text(path, as_file(draw(attention_figure(opened, done[0].source, done[0].text), "attention")))
+    write_text(path, as_file(draw(attention_figure(opened, done.source, done.text), "attention")))
     print(f"drew {path}", file=sys.stderr)
-    return done[0]
+    return done

@@ -196,7 +196,7 @@ def save(model: PreTrainedModel, folder: str | Path, places: Sequence[int] = (PL
         _stack(specs.transformer_spec.TransformerDecoderSpec, core.decoder, core.config, places[1]),
     )
     output = spec.decoder.projection
-    output.weight = core.output.weight * core.output.scale
+    output.weight = _array(core.output.weight * core.output.scale)
     output.bias = _array(core.output.bias) if core.output.bias is not None else output.bias
     for side, words in (("source", core.config.vocabulary("encoder")), ("target", core.config.vocab_size)):
         getattr(spec, f"register_{side}_vocabulary")(list(map(str, range(words))))
