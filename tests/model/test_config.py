@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -55,6 +56,11 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"num_kv_heads": 3}, "num_kv_heads is 3, which does not divide num_heads 8"),
     ({"dropout": 1.0}, "dropout is 1.0; it must be at least 0 and below 1"),
     ({"output_scale": 0.0}, "output_scale is 0.0; it must be above 0"),
+    ({"norm_eps": 0.0}, "norm_eps is 0.0; it must be above 0 and below 1"),
+    ({"norm_eps": math.inf}, "norm_eps is inf, but must be a finite number"),
+    ({"attention_scale": math.nan}, "attention_scale is nan, but must be a finite number"),
+    ({"encoder": {"scheme": "rope", "base": math.inf}}, "encoder: rope.base is inf, but must be a finite number"),
+    ({"d_ff": 2**64}, "d_ff is a whole number that does not fit into 64 bits"),
     ({"dropout_places": ["residul"]}, "dropout_places is ('residul',), but must be"),
     ({"parallel": True, "kind": "decoder"}, "parallel attention and feed-forward need norm = 'pre'"),
     ({"parallel": True, "norm": "pre"}, "parallel attention and feed-forward have no place for cross-attention"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -82,9 +83,12 @@ def test_trap_20_options_out_of_range_are_refused(name: str, given: dict[str, An
 
 
 @pytest.mark.parametrize("name", [name for name in CATALOGUE if "base" in options(CATALOGUE[name]) and name != "dape"])
-@pytest.mark.parametrize("base", [0.0, -1.0, float("nan")])
-def test_a_base_that_is_not_above_0_is_refused(name: str, base: float) -> None:
-    with pytest.raises(ConfigError, match=rf"{name}\.base is {base}, but must be above 0"):
+@pytest.mark.parametrize(
+    ("base", "needed"),
+    [(0.0, "above 0"), (-1.0, "above 0"), (math.nan, "a finite number"), (math.inf, "a finite number")],
+)
+def test_a_base_that_is_not_above_0_is_refused(name: str, base: float, needed: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{name}\.base is {base}, but must be {needed}"):
         build(CATALOGUE, name, Sizes(32, 32, 4, 8, 1, True), {"base": base})
 
 

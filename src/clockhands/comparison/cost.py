@@ -14,8 +14,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from clockhands.comparison.plan import Plan
 from clockhands.data import IGNORED
 from clockhands.errors import ConfigError, UsageError
+from clockhands.model.size import count_parameters
 from clockhands.training import Material, Recipe, prepare, vary
-from clockhands.training.architecture import build
+from clockhands.training.architecture import build, configure
 
 TIMED = 3
 CLOSE = 0.005
@@ -67,9 +68,8 @@ def material_key(recipe: Recipe) -> str:
 
 
 def parameters(recipe: Recipe, material: Material) -> int:
-    """Counted on a model without memory."""
-    with torch.device("meta"):
-        return sum(weight.numel() for weight in build(recipe, material.tokenizers).parameters())
+    """Count the parameters of a recipe's model without building it."""
+    return count_parameters(configure(recipe, material.tokenizers).core)
 
 
 def _check(plan: Plan, recipes: dict[str, Recipe], material: dict[str, Material]) -> None:

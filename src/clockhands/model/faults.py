@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args, get_origin, get_type_hints
 
-import torch
-
 from clockhands.errors import ConfigError, unknown
 from clockhands.model.config import DROPOUT_PLACES, Position, Side, TransformerConfig
+from clockhands.model.size import LIMITS, outline
 from clockhands.positions import TRANSFORMS
 from clockhands.schemes import CATALOGUE, Scheme
 from clockhands.schemes import faults as scheme_faults
-from clockhands.schemes.catalogue import describe, fits
+from clockhands.schemes.catalogue import describe, fits, unusable
 
 POSITIVE = ("vocab_size", "source_vocab_size", "d_model", "num_heads", "num_kv_heads", "head_dim", "d_ff")
 
@@ -48,6 +47,8 @@ def type_faults(described: type, table: Mapping[str, Any], prefix: str) -> list[
         if not (isinstance(table[name], Mapping) if is_table else fits(table[name], kind)):
             needed = "a table" if is_table else describe(kind)
             wrong.append(f"{prefix}{name} is {table[name]!r}, but must be {needed}")
+        elif not is_table and (strange := unusable(table[name])) is not None:
+            wrong.append(f"{prefix}{name} is {strange}")
     return wrong
 
 
@@ -63,10 +64,19 @@ def size_faults(config: TransformerConfig) -> list[str]:
         for name in ("encoder_layers", "decoder_layers")
         if (value := getattr(config, name)) < 0
     ]
+    wrong += [
+        f"{name} is {value:,}; the largest that is taken is {largest:,}"
+        for name, largest in LIMITS.items()
+        if (value := getattr(config, name)) is not None and value > largest
+    ]
     if wrong:
         return wrong
+    if config.d_head > LIMITS["head_dim"]:
+        wrong.append(
+            f"d_model / num_heads is {config.d_head:,}; the largest head that is taken is {LIMITS['head_dim']:,}"
+        )
     if config.head_dim is None and config.d_model % config.num_heads:
-        near = [n for n in range(1, config.d_model + 1) if config.d_model % n == 0]
+        near = [n for n in range(1, min(config.d_model, LIMITS["num_heads"]) + 1) if config.d_model % n == 0]
         best = min(near, key=lambda n: abs(n - config.num_heads))
         wrong.append(
             f"num_heads is {config.num_heads}, which does not divide d_model {config.d_model}; "
@@ -79,6 +89,8 @@ def size_faults(config: TransformerConfig) -> list[str]:
     wrong += [
         unknown("dropout place", place, DROPOUT_PLACES) for place in set(config.dropout_places) - set(DROPOUT_PLACES)
     ]
+    if not 0 < config.norm_eps < 1:
+        wrong.append(f"norm_eps is {config.norm_eps}; it must be above 0 and below 1")
     if config.output_scale <= 0:
         wrong.append(f"output_scale is {config.output_scale}; it must be above 0")
     if config.parallel and config.norm != "pre":
@@ -122,10 +134,12 @@ def position_faults(config: TransformerConfig, side: Side, *, sizes_stand: bool 
     if wrong or not sizes_stand:
         return wrong
     try:
-        with torch.random.fork_rng(devices=[]):
-            scheme = config.scheme(side)
+        scheme = outline(config, side)
     except ConfigError as fault:
         return [f"{side}: {sentence}" for sentence in fault.faults]
+    except (RuntimeError, TypeError, ValueError, ArithmeticError, MemoryError) as fault:
+        reason = str(fault).splitlines()[0] if str(fault) else type(fault).__name__
+        return [f"{side}: {position.scheme} cannot be built with these sizes and options: {reason}"]
     return seam_faults(scheme, position, side, config.causal(side))
 
 
@@ -159,6 +173,10 @@ def transform_faults(position: Position, side: Side) -> list[str]:
         f"{side}.transform_options.{key} is {value!r}, but must be {describe(kinds[key])}"
         for key, value in position.transform_options.items()
         if key in kinds and not fits(value, kinds[key])
+    ] + [
+        f"{side}.transform_options.{key} is {strange}"
+        for key, value in position.transform_options.items()
+        if (strange := unusable(value)) is not None
     ]
     if wrong:
         return wrong

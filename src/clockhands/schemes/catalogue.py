@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections.abc
 import inspect
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -79,6 +80,18 @@ def fits(value: Any, kind: Any) -> bool:
     return (kind is None and value is None) or (isinstance(kind, type) and isinstance(value, kind))
 
 
+def unusable(value: Any) -> str | None:
+    """Say what is wrong with a number that no computation can use, or one inside a list or table; None if none is."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{value!r}, but must be a finite number"
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return "a whole number that does not fit into 64 bits"
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    found = map(unusable, value) if isinstance(value, (list, tuple)) else ()
+    return next((each for each in found if each is not None), None)
+
+
 def as_float(value: Any, kind: Any) -> Any:
     """A whole number as a float where the type takes floats and no integers, also inside a sequence."""
     kinds = (kind, *typing.get_args(kind))
@@ -113,6 +126,8 @@ def faults(catalogue: Mapping[str, type[Scheme]], name: str, given: Mapping[str,
             wrong.append(unknown(f"option of {name}", key, known))
         elif not fits(value, known[key].kind):
             wrong.append(f"{name}.{key} is {value!r}, but must be {describe(known[key].kind)}")
+        elif (strange := unusable(value)) is not None:
+            wrong.append(f"{name}.{key} is {strange}")
     missing = [key for key, option in known.items() if option.default is inspect.Parameter.empty and key not in given]
     return wrong + [f"{name} needs the option {key} ({describe(known[key].kind)})" for key in missing]
 

@@ -98,9 +98,8 @@ class FoPE(Rotary):
     @torch.no_grad()
     def reset_parameters(self) -> None:
         step = math.ceil(self.kept / self.waving)
+        waves = min(self.waving, math.ceil(self.kept / step))
         for parameter in (self.cos_HFG, self.sin_HFG):
             for head_FG in parameter:
                 nn.init.xavier_normal_(head_FG, gain=self.std)
-                for wave in range(self.waving):
-                    if wave * step < self.kept:
-                        head_FG[wave * step, wave] += 1
+                head_FG[torch.arange(waves) * step, torch.arange(waves)] += 1

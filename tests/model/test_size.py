@@ -1,0 +1,130 @@
+"""The size of a model is known before it is built, and what does not fit is told in a sentence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from clockhands.errors import ConfigError
+from clockhands.model import PRESETS, Transformer, TransformerConfig, preset
+from clockhands.model.size import LIMITS, bytes_needed, count_parameters, in_words, outline, size_fault
+from clockhands.schemes import CATALOGUE
+from tests.model.tiny import core
+
+FLAGS = ("norm_bias", "embedding_norm", "output_bias", "output_transform", "attention_bias", "ffn_bias", "gated")
+OPTIONS: dict[str, dict[str, Any]] = {"axial": {"sizes": [4, 4]}}
+
+
+def built(config: TransformerConfig) -> int:
+    """The independent truth: the parameters of the model itself."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in Transformer(config).parameters())
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_are_counted_as_they_are_built(name: str) -> None:
+    config = preset(name, {"source_vocab_size": 8000})
+    assert count_parameters(config) == built(config)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.fixed_dictionaries(
+        {
+            "kind": st.sampled_from(["encoder-decoder", "decoder", "encoder"]),
+            "vocab_size": st.integers(1, 50),
+            "d_model": st.sampled_from([16, 32]),
+            "head_dim": st.sampled_from([None, 8]),
+            "num_kv_heads": st.sampled_from([None, 1, 2]),
+            "d_ff": st.integers(1, 40),
+            "encoder_layers": st.integers(0, 3),
+            "decoder_layers": st.integers(0, 3),
+            "norm": st.sampled_from(["pre", "post"]),
+            "final_norm": st.sampled_from([None, True, False]),
+            "norm_kind": st.sampled_from(["layer", "rms"]),
+            "token_scale": st.sampled_from(["sqrt", "one", "learned"]),
+            "tying": st.sampled_from(["three-way", "target", "none"]),
+            "encoder": st.sampled_from(
+                ["rope", "learned", "shaw", {"scheme": "sinusoidal", "combine": "project", "width": 6}]
+            ),
+            "decoder": st.sampled_from(["rope", "learned", "t5", "deberta"]),
+            **{flag: st.booleans() for flag in FLAGS},
+        }
+    )
+)
+def test_every_option_is_counted_as_it_is_built(changes: dict[str, Any]) -> None:
+    config = core(**changes)
+    assert count_parameters(config) == built(config)
+
+
+@pytest.mark.parametrize("scheme", sorted(CATALOGUE))
+def test_every_scheme_is_counted_without_storage_as_with_it(scheme: str) -> None:
+    """What is looked at in place of a large scheme has the parameters and the promises of the scheme."""
+    kind = "decoder"
+    try:
+        config = core(kind=kind, decoder=scheme)
+    except ConfigError as fault:
+        pytest.skip(f"{scheme} needs options: {fault}")
+    with torch.device("meta"):
+        hollow = config.scheme("decoder")
+    whole = config.scheme("decoder")
+    assert {n: p.shape for n, p in hollow.named_parameters()} == {n: p.shape for n, p in whole.named_parameters()}
+    assert hollow.declares == whole.declares and hollow.hooks() == whole.hooks()
+    assert count_parameters(config) == built(config)
+
+
+def test_a_large_table_is_looked_at_without_storage() -> None:
+    config = core(kind="decoder", decoder={"scheme": "learned", "max_length": 10**12})
+    state = torch.get_rng_state()
+    assert next(outline(config, "decoder").parameters()).is_meta
+    assert not next(outline(core(decoder="learned"), "decoder").parameters()).is_meta
+    assert torch.equal(torch.get_rng_state(), state)
+    fault = size_fault(config)
+    assert fault is not None and f"{count_parameters(config):,} parameters" in fault and "TiB of memory" in fault
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, 10**11) for name in LIMITS] + [("d_model", 10**7)])
+def test_a_size_beyond_every_machine_is_a_fault_at_once(name: str, value: int) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is {value:,}; the largest that is taken is {LIMITS[name]:,}"):
+        core(**{name: value, "tying": "none"})
+
+
+def test_numbers_that_no_tensor_can_have_are_a_fault() -> None:
+    with pytest.raises(
+        ConfigError, match=r"encoder: learned\.max_length is a whole number that does not fit into 64 bits"
+    ):
+        core(encoder={"scheme": "learned", "max_length": 10**30})
+    with pytest.raises(ConfigError, match="encoder: learned cannot be built with these sizes and options: "):
+        core(encoder={"scheme": "learned", "max_length": 2**62})
+
+
+def test_what_does_not_fit_is_told_with_both_numbers() -> None:
+    config = preset("paper-base")
+    needed = bytes_needed(config)
+    assert size_fault(config, available=needed) is None
+    fault = size_fault(config, available=needed - 1)
+    assert fault is not None
+    assert f"{count_parameters(config):,} parameters and needs {in_words(needed)} of memory to be used" in fault
+    assert f"{in_words(needed - 1)} are free" in fault
+    assert bytes_needed(config, training=True) > 3 * needed
+    assert "to be trained" in (size_fault(config, training=True, available=needed) or "")
+    assert bytes_needed(config, itemsize=2) < needed
+
+
+def test_many_narrow_layers_are_not_free() -> None:
+    """Of 10,000 layers of one channel the Python objects are what takes the memory."""
+    config = core(d_model=1, num_heads=1, d_ff=1, encoder="none", decoder="none", decoder_layers=10_000)
+    assert bytes_needed(config) > 2**30
+    assert size_fault(config, available=2**30) is not None
+
+
+def test_sizes_from_json_are_judged_before_anything_is_built() -> None:
+    """A million layers in somebody's config.json."""
+    table = json.loads('{"kind": "decoder", "decoder_layers": 1000000, "d_model": 64, "num_heads": 4}')
+    with pytest.raises(ConfigError, match="decoder_layers is 1,000,000"):
+        TransformerConfig.from_dict(table)
