@@ -12,6 +12,7 @@ import transformers
 
 from clockhands.checking.builds import Build, Kind, find, shrink
 from clockhands.checking.streaming import bytes_of_weights, fits, open_streamed
+from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.machine import free_memory
 from clockhands.quiet import quiet
@@ -38,7 +39,7 @@ def open_model(
     _refuse_pickle(Path(name))
     headless = bool(declared) and kind != "seq2seq" and not _HEADS.search(declared)
     auto = transformers.AutoModel if headless else _AUTO[kind]
-    place, precision = _device(device), _dtype(dtype)
+    place, precision = open_device(device, "device"), _dtype(dtype)
     options: dict[str, Any] = {"dtype": precision, "trust_remote_code": trust_remote_code}
     streamed = _streams(name, weights, bytes_of_weights(auto, config, precision, trust_remote_code), place)
     try:
@@ -82,13 +83,6 @@ def _dtype(name: str) -> torch.dtype:
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
         raise UsageError(f"unknown dtype {name!r}: use float32, float64, bfloat16 or float16")
     return found
-
-
-def _device(name: str) -> torch.device:
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as fault:
-        raise UsageError(f"cannot use the device {name!r}: {str(fault).splitlines()[0]}") from fault
 
 
 def shrunk(name: str, trust_remote_code: bool) -> tuple[Build, Any]:

@@ -43,6 +43,7 @@ def prepare(options: argparse.Namespace) -> None:
     import torch
     from transformers.utils import logging
 
+    from clockhands.devices import open_device
     from clockhands.errors import UsageError
 
     if options.threads is not None:
@@ -50,9 +51,6 @@ def prepare(options: argparse.Namespace) -> None:
             raise UsageError(f"--threads is {options.threads}; it must be 1 or more")
         torch.set_num_threads(options.threads)
     if options.device is not None:
-        try:
-            torch.empty(0, device=options.device)
-        except (RuntimeError, AssertionError) as fault:
-            raise UsageError(f"--device {options.device}: {str(fault).splitlines()[0]}") from fault
+        open_device(options.device, "--device")
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -57,9 +57,11 @@ def run_plan(
 
     ``on``: ``ray`` (the cluster that is there, or this machine) or an address, ``ray://host:10001``; ``gpus``: the part
     of a GPU that a trial gets there. ``keep``: leave the trained models in ``out/running``.
-    Raises UsageError for a folder with another plan's results or without Ray, ConfigError for a variant that cannot be
-    built, KeyboardInterrupt when stopped: what had ended is kept.
+    Raises UsageError for a folder with another plan's results, for a device that is not in this machine, or without
+    Ray; ConfigError for a variant that cannot be built, KeyboardInterrupt when stopped: what had ended is kept.
     """
+    if on is None:
+        _require_devices(plan)
     runner = _workers(workers, threads, on, gpus)  # before anything is written: a wrong option leaves no folder
     store = Store(out)
     results = store.open(plan, None)
@@ -99,6 +101,15 @@ def compare(
     from clockhands.comparison.conclusion import conclude
 
     return conclude(run_plan(plan_of(recipe, vary=vary, **settings), out, workers=workers))
+
+
+def _require_devices(plan: Plan) -> None:
+    """Raise UsageError if a variant is to be trained on a device that is not in this machine."""
+    asked = {plan.recipe_of(variant.name, plan.seeds[0]).training.device for variant in plan.variants}
+    for device in sorted(asked - {"auto", "cpu"}):
+        from clockhands.devices import open_device
+
+        open_device(device, "training.device")
 
 
 def _workers(workers: int, threads: int, on: str | None, gpus: float) -> Workers:

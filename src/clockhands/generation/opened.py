@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clockhands.data import Tokenizers
+from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, UsageError, unknown
 from clockhands.quiet import quiet
 from clockhands.schemes import CATALOGUE, options
@@ -62,13 +63,14 @@ def open_run(
 
     ``device``: ``cpu``, ``cuda``, ...; by default the GPU if there is one. ``position``: options of the model's schemes
     to change for this use, such as ``{"spectrum": "yarn", "factor": 4.0}`` to read longer texts. Raises
-    CheckpointError if the folder is not a run or cannot be read, UsageError for an option that no scheme of it has.
+    CheckpointError if the folder is not a run or cannot be read, UsageError for an option that no scheme of it has and
+    for a device that is not in this machine.
     """
     if isinstance(run, Opened):
         return run
     folder = Path(getattr(run, "path", run))
+    chosen = open_device(device or ("cuda" if torch.cuda.is_available() else "cpu"), "device")
     model = open_model(folder, dtype=dtype, position=position)
-    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     return Opened(model.to(chosen), Tokenizers.load(folder), folder)  # type: ignore[arg-type]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, ClockhandsError
 from clockhands.inspection.subject import Side, Subject
 from clockhands.machine import free_memory
@@ -27,10 +28,12 @@ def open_subject(
     """Open a folder, or a name on the Hugging Face hub, as what ``inspect`` looks at; of a pair, one ``side``.
 
     Weights are read in float32 and from safetensors only. Raises CheckpointError, saying what to do, for a missing
-    path, a position setting that is not understood, pickled weights, code that needs trust, and a model too large.
+    path, a position setting that is not understood, pickled weights, code that needs trust, and a model too large;
+    UsageError for a device that is not in this machine.
     """
     from transformers import AutoModel
 
+    place = open_device(device, "device")
     raw = _configuration(source)
     _refuse_unknown(raw, source)
     remote = "auto_map" in raw and not _is_known(raw)
@@ -53,7 +56,7 @@ def open_subject(
         )
     except (OSError, ValueError, ImportError) as fault:
         raise CheckpointError(f"cannot open {source}: {_line(fault)}") from fault
-    return Subject.of(model.to(device), _tokenizer(source, trust_remote_code), _short(source), side)
+    return Subject.of(model.to(place), _tokenizer(source, trust_remote_code), _short(source), side)
 
 
 def _own_run(source: str | Path, device: str, side: Side | None) -> Subject:

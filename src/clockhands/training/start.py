@@ -16,6 +16,7 @@ from transformers import PreTrainedModel, TrainerCallback
 from transformers.utils import logging
 
 from clockhands import __version__
+from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.files import write_text
 from clockhands.training import checkpoints, curves
@@ -262,7 +263,9 @@ def _require(loggers: tuple[str, ...]) -> None:
 
 
 def _check_launch(training: Training) -> None:
-    """Raise UsageError if the processes that were started and what the recipe says of them do not fit."""
+    """Raise UsageError if the processes that were started, or this machine, are not those that the recipe asks for."""
+    if training.device != "auto":
+        open_device(training.device, "training.device")
     if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
         raise UsageError(
             "accelerate's own FSDP (--use_fsdp) is not used here: leave it out, and set training.sharded = true"

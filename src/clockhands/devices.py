@@ -1,0 +1,30 @@
+"""The device to compute on: opened by name, or refused with one message before anything is read or written."""
+
+from __future__ import annotations
+
+import torch
+
+from clockhands.errors import UsageError
+
+
+def open_device(name: str, source: str) -> torch.device:
+    """Return the device ``name`` (``cpu``, ``cuda``, ``cuda:1``, ...) after a tensor was put on it.
+
+    ``source`` says where the name was given, such as ``--device``. Raises UsageError if PyTorch does not know the
+    device, if it is not in this machine, or if it stores no numbers (``meta``).
+    """
+    try:
+        device = torch.device(name)
+    except RuntimeError as fault:
+        raise UsageError(f"{source} is {name!r}, which PyTorch does not know; use cpu, cuda or cuda:1") from fault
+    if device.type == "cuda" and not torch.cuda.is_available():
+        why = "finds no GPU" if torch.version.cuda or torch.version.hip else "was built without CUDA"
+        raise UsageError(
+            f"{source} is {name!r}, but there is no CUDA device: PyTorch {torch.__version__} {why}; use cpu"
+        )
+    try:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as fault:
+        reason = str(fault).splitlines()[0]
+        raise UsageError(f"{source} is {name!r}, which cannot be used here: {reason}") from fault
+    return device
