@@ -1,4 +1,4 @@
-"""Open a Hugging Face folder and read single findings: their number, null, interval and table.
+"""Open a Hugging Face folder and read single findings: their number, interval, references and table.
 
     python examples/inspect_hugging_face_folder.py [FOLDER OR HUB NAME]
 
@@ -21,12 +21,17 @@ def main() -> None:
         if finding.light != "skip":
             print(f"\n{finding.question}\n  {finding.verdict}")
     decided = findings["logits.layers"]
-    print(f"\nPosition's part of the first layer's logits: {decided.value:.2f}, untrained {decided.null:.2f}")
+    print(f"\nPosition's part of the first layer's logits: {decided.value:.2f}, {shown(decided)}")
     heads = findings["heads.positional"].table
     place = heads.columns.index("name")
     for row in heads.rows:
         if row[place]:
             print(f"layer {row[0]} head {row[1]}: {row[place]}")
+
+
+def shown(finding: clockhands.Finding) -> str:
+    """What the value of a finding is compared with."""
+    return ", ".join(f"{reference.name} {reference.value:.2f}" for reference in finding.references)
 
 
 def given() -> str | None:

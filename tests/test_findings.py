@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clockhands.errors import DataError
-from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Table
+from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Reference, Table
 
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**9), 10**9)
 texts = st.text(max_size=12)
@@ -26,6 +27,7 @@ def findings(draw: st.DrawFn) -> Findings:
     table = Table.of(["a", draw(texts)], [[draw(texts), value] for value in values])
     item = Finding(
         draw(texts), "q?", draw(texts), draw(numbers), interval=(0.0, 1.0), table=table, figure=figure,
+        references=(Reference(draw(texts), draw(numbers), (0.0, 1.0)), Reference("chance", 0.5)),
         details={"deep": {"list": [1, 2]}},
     )  # fmt: skip
     return Findings(draw(texts), (item,), {"model": draw(texts), "layers": 2})
@@ -39,6 +41,23 @@ def test_json_round_trip_is_exact(original: Findings) -> None:
 def test_tensors_and_nan_become_plain_values() -> None:
     table = Table.of(["x"], [[torch.tensor(1.5)], [torch.tensor(2)], [math.nan]])
     assert table.rows == ((1.5,), (2,), (None,))
+
+
+def test_a_file_of_schema_1_opens_with_its_null_as_a_reference() -> None:
+    """Written by version 0.1: one reference, whose name was not kept."""
+    empty = {"table": {"columns": [], "rows": []}, "figure": None, "details": {}}
+    item = {"name": "a", "question": "?", "verdict": "v", "value": 1.0, "null": 0.5, "null_interval": [0.4, 0.6]}
+    bare = {"name": "b", "question": "?", "verdict": "v", "null": None, "null_interval": None}
+    both = Findings.from_json(json.dumps({"schema": 1, "title": "t", "items": [item | empty, bare | empty]}))
+    assert both["a"].references == (Reference("reference", 0.5, (0.4, 0.6)),)
+    assert both["b"].references == ()
+    assert Findings.from_json(both.to_json()) == both
+
+
+def test_a_reference_by_its_name() -> None:
+    found = Finding("a", "?", "v", references=(Reference("untrained", 0.2), Reference("chance", 0.1)))
+    assert found.reference("chance") == Reference("chance", 0.1)
+    assert found.reference("rows shuffled") is None
 
 
 def test_items_by_name() -> None:

@@ -1,7 +1,8 @@
 """Finding: what every measurement returns. Plain data: it knows nothing of models, and pages are drawn from it.
 
-A number never stands alone: it carries its interval, its null (what chance or an untrained model gives), the table
-behind it, one sentence of verdict, how it was measured and the command that measures it again.
+A number never stands alone: it carries its interval, what it is compared with (each reference by its name: untrained,
+chance, rows shuffled), the table behind it, one sentence of verdict, how it was measured and the command that measures
+it again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ Number: TypeAlias = float | int
 Scalar: TypeAlias = str | Number | bool | None
 Light = Literal["good", "warn", "bad", "info", "skip"]
 MarkKind = Literal["line", "points", "bars", "stack", "band", "heatmap", "hline", "vline", "arrows", "text"]
-SCHEMA = 1
+SCHEMA = 2
+_READ = (1, 2)
+"""Schemas that ``from_json`` reads. In schema 1 a finding had one reference without a name, called ``null``."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +87,21 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Reference:
+    """What a value is compared with: its name as a reader knows it (``untrained``, ``chance``), value and interval."""
+
+    name: str
+    value: Number
+    interval: tuple[Number, Number] | None = None
+
+
+@dataclass(frozen=True)
 class Finding:
     """One measured answer.
 
     ``name`` is a stable identifier (``loudness.ratio``); ``question`` a heading in a person's words; ``verdict`` one
-    sentence with its number and null; ``light`` how to colour it (``skip``: does not apply, and ``verdict`` says why).
+    sentence with its number and what that is compared with; ``references`` the same as numbers, the most important
+    first; ``light`` how to colour it (``skip``: does not apply, and ``verdict`` says why).
     """
 
     name: str
@@ -97,8 +110,7 @@ class Finding:
     value: Number | str | None = None
     unit: str = ""
     interval: tuple[Number, Number] | None = None
-    null: Number | None = None
-    null_interval: tuple[Number, Number] | None = None
+    references: tuple[Reference, ...] = ()
     light: Light = "info"
     table: Table = field(default_factory=Table)
     figure: Figure | None = None
@@ -106,6 +118,10 @@ class Finding:
     source: str = ""
     command: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
+
+    def reference(self, name: str) -> Reference | None:
+        """Return the reference of this name; None if the value has none such."""
+        return next((reference for reference in self.references if reference.name == name), None)
 
 
 @dataclass(frozen=True)
@@ -143,8 +159,11 @@ class Findings:
         """Read what ``to_json`` wrote. Raises DataError on anything else."""
         try:
             raw = json.loads(text)
-            if raw.pop("schema") != SCHEMA:
-                raise DataError(f"findings were written in another schema than {SCHEMA}; run the command again")
+            schema = raw.pop("schema")
+            if schema not in _READ:
+                raise DataError(
+                    f"the findings have schema {schema}; this version reads schemas 1 and 2: run the command again"
+                )
             items = tuple(_finding(item) for item in raw.pop("items"))
             return cls(items=items, **raw)
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as fault:
@@ -208,8 +227,19 @@ def _finding(raw: dict[str, Any]) -> Finding:
     table = Table(**{key: _tuples(item) for key, item in raw.pop("table").items()})
     figure = raw.pop("figure")
     details = raw.pop("details")
+    references = _references(raw)
     rest = {key: _tuples(item) for key, item in raw.items()}
-    return Finding(**rest, table=table, figure=_figure(figure) if figure else None, details=details)
+    return Finding(
+        **rest, references=references, table=table, figure=_figure(figure) if figure else None, details=details
+    )
+
+
+def _references(raw: dict[str, Any]) -> tuple[Reference, ...]:
+    """Take the references out of a finding; of schema 1 its only one, whose name was not kept."""
+    value, span = raw.pop("null", None), raw.pop("null_interval", None)
+    old = () if value is None else (Reference("reference", value, _tuples(span)),)
+    new = (Reference(**{key: _tuples(item) for key, item in each.items()}) for each in raw.pop("references", ()))
+    return (*old, *new)
 
 
 def _figure(raw: dict[str, Any]) -> Figure:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Table
+from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Reference, Table
 
 EVIL = "<img src=x onerror=alert(1)>"
 LAYERS = tuple(range(1, 13))
@@ -41,8 +41,7 @@ def loudness() -> Finding:
         value=9.4,
         unit="%",
         interval=(8.1, 11.2),
-        null=1.3,
-        null_interval=(1.2, 1.4),
+        references=(Reference("untrained", 1.3, (1.2, 1.4)),),
         light="good",
         table=Table.of(
             ("part", "share", "low", "high"), zip(parts, shares, (0.59, 0.08, 0.28), (0.63, 0.11, 0.31), strict=True)
@@ -72,7 +71,7 @@ def similarity() -> Finding:
         "68 % of the similarity depends on the distance alone, against 1 % for random rows.",
         value=0.68,
         interval=(0.66, 0.71),
-        null=0.01,
+        references=(Reference("rows shuffled", 0.01),),
         light="good",
         table=Table.of(("distance", "cosine"), [(k, z[0][k]) for k in range(size)]),
         figure=Figure(
@@ -137,7 +136,7 @@ def clock() -> Finding:
         "a shift by 1 is a rotation to 0.5 %.",
         value=4.2e-7,
         unit="rad²",
-        null=0.98,
+        references=(Reference("untrained", 0.98),),
         light="info",
         figure=Figure(
             (Panel((orbit, hands, words), "Second pair of components", equal=True), error), columns=2, height=0.9
@@ -185,7 +184,7 @@ def heads() -> Finding:
         "9 of 144 heads follow the positions alone for at least 60 % of their attention.",
         value=9,
         unit="heads",
-        null=0,
+        references=(Reference("untrained", 0),),
         light="warn",
         table=Table.of(
             ("layer", "head", "share"), [(layer, head, z[layer - 1][head]) for layer in LAYERS for head in range(12)]
@@ -220,7 +219,7 @@ def distances() -> Finding:
         value=7.0,
         unit="tokens",
         interval=(6.2, 8.0),
-        null=34.0,
+        references=(Reference("uniform attention", 34.0),),
         light="good",
         table=Table.of(
             ("layer", "head", "distance", "attention"),
@@ -252,7 +251,7 @@ def survival() -> Finding:
         "75 % of positions can be read after layer 1 and 8 % after layer 12; permuted labels give 0.6 %.",
         value=0.08,
         interval=(0.05, 0.11),
-        null=0.006,
+        references=(Reference("chance", 0.006),),
         light="bad",
         figure=Figure((Panel(marks, "", "layer", "accuracy of a ridge probe", ylim=(0, 1.02)),), height=0.5),
         details={"group": "Further up"},

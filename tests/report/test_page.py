@@ -107,10 +107,10 @@ def test_lights_say_what_they_mean_in_words_and_symbols(tree: Tree) -> None:
     assert "3 good, 2 to watch, 1 bad, 3 to know, 2 not applicable" in tree.words["header"][0]
 
 
-def test_numbers_stand_with_interval_and_null(text: str) -> None:
+def test_numbers_stand_with_their_interval_and_what_they_are_compared_with(text: str) -> None:
     section = text[text.index('id="loudness-share"') : text.index('id="table-similarity"')]
     words = re.sub(r"<[^>]+>", "|", section[: section.index("<figure")])
-    for shown in ("9.4&nbsp;", "%", "[8.1, 11.2]", "null 1.3 [1.2, 1.4]"):
+    for shown in ("9.4&nbsp;", "%", "[8.1, 11.2]", "untrained 1.3 [1.2, 1.4]"):
         assert shown in words.replace("\u00a0", " ")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from clockhands.checking.registry import CHECKS
 from clockhands.checking.runner import Outcome
 from clockhands.errors import DataError
-from clockhands.findings import Finding, Findings, Light, Table
+from clockhands.findings import Finding, Findings, Light, Reference, Table
 
 SCHEMA = 1
 USES: dict[str, tuple[str, ...]] = {
@@ -122,7 +122,7 @@ class Result:
             sentence(outcome),
             outcome.size if outcome.size is None or outcome.size < float("inf") else None,
             "std of the logits",
-            null=0.0 if outcome.size is not None else None,
+            references=() if outcome.size is None else (Reference("no change", 0.0),),
             light=_LIGHTS[outcome.verdict],
             method=f"Catches: {check.catches}." if check else "",
             command=f"{self.command} --only {name}" if self.command else "",

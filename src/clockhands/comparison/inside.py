@@ -83,9 +83,10 @@ def _loudness(subject: Subject, ids_NT: torch.Tensor, ordinary_T: torch.Tensor) 
 
 def _directions(subject: Subject, ids_NT: torch.Tensor, ordinary_T: torch.Tensor) -> dict[str, float]:
     found = directions.directions(subject, Capture(ids_NT, [], [], ordinary_T))
-    if not isinstance(found.value, float) or found.null is None:
+    chance = found.reference("random rotations")
+    if not isinstance(found.value, float) or chance is None:
         return {}
-    return {"overlap": found.value, "overlap by chance": float(found.null), "overlap z": float(found.details["z"])}
+    return {"overlap": found.value, "overlap by chance": float(chance.value), "overlap z": float(found.details["z"])}
 
 
 def _recovery(subject: Subject, ids_NT: torch.Tensor, ordinary_T: torch.Tensor) -> dict[str, float]:

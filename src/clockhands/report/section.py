@@ -42,7 +42,7 @@ def _verdict(finding: Finding) -> str:
 
 
 def numbers(finding: Finding) -> str:
-    """The value, large, with its interval and its null: what chance or an untrained model gives."""
+    """The value, large, with its interval and what it is compared with, each by its name."""
     if finding.value is None:
         return ""
     if isinstance(finding.value, str):
@@ -51,8 +51,8 @@ def numbers(finding: Finding) -> str:
         unit = f"&nbsp;<small>{escape(finding.unit)}</small>" if finding.unit else ""
         value = f'<span class="value">{escape(number(finding.value))}{unit}</span>'
     beside = [span(finding.interval)] if finding.interval else []
-    if finding.null is not None:
-        beside.append(f"null {number(finding.null)} {span(finding.null_interval)}".strip())
+    for reference in finding.references:
+        beside.append(f"{reference.name} {number(reference.value)} {span(reference.interval)}".strip())
     lines = "".join(f'<span class="beside">{escape(line)}</span>' for line in beside)
     return f'<p class="numbers">{value}{lines}</p>'
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Table
+from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection import Capture, Subject
 from clockhands.inspection.drawing import level, mark
 from clockhands.inspection.measures.loudness import METHOD, Levels, levels
@@ -61,7 +61,7 @@ def _finding(rows: list[tuple[str, str, Levels]]) -> Finding:
             f"{ratio['without √d', 'before training']:.2f} and {ratio['without √d', 'after training']:.2f}."
         ),
         value=ratio["with √d", "after training"],
-        null=ratio["without √d", "after training"],
+        references=(Reference("without √d", ratio["without √d", "after training"]),),
         unit="word over position",
         table=Table.of(
             ("variant", "moment", "word over position", "position's share of the input"),

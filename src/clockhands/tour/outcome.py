@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clockhands.data import Pair
-from clockhands.findings import Figure, Finding, Mark, Panel, Table
+from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table
 from clockhands.generation import Opened, attention_figure, cross_attention
 from clockhands.tour.plan import MAIN, NO_POSITION, NO_SCALE, ROLES_BLIND, ROLES_MAIN
 
@@ -32,7 +32,7 @@ def translates(results: Mapping[str, Result]) -> Finding:
         value=main.exact,
         unit="%",
         interval=main.interval,
-        null=blind.exact,
+        references=(Reference("without positions", blind.exact), Reference("without √d_model", quiet.exact)),
         light="good" if main.exact > 99 else "warn",
         table=Table.of(("variant", "exact match %", "from", "to"), shown),
         figure=_bars(shown),
@@ -92,7 +92,7 @@ def curves(results: Mapping[str, Result]) -> Finding:
         ),
         value=final[MAIN.name],
         unit="nats per token",
-        null=final[NO_POSITION.name],
+        references=(Reference("without positions", final[NO_POSITION.name]),),
         figure=Figure(
             (Panel(tuple(lines), xlabel="step", ylabel="training loss, nats per token", yscale="log"),), height=0.5
         ),
@@ -121,7 +121,7 @@ def roles(results: Mapping[str, Result]) -> Finding:
         value=seeing.exact,
         unit="%",
         interval=seeing.interval,
-        null=ceiling,
+        references=(Reference("best without order", ceiling),),
         light="good" if seeing.exact > ceiling else "bad",
         table=Table.of(("model", "exact match %", "from", "to", "swapped pairs told apart %"), rows),
         figure=_bars(rows, Mark("hline", "ceiling of an order-blind reader", y=(ceiling,), emphasis="null")),
@@ -169,7 +169,7 @@ def attention(opened: Opened, pair: Pair) -> Finding:
             f"{backwards} time{'s' if backwards != 1 else ''} on its way through {len(targets)} target tokens."
         ),
         value=focus,
-        null=1 / len(sources),
+        references=(Reference("evenly spread", 1 / len(sources)),),
         figure=attention_figure(opened, pair.source),
         table=Table.of(
             ("target token", "source token it looked at most", "weight"),

@@ -9,7 +9,7 @@ import torch
 from clockhands.findings import Figure, Finding, Panel, Table
 from clockhands.inspection.calls import AttentionCall
 from clockhands.inspection.capture import Capture
-from clockhands.inspection.drawing import heatmap, percent, skip
+from clockhands.inspection.drawing import heatmap, percent, skip, untrained_as
 from clockhands.inspection.numbers import explained
 from clockhands.inspection.seams import listening
 from clockhands.inspection.subject import Subject
@@ -105,7 +105,7 @@ def across(subject: Subject, capture: Capture, control: tuple[Subject, Capture] 
             f"{percent(float(near))} within {NEAR} places of its own (uniform {percent(found[layer].near_uniform)})."
         ),
         value=float(grid.mean()),
-        null=float(fresh.mean()) if fresh is not None else None,
+        references=untrained_as(None if fresh is None else float(fresh.mean())),
         light="info",
         table=Table.of(columns, rows),
         figure=_figure(grid),

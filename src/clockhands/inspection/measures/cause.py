@@ -8,7 +8,7 @@ from functools import partial
 
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Table
+from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.capture import Capture
 from clockhands.inspection.drawing import level, mark, percent, percent_range
 from clockhands.inspection.numbers import bootstrap
@@ -120,7 +120,7 @@ def cause(subject: Subject, capture: Capture) -> Finding:
         ),
         value=order.mean,
         interval=(low, high),
-        null=1.0,
+        references=(Reference("another text", 1.0),),
         light="info" if order.mean > 1e-6 else "bad",
         table=Table.of(("intervention", "change", "cosine"), [(e.name, e.mean, e.cosine) for e in effects]),
         figure=_figure(effects),

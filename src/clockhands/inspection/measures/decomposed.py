@@ -8,7 +8,7 @@ import torch
 
 from clockhands.findings import Figure, Finding, Mark, Panel, Table
 from clockhands.inspection.decomposition import DATA, TERMS, Split
-from clockhands.inspection.drawing import mark, percent, percent_range
+from clockhands.inspection.drawing import mark, percent, percent_range, untrained_as
 from clockhands.inspection.numbers import bootstrap
 from clockhands.shapes import Float, Tensor
 
@@ -76,7 +76,7 @@ def layers(splits: Sequence[Split], control: Sequence[Split] | None = None) -> F
         ),
         value=along[0],
         interval=(low, high),
-        null=fresh[0] if fresh else None,
+        references=untrained_as(fresh[0] if fresh else None),
         light="warn" if error > EXACT else "info",
         table=_layer_table(shares, splits),
         figure=_stacks([f"{index + 1}" for index in range(len(shares))], shares, "layer", fresh),
@@ -125,7 +125,7 @@ def heads(splits: Sequence[Split], control: Sequence[Split] | None = None) -> Fi
         ),
         value=float(strong),
         unit="heads",
-        null=float(fresh) if fresh is not None else None,
+        references=untrained_as(fresh),
         light="info",
         table=Table.of(
             ("layer", "head", *TERMS),

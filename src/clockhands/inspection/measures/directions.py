@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Table
+from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.capture import Capture
 from clockhands.inspection.drawing import mark, skip
 from clockhands.inspection.numbers import covariance, interval
@@ -81,8 +81,7 @@ def directions(subject: Subject, capture: Capture) -> Finding:
             f"angle of the truncated subspaces {angle:.0f}° against {chance:.0f}°."
         ),
         value=value,
-        null=mean,
-        null_interval=(mean - 1.96 * spread, mean + 1.96 * spread),
+        references=(Reference("random rotations", mean, (mean - 1.96 * spread, mean + 1.96 * spread)),),
         light=light,  # type: ignore[arg-type]
         table=table,
         figure=_figure(value, mean, spread),

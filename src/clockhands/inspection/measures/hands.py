@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Table
+from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import listed, mark, skip
 from clockhands.inspection.measures.table import rows_in_use
 from clockhands.inspection.numbers import linear_fit
@@ -106,7 +106,7 @@ def hands(subject: Subject) -> Finding:
         question=QUESTION,
         verdict=_verdict(found, bool(exact), chance),
         value=float(len(found)),
-        null=chance,
+        references=(Reference("rows shuffled", chance),),
         unit="hands",
         light="good" if len(found) > chance else "info",
         table=Table.of(

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Table
+from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.calls import AttentionCall
-from clockhands.inspection.drawing import heatmap, listed, mark, percent
+from clockhands.inspection.drawing import heatmap, listed, mark, percent, untrained_as
 from clockhands.inspection.numbers import explained, interval
 from clockhands.shapes import Bool, Float, Tensor
 
@@ -148,7 +148,7 @@ def positional(found: Sequence[HeadStatistics], control: Sequence[HeadStatistics
         verdict=f"{strong} of {grid.numel()} heads attend mostly by place{untrained}.{naming}",
         value=float(strong),
         unit="heads",
-        null=float(fresh) if fresh is not None else None,
+        references=untrained_as(fresh),
         light="good" if strong else "info",
         table=_table(found),
         figure=Figure(
@@ -197,7 +197,7 @@ def distance(found: Sequence[HeadStatistics]) -> Finding:
         value=middles[nearest],
         interval=_median_interval(found[nearest].distance_NH),
         unit="tokens",
-        null=uniform,
+        references=(Reference("uniform attention", uniform),),
         light="info",
         table=Table.of(
             ("layer", "head", "mean distance", "uniform"),

@@ -10,7 +10,7 @@ import torch
 from clockhands.findings import Figure, Finding, Panel, Table
 from clockhands.inspection.capture import Capture
 from clockhands.inspection.decomposition import Split, centred, parts
-from clockhands.inspection.drawing import level, mark, percent, skip
+from clockhands.inspection.drawing import level, mark, percent, skip, untrained_as
 from clockhands.inspection.layer import Layer
 from clockhands.inspection.measures.decomposed import grouped
 from clockhands.inspection.subject import Subject
@@ -77,7 +77,7 @@ def kernel(subject: Subject, capture: Capture, splits: Sequence[Split], control:
             f"head {max(range(len(by_head)), key=by_head.__getitem__)} listens to it most ({percent(max(by_head))})."
         ),
         value=share[best],
-        null=fresh[best] if fresh else None,
+        references=untrained_as(fresh[best] if fresh else None),
         light="info",
         table=Table.of(("layer", "head", "offset", "logit"), rows),
         figure=_kernel_figure(curves[best][0], best, share, fresh),
@@ -140,7 +140,7 @@ def frequencies(subject: Subject, capture: Capture, control: Capture | None) -> 
             f"The fastest quarter of the hands carries {percent(fastest)} of the logits' variance{untrained}.{rotated}"
         ),
         value=fastest,
-        null=null,
+        references=untrained_as(null),
         light="info",
         table=Table.of(
             ("layer", "unrotated q·k", "dimensions not rotated", *(f"pair {f}" for f in range(pairs))),

@@ -9,7 +9,7 @@ import torch
 
 from clockhands.findings import Figure, Finding, Light, Panel, Table
 from clockhands.inspection.capture import Capture
-from clockhands.inspection.drawing import level, mark, percent, percent_range, skip
+from clockhands.inspection.drawing import level, mark, percent, percent_range, skip, untrained_as
 from clockhands.inspection.numbers import bootstrap
 from clockhands.inspection.subject import Subject, Tables
 from clockhands.shapes import Float, Tensor
@@ -86,7 +86,7 @@ def loudness(subject: Subject, capture: Capture, control: Subject | None = None)
         verdict=verdict + _factor(tables, trained, fresh) + _outliers(tables),
         value=trained.share,
         interval=(low, high),
-        null=fresh.share if fresh else None,
+        references=untrained_as(fresh.share if fresh else None),
         light=light,
         table=_table(tables, trained, fresh),
         figure=_figure(tables, trained, fresh),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from clockhands.findings import Figure, Finding, Panel, Table
+from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.capture import Capture
 from clockhands.inspection.drawing import mark, percent, skip
 from clockhands.inspection.numbers import bootstrap
@@ -53,7 +53,7 @@ def recovery(subject: Subject, capture: Capture) -> Finding:
         ),
         value=found,
         interval=bootstrap(hits, torch.ones_like(hits)),
-        null=chance,
+        references=(Reference("random vectors", chance),),
         light="good" if found > 0.95 else "warn" if found > 0.5 else "bad",
         table=Table.of(
             ("position multiplied by", "words recovered", "with a random vector"),

@@ -8,7 +8,7 @@ import torch
 
 from clockhands.findings import Figure, Finding, Panel, Table
 from clockhands.inspection.capture import Capture
-from clockhands.inspection.drawing import mark, percent
+from clockhands.inspection.drawing import mark, percent, untrained_as
 from clockhands.shapes import Bool, Float, Tensor
 
 METHOD = (
@@ -91,7 +91,7 @@ def share(capture: Capture, control: Capture | None = None) -> Finding:
         ),
         value=along[-1],
         interval=jackknife(capture.hidden[-1][:, _counted(capture)]),
-        null=fresh[-1] if fresh is not None else None,
+        references=untrained_as(fresh[-1] if fresh is not None else None),
         light="info",
         table=Table.of(
             ("layer", "share", "stable rank of the mean positions", "untrained"),

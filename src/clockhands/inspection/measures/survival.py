@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Table
+from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.capture import Capture
-from clockhands.inspection.drawing import level, mark, percent
+from clockhands.inspection.drawing import level, mark, percent, untrained_as
 from clockhands.inspection.numbers import bootstrap
 from clockhands.inspection.probes import classify, nearest_row, network_error, ridge
 from clockhands.inspection.subject import Subject
@@ -104,7 +104,7 @@ def survival(subject: Subject, capture: Capture, control: tuple[Subject, Capture
         verdict=_verdict(found, fresh, chance) + _more(found, capture, chance, cut),
         value=found.position[-1],
         interval=found.position_interval,
-        null=chance,
+        references=(Reference("chance", chance), *untrained_as(fresh.position[-1] if fresh else None)),
         light="info",
         table=_table(found, fresh, cut),
         figure=_figure(found, fresh, chance, cut),

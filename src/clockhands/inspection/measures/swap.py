@@ -8,7 +8,7 @@ from itertools import islice
 
 import torch
 
-from clockhands.findings import Finding, Table
+from clockhands.findings import Finding, Reference, Table
 from clockhands.inspection.drawing import percent, percent_range, skip
 from clockhands.inspection.measures.cause import effect
 from clockhands.inspection.numbers import bootstrap
@@ -75,7 +75,7 @@ def _finding(swaps: list[Swap], before: Tensor, after: Tensor, which: str) -> Fi
         verdict=verdict if notices else "Swapping two words changes nothing at all: this model does not see order.",
         value=found.mean,
         interval=(low, high),
-        null=0.0,
+        references=(Reference("order ignored", 0.0),),
         light="good" if notices else "bad",
         table=Table.of(
             ("sentence", "swapped", "change"),

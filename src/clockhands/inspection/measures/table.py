@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Table
+from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import heatmap, level, mark, percent, skip
 from clockhands.inspection.numbers import interval, off_diagonal_means, toeplitz_share
 from clockhands.inspection.subject import Subject
@@ -70,8 +70,7 @@ def similarity(subject: Subject) -> Finding:
             f"rows shuffled); neighbours have cosine {near:.2f}, and similarity {_trend(falling)} with distance."
         ),
         value=value,
-        null=float(chance.mean()),
-        null_interval=interval(chance),
+        references=(Reference("rows shuffled", float(chance.mean()), interval(chance)),),
         light="good" if similar else "warn",
         table=Table.of(("distance", "mean cosine"), list(zip(range(1, len(by_distance)), by_distance, strict=False))),
         figure=_similarity_figure(gram, by_distance),
@@ -145,7 +144,7 @@ def shift(subject: Subject) -> Finding:
         question=SHIFT,
         verdict=_shift_verdict(leading.shape[1], steps, errors, float(chance[0])),
         value=turn,
-        null=float(chance[0]),
+        references=(Reference("rows shuffled", float(chance[0])),),
         light="good" if turn < 0.1 else "info",
         table=Table.of(
             ("step", "error of linear map", "error of rotation", "shuffled"),

@@ -9,7 +9,7 @@ import torch
 from clockhands.findings import Figure, Finding, Panel, Table
 from clockhands.inspection.capture import Capture
 from clockhands.inspection.decomposition import TERMS, Split, centred, means
-from clockhands.inspection.drawing import mark, percent, skip
+from clockhands.inspection.drawing import mark, percent, skip, untrained_as
 from clockhands.inspection.layer import Layer
 from clockhands.inspection.measures.decomposed import grouped
 from clockhands.inspection.subject import Subject
@@ -87,7 +87,7 @@ def terms(
             f"answers {percent(answered)}, on average over layers{untrained}."
         ),
         value=asked + answered,
-        null=null,
+        references=untrained_as(null),
         light="info",
         table=Table.of(("layer", *COLUMNS), [(index + 1, *row) for index, row in enumerate(rows)]),
         figure=Figure((Panel(tuple(stacks), xlabel="layer", ylabel="share of logit variance"),)),
