@@ -25,7 +25,8 @@ from timing import OURS, RESULTS, interleave, ratio, report
 from torch import Tensor
 
 from clockhands import positions
-from clockhands.schemes import Alibi, Fire, Kerple, Scheme, SwinTable, T5Bias, attend
+from clockhands.attention import attend
+from clockhands.schemes import Alibi, Fire, Kerple, Scheme, SwinTable, T5Bias
 
 HEADS, WIDTH = 8, 64
 PLAIN, MASK, TABLE = "SDPA, no bias", "SDPA, mask made before", "SDPA, bias laid out"

@@ -22,13 +22,15 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from clockhands import positions  # noqa: E402
+from clockhands.attention import attend  # noqa: E402
 from clockhands.errors import PositionError  # noqa: E402
 from clockhands.files import write_text  # noqa: E402
 from clockhands.report.draw import draw  # noqa: E402
 from clockhands.report.svg import as_file  # noqa: E402
-from clockhands.schemes import CATALOGUE, LEFT_OUT, Sizes, attend, build  # noqa: E402
-from clockhands.schemes.page import COSTS, Page, pages  # noqa: E402
-from clockhands.schemes.picture import figure, where  # noqa: E402
+from clockhands.scheme_pages.left_out import LEFT_OUT  # noqa: E402
+from clockhands.scheme_pages.page import COSTS, Page, pages  # noqa: E402
+from clockhands.scheme_pages.picture import figure, where  # noqa: E402
+from clockhands.schemes import CATALOGUE, Sizes, build  # noqa: E402
 
 FOLDER = ROOT / "docs" / "schemes"
 LENGTH, HEADS, HEAD_DIM = 512, 8, 64

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from clockhands import positions
-from clockhands.schemes import Alibi, RoPE, Scheme, T5Bias, attend
+from clockhands.attention import attend
+from clockhands.schemes import Alibi, RoPE, Scheme, T5Bias
 
 HEADS, HEAD_DIM = 4, 16
 WIDTH = HEADS * HEAD_DIM

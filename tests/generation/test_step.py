@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from clockhands.attention import Attended, record
 from clockhands.generation.hypotheses import Memories, Tree, repeated
 from clockhands.generation.step import Step, plain
 from clockhands.model import Text, Transformer
 from clockhands.schemes import CATALOGUE
-from clockhands.schemes.attend import Attended, recording
 from tests.generation.test_decode import LONGEST, OPTIONS, side_of_reading, sources, writer
 
 PLAIN = {"none", "sinusoidal", "rope", "learned"}
@@ -79,7 +79,7 @@ def test_who_listens_hears_a_step() -> None:
     ids_BT, mask_BT = sources()
     texts, heard = Tree(Step(core), core.encode(Text(ids_BT, mask_BT)), 1), list[Attended]()
     word_B1 = torch.full((len(ids_BT), 1), 3)
-    with recording(heard.append):
+    with record(heard.append):
         listened = texts.read(word_B1, None)
     assert [attended.weights_BHST.shape[-1] for attended in heard] == [1, ids_BT.shape[1]] * len(texts.step.layers)
     unheard = Tree(Step(core), core.encode(Text(ids_BT, mask_BT)), 1).read(word_B1, None)

@@ -87,7 +87,7 @@ def test_each_part_alone_gives_its_own_queries_and_keys(name: str) -> None:
     mean, place = means(layer, rows)
     x = layer.inputs_NTD[rows]
     frozen = Frozen(layer.module)
-    with frozen.recording():
+    with frozen.record():
         layer.replay(x)
     with frozen.applied():
         alone = {"content": x - mean - place, "position": place.expand_as(x), "nothing": torch.zeros_like(x)}

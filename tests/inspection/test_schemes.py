@@ -8,13 +8,14 @@ import pytest
 import torch
 from torch import nn
 
+from clockhands.attention import record
 from clockhands.inspection.capture import Capture, capture
 from clockhands.inspection.decomposition import DATA, TERMS, means, parts, split
 from clockhands.inspection.freeze import Frozen
 from clockhands.inspection.measures.kernels import curve
 from clockhands.inspection.subject import Subject
 from clockhands.model import Position, Transformer, TransformerConfig
-from clockhands.schemes import CATALOGUE, recording
+from clockhands.schemes import CATALOGUE
 from clockhands.shapes import Tensor
 
 VOCAB = 97
@@ -48,7 +49,7 @@ def _captured(name: str) -> tuple[Subject, Capture]:
 def test_the_terms_sum_to_the_logits_that_the_model_computed(name: str) -> None:
     subject, recorded = _captured(name)
     heard: list[Any] = []
-    with recording(heard.append):
+    with record(heard.append):
         subject.forward(_ids())
     for layer, true in zip(recorded.layers, heard, strict=True):
         for rows, batch in parts(layer):
@@ -70,7 +71,7 @@ def test_the_order_of_the_parts_plays_no_role(name: str) -> None:
     mean, place = means(layer, torch.arange(recorded.texts))
     x = layer.inputs_NTD[rows]
     frozen = Frozen(layer.module, layer.scheme)
-    with frozen.recording():
+    with frozen.record():
         layer.replay(x)
     with frozen.applied():
         words, nothing = layer.replay(x - mean - place), layer.replay(torch.zeros_like(x))

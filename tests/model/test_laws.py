@@ -9,10 +9,11 @@ import torch
 from transformers import DynamicCache, StaticCache
 from transformers.cache_utils import EncoderDecoderCache
 
+from clockhands.attention import record
 from clockhands.errors import ConfigError
 from clockhands.model import Transformer
 from clockhands.model.memory import attach, detach
-from clockhands.schemes import CATALOGUE, recording
+from clockhands.schemes import CATALOGUE
 from tests.model.tiny import core, model, words
 
 # Thousands of small cells over code that the oracles' tests cover: tracing them would double what they take.
@@ -115,7 +116,7 @@ def test_recorded_reference_path_gives_the_same(name: str) -> None:
     text, mask, _ = padded("left")
     seen: list[Any] = []
     fused = made(input_ids=text, attention_mask=mask).logits
-    with recording(seen.append):
+    with record(seen.append):
         reference = made(input_ids=text, attention_mask=mask).logits
     close(fused[mask.bool()], reference[mask.bool()])
     assert len(seen) == made.config.num_hidden_layers

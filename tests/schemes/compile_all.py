@@ -7,7 +7,8 @@ import sys
 import torch
 from torch import Tensor
 
-from clockhands.schemes import CATALOGUE, Sizes, attend, build
+from clockhands.attention import attend
+from clockhands.schemes import CATALOGUE, Sizes, build
 
 HEADS, LENGTH, HEAD_DIM = 4, 9, 8
 

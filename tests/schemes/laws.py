@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from clockhands import positions
-from clockhands.schemes import CATALOGUE, Scheme, Sizes, attend, build
-from clockhands.schemes.exceptions import EXCEPTIONS
+from clockhands.attention import attend
+from clockhands.scheme_pages.excused_laws import EXCEPTIONS
+from clockhands.schemes import CATALOGUE, Scheme, Sizes, build
 from tests.schemes.oracles import VARIANTS
 
 HEADS, LENGTH, HEAD_DIM, BATCH = 6, 9, 8, 2

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clockhands import positions
+from clockhands.attention import attend
 from clockhands.errors import CheckpointError
-from clockhands.schemes import RoPE, attend
+from clockhands.schemes import RoPE
 from clockhands.schemes.convert import convert_rows, convert_state_dict, row_order
 
 

@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from clockhands import positions
+from clockhands.attention import attend_reference
 from clockhands.errors import PositionError
-from clockhands.schemes import CATALOGUE, attend_reference
-from clockhands.schemes.exceptions import EXCEPTIONS
+from clockhands.scheme_pages.excused_laws import EXCEPTIONS
+from clockhands.schemes import CATALOGUE
 from tests.schemes.laws import BATCH, CAUSAL, LENGTH, Inputs, encoded, every, inputs, make, place, run
 
 # Thousands of small cells over code that the oracles' tests cover: tracing them would double what they take.

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from clockhands import positions
+from clockhands.attention import attend_reference
 from clockhands.errors import PositionError
-from clockhands.schemes import CATALOGUE, attend_reference
-from clockhands.schemes.exceptions import EXCEPTIONS
+from clockhands.scheme_pages.excused_laws import EXCEPTIONS
+from clockhands.schemes import CATALOGUE
 from tests.schemes.laws import BATCH, CAUSAL, LENGTH, WIDTH, decode, encoded, every, inputs, make, on_axes, place, run
 from tests.schemes.oracles import ORACLES, Case, weights
 

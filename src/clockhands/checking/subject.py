@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from clockhands.checking.adapter import Adapter, accepts, device_of
 from clockhands.checking.copies import from_files, is_large, sharing
-from clockhands.schemes.base import Declares, Scheme
+from clockhands.schemes.scheme import Declares, Scheme
 
 Rebuild = Callable[[int, torch.dtype], Adapter]
 _TABLE = re.compile(

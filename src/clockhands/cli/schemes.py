@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from clockhands.findings import Figure, Scalar
-    from clockhands.schemes.page import Page
+    from clockhands.scheme_pages.page import Page
 
 EXAMPLES = (
     "clockhands schemes",
@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from clockhands.errors import UsageError
-    from clockhands.schemes.page import page, pages
+    from clockhands.scheme_pages.page import page, pages
 
     if options.name is None:
         if options.draw:
@@ -67,7 +67,7 @@ def _read(name: str, written: list[str]) -> dict[str, Any]:
 def _list(everything: list[Page]) -> None:
     from rich.table import Table
 
-    from clockhands.schemes import LEFT_OUT
+    from clockhands.scheme_pages.left_out import LEFT_OUT
 
     console = _console()
     told = console.width >= ROOM_FOR_IDEAS
@@ -87,8 +87,8 @@ def _list(everything: list[Page]) -> None:
 
 
 def _tell(told: Page, given: dict[str, Any]) -> None:
-    from clockhands.schemes.page import costs
-    from clockhands.schemes.picture import figure
+    from clockhands.scheme_pages.page import costs
+    from clockhands.scheme_pages.picture import figure
 
     console = _console()
     lines = [f"{told.name}: {told.title}", "", told.summary, "", f"equation   {told.equation}"]
@@ -142,7 +142,7 @@ def _draw(name: str, given: dict[str, Any], path: str) -> None:
     from clockhands.files import write_text
     from clockhands.report.draw import draw
     from clockhands.report.svg import as_file
-    from clockhands.schemes.picture import figure
+    from clockhands.scheme_pages.picture import figure
 
     if not path.endswith(".svg"):
         raise UsageError(f"--draw writes SVG; name the file {path}.svg")

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
+from clockhands.attention import Attended, record
 from clockhands.data import encode_texts
 from clockhands.errors import UsageError
 from clockhands.findings import Figure, Mark, Panel
 from clockhands.generation.opened import Opened, open_run
 from clockhands.generation.translate import translate
-from clockhands.schemes.attend import Attended, recording
 from clockhands.shapes import Float, Tensor
 
 
@@ -33,7 +33,7 @@ def cross_attention(
     ids_BT = torch.tensor(encode_texts(opened.tokenizers.source, [source]), device=device)
     labels_BS = torch.tensor(encode_texts(opened.tokenizers.target, [target]), device=device)
     recorded: list[Attended] = []
-    with recording(recorded.append), torch.inference_mode():
+    with record(recorded.append), torch.inference_mode():
         opened.model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT), labels=labels_BS)
     layers = opened.model.config.num_hidden_layers
     # The decoder's layers come last and attend twice each: to themselves, then to the source.

@@ -23,8 +23,8 @@ from clockhands.model import Transformer, TransformerConfig
 from clockhands.model.block import Block, Sublayer
 from clockhands.model.transformer import Stack
 from clockhands.schemes import NoPosition, RoPE, Scheme
-from clockhands.schemes.base import check_length
 from clockhands.schemes.rotary.spectra import Spectrum
+from clockhands.schemes.scheme import check_length
 from clockhands.shapes import Bool, Int, Tensor
 
 if TYPE_CHECKING:

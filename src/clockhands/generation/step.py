@@ -20,17 +20,19 @@ from typing import Protocol, cast, runtime_checkable
 import torch
 from torch import nn
 
+from clockhands.attention.reference import current_recorder
+from clockhands.attention.request import AttentionRequest
+from clockhands.attention.whole import call_fused_kernel, compute_with_bias, prefers_three_lines
 from clockhands.model import Encoded, Transformer
 from clockhands.model.attention import CrossAttention, Look
 from clockhands.model.block import Block, FeedForward, Sublayer
 from clockhands.model.memory import KeyCache, keeps_positions
 from clockhands.model.sight import Sight
 from clockhands.schemes import Scheme
-from clockhands.schemes.attend.reference import listener
-from clockhands.schemes.attend.whole import fused, three_lines, whole
-from clockhands.schemes.base import Positions
+from clockhands.schemes.scheme import Positions
 from clockhands.shapes import Bool, Float, Int, Tensor
 
+NO_HOOKS: frozenset[str] = frozenset()
 Function = Callable[[Tensor], Tensor]
 
 
@@ -114,7 +116,7 @@ class Step:
         batch, width = words_BW.shape
         place, mask_BT = self.place(caches.length), caches.source.mask_BT
         real = None if mask_BT is None else mask_BT[:, None, None].expand(-1, 1, width, -1)
-        now = Now((batch, width), place, caches, visible, real, listener() is not None)
+        now = Now((batch, width), place, caches, visible, real, current_recorder() is not None)
         first, *later = place.encodings
         x_BWD = self.stack.input.forward(words_BW, None if first is None else first.expand(-1, width, -1))
         x_ND = x_BWD.view(batch * width, -1)
@@ -166,7 +168,7 @@ class OwnLook:
         if self.turns:
             q, k = self.scheme.rotate(q, k, now.own.qpos_BS, now.own.kpos_BT)
         k, v = cache.update(k, v, self.index)
-        return self.out(rows(looked(q, k, v, now.visible_B1WM, self.scale)))
+        return self.out(rows(attend_plainly(self.scheme, q, k, v, now.own, self.scale)))
 
 
 class AcrossLook:
@@ -182,7 +184,7 @@ class AcrossLook:
         k, v = now.caches.crossed[self.index] or self.source(now.caches, q.device)
         if not self.plain or now.heard:
             return self.out(rows(self.attention.attended(self.scheme, q, k, v, now.beyond)))
-        return self.out(rows(looked(q, k, v, now.real_B1WT, self.scale)))
+        return self.out(rows(attend_plainly(self.scheme, q, k, v, now.beyond, self.scale)))
 
     def source(self, caches: Caches, device: torch.device) -> tuple[Tensor, Tensor]:
         """Keys and values of the source, which are kept. A head's lie side by side: kernels read them in one sweep."""
@@ -211,17 +213,23 @@ def rows(out_BHWK: Float[Tensor, "B H W K"]) -> Float[Tensor, "N I"]:
     return out_BHWK.transpose(1, 2).reshape(out_BHWK.shape[0] * out_BHWK.shape[2], -1)
 
 
-def looked(
+def attend_plainly(
+    scheme: Scheme,
     q_BHWK: Float[Tensor, "B H W K"],
     k_BHTK: Float[Tensor, "B H T K"],
     v_BHTK: Float[Tensor, "B H T Kv"],
-    visible: Bool[Tensor, "B 1 W T"] | None,
+    sight: Sight,
     scale: float,
 ) -> Float[Tensor, "B H W Kv"]:
-    """What the heads see, where nothing of a scheme is left to do. The usual case goes straight to the kernel."""
-    if visible is None and not three_lines(q_BHWK, k_BHTK, None):
-        return fused(q_BHWK, k_BHTK, v_BHTK, scale=scale)
-    return whole(q_BHWK, k_BHTK, v_BHTK, None, visible, False, scale, 0.0)
+    """Attend where nothing of a scheme is left to do. The usual case goes straight to the kernel."""
+    if sight.visible_BHSM is None and not prefers_three_lines(q_BHWK, k_BHTK, None):
+        return call_fused_kernel(q_BHWK, k_BHTK, v_BHTK, scale=scale)
+    # No hook that is still to come reads the positions of the keys; only their shape must be right.
+    kpos_BT = sight.qpos_BS.new_zeros(()).expand(len(k_BHTK), k_BHTK.shape[2])
+    request = AttentionRequest(
+        scheme, q_BHWK, k_BHTK, v_BHTK, sight.qpos_BS, kpos_BT, sight.visible_BHSM, False, scale, 0.0, NO_HOOKS
+    )
+    return compute_with_bias(request, None)
 
 
 def linear(module: nn.Linear) -> Function:

@@ -151,7 +151,7 @@ def _steps(mean: Tensor, both: Tensor, real: Tensor) -> dict[str, Tensor]:
 def _held(layer: Layer, x: Tensor, mean: Tensor, place: Tensor, own: AttentionCall) -> Parts:
     """The same with norms and places held at what this text gave them; ``own`` ran on μ alone, with nothing held."""
     frozen = Frozen(layer.module, layer.scheme)
-    with frozen.recording():
+    with frozen.record():
         real = layer.replay(x)
     with frozen.applied():
         at_mean, at_both = layer.replay(mean.expand_as(x)), layer.replay((mean + place).expand_as(x))

@@ -40,7 +40,7 @@ class Frozen:
         self.places_BHTA: Tensor | None = None
 
     @contextlib.contextmanager
-    def recording(self) -> Iterator[None]:
+    def record(self) -> Iterator[None]:
         """Inside, real inputs pass; their divisors and places are kept."""
         with self._hooked(self._record), self._locating(self._keep):
             yield

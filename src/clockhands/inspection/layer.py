@@ -91,7 +91,7 @@ class Layer:
     def holds(self) -> bool:
         """Whether something in the layer must be held at the real input, so that parts depend on their text."""
         frozen = Frozen(self.module, self.scheme)
-        with frozen.recording():
+        with frozen.record():
             self.replay(self.inputs_NTD[:1])
         return self.words_place or bool(frozen.reciprocals)
 

@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from clockhands.attention import Attended, record
 from clockhands.errors import CheckpointError
 from clockhands.inspection.calls import MASKED, AttentionCall, Receiver, ignore
 from clockhands.inspection.tap import ModuleStack, SoftmaxTap
 from clockhands.model.attention import Attention
 from clockhands.model.transformer import Stack
-from clockhands.schemes.attend import Attended, recording
 from clockhands.shapes import Tensor
 
 NAME = "clockhands"
@@ -32,7 +32,7 @@ def listening(model: nn.Module, receive: Receiver, within: nn.Module | None = No
     ``within`` narrows the tap to one module, where only that one is going to run.
     """
     if isinstance(model, Stack):
-        with ModuleStack(within or model) as stack, recording(lambda heard: _own(stack, heard, receive)):
+        with ModuleStack(within or model) as stack, record(lambda heard: _own(stack, heard, receive)):
             yield
     elif getattr(type(model), "_can_set_attn_implementation", lambda: False)():
         with _interface(model, receive):
@@ -51,7 +51,7 @@ def _own(stack: ModuleStack, heard: Attended, receive: Receiver) -> None:
     module = stack.running[-1] if stack.running else None
     if isinstance(module, Attention) and receive is not ignore:
         products = heard.q_BHSK @ heard.k_BHTK.transpose(-1, -2) * heard.scale
-        allowed = heard.visible_BHST & (heard.logits_BHST > MASKED)
+        allowed = heard.mask_BHST & (heard.logits_BHST > MASKED)
         bias = torch.zeros_like(products) if heard.bias_BHST is None else heard.bias_BHST.to(products.dtype)
         if "logits" in heard.scheme.active_hooks():  # whole rows rewritten: all that was made of the products
             bias = heard.logits_BHST - products

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from clockhands.attention import attend
 from clockhands.model.config import TransformerConfig
 from clockhands.model.memory import (
     KeyCache,
@@ -19,7 +20,7 @@ from clockhands.model.memory import (
     past_coordinates,
 )
 from clockhands.model.sight import Sight
-from clockhands.schemes import Scheme, attend
+from clockhands.schemes import Scheme
 from clockhands.shapes import Float, Tensor
 
 

@@ -12,7 +12,7 @@ import torch
 
 from clockhands.errors import PositionError
 from clockhands.schemes import Scheme
-from clockhands.schemes.base import KeyPositions
+from clockhands.schemes.scheme import KeyPositions
 from clockhands.shapes import Float, Num, Tensor
 
 

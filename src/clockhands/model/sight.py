@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 
 from clockhands import positions
+from clockhands.attention import Mask
 from clockhands.errors import PositionError
-from clockhands.schemes.attend import Visible
-from clockhands.schemes.base import KeyPositions, Positions
+from clockhands.schemes.scheme import KeyPositions, Positions
 from clockhands.shapes import Bool, Float, Int, Num, Tensor
 
 
@@ -82,12 +82,12 @@ def hides(mask_BT: Bool[Tensor, "B T"] | None) -> bool:
     return mask_BT is not None and (torch.compiler.is_compiling() or not bool(mask_BT.all()))
 
 
-def columns(mask_BT: Bool[Tensor, "B T"], queries: int) -> Visible:
+def columns(mask_BT: Bool[Tensor, "B T"], queries: int) -> Mask:
     """The same keys for every query and head, without a copy."""
     return mask_BT[:, None, None, :].expand(-1, 1, queries, -1)
 
 
-def within(text: Text, past: int) -> Visible | None:
+def within(text: Text, past: int) -> Mask | None:
     """What the words of a text see of memory and of themselves, order aside."""
     new = text.ids_BS.shape[1]
     mask = None if text.mask_BT is None else text.mask_BT[:, : past + new]
@@ -98,7 +98,7 @@ def within(text: Text, past: int) -> Visible | None:
     return same_BHSS if visible is None else same_BHSS & visible
 
 
-def up_to_now(text: Text, past: int | Tensor, length: int) -> Visible:
+def up_to_now(text: Text, past: int | Tensor, length: int) -> Mask:
     """What new words see in a memory of fixed length: the words before them and themselves, padding aside.
 
     For tracing alone, where the number of words before is not known; else ``Sight.length`` cuts the memory.

@@ -18,8 +18,8 @@ from clockhands.model.memory import KeyCache
 from clockhands.model.output import Output
 from clockhands.model.sight import Encoded, Sight, Text, across, counted, up_to_now, within
 from clockhands.schemes import NoPosition, Scheme
-from clockhands.schemes.base import Positions
-from clockhands.schemes.hands import one_row
+from clockhands.schemes.frequencies import one_row
+from clockhands.schemes.scheme import Positions
 from clockhands.shapes import Bool, Float, Int, Tensor
 
 

@@ -12,8 +12,6 @@ from clockhands.schemes.absolute.random import RandomVectors
 from clockhands.schemes.absolute.sinusoidal import Sinusoidal
 from clockhands.schemes.absolute.time2vec import Time2Vec
 from clockhands.schemes.absolute.universal import Universal
-from clockhands.schemes.attend import attend, attend_reference, recording
-from clockhands.schemes.base import Declares, Scheme
 from clockhands.schemes.bias.alibi import Alibi
 from clockhands.schemes.bias.fire import Fire
 from clockhands.schemes.bias.kerple import Kerple
@@ -37,7 +35,6 @@ from clockhands.schemes.content.stick_breaking import StickBreaking
 from clockhands.schemes.content.transformer_xl import TransformerXL
 from clockhands.schemes.content.tupe import TUPE
 from clockhands.schemes.distance import DistanceBias
-from clockhands.schemes.left_out import LEFT_OUT
 from clockhands.schemes.rotary.axial import Axial
 from clockhands.schemes.rotary.fope import FoPE
 from clockhands.schemes.rotary.grape import GRAPE
@@ -48,6 +45,7 @@ from clockhands.schemes.rotary.pope import PoPE
 from clockhands.schemes.rotary.rope import RoPE
 from clockhands.schemes.rotary.temperature import Temperature
 from clockhands.schemes.rotary.xpos import XPos
+from clockhands.schemes.scheme import Declares, Scheme
 
 CATALOGUE: dict[str, type[Scheme]] = {
     "none": NoPosition,
@@ -97,7 +95,6 @@ __all__ = [
     "CATALOGUE",
     "DAPE",
     "GRAPE",
-    "LEFT_OUT",
     "TUPE",
     "Alibi",
     "Axial",
@@ -141,11 +138,8 @@ __all__ = [
     "Universal",
     "Window",
     "XPos",
-    "attend",
-    "attend_reference",
     "build",
     "compile_turning",
     "faults",
     "options",
-    "recording",
 ]

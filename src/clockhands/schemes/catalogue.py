@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from clockhands.errors import ConfigError, unknown
-from clockhands.schemes.base import SIZES, Scheme
+from clockhands.schemes.scheme import SIZES, Scheme
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import PositionError
-from clockhands.schemes.base import KeyPositions, Positions, Scheme, ScoreMod
+from clockhands.schemes.scheme import KeyPositions, Positions, Scheme, ScoreMod
 from clockhands.shapes import Float, Num, Tensor
 
 Curve = Callable[[Tensor], Tensor]

@@ -13,8 +13,9 @@ from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from x_transformers.x_transformers import AlibiPositionalBias
 
 from clockhands import positions
+from clockhands.attention import attend
 from clockhands.errors import ConfigError
-from clockhands.schemes import Alibi, attend
+from clockhands.schemes import Alibi
 from clockhands.schemes.bias.alibi import alibi_slopes
 
 HEADS = [1, 2, 6, 8, 12, 20]

@@ -11,8 +11,9 @@ from transformers.models.t5.modeling_t5 import T5Attention
 from x_transformers.x_transformers import RelativePositionBias
 
 from clockhands import positions
+from clockhands.attention import attend
 from clockhands.errors import ConfigError, PositionError
-from clockhands.schemes import T5Bias, attend
+from clockhands.schemes import T5Bias
 from clockhands.schemes.bias.t5 import boundaries
 from tests.schemes.peers import agree, copied, leaf
 

@@ -9,8 +9,9 @@ from transformers.models.deberta import modeling_deberta as v1
 from transformers.models.deberta_v2 import modeling_deberta_v2 as v2
 
 from clockhands import positions
+from clockhands.attention import attend
 from clockhands.errors import ConfigError
-from clockhands.schemes import DeBERTa, attend
+from clockhands.schemes import DeBERTa
 from tests.schemes.peers import agree, copied, leaf
 
 HEADS, LENGTH, WIDTH = 3, 14, 8

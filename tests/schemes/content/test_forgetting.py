@@ -8,7 +8,8 @@ from x_transformers import Decoder, TransformerWrapper
 from x_transformers.x_transformers import DataDependentAlibi
 
 from clockhands import positions
-from clockhands.schemes import Forgetting, attend
+from clockhands.attention import attend
+from clockhands.schemes import Forgetting
 from tests.schemes.peers import agree, copied, flash_linear_attention, leaf
 
 HEADS, LENGTH, WIDTH = 4, 9, 8

@@ -9,8 +9,9 @@ from transformers.models.speecht5.modeling_speecht5 import SpeechT5RelativePosit
 from transformers.models.wav2vec2_bert import modeling_wav2vec2_bert as wav2vec2
 
 from clockhands import positions
+from clockhands.attention import attend
 from clockhands.errors import ConfigError, PositionError
-from clockhands.schemes import Shaw, attend
+from clockhands.schemes import Shaw
 from tests.schemes.peers import agree, copied, leaf
 
 HEADS, LENGTH, WIDTH, CLIP = 3, 12, 8, 4

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from clockhands import positions
-from clockhands.schemes import StickBreaking, attend
+from clockhands.attention import attend
+from clockhands.schemes import StickBreaking
 from tests.schemes.peers import agree, copied, flash_linear_attention, leaf
 
 HEADS, WIDTH, LENGTH = 3, 8, 21

@@ -7,7 +7,8 @@ from transformers import XLNetConfig, XLNetModel
 from transformers.models.xlnet.modeling_xlnet import XLNetRelativeAttention
 
 from clockhands import positions
-from clockhands.schemes import TransformerXL, attend_reference
+from clockhands.attention import attend_reference
+from clockhands.schemes import TransformerXL
 from tests.schemes.peers import agree, copied, leaf
 
 HEADS, LENGTH, WIDTH = 3, 7, 8

@@ -8,8 +8,8 @@ import torch
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.absolute.sinusoidal import Layout
-from clockhands.schemes.base import Declares, Positions, Scheme
-from clockhands.schemes.hands import above_zero, check_axes, cos_sin, frequencies, one_row
+from clockhands.schemes.frequencies import above_zero, check_axes, cos_sin, frequencies, one_row
+from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
 

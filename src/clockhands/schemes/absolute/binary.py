@@ -7,8 +7,8 @@ from typing import Literal, final
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import Declares, Positions, Scheme, check_integer, check_length
-from clockhands.schemes.hands import single_axis
+from clockhands.schemes.frequencies import single_axis
+from clockhands.schemes.scheme import Declares, Positions, Scheme, check_integer, check_length
 from clockhands.shapes import Float, Tensor
 
 

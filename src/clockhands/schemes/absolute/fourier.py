@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import Declares, Positions, Scheme
-from clockhands.schemes.hands import check_axes, exact, one_row
+from clockhands.schemes.frequencies import check_axes, exact, one_row
+from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
 

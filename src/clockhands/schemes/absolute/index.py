@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import Declares, Positions, Scheme
-from clockhands.schemes.hands import single_axis
+from clockhands.schemes.frequencies import single_axis
+from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
 

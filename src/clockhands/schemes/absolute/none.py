@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from clockhands.schemes.base import Declares, Scheme
+from clockhands.schemes.scheme import Declares, Scheme
 
 
 @final

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import Declares, Positions, Scheme, check_integer, check_length
-from clockhands.schemes.hands import single_axis
+from clockhands.schemes.frequencies import single_axis
+from clockhands.schemes.scheme import Declares, Positions, Scheme, check_integer, check_length
 from clockhands.shapes import Float, Tensor
 
 Rows = Literal["gaussian", "shuffled"]

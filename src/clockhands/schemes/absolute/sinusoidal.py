@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import Declares, Positions, Scheme
-from clockhands.schemes.hands import Exponent, cos_sin, frequencies, one_row, sin_cos_pairs, single_axis
+from clockhands.schemes.frequencies import Exponent, cos_sin, frequencies, one_row, sin_cos_pairs, single_axis
+from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
 Layout = Literal["interleaved", "half"]

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import Declares, Positions, Scheme
-from clockhands.schemes.hands import above_zero, exact, frequencies, one_row, single_axis
+from clockhands.schemes.frequencies import above_zero, exact, frequencies, one_row, single_axis
+from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
 

@@ -8,8 +8,8 @@ import torch
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.absolute.sinusoidal import Layout
-from clockhands.schemes.base import Declares, Positions, Scheme
-from clockhands.schemes.hands import Exponent, above_zero, cos_sin, frequencies, one_row, single_axis
+from clockhands.schemes.frequencies import Exponent, above_zero, cos_sin, frequencies, one_row, single_axis
+from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
 

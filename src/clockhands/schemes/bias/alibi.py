@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import Declares
 from clockhands.schemes.distance import DistanceBias
+from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
 
 

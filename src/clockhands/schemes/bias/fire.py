@@ -7,9 +7,9 @@ from typing import Literal, final
 import torch
 from torch import nn
 
-from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
 from clockhands.schemes.bias.mlp import Perceptron, bending
 from clockhands.schemes.distance import distances
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Num, Tensor
 
 

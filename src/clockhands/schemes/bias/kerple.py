@@ -7,8 +7,8 @@ from typing import Literal, final
 import torch
 from torch import nn
 
-from clockhands.schemes.base import Declares
 from clockhands.schemes.distance import DistanceBias
+from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
 
 SMALLEST = 1e-2

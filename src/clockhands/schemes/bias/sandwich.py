@@ -7,9 +7,9 @@ from typing import final
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import Declares
 from clockhands.schemes.distance import DistanceBias
-from clockhands.schemes.hands import above_zero
+from clockhands.schemes.frequencies import above_zero
+from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
 
 

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError, PositionError
-from clockhands.schemes.base import Declares, KeyPositions, Positions, check_integer
 from clockhands.schemes.bias.mlp import Perceptron
 from clockhands.schemes.distance import DistanceBias
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, check_integer
 from clockhands.shapes import Float, Int, Num, Tensor
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import Declares, check_integer
 from clockhands.schemes.distance import DistanceBias
+from clockhands.schemes.scheme import Declares, check_integer
 from clockhands.shapes import Float, Int, Num, Tensor
 
 

@@ -8,8 +8,8 @@ from typing import Any, final
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import Declares
 from clockhands.schemes.distance import DistanceBias
+from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
 
 

@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
 from clockhands.schemes.content.forgetting import Coordinates, accumulated
-from clockhands.schemes.hands import working
+from clockhands.schemes.frequencies import working
 from clockhands.schemes.rotary.kernels import Layout
 from clockhands.schemes.rotary.turning import turn
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
 

@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import nn
 
-from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Bool, Float, Tensor
 
 
@@ -39,13 +39,13 @@ class CoPE(Scheme):
     def logits(
         self,
         logits_BHST: Float[Tensor, "B H S T"],
-        visible_BHST: Bool[Tensor, "#B #H S T"],
+        mask_BHST: Bool[Tensor, "#B #H S T"],
         q_BHSK: Float[Tensor, "B H S K"],
         k_BHTK: Float[Tensor, "B H T K"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "B H S T"]:
-        gate_BHST = torch.sigmoid(logits_BHST.float()) * visible_BHST
+        gate_BHST = torch.sigmoid(logits_BHST.float()) * mask_BHST
         largest = self.embedding_PK.shape[0] - 1
         count_BHST = gate_BHST.flip(-1).cumsum(-1).flip(-1).clamp(max=largest)
         low_BHST = count_BHST.floor().long()

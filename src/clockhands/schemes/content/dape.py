@@ -7,11 +7,11 @@ from typing import Literal, final
 import torch
 from torch import nn
 
-from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
 from clockhands.schemes.bias.alibi import Alibi
 from clockhands.schemes.bias.fire import Fire
 from clockhands.schemes.bias.kerple import Kerple
 from clockhands.schemes.bias.mlp import Perceptron
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Bool, Float, Tensor
 
 
@@ -62,7 +62,7 @@ class DAPE(Scheme):
     def logits(
         self,
         logits_BHST: Float[Tensor, "B H S T"],
-        visible_BHST: Bool[Tensor, "#B #H S T"],
+        mask_BHST: Bool[Tensor, "#B #H S T"],
         q_BHSK: Float[Tensor, "B H S K"],
         k_BHTK: Float[Tensor, "B H T K"],
         qpos_BS: Positions,

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
 Coordinates = Float[Tensor, "B H T A"]

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme, check_integer
 from clockhands.schemes.content.forgetting import Coordinates
-from clockhands.schemes.hands import single_axis
+from clockhands.schemes.frequencies import single_axis
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, check_integer
 from clockhands.shapes import Float, Tensor
 
 

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
 from clockhands.schemes.content.forgetting import Coordinates
 from clockhands.schemes.content.selective import convolved
-from clockhands.schemes.hands import single_axis
+from clockhands.schemes.frequencies import single_axis
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
 

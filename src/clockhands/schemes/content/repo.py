@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
 from clockhands.schemes.content.carope import turned
 from clockhands.schemes.content.forgetting import Coordinates
-from clockhands.schemes.hands import above_zero, angles, frequencies
+from clockhands.schemes.frequencies import above_zero, angles, frequencies
 from clockhands.schemes.rotary.kernels import Layout
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
 

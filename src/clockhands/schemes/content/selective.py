@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
 from clockhands.schemes.content.carope import turned
 from clockhands.schemes.content.forgetting import Coordinates, accumulated
-from clockhands.schemes.hands import above_zero, frequencies, single_axis
+from clockhands.schemes.frequencies import above_zero, frequencies, single_axis
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
 

@@ -7,8 +7,8 @@ from typing import final
 import torch
 import torch.nn.functional as F
 
-from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
-from clockhands.schemes.hands import single_axis
+from clockhands.schemes.frequencies import single_axis
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
 

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
-from clockhands.schemes.hands import above_zero, cos_sin, frequencies, single_axis, working
+from clockhands.schemes.frequencies import above_zero, cos_sin, frequencies, single_axis, working
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
 

@@ -10,7 +10,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import (
+from clockhands.schemes.bias.t5 import T5Bias
+from clockhands.schemes.frequencies import single_axis
+from clockhands.schemes.scheme import (
     Declares,
     KeyPositions,
     Positions,
@@ -18,8 +20,6 @@ from clockhands.schemes.base import (
     check_integer,
     check_length,
 )
-from clockhands.schemes.bias.t5 import T5Bias
-from clockhands.schemes.hands import single_axis
 from clockhands.shapes import Float, Int, Tensor
 
 

@@ -7,10 +7,10 @@ from typing import final
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import Declares
-from clockhands.schemes.hands import above_zero, check_axes, cos_sin, frequencies, one_row
+from clockhands.schemes.frequencies import above_zero, check_axes, cos_sin, frequencies, one_row
 from clockhands.schemes.rotary.kernels import Layout
 from clockhands.schemes.rotary.turning import CosSin, Rotary, with_heads
+from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
 
 

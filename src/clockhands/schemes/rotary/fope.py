@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import Declares
-from clockhands.schemes.hands import above_zero, angles, frequencies, single_axis
+from clockhands.schemes.frequencies import above_zero, angles, frequencies, single_axis
 from clockhands.schemes.rotary.kernels import Layout
 from clockhands.schemes.rotary.turning import CosSin, Rotary, check_pairs
+from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 import torch
 
-from clockhands.schemes.hands import working
+from clockhands.schemes.frequencies import working
 from clockhands.shapes import Float, Tensor
 
 Layout = Literal["interleaved", "half"]

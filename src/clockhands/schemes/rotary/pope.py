@@ -8,9 +8,9 @@ from typing import Literal, final
 import torch
 from torch import nn
 
-from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
-from clockhands.schemes.hands import Memo, above_zero, cos_sin, frequencies, single_axis, working
+from clockhands.schemes.frequencies import Memo, above_zero, cos_sin, frequencies, single_axis, working
 from clockhands.schemes.rotary.turning import CosSin, with_heads
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Num, Tensor
 
 

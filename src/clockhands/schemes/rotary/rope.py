@@ -8,11 +8,11 @@ from typing import Any, Literal, final
 import torch
 from torch import nn
 
-from clockhands.schemes.base import Declares, KeyPositions, Positions
-from clockhands.schemes.hands import above_zero, angles, cos_sin, one_row, single_axis, working
+from clockhands.schemes.frequencies import above_zero, angles, cos_sin, one_row, single_axis, working
 from clockhands.schemes.rotary.kernels import Layout
 from clockhands.schemes.rotary.spectra import LongRope, Omega, make_spectrum
 from clockhands.schemes.rotary.turning import CosSin, Rotary, check_pairs, turn, with_heads
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions
 from clockhands.shapes import Float, Num, Tensor
 
 

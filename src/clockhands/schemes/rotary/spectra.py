@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.hands import exact, frequencies
+from clockhands.schemes.frequencies import exact, frequencies
 from clockhands.shapes import Float, Int, Num, Tensor
 
 Device = torch.device | str | None

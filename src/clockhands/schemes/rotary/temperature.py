@@ -8,8 +8,8 @@ from typing import Any, Literal, final
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
-from clockhands.schemes.hands import single_axis
+from clockhands.schemes.frequencies import single_axis
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
 

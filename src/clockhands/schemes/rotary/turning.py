@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.base import KeyPositions, Positions, Scheme
-from clockhands.schemes.hands import Memo, working
+from clockhands.schemes.frequencies import Memo, working
 from clockhands.schemes.rotary.kernels import Layout, Table, apply, table
+from clockhands.schemes.scheme import KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Num, Tensor
 
 CosSin = tuple[Float[Tensor, "#B #H S F"], Float[Tensor, "#B #H S F"]]

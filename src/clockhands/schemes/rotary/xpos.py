@@ -8,10 +8,10 @@ from typing import final
 import torch
 
 from clockhands.errors import PositionError
-from clockhands.schemes.base import Declares, KeyPositions, Positions, Scheme
-from clockhands.schemes.hands import above_zero, cos_sin, exact, frequencies, single_axis, working
+from clockhands.schemes.frequencies import above_zero, cos_sin, exact, frequencies, single_axis, working
 from clockhands.schemes.rotary.kernels import Layout
 from clockhands.schemes.rotary.turning import check_pairs, turn
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 from clockhands import positions
+from clockhands.attention import attend_reference
 from clockhands.errors import PositionError
 from clockhands.findings import Figure, Mark, Panel
 from clockhands.schemes import CATALOGUE
-from clockhands.schemes.attend import attend_reference
-from clockhands.schemes.base import Scheme
 from clockhands.schemes.catalogue import Sizes, build
+from clockhands.schemes.scheme import Scheme
 from clockhands.shapes import Float, Tensor
 
 SIZES = Sizes(width=64, d_model=64, num_heads=8, head_dim=32, num_layers=2, causal=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from clockhands.schemes import CATALOGUE, LEFT_OUT
+from clockhands.scheme_pages.left_out import LEFT_OUT
+from clockhands.schemes import CATALOGUE
 
 
 def test_everything_left_out_has_a_reason_and_no_catalogue_line() -> None:

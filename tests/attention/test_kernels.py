@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from clockhands import positions
-from clockhands.schemes import CATALOGUE, Alibi, Scheme, Sizes, attend, attend_reference, build, recording
-from clockhands.schemes.attend import blocks, choose, column, work
+from clockhands.attention import attend, attend_reference, extra_channel, line, query_blocks, record, tile_work
+from clockhands.schemes import CATALOGUE, Alibi, Scheme, Sizes, build
 
 HEADS, WIDTH = 4, 8
 D = HEADS * WIDTH
@@ -20,11 +20,11 @@ D = HEADS * WIDTH
 @pytest.fixture(autouse=True)
 def _many_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles and blocks so small that every edge between them occurs at the lengths tested here."""
-    monkeypatch.setattr(work, "ROWS", 16)
-    monkeypatch.setattr(work, "ELEMENTS", 16 * 40 * 2)
-    monkeypatch.setattr(blocks, "ROWS", 24)
-    monkeypatch.setattr(choose, "SHORT", 8)
-    monkeypatch.setattr(choose, "MANY_PAIRS", 64)
+    monkeypatch.setattr(tile_work, "ROWS", 16)
+    monkeypatch.setattr(tile_work, "ELEMENTS", 16 * 40 * 2)
+    monkeypatch.setattr(query_blocks, "ROWS", 24)
+    monkeypatch.setattr(extra_channel, "SHORT", 8)
+    monkeypatch.setattr(query_blocks, "MANY_PAIRS", 64)
 
 
 def make(name: str, causal: bool, **options: Any) -> Scheme:
@@ -196,16 +196,16 @@ def test_no_function_of_positions_makes_a_tensor_of_all_pairs(name: str, monkeyp
 def test_tiles_skip_what_can_have_no_weight_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     scheme, pos = make("alibi", True, learned=True), positions.sequential(1, 600)
     scheme.slopes_OH.data.mul_(8)
-    monkeypatch.setattr(choose, "fits", lambda row_BHT, dtype: torch.zeros(HEADS, dtype=torch.bool))
+    monkeypatch.setattr(extra_channel, "fits", lambda row_BHT, dtype: torch.zeros(HEADS, dtype=torch.bool))
     leaves = [torch.randn(1, HEADS, 600, WIDTH).requires_grad_() for _ in range(3)]
     pairs: list[int] = []
-    logits = work.Work.logits
+    logits = tile_work.Work.logits
 
     def counted(self: Any, tile: Any) -> Tensor:
         pairs.append(logits(self, tile).numel())
         return logits(self, tile)
 
-    monkeypatch.setattr(work.Work, "logits", counted)
+    monkeypatch.setattr(tile_work.Work, "logits", counted)
     fast = attend(scheme, *leaves, pos, pos, causal=True)
     slow = attend_reference(scheme, *leaves, pos, pos, causal=True).out_BHSK
     assert sum(pairs) < 0.75 * HEADS * 600 * 616 / 2, "a slope of 2 reaches some 60 tokens, one of 1/32 all"
@@ -224,7 +224,7 @@ def test_tiles_of_a_grid_are_the_reference(name: str, rows: int, columns: int, k
     visible = mask(kind, 2, 40, 40)
     for causal in (True, False):
         scheme = make(name, causal, rows=rows + 1, columns=columns + 2)
-        assert choose._line(*scheme.line(pos, pos)[:2]) is not None
+        assert line.find_line(*scheme.line(pos, pos)[:2]) is not None
         qkv = [torch.randn(2, HEADS, 40, WIDTH).requires_grad_() for _ in range(3)]
         fast = attend(scheme, *qkv, pos, pos, visible, causal=causal)
         slow = attend_reference(scheme, *qkv, pos, pos, visible, causal=causal).out_BHSK
@@ -238,7 +238,7 @@ def test_cells_that_are_no_whole_grid_take_another_path_to_the_same_answer() -> 
     scheme, cells = make("swin", False, rows=8, columns=8), positions.grid(1, 6, 7)
     for pos in (cells[:, torch.randperm(42)], cells[:, :40], torch.cat([cells[:, :20], cells[:, 22:]], dim=1)):
         q, k, v = torch.randn(3, 1, HEADS, pos.shape[1], WIDTH).unbind(0)
-        assert choose._line(*scheme.line(pos, pos)[:2]) is None
+        assert line.find_line(*scheme.line(pos, pos)[:2]) is None
         expected = attend_reference(scheme, q, k, v, pos, pos).out_BHSK
         torch.testing.assert_close(attend(scheme, q, k, v, pos, pos), expected, atol=1e-5, rtol=1e-5)
 
@@ -290,9 +290,9 @@ def test_heads_by_channel_and_by_tiles_are_the_reference(
 ) -> None:
     """No head, some and all of 6 (whose slopes do not fall in order) fit into a channel; positions far away and
     restarting; a mask of its own for each head."""
-    monkeypatch.setattr(column, "WIDEST", widest)
-    monkeypatch.setattr(column, "WIDEST_LOW", widest)
-    monkeypatch.setattr(choose, "_fast_low", lambda: True)
+    monkeypatch.setattr(extra_channel, "WIDEST", widest)
+    monkeypatch.setattr(extra_channel, "WIDEST_LOW", widest)
+    monkeypatch.setattr(extra_channel, "fast_low_precision", lambda: True)
     scheme, far = Alibi(6), positions.sequential(2, 40, start=1_000_000)
     restarting = torch.cat([torch.arange(25), torch.arange(15)])[None].expand(2, -1)
     q, k, v = (x.to(dtype) for x in torch.randn(3, 2, 6, 40, WIDTH).unbind(0))
@@ -364,7 +364,7 @@ def test_many_rows_of_one_query_agree_with_the_reference() -> None:
 def test_a_recorder_hears_the_whole_weights_of_every_scheme() -> None:
     scheme, pos, heard = make("alibi", True), positions.sequential(1, 40), []
     q, k, v = torch.randn(3, 1, HEADS, 40, WIDTH).unbind(0)
-    with recording(heard.append):
+    with record(heard.append):
         out = attend(scheme, q, k, v, pos, pos, causal=True, dropout=0.5)
     torch.testing.assert_close(heard[0].weights_BHST @ v, out)
     torch.testing.assert_close(out, attend(scheme, q, k, v, pos, pos, causal=True), atol=1e-5, rtol=1e-5)

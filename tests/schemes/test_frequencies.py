@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from clockhands import positions
 from clockhands.errors import PositionError
 from clockhands.schemes import RoPE, Sinusoidal
-from clockhands.schemes.hands import Memo, check_axes, cos_sin, frequencies, one_row, sin_cos_pairs, single_axis
+from clockhands.schemes.frequencies import Memo, check_axes, cos_sin, frequencies, one_row, sin_cos_pairs, single_axis
 
 
 @given(st.integers(0, 2_000_000), st.integers(1, 700), st.sampled_from([torch.float32, torch.float64]))

@@ -134,7 +134,7 @@ class Scheme(nn.Module):
     def logits(
         self,
         logits_BHST: Float[Tensor, "B H S T"],
-        visible_BHST: Bool[Tensor, "#B #H S T"],
+        mask_BHST: Bool[Tensor, "#B #H S T"],
         q_BHSK: Float[Tensor, "B H S Kr"],
         k_BHTK: Float[Tensor, "B H T Kr"],
         qpos_BS: Positions,

@@ -1,4 +1,4 @@
-"""What one tile of an attention with a bias by distance needs: which keys its queries see, logits, weights, memory."""
+"""What one tile of an attention with a bias by distance needs: its keys, logits, weights and memory."""
 
 from __future__ import annotations
 
@@ -8,26 +8,11 @@ from typing import NamedTuple
 
 import torch
 
+from clockhands.attention.line import Line
 from clockhands.shapes import Tensor
 
 ROWS, ELEMENTS = 128, 1 << 18
 LOG2E = 1 / math.log(2)
-
-
-class Line(NamedTuple):
-    """Where tokens stand: in runs of neighbours, which begin ``step`` apart. A text is one run, a grid one for each of
-    its rows."""
-
-    run: int
-    step: int
-
-    def place(self, token: int) -> int:
-        """How far the token stands from the first."""
-        return token // self.run * self.step + token % self.run
-
-    def parts(self, tokens: int) -> tuple[int, int]:
-        """Runs, and tokens in each."""
-        return (1, tokens) if tokens < self.run else (tokens // self.run, self.run)
 
 
 class Tile(NamedTuple):
@@ -40,11 +25,11 @@ class Tile(NamedTuple):
     keys: slice
 
     @property
-    def queries(self) -> tuple[slice, slice]:
+    def query_rows(self) -> tuple[slice, slice]:
         return self.pairs, self.rows
 
     @property
-    def seen(self) -> tuple[slice, slice]:
+    def key_rows(self) -> tuple[slice, slice]:
         return self.pairs, self.keys
 
 
@@ -58,16 +43,16 @@ class Work:
         k: Tensor,
         v: Tensor,
         curve: Tensor,
-        visible: Tensor | None,
+        mask: Tensor | None,
         dropout: float,
         line: Line,
         seed: int,
     ) -> None:
         self.q, self.k, self.v, self.curve = q, k, v, (curve * LOG2E).contiguous()
-        self.hidden = None if visible is None else ~visible.flip(-1)
+        self.hidden = None if mask is None else ~mask.flip(-1)
         self.dropout, self.line, self.seed = dropout, line, seed
         self.wide = torch.promote_types(q.dtype, torch.float32)
-        self.spans = _spans(self.curve, None if visible is not None else self._reach(), line.place(q.shape[1] - 1))
+        self.spans = _spans(self.curve, None if mask is not None else self._reach(), line.place(q.shape[1] - 1))
         self.lowest = 0.7 * math.log2(torch.finfo(self.wide).smallest_normal)
         self.memory: dict[str, Tensor] = {}
 
@@ -131,7 +116,7 @@ class Work:
 
     def logits(self, tile: Tile) -> Tensor:
         """Products and bias in units of ln 2, -inf where hidden."""
-        logits = self.product("logits", self.q[tile.queries], self.k[tile.seen])
+        logits = self.product("logits", self.q[tile.query_rows], self.k[tile.key_rows])
         bias = self.bias(tile)
         logits.view(-1, *bias.shape).add_(bias)
         if self.hidden is not None:

@@ -8,9 +8,9 @@ from types import ModuleType
 
 import pytest
 
+from clockhands.scheme_pages.page import page, pages
+from clockhands.scheme_pages.picture import figure
 from clockhands.schemes import CATALOGUE
-from clockhands.schemes.page import page, pages
-from clockhands.schemes.picture import figure
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "schemes"
 

@@ -3,41 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
 
-from clockhands.schemes.attend.reference import Visible
-from clockhands.schemes.attend.whole import whole
-from clockhands.schemes.base import KeyPositions, Positions, Scheme
+from clockhands.attention import whole
+from clockhands.attention.request import AttentionRequest
 from clockhands.shapes import Float, Tensor
 
 ROWS, ELEMENTS, ELEMENTS_OF_A_GPU = 256, 1 << 19, 1 << 24
+FEW_QUERIES, MANY_PAIRS = 32, 1 << 22
 
 
-def blockwise(
-    scheme: Scheme,
-    q_BHSK: Float[Tensor, "B H S K"],
-    k_BHTK: Float[Tensor, "B H T K"],
-    v_BHTK: Float[Tensor, "B H T Kv"],
-    qpos_BS: Positions,
-    kpos_BT: KeyPositions,
-    visible_BHST: Visible | None,
-    causal: bool,
-    scale: float,
-    dropout: float,
-) -> Float[Tensor, "B H S Kv"]:
-    """Attention with ``scheme.bias``, some queries at a time; under a causal mask with the keys up to the last.
+def serves(request: AttentionRequest) -> bool:
+    """Whether the whole bias would be large, and each of its rows needs its own query alone."""
+    pairs = request.q_BHSK.shape[0] * request.q_BHSK.shape[1] * request.queries * request.keys
+    return (
+        "bias" in request.hooks
+        and request.scheme.rowwise
+        and not torch.compiler.is_compiling()
+        and pairs > MANY_PAIRS
+        and request.queries > FEW_QUERIES
+    )
+
+
+def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
+    """Compute attention some queries at a time; under a causal mask with the keys up to the last of them.
 
     A block has ``ROWS`` queries at most, and about ``ELEMENTS`` logits (a processor's cache; a GPU wants more at once),
     so that its memory does not grow with the text. Gradients reach q, k, v, positions and the scheme's parameters.
     """
-    seed = int(torch.randint(1 << 62, ()).item()) if dropout else 0
-    blocks = _Blocks(scheme, visible_BHST, causal, scale, dropout, seed)
-    parameters = [parameter for parameter in scheme.parameters() if parameter.requires_grad]
-    out: Tensor = _Blockwise.apply(blocks, q_BHSK, k_BHTK, v_BHTK, qpos_BS, kpos_BT, *parameters)
+    seed = int(torch.randint(1 << 62, ()).item()) if request.dropout else 0
+    parameters = [parameter for parameter in request.scheme.parameters() if parameter.requires_grad]
+    inputs = (request.q_BHSK, request.k_BHTK, request.v_BHTK, request.qpos_BS, request.kpos_BT)
+    out: Tensor = _Blockwise.apply(_Blocks(request, seed), *inputs, *parameters)
     return out
 
 
@@ -45,11 +46,7 @@ def blockwise(
 class _Blocks:
     """What all blocks share."""
 
-    scheme: Scheme
-    visible: Tensor | None
-    causal: bool
-    scale: float
-    dropout: float
+    request: AttentionRequest
     seed: int
 
     def parts(self, *inputs: Tensor) -> Iterator[tuple[int, list[Tensor]]]:
@@ -61,21 +58,21 @@ class _Blocks:
         axis = 2 if qpos.dim() == 4 else 1
         for start in range(0, queries, rows):
             count = min(rows, queries - start)
-            last = keys - queries + start + count if self.causal else keys
+            last = keys - queries + start + count if self.request.causal else keys
             mine = [q.narrow(2, start, count), k.narrow(2, 0, last), v.narrow(2, 0, last)]
             yield start, [*mine, qpos.narrow(axis, start, count), kpos.narrow(axis, 0, last)]
 
-    def attended(self, start: int, q: Tensor, k: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor) -> Tensor:
+    def compute(self, start: int, q: Tensor, k: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor) -> Tensor:
         """A block's values; the same weights are dropped whenever it is computed."""
-        visible = self.visible
-        if visible is not None:
-            rows = slice(start, start + q.shape[2]) if visible.shape[2] > 1 else slice(None)
-            visible = visible[:, :, rows, : k.shape[2]]
-        with torch.random.fork_rng([q.device] if q.device.type == "cuda" else [], enabled=self.dropout > 0):
-            if self.dropout:
+        mask, dropout = self.request.mask_BHST, self.request.dropout
+        if mask is not None:
+            rows = slice(start, start + q.shape[2]) if mask.shape[2] > 1 else slice(None)
+            mask = mask[:, :, rows, : k.shape[2]]
+        block = replace(self.request, q_BHSK=q, k_BHTK=k, v_BHTK=v, qpos_BS=qpos, kpos_BT=kpos, mask_BHST=mask)
+        with torch.random.fork_rng([q.device] if q.device.type == "cuda" else [], enabled=dropout > 0):
+            if dropout:
                 torch.manual_seed(self.seed + start)
-            bias = self.scheme.bias(q, k, qpos, kpos)
-            return whole(q, k, v, bias, visible, self.causal, self.scale, self.dropout)
+            return whole.compute(block)
 
 
 class _Blockwise(torch.autograd.Function):
@@ -89,7 +86,7 @@ class _Blockwise(torch.autograd.Function):
         with torch.set_grad_enabled(any(ctx.needs_input_grad)):
             for start, parts in blocks.parts(*inputs[:5]):
                 leaves = _leaves(parts, ctx.needs_input_grad[1:])
-                out.narrow(2, start, leaves[0].shape[2]).copy_(blocks.attended(start, *leaves).detach())
+                out.narrow(2, start, leaves[0].shape[2]).copy_(blocks.compute(start, *leaves).detach())
         return out
 
     @staticmethod
@@ -102,7 +99,7 @@ class _Blockwise(torch.autograd.Function):
         for (start, parts), (_, places) in zip(blocks.parts(*inputs[:5]), blocks.parts(*sums), strict=True):
             leaves = [*_leaves(parts, wanted), *inputs[5:]]
             with torch.enable_grad():
-                out = blocks.attended(start, *leaves[:5])
+                out = blocks.compute(start, *leaves[:5])
             asked = [leaf for leaf, want in zip(leaves, wanted, strict=True) if want]
             found = iter(torch.autograd.grad(out, asked, grads[0].narrow(2, start, out.shape[2]), allow_unused=True))
             for total, want in zip([*places, *totals[5:]], wanted, strict=True):

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch.nn.attention.flex_attention import flex_attention
 
+from clockhands.attention import attend_reference
 from clockhands.errors import PositionError
-from clockhands.schemes import CATALOGUE, attend_reference
+from clockhands.schemes import CATALOGUE
 from tests.schemes.laws import inputs, make, place
 
 BIASED = [name for name in CATALOGUE if CATALOGUE[name].hooks() & {"bias"} and not CATALOGUE[name].hooks() & {"logits"}]

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.errors import UsageError, unknown
+from clockhands.scheme_pages.excused_laws import excuses
 from clockhands.schemes import CATALOGUE
-from clockhands.schemes.base import Scheme
 from clockhands.schemes.catalogue import Sizes, build, describe, options
-from clockhands.schemes.exceptions import excuses
+from clockhands.schemes.scheme import Scheme
 
 COSTS = Path(__file__).with_name("costs.json")
 """What ``docs/make_schemes.py --time`` measured."""

@@ -10,33 +10,36 @@ from typing import Any
 
 import torch
 
-from clockhands.schemes.attend.reference import Visible
-from clockhands.schemes.attend.work import LOG2E, Line, Tile, Work
+from clockhands.attention.line import Line
+from clockhands.attention.request import AttentionRequest
+from clockhands.attention.tile_work import LOG2E, Tile, Work
 from clockhands.shapes import Float, Tensor
 
 
-def tiled(
-    q_BHSK: Float[Tensor, "B H S K"],
-    k_BHTK: Float[Tensor, "B H T K"],
-    v_BHTK: Float[Tensor, "B H T Kv"],
-    curve_HN: Float[Tensor, "#H N"],
-    visible_BHST: Visible | None,
-    scale: float,
-    dropout: float,
-    line: Line | None = None,
+def attend_by_tiles(
+    request: AttentionRequest, curve_HN: Float[Tensor, "#H N"], line: Line
 ) -> Float[Tensor, "B H S Kv"]:
-    """softmax(scale·q·kᵀ + bias)·v, the bias of query s and key t being ``curve[place(s) - place(t) + place(T - 1)]``.
+    """Compute softmax(scale·q·kᵀ + bias)·v, the bias of query s and key t being a number of the curve:
+    ``curve[place(s) - place(t) + place(T - 1)]``. N is place(S - 1) + place(T - 1) + 1.
 
-    N is place(S - 1) + place(T - 1) + 1; ``line`` None: one run, place(s) = s.
-
-    What is -inf at either end of a head's curve is skipped: causal masks and windows cost only what they show. So are
-    distances so far below the nearest ones that their weights would be lost in rounding whatever the queries and keys:
-    the steep heads of ALiBi cost only what they see.
+    The curve has to hide what ``causal`` hides (``causal_curve``). What is -inf at either end of a head's curve is
+    skipped: causal masks and windows cost only what they show. So are distances so far below the nearest ones that
+    their weights would be lost in rounding whatever the queries and keys: the steep heads of ALiBi cost only what they
+    attend to.
     """
-    curve_HN = curve_HN.to(torch.promote_types(q_BHSK.dtype, torch.float32)).expand(q_BHSK.shape[1], -1)
-    line = line or Line(max(q_BHSK.shape[2], k_BHTK.shape[2]), 1)
-    out: Tensor = _Tiled.apply(q_BHSK, k_BHTK, v_BHTK, curve_HN, visible_BHST, scale, dropout, line)
+    q = request.q_BHSK
+    curve_HN = curve_HN.to(torch.promote_types(q.dtype, torch.float32)).expand(q.shape[1], -1)
+    out: Tensor = _Tiled.apply(
+        q, request.k_BHTK, request.v_BHTK, curve_HN, request.mask_BHST, request.scale, request.dropout, line
+    )
     return out
+
+
+def causal_curve(length: int, later: int, device: torch.device) -> Float[Tensor, "1 N"]:
+    """Make the causal mask as a curve of distances: -inf for the ``later`` ones of keys to the right, 0 for others."""
+    curve_N = torch.zeros(length, device=device)
+    curve_N[:later] = -torch.inf
+    return curve_N[None]
 
 
 class _Tiled(torch.autograd.Function):
@@ -47,40 +50,40 @@ class _Tiled(torch.autograd.Function):
         k: Tensor,
         v: Tensor,
         curve: Tensor,
-        visible: Tensor | None,
+        mask: Tensor | None,
         scale: float,
         dropout: float,
         line: Line,
     ) -> Tensor:
         seed = int(torch.randint(1 << 62, ()).item()) if dropout else 0
         base2, kr, vr = (x.flatten(0, 1) for x in (q * (scale * LOG2E), k.flip(2), v.flip(2)))
-        work = Work(base2, kr, vr, curve, visible, dropout, line, seed)
+        work = Work(base2, kr, vr, curve, mask, dropout, line, seed)
         out = torch.zeros(*base2.shape[:2], v.shape[-1], dtype=v.dtype, device=v.device)
         logsum = torch.zeros(*base2.shape[:2], 1, dtype=work.wide, device=v.device)
         for number, tile in enumerate(work.tiles()):
-            weights, total, logsum[tile.queries] = work.unnormed(tile)
-            out[tile.queries] = work.dropped(weights, number).to(v.dtype) @ work.v[tile.seen] / total
-        ctx.save_for_backward(base2, kr, vr, curve, visible, out, logsum)
+            weights, total, logsum[tile.query_rows] = work.unnormed(tile)
+            out[tile.query_rows] = work.dropped(weights, number).to(v.dtype) @ work.v[tile.key_rows] / total
+        ctx.save_for_backward(base2, kr, vr, curve, mask, out, logsum)
         ctx.rest, ctx.scale = (dropout, line, seed), scale
         return out.unflatten(0, q.shape[:2])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        q, k, v, curve, visible, out, logsum = ctx.saved_tensors
-        work, grad = Work(q, k, v, curve, visible, *ctx.rest), grads[0].contiguous().flatten(0, 1)
+        q, k, v, curve, mask, out, logsum = ctx.saved_tensors
+        work, grad = Work(q, k, v, curve, mask, *ctx.rest), grads[0].contiguous().flatten(0, 1)
         row_sums = (grad.to(work.wide) * out).sum(-1, keepdim=True)
         dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k, dtype=work.wide), torch.zeros_like(v, dtype=work.wide)
         diagonals = Diagonals(work) if ctx.needs_input_grad[3] else None
         for number, tile in enumerate(work.tiles()):
-            weights = work.weights(tile, logsum[tile.queries])
-            _add_product(dv[tile.seen], work.dropped(weights, number).to(v.dtype).mT, grad[tile.queries])
-            dweights = work.product("dweights", grad[tile.queries], v[tile.seen])
-            dlogits = work.dropped(dweights, number).sub_(row_sums[tile.queries]).mul_(weights)
+            weights = work.weights(tile, logsum[tile.query_rows])
+            _add_product(dv[tile.key_rows], work.dropped(weights, number).to(v.dtype).mT, grad[tile.query_rows])
+            dweights = work.product("dweights", grad[tile.query_rows], v[tile.key_rows])
+            dlogits = work.dropped(dweights, number).sub_(row_sums[tile.query_rows]).mul_(weights)
             if diagonals is not None:
                 diagonals.add(tile, dlogits)
             narrow = dlogits.to(q.dtype)
-            dq[tile.queries] = narrow @ k[tile.seen]
-            _add_product(dk[tile.seen], narrow.mT, q[tile.queries])
+            dq[tile.query_rows] = narrow @ k[tile.key_rows]
+            _add_product(dk[tile.key_rows], narrow.mT, q[tile.query_rows])
         found = (dq.mul_(ctx.scale), dk.div_(LOG2E).flip(1).to(k.dtype), dv.flip(1).to(v.dtype))
         dqkv = (x.unflatten(0, grads[0].shape[:2]) for x in found)
         return *dqkv, None if diagonals is None else diagonals.total, None, None, None, None

@@ -1,0 +1,13 @@
+"""Attention with a scheme: the one place that calls rotate, bias, logits, weigh and values.
+
+``attend`` computes it by the fastest kernel that serves, ``attend_reference`` step by step; ``record`` hands every
+attention inside a block of code, with its weights, to a function.
+"""
+
+from __future__ import annotations
+
+from clockhands.attention.dispatch import attend
+from clockhands.attention.reference import Attended, attend_reference, record
+from clockhands.attention.request import AttentionRequest, Mask
+
+__all__ = ["Attended", "AttentionRequest", "Mask", "attend", "attend_reference", "record"]

@@ -1,0 +1,35 @@
+"""Long causal attention without a bias in 16 bits on a CPU: by tiles, the causal mask being a curve of distances."""
+
+from __future__ import annotations
+
+import torch
+
+from clockhands.attention.distance_tiles import attend_by_tiles, causal_curve
+from clockhands.attention.extra_channel import fast_low_precision
+from clockhands.attention.line import Line
+from clockhands.attention.request import AttentionRequest
+from clockhands.shapes import Float, Tensor
+
+LONG = 512
+
+
+def serves(request: AttentionRequest) -> bool:
+    """Whether tiles beat the fused kernel without any bias: in 16 bits on a CPU without AMX from 512 tokens on."""
+    return (
+        request.causal
+        and request.mask_BHST is None
+        and "bias" not in request.hooks
+        and request.q_BHSK.device.type == "cpu"
+        and request.low_precision
+        and request.queries >= LONG
+        and request.keys >= request.queries
+        and not fast_low_precision()
+        and not torch.compiler.is_compiling()
+    )
+
+
+def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
+    """Compute the attended values by tiles."""
+    queries, keys = request.queries, request.keys
+    curve = causal_curve(queries + keys - 1, queries - 1, request.q_BHSK.device)
+    return attend_by_tiles(request, curve, Line(max(queries, keys), 1))

@@ -1,0 +1,63 @@
+"""``attend``: the first kernel that serves a request computes it. Each gives what ``attend_reference`` gives."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from clockhands.attention import by_distance, causal_tiles, extra_channel, flex, query_blocks, reference, whole
+from clockhands.attention.request import AttentionRequest, Mask
+from clockhands.schemes.scheme import KeyPositions, Positions, Scheme
+from clockhands.shapes import Float, Tensor
+
+
+class Kernel(Protocol):
+    """A module that computes attention in one way."""
+
+    def serves(self, request: AttentionRequest) -> bool:
+        """Whether this way is possible for the request, and the fastest of those that come after it."""
+
+    def compute(self, request: AttentionRequest) -> Tensor:
+        """Compute the attended values: [B, H, S, Kv]."""
+
+
+KERNELS: tuple[Kernel, ...] = (
+    reference,
+    by_distance,
+    extra_channel,
+    flex,
+    query_blocks,
+    causal_tiles,
+    whole,
+)
+"""In the order in which they are asked; the last serves every request."""
+
+
+def attend(
+    scheme: Scheme,
+    q_BHSK: Float[Tensor, "B H S K"],
+    k_BHTK: Float[Tensor, "B H T K"],
+    v_BHTK: Float[Tensor, "B H T Kv"],
+    qpos_BS: Positions,
+    kpos_BT: KeyPositions,
+    mask_BHST: Mask | None = None,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    rotated: bool = False,
+    dropout: float = 0.0,
+) -> Float[Tensor, "B H S Kv"]:
+    """Compute attention with a scheme by the fastest kernel that serves (Vaswani et al. 2017, equation 1).
+
+    ``mask_BHST`` is True where a query may attend to a key (None: everywhere; one row of it serves all queries).
+    ``causal`` adds the mask of the last S of T tokens (query s attends to keys up to T - S + s) and lets kernels skip
+    what it hides. ``scale`` multiplies q·k: ``scheme.scale(K)`` of the unrotated width unless given. ``rotated`` says
+    that q and k have been through ``scheme.rotate``. ``dropout`` acts on the weights; pass 0 outside training.
+    Returns [B, H, S, Kv]. Raises PositionError for positions that the scheme does not take.
+    """
+    request = reference.make_request(
+        scheme, q_BHSK, k_BHTK, v_BHTK, qpos_BS, kpos_BT, mask_BHST,
+        causal=causal, scale=scale, rotated=rotated, dropout=dropout,
+    )  # fmt: skip
+    if (recorder := reference.current_recorder()) is not None:
+        return reference.compute_recorded(request, recorder)
+    return next(kernel for kernel in KERNELS if kernel.serves(request)).compute(request)

@@ -1,0 +1,89 @@
+"""A bias that fits into one more channel of the keys, so that the plain fused kernel of a CPU serves.
+
+Where the rows of a bias differ by a constant each, as those of -m·(i - j) do, softmax cannot tell them apart, and one
+row is enough: queries gain a channel of ones, keys that row. Keys that the mask hides fit into the same channel.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+
+from clockhands.attention.request import LOW_PRECISION, AttentionRequest, Mask
+from clockhands.attention.whole import call_fused_kernel
+from clockhands.shapes import Bool, Float, Tensor
+
+WIDEST, WIDEST_LOW = 80.0, 1024.0
+FEW_QUERIES, SHORT = 16, 128
+
+
+def serves(request: AttentionRequest) -> bool:
+    """Whether a row of the bias stands for all, and fits."""
+    if "bias" not in request.hooks or not request.scheme.parallel or request.keys <= SHORT or not possible(request):
+        return False
+    row = request.middle_row_BHT
+    # In 16 bits the gradient of the row would be a sum of 8-bit numbers that cancel.
+    return bool(fits(row, request.q_BHSK.dtype).all()) and not (row.requires_grad and request.low_precision)
+
+
+def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
+    """Compute the attended values with the row of the middle key for all queries."""
+    return attend_with_row(request, request.middle_row_BHT)
+
+
+def possible(request: AttentionRequest) -> bool:
+    """Whether one more channel for the fused kernel of a CPU is possible and fast. That kernel has no dropout. A GPU
+    has FlexAttention, and its fused kernels want widths that 8 divides."""
+    mask = request.mask_BHST
+    # The channel can hide whole keys; ``is_causal`` hides the rest, and aligns at the top left.
+    maskable = (mask is None or mask.shape[2] == 1) and (not request.causal or request.queries == request.keys)
+    return (
+        maskable
+        and (not request.low_precision or fast_low_precision())
+        and request.q_BHSK.device.type == "cpu"
+        and request.queries >= FEW_QUERIES
+        and request.v_BHTK.shape[-1] <= request.q_BHSK.shape[-1]
+        and not request.dropout
+        and not torch.compiler.is_compiling()
+    )
+
+
+@cache
+def fast_low_precision() -> bool:
+    """Whether this processor multiplies tiles of 16-bit numbers (Intel's AMX): its fused kernel is then the fastest in
+    bfloat16 too."""
+    return bool(torch.cpu._is_amx_tile_supported())
+
+
+def fits(row_BHT: Float[Tensor, "#B H T"], dtype: torch.dtype) -> Bool[Tensor, " H"]:
+    """Tell which heads' rows span so few logits that a channel can hold them.
+
+    Past 80 there are weights below float32's normal numbers, each of which costs an Intel core a hundred others; up to
+    there the sum with q·k is wrong by 2^-18 at most. Two bfloat16 channels hold 17 bits: 2^-8 of 512, their own digits.
+    """
+    widest = WIDEST_LOW if dtype in LOW_PRECISION else WIDEST
+    return (row_BHT.amax(-1) - row_BHT.amin(-1)).amax(0) <= widest
+
+
+def attend_with_row(request: AttentionRequest, row_BHT: Float[Tensor, "#B H T"]) -> Float[Tensor, "B H S Kv"]:
+    """Compute attention whose bias is ``row_BHT`` and a constant for every query. 16-bit types take two channels, a
+    high and a low part."""
+    q_BHSK, k_BHTK, mask = request.q_BHSK, request.k_BHTK, request.mask_BHST
+    middle_BH1 = (row_BHT.amax(-1, keepdim=True) + row_BHT.amin(-1, keepdim=True)).detach() / 2
+    row_BHT = (row_BHT - middle_BH1) / request.scale
+    parts = [row_BHT.to(q_BHSK.dtype)]
+    if request.low_precision:
+        parts.append((row_BHT - parts[0]).to(q_BHSK.dtype))
+    if mask is not None:
+        parts[0] = parts[0].masked_fill(~mask[:, :, 0], torch.finfo(q_BHSK.dtype).min / 2)
+    q = torch.cat([q_BHSK, q_BHSK.new_ones(()).expand(*q_BHSK.shape[:3], len(parts))], dim=-1)
+    k = torch.cat([k_BHTK, *(part[..., None].expand(*k_BHTK.shape[:3], 1) for part in parts)], dim=-1)
+    out = call_fused_kernel(q, k, request.v_BHTK, is_causal=request.causal, scale=request.scale)
+    return out if mask is None else out.masked_fill(_without_keys(mask, request.causal)[..., None], 0.0)
+
+
+def _without_keys(mask_BHST: Mask, causal: bool) -> Bool[Tensor, "#B #H S"]:
+    """Tell which queries may attend to no key; the fused kernel would give them a mean of all values."""
+    allowed_BHT = mask_BHST[:, :, 0]
+    return allowed_BHT.cumsum(-1) == 0 if causal else ~allowed_BHT.any(-1, keepdim=True)

@@ -1,0 +1,117 @@
+"""Attention step by step: the specification that every kernel is compared with, and what a recorder receives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from clockhands.attention.request import AttentionRequest, Mask
+from clockhands.schemes.scheme import KeyPositions, Positions, Scheme
+from clockhands.shapes import Bool, Float, Tensor
+
+WHOLE_ROWS = frozenset({"logits", "weigh", "values"})
+"""Hooks that need all logits or weights of a row, which no other kernel has at once."""
+
+
+@dataclass(frozen=True)
+class Attended:
+    """Everything that one attention computed: what a recorder receives. ``mask_BHST`` is True where attending."""
+
+    scheme: Scheme
+    q_BHSK: Float[Tensor, "B H S Kr"]
+    k_BHTK: Float[Tensor, "B H T Kr"]
+    v_BHTK: Float[Tensor, "B H T Kv"]
+    bias_BHST: Float[Tensor, "#B #H S T"] | None
+    logits_BHST: Float[Tensor, "B H S T"]
+    weights_BHST: Float[Tensor, "B H S T"]
+    out_BHSK: Float[Tensor, "B H S Kv"]
+    scale: float
+    mask_BHST: Bool[Tensor, "#B #H S T"]
+
+
+Recorder = Callable[[Attended], None]
+_recorder: ContextVar[Recorder | None] = ContextVar("clockhands_recorder", default=None)
+
+
+@contextmanager
+def record(recorder: Recorder) -> Iterator[None]:
+    """Hand every attention inside the block to ``recorder``, computed by the reference path without dropout.
+
+    A compiled model calls no recorder: record it before compiling.
+    """
+    token = _recorder.set(recorder)
+    try:
+        yield
+    finally:
+        _recorder.reset(token)
+
+
+def current_recorder() -> Recorder | None:
+    """Return who receives the next attention; None while a model is compiled."""
+    return None if torch.compiler.is_compiling() else _recorder.get()
+
+
+def make_request(
+    scheme: Scheme,
+    q_BHSK: Float[Tensor, "B H S K"],
+    k_BHTK: Float[Tensor, "B H T K"],
+    v_BHTK: Float[Tensor, "B H T Kv"],
+    qpos_BS: Positions,
+    kpos_BT: KeyPositions,
+    mask_BHST: Mask | None = None,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    rotated: bool = False,
+    dropout: float = 0.0,
+) -> AttentionRequest:
+    """Rotate queries and keys and put all into one request. The arguments are those of ``attend``."""
+    scale = scheme.scale(q_BHSK.shape[-1]) if scale is None else scale
+    q, k = (q_BHSK, k_BHTK) if rotated else scheme.rotate(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
+    hooks = scheme.active_hooks()
+    return AttentionRequest(scheme, q, k, v_BHTK, qpos_BS, kpos_BT, mask_BHST, causal, scale, dropout, hooks)
+
+
+def attend_reference(*args: Any, **options: Any) -> Attended:
+    """Compute attention step by step; every tensor exists whole. The arguments are those of ``attend``."""
+    return compute_reference(make_request(*args, **options))
+
+
+def serves(request: AttentionRequest) -> bool:
+    """Whether the scheme has a hook that needs whole rows."""
+    return bool(request.hooks & WHOLE_ROWS)
+
+
+def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
+    """Compute the attended values step by step."""
+    return compute_reference(request).out_BHSK
+
+
+def compute_recorded(request: AttentionRequest, recorder: Recorder) -> Float[Tensor, "B H S Kv"]:
+    """Compute the attended values step by step, without dropout, and hand all to the recorder."""
+    attended = compute_reference(replace(request, dropout=0.0))
+    recorder(attended)
+    return attended.out_BHSK
+
+
+def compute_reference(request: AttentionRequest) -> Attended:
+    """Call every hook of the scheme in its order, and keep every tensor."""
+    scheme, q, k, v = request.scheme, request.q_BHSK, request.k_BHTK, request.v_BHTK
+    positions, mask = (request.qpos_BS, request.kpos_BT), request.whole_mask()
+    # At least float32 from here: a bias of 1,000 is rounded to 4 in bfloat16, and a softmax to 3 digits.
+    logits = (q @ k.transpose(-1, -2) * request.scale).to(torch.promote_types(q.dtype, torch.float32))
+    bias = request.bias()
+    if bias is not None:
+        logits = logits + bias
+    logits = scheme.logits(logits, mask, q, k, *positions)
+    weights = scheme.weigh(logits.masked_fill(~mask, -math.inf), *positions).to(v.dtype)
+    dropped = F.dropout(weights, request.dropout)
+    out = scheme.values(dropped @ v, dropped, *positions)
+    return Attended(scheme, q, k, v, bias, logits, weights, out, request.scale, mask)

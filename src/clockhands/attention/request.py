@@ -1,0 +1,99 @@
+"""What one attention computes on: the request that every kernel is asked to serve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from clockhands.attention.line import Line, find_line
+from clockhands.schemes.distance import Curve, DistanceBias
+from clockhands.schemes.scheme import KeyPositions, Positions, Scheme
+from clockhands.shapes import Bool, Float, Tensor
+
+Mask = Bool[Tensor, "#B #H #S T"]
+"""True where a query may attend to a key. Sizes of 1 stand for all rows, heads or queries."""
+
+LOW_PRECISION = (torch.bfloat16, torch.float16)
+
+
+@dataclass(frozen=True)
+class AttentionRequest:
+    """Queries, keys and values of one attention, where they stand, and who may attend to whom.
+
+    ``q_BHSK`` and ``k_BHTK`` have been rotated. ``mask_BHST`` is None where every query may attend to every key;
+    ``causal`` adds the mask of the last S of T tokens: query s attends to keys up to T - S + s. ``scale`` multiplies
+    q·k; ``dropout`` is the rate on the weights; ``hooks`` are those that the scheme needs under its options.
+    """
+
+    scheme: Scheme
+    q_BHSK: Float[Tensor, "B H S Kr"]
+    k_BHTK: Float[Tensor, "B H T Kr"]
+    v_BHTK: Float[Tensor, "B H T Kv"]
+    qpos_BS: Positions
+    kpos_BT: KeyPositions
+    mask_BHST: Mask | None
+    causal: bool
+    scale: float
+    dropout: float
+    hooks: frozenset[str]
+
+    @property
+    def queries(self) -> int:
+        """S."""
+        return self.q_BHSK.shape[2]
+
+    @property
+    def keys(self) -> int:
+        """T."""
+        return self.k_BHTK.shape[2]
+
+    @property
+    def low_precision(self) -> bool:
+        """Whether queries are in bfloat16 or float16."""
+        return self.q_BHSK.dtype in LOW_PRECISION
+
+    def bias(self) -> Float[Tensor, "#B #H S T"] | None:
+        """Compute the scheme's whole bias; None if it has none."""
+        return self.scheme.bias(self.q_BHSK, self.k_BHTK, self.qpos_BS, self.kpos_BT)
+
+    def whole_mask(self) -> Bool[Tensor, "#B #H S T"]:
+        """Join ``mask_BHST`` and the causal mask to one of all queries and keys."""
+        mask, device = self.mask_BHST, self.q_BHSK.device
+        if self.causal:
+            lower = torch.ones(self.queries, self.keys, dtype=torch.bool, device=device)
+            lower = lower.tril(self.keys - self.queries)[None, None]
+            mask = lower if mask is None else mask & lower
+        if mask is None:
+            mask = torch.ones(1, 1, self.queries, self.keys, dtype=torch.bool, device=device)
+        return mask.expand(-1, -1, self.queries, -1)
+
+    # A kernel needs what follows to say whether it serves, and again to compute. Not while a model is compiled: the
+    # compiler cannot read cached properties.
+
+    @cached_property
+    def line(self) -> Line | None:
+        """How the tokens stand, if the bias is a function of the distance on a line; None if they stand otherwise."""
+        return find_line(*self._on_a_line[:2])
+
+    @cached_property
+    def curve_HN(self) -> Float[Tensor, "H N"]:
+        """The bias at every distance that occurs, smallest first. Only where ``line`` is not None."""
+        q_BS, k_BT, curve = self._on_a_line
+        low, high = int(q_BS[0, 0] - k_BT[0, -1]), int(q_BS[0, -1] - k_BT[0, 0])
+        return curve(torch.arange(low, high + 1, device=q_BS.device))
+
+    @cached_property
+    def middle_row_BHT(self) -> Float[Tensor, "#B H T"]:
+        """The row of the bias that the middle key would have if it were a query."""
+        axis, middle = (2 if self.kpos_BT.dim() == 4 else 1), self.keys // 2
+        q_BH1K, place = self.q_BHSK[:, :, :1], self.kpos_BT.narrow(axis, middle, 1)
+        bias = self.scheme.bias(q_BH1K, self.k_BHTK, place, self.kpos_BT)
+        assert bias is not None, "a scheme without a bias has no parallel rows"
+        return bias[:, :, 0]
+
+    @cached_property
+    def _on_a_line(self) -> tuple[Tensor, Tensor, Curve]:
+        assert isinstance(self.scheme, DistanceBias), "only a bias by distance puts its tokens on a line"
+        return self.scheme.line(self.qpos_BS, self.kpos_BT)

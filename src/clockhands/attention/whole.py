@@ -1,0 +1,84 @@
+"""Attention in one piece, with its whole bias: PyTorch's fused kernel, or three lines where those are faster."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from clockhands.attention.request import LOW_PRECISION, AttentionRequest
+from clockhands.schemes.scheme import softmax
+from clockhands.shapes import Float, Tensor
+
+
+def serves(request: AttentionRequest) -> bool:
+    """Every request without a hook that needs whole rows."""
+    return True
+
+
+def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
+    """Compute attention with all its weights at once."""
+    return compute_with_bias(request, request.bias() if "bias" in request.hooks else None)
+
+
+def compute_with_bias(
+    request: AttentionRequest, bias_BHST: Float[Tensor, "#B #H S T"] | None
+) -> Float[Tensor, "B H S Kv"]:
+    """Compute attention with a bias that is there already. ``is_causal`` of the fused kernel aligns at the top left,
+    so it serves only where S equals T."""
+    q, k, v, causal = request.q_BHSK, request.k_BHTK, request.v_BHTK, request.causal
+    if prefers_three_lines(q, k, bias_BHST):
+        return _compute_in_three_lines(request, bias_BHST)
+    options: dict[str, Any] = {"dropout_p": request.dropout, "scale": request.scale}
+    if bias_BHST is None and request.mask_BHST is None and (not causal or request.queries in (1, request.keys)):
+        # A comparison of traced lengths is no bool; a branch is (torch.compile with dynamic shapes).
+        is_causal = True if causal and request.queries > 1 else False  # noqa: SIM210
+        return call_fused_kernel(q, k, v, is_causal=is_causal, **options)
+    mask: Tensor = request.whole_mask()
+    if bias_BHST is not None:
+        # The fused kernels take a float32 mask with low-precision queries, and add it in float32.
+        mask = bias_BHST.to(torch.promote_types(q.dtype, torch.float32)).masked_fill(~mask, -math.inf)
+    return call_fused_kernel(q, k, v, attn_mask=mask, **options)
+
+
+def call_fused_kernel(
+    q_BHSK: Float[Tensor, "B H S K"], k_BHTK: Float[Tensor, "B H T K"], v_BHTK: Float[Tensor, "B H T Kv"], **rest: Any
+) -> Float[Tensor, "B H S Kv"]:
+    """Call PyTorch's kernel. On a CPU it takes values as wide as the queries; for others it would make all weights."""
+    spare = q_BHSK.shape[-1] - v_BHTK.shape[-1]
+    if spare > 0 and q_BHSK.device.type == "cpu" and q_BHSK.shape[-2] > 1:
+        return F.scaled_dot_product_attention(q_BHSK, k_BHTK, F.pad(v_BHTK, (0, spare)), **rest)[..., :-spare]
+    return F.scaled_dot_product_attention(q_BHSK, k_BHTK, v_BHTK, **rest)
+
+
+def prefers_three_lines(
+    q_BHSK: Float[Tensor, "B H S K"], k_BHTK: Float[Tensor, "B H T K"], bias_BHST: Float[Tensor, "#B #H S T"] | None
+) -> bool:
+    """Whether matrix products around a softmax beat the fused kernel, as measured on a CPU with torch 2.13.
+
+    In bfloat16 its backward pass is 2 to 4 times slower up to some 1,000 keys; with a bias that collects a gradient it
+    falls back to a slow form; one query row per batch row is 1.3 to 1.6 times slower from 64 rows on.
+    """
+    if torch.compiler.is_compiling() or q_BHSK.device.type != "cpu":
+        return False
+    if q_BHSK.shape[-2] == 1:
+        return q_BHSK.shape[0] >= 64
+    learned = bias_BHST is not None and bias_BHST.requires_grad and torch.is_grad_enabled()
+    return learned or (q_BHSK.dtype in LOW_PRECISION and k_BHTK.shape[-2] <= 1024)
+
+
+def _compute_in_three_lines(request: AttentionRequest, bias: Tensor | None) -> Tensor:
+    q, k, v = request.q_BHSK, request.k_BHTK, request.v_BHTK
+    masked = request.mask_BHST is not None
+    logits = (q * request.scale) @ k.transpose(-1, -2)
+    if bias is not None:
+        logits = logits.to(torch.promote_types(q.dtype, torch.float32))
+        logits += bias
+    if masked or (request.causal and request.queries > 1):
+        logits.masked_fill_(~request.whole_mask(), -math.inf)
+    # A row of -inf needs the careful softmax, which costs twice as much.
+    without_keys = (masked or bias is not None) and bool((logits.detach().amax(-1) == -math.inf).any())
+    weights = softmax(logits) if without_keys else torch.softmax(logits, dim=-1)
+    return F.dropout(weights.to(v.dtype), request.dropout) @ v
