@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from clockhands.cli import VERBS, main
@@ -60,6 +61,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "my.txt").write_text((ROOT / "README.md").read_text(encoding="utf8"), encoding="utf8")
     _runs(folder)
     _foreign(folder / "llama")
+    shutil.copytree(folder / "llama", folder / "weights", ignore=shutil.ignore_patterns("tokenizer*", "special*"))
+    np.save(folder / "ids.npy", np.random.default_rng(0).integers(2, 96, (24, 32)))
     before = Path.cwd()
     os.chdir(folder)
     with pytest.MonkeyPatch.context() as patch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from clockhands.cli import main
@@ -115,3 +116,75 @@ def test_a_model_without_attention(tmp_path: Path, capsys: pytest.CaptureFixture
     MambaModel(MambaConfig(vocab_size=30522, hidden_size=8, num_hidden_layers=1, state_size=2)).save_pretrained(folder)
     assert main(["inspect", folder, *SMALL]) == 1
     assert "no attention was seen in MambaModel" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model without a tokenizer, its tokenizer in a folder of its own, and token ids."""
+    from transformers import AutoModel, AutoTokenizer, BertConfig
+
+    folder = tmp_path_factory.mktemp("weights")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    AutoModel.from_config(BertConfig(vocab_size=30522, **sizes)).save_pretrained(folder / "model")
+    AutoTokenizer.from_pretrained(MODEL).save_pretrained(folder / "tokenizer")
+    ids = np.random.default_rng(0).integers(1000, 30000, (12, 20))
+    np.save(folder / "ids.npy", ids)
+    np.save(folder / "beyond.npy", ids + 10000)
+    (folder / "empty").mkdir()
+    return folder
+
+
+def test_a_model_without_a_tokenizer(weights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, quick = str(weights / "model"), ["--no-control", "--threads", "1", "--json"]
+    assert main(["inspect", model, *quick]) == 2
+    assert "came without a tokenizer; give one (--tokenizer NAME" in capsys.readouterr().err
+    assert main(["inspect", model, *quick, "--ids", str(weights / "ids.npy"), "--length", "16"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["facts"]["text"] == "12 windows of 16 tokens"
+    assert found["command"].endswith(f"--ids {weights}/ids.npy --length 16 --no-control")
+    given = ["--tokenizer", str(weights / "tokenizer")]
+    assert main(["inspect", model, *SMALL, "--json", *given]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["facts"]["text"].startswith("8 windows of 16 tokens of Python's documentation")
+    assert f"--tokenizer {weights}/tokenizer" in found["command"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--ids", "{}/ids.npy", "--text", "{}/my.txt"], 2, "--text and --ids exclude each other"),
+        (["--ids", "{}/none.npy"], 1, "there is no file"),
+        (["--ids", "{}/model/config.json"], 1, "is not a .npy file of numbers"),
+        (["--ids", "{}/beyond.npy"], 1, "knows the token ids 0 to 30521 and was given 39"),
+        (
+            ["--ids", "{}/ids.npy", "--length", "21"],
+            2,
+            "windows of 21 tokens were asked for, but the texts of ids have",
+        ),
+        (["--tokenizer", "{}/none"], 1, "there is no folder"),
+        (["--tokenizer", "{}/ids.npy"], 1, "there is no folder"),
+        (["--tokenizer", "{}/empty"], 1, "cannot open the tokenizer"),
+        (["--tokenizer", "{}/model"], 1, "holds no tokenizer: none of its files lists any words"),
+    ],
+)
+def test_tokenizers_and_ids_that_are_refused(
+    arguments: list[str], code: int, message: str, weights: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [word.format(weights) for word in arguments]
+    assert main(["inspect", str(weights / "model"), "--texts", "8", "--threads", "1", *given]) == code
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert printed.count("clockhands") == 1
+    assert "Traceback" not in printed
+
+
+def test_a_tokenizer_that_brings_code_runs_none_and_asks_nothing(
+    weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = {"auto_map": {"AutoTokenizer": ["evil.T", None]}, "tokenizer_class": "T"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass T: pass\n")
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("it asked on standard input"))
+    assert main(["inspect", str(weights / "model"), "--threads", "1", "--tokenizer", str(tmp_path)]) == 1
+    assert "cannot open the tokenizer" in capsys.readouterr().err
+    assert not (tmp_path / "ran").exists()

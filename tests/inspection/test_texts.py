@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 
 from clockhands.errors import DataError, UsageError
-from clockhands.inspection.texts import windows
+from clockhands.inspection.texts import given_windows, read_ids, windows
 
 
 class Letters:
@@ -47,7 +52,90 @@ def test_text_without_a_tokenizer() -> None:
         windows(None, ["words"], length=128, count=96)
 
 
-@pytest.mark.parametrize("ids", [torch.zeros(4, 12), torch.zeros(12, dtype=torch.long), torch.zeros(1, 12).long()])
-def test_token_ids_of_the_wrong_form(ids: torch.Tensor) -> None:
-    with pytest.raises(DataError, match="token ids must be a long tensor"):
-        windows(None, ids, length=128, count=96)
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (torch.zeros(4, 12), r"must be integers of shape \[texts, tokens\].*float32 of shape \[4, 12\]"),
+        (torch.zeros(4, 12).bool(), "must be integers.*these are bool"),
+        (torch.zeros(2, 4, 12).long(), r"must be integers.*of shape \[2, 4, 12\]"),
+        (np.array("words"), r"must be integers.*of shape \[\]"),
+        (torch.zeros(1, 12).long(), "at least 2 texts of 4 tokens; these are 1 of 12"),
+        (torch.zeros(9, 3).long(), "at least 2 texts of 4 tokens; these are 9 of 3"),
+        (torch.zeros(12).long(), "the text of ids has 12 tokens; 32 are the least"),
+        (torch.full((4, 12), -1), "must be 0 or more; these go from -1 to -1"),
+        (np.full((4, 12), 2**63, dtype=np.uint64), "must be 0 or more; these go from 9223372036854775808"),
+    ],
+)
+def test_token_ids_of_the_wrong_form(ids: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        given_windows(ids, count=96, longest=512)
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint16", ">i4", "int8"])
+def test_token_ids_of_every_integer_type_are_used_as_they_are(kind: str, tmp_path: Path) -> None:
+    ids = np.arange(120).reshape(10, 12)
+    np.save(tmp_path / "ids.npy", ids.astype(kind))
+    found = given_windows(read_ids(tmp_path / "ids.npy"), count=9, longest=None, length=5)
+    assert found.ids_NT.tolist() == ids[:9, :5].tolist()
+    assert found.ordinary_T.tolist() == [True] * 5
+
+
+def test_one_long_text_of_ids_is_cut_into_windows() -> None:
+    assert given_windows(np.arange(100), count=3, longest=None, length=11).ids_NT.tolist() == [
+        list(range(start, start + 11)) for start in (0, 11, 22)
+    ]
+    assert given_windows(np.arange(100), count=99, longest=None, length=50).ids_NT.shape == (8, 12)
+    assert given_windows(np.arange(2000), count=99, longest=64).ids_NT.shape == (31, 64)
+
+
+def test_windows_longer_than_the_texts_of_ids() -> None:
+    with pytest.raises(UsageError, match="windows of 13 tokens were asked for, but the texts of ids have 12 each"):
+        given_windows(np.zeros((9, 12), dtype=int), count=9, longest=None, length=13)
+
+
+def _zip(path: Path) -> None:
+    with path.open("wb") as stream:
+        np.savez(stream, ids=np.zeros((9, 12), dtype=int))
+
+
+def _ragged(path: Path) -> None:
+    np.save(path, np.array([[1, 2], [3]], dtype=object), allow_pickle=True)
+
+
+def _cut(path: Path) -> None:
+    np.save(path, np.zeros((9, 12), dtype=int))
+    path.write_bytes(path.read_bytes()[:200])
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda path: None, "there is no file"),
+        (lambda path: path.mkdir(), "there is no file"),
+        (lambda path: path.write_text("1 2 3"), r"is not a \.npy file of numbers"),
+        (lambda path: path.write_bytes(b""), r"is not a \.npy file of numbers"),
+        (_ragged, r"is not a \.npy file of numbers"),
+        (_cut, r"is not a \.npy file of numbers"),
+        (_zip, r"holds several arrays \(\.npz\)"),
+        (lambda path: np.save(path, np.zeros((7, 12), dtype=int)), "has 7 texts; at least 8 are needed"),
+    ],
+)
+def test_files_that_hold_no_token_ids(write: Any, message: str, tmp_path: Path) -> None:
+    write(tmp_path / "ids.npy")
+    with pytest.raises(DataError, match=message):
+        read_ids(tmp_path / "ids.npy")
+
+
+class Opened:
+    """What a pickled array would run."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, ("opened",)
+
+
+def test_nothing_in_a_file_of_ids_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("ids.npy", np.array([Opened()], dtype=object), allow_pickle=True)
+    with pytest.raises(DataError, match="is not a"):
+        read_ids("ids.npy")
+    assert not Path("opened").exists()

@@ -18,6 +18,8 @@ EXAMPLES = (
     "clockhands inspect runs/tour",
     "clockhands inspect runs/tour --text README.md --texts 24 --length 32 --json > findings.json",
     "clockhands inspect runs/tour --side both",
+    "clockhands inspect ./weights --ids ids.npy --out report",
+    "clockhands inspect ./weights --tokenizer ./llama --text my.txt --out report",
     "clockhands inspect runs/tour runs/mine --out report",
 )
 
@@ -32,6 +34,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="which stack of an encoder-decoder, or both side by side (default: its encoder)",
     )
     parser.add_argument("--text", metavar="FILE", nargs="+", help="text to measure on (default: built-in English)")
+    parser.add_argument(
+        "--tokenizer", metavar="NAME", help="folder or hub name of a tokenizer (default: the model's own)"
+    )
+    parser.add_argument(
+        "--ids",
+        metavar="FILE.npy",
+        help="token ids instead of text, as numpy.save wrote them: [texts, tokens], or [tokens] to be cut into windows",
+    )
     parser.add_argument("--out", metavar="FOLDER", default="report", help="where the page goes (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON instead of writing a page")
     parser.add_argument("--texts", type=int, default=96, help="windows of text to read (default: %(default)s)")
@@ -53,6 +63,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--texts is {options.texts}; at least 8 windows are needed to tell position from chance")
     if options.length is not None and options.length < 8:
         raise UsageError(f"--length is {options.length}; a window has at least 8 tokens")
+    if options.ids is not None and options.text is not None:
+        raise UsageError("--text and --ids exclude each other: give the text, or its token ids")
     if options.side == "both" and len(options.model) > 1:
         raise UsageError("--side both sets two stacks of one model side by side; give one model, or one side of two")
     prepare(options)
@@ -75,7 +87,9 @@ def _inspect(model: str, side: Side | None, options: argparse.Namespace) -> Find
 
     return inspect(
         model,
-        texts=_texts(options.text),
+        options.tokenizer,
+        _texts(options.text),
+        ids=options.ids,
         length=options.length,
         count=options.texts,
         control=options.control,
@@ -106,6 +120,8 @@ def _command(options: argparse.Namespace) -> str:
     words = ["clockhands", "inspect", *options.model]
     words += ["--side", options.side] if options.side else []
     words += ["--text", *options.text] if options.text else []
+    words += ["--ids", options.ids] if options.ids else []
+    words += ["--tokenizer", options.tokenizer] if options.tokenizer else []
     words += ["--length", str(options.length)] if options.length else []
     words += ["--texts", str(options.texts)] if options.texts != 96 else []
     words += [] if options.control is None else ["--control" if options.control else "--no-control"]

@@ -206,16 +206,35 @@ def check_fits(needed: int, source: str | Path, available: int | None = None) ->
         )
 
 
-def _tokenizer(source: str | Path, trust_remote_code: bool) -> Any:
-    """The checkpoint's tokenizer, or None if it has none; then texts must be given as token ids."""
+def open_tokenizer(source: str | Path, *, trust_remote_code: bool = False) -> Any:
+    """Open a tokenizer from a folder, or by its name on the hub. Code that it brings runs only where it is trusted.
+
+    Raises CheckpointError, saying why, where there is none.
+    """
     from transformers import AutoTokenizer
 
+    path = Path(source)
+    looks_local = path.is_absolute() or str(source).startswith((".", "~")) or isinstance(source, Path)
+    if path.is_file() or (not path.is_dir() and looks_local):
+        raise CheckpointError(f"there is no folder {source}; give the folder that holds a tokenizer, or a hub name")
     try:
-        found = AutoTokenizer.from_pretrained(str(source), trust_remote_code=trust_remote_code)
-    except Exception:  # whatever a missing or foreign tokenizer raises, the model can still be inspected on ids
-        return None
+        with quiet("huggingface_hub"), quiet("transformers"):
+            found = AutoTokenizer.from_pretrained(str(source), trust_remote_code=trust_remote_code)
+    except Exception as fault:  # the formats of many libraries are tried, and each raises errors of its own
+        where = "" if path.is_dir() else " (no folder here, so taken for a name on the hub)"
+        raise CheckpointError(f"cannot open the tokenizer {source}{where}: {_line(fault)}") from fault
     # Where there are no files, transformers makes up a tokenizer that knows its special tokens and no word.
-    return found if len(found) > len(found.all_special_ids) + 1 else None
+    if len(found) <= len(found.all_special_ids) + 1:
+        raise CheckpointError(f"{source} holds no tokenizer: none of its files lists any words")
+    return found
+
+
+def _tokenizer(source: str | Path, trust_remote_code: bool) -> Any:
+    """The checkpoint's tokenizer, or None if it has none; then texts must be given as token ids."""
+    try:
+        return open_tokenizer(source, trust_remote_code=trust_remote_code)
+    except CheckpointError:
+        return None
 
 
 def _short(source: str | Path) -> str:

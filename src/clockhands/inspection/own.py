@@ -95,7 +95,7 @@ class OwnSubject(Subject):
     def forward(self, ids_BT: Tensor, *, source_BS: Tensor | None = None, **options: Any) -> tuple[Tensor, ...]:
         assert self.core is not None
         states: list[Tensor] = []
-        text = Text(ids_BT.to(self.device), positions_BS=options.get("position_ids"))
+        text = Text(self.checked(ids_BT).to(self.device), positions_BS=options.get("position_ids"))
         if self.looks_across:
             source = self._source(ids_BT if source_BS is None else source_BS)
             self.core.decode(text, self.core.encode(source), states=states)
@@ -114,6 +114,10 @@ class OwnSubject(Subject):
                 "has words of its own; inspect the run's folder, which knows what its encoder read"
             )
         return Text(ids_BS.clamp_min(0), mask_BT=ids_BS >= 0)
+
+    @property
+    def vocabulary(self) -> int:
+        return len(self.stack.input.tokens.weight)
 
     def embeddings(self) -> Tensor:
         return self.stack.input.tokens.weight.detach().cpu()

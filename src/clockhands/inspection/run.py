@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -33,13 +34,13 @@ from clockhands.inspection.measures import (
     table,
     terms,
 )
-from clockhands.inspection.opening import open_subject
+from clockhands.inspection.opening import open_subject, open_tokenizer
 from clockhands.inspection.progress import Progress, watched
 from clockhands.inspection.subject import Side, Subject
-from clockhands.inspection.texts import Windows, paired, windows
+from clockhands.inspection.texts import USUAL, Ids, Windows, given_windows, paired, read_ids, windows
 from clockhands.shapes import Tensor
 
-TEXTS, LENGTH = 96, 128
+TEXTS = 96
 CONTROL_TEXTS = 32
 BATCH = 8
 SHORTEST_WINDOW = 16
@@ -72,6 +73,7 @@ def inspect(
     tokenizer: Any = None,
     texts: Sequence[str] | Tensor | None = None,
     *,
+    ids: Ids | str | Path | None = None,
     length: int | None = None,
     count: int = TEXTS,
     control: bool | None = None,
@@ -85,20 +87,29 @@ def inspect(
     """What position does inside a Transformer: findings from the input outwards, then by intervention.
 
     ``model``: a model object of ``transformers`` or of this project, with its ``tokenizer``; or a folder or hub name.
+    ``tokenizer``: an opened one, or the folder or hub name of one, for a model that came without or with a wrong one.
     A ``Subject`` brings its own ``tokenizer``, ``name`` and ``side``. ``device``: where a folder or hub name is opened
     (default: the CPU); a model object is measured where it is.
     ``texts``: strings, which are joined and cut into at most ``count`` windows of ``length`` tokens (default: 128, or
-    what the model can read), or token ids (N × T); default: the built-in English text. ``control``: also measure
+    what the model can read); default: the built-in English text. ``ids``: token ids instead of texts, as a tensor, a
+    numpy array or the path of a ``.npy`` file: [texts, tokens], used as they are or their first ``length`` tokens, or
+    [tokens], one long text that is cut into windows. ``control``: also measure
     the same class with fresh weights, the null of most measures (default: unless the model is very large). ``side``:
     which stack of an encoder-decoder (default: the encoder); a decoder reads its windows beside what they translate
     where a run knows that, else beside the same text.
 
-    Raises CheckpointError where a model cannot be opened or is not understood, DataError for too little text,
-    UsageError for windows longer than the model, a side that it has not, or an option that an opened model settles.
+    Raises CheckpointError where a model or tokenizer cannot be opened or is not understood, DataError for too little
+    text or ids that are no token ids of this model, UsageError for windows longer than the model, a side that it has
+    not, or an option that an opened model settles.
     """
+    if ids is not None and texts is not None:
+        raise UsageError(
+            "inspect was given both texts and ids (--text and --ids): give one, for it measures on one text"
+        )
+    given = read_ids(ids) if isinstance(ids, str | Path) else ids
     with _evaluating(model), watched(progress) as tick, torch.no_grad():
         subject = _subject(model, tokenizer, name, device, trust_remote_code, side)
-        data = _windows(subject, texts, length, count)
+        data = _windows(subject, texts if given is None else given, length, count)
         if control is None:
             control = sum(weight.numel() for weight in subject.model.parameters()) < LARGE
         trained = _measure(subject, data, tick)
@@ -108,7 +119,7 @@ def inspect(
     return Findings(
         title=f"What position does inside {subject.label}",
         items=tuple(_placed(item, command) for item in items),
-        facts=_facts(trained, _origin(subject, data, texts is None), control),
+        facts=_facts(trained, _origin(subject, data, texts is None and ids is None), control),
         signature=f"inspect|texts:{trained.capture.texts}x{trained.capture.length}|v:{__version__}",
         command=command,
     )
@@ -132,6 +143,8 @@ def _evaluating(model: Any) -> Iterator[None]:
 def _subject(
     model: Any, tokenizer: Any, name: str, device: str | None, trust_remote_code: bool, side: Side | None
 ) -> Subject:
+    if isinstance(tokenizer, str | Path):
+        tokenizer = open_tokenizer(tokenizer, trust_remote_code=trust_remote_code)
     if isinstance(model, Subject):
         _refuse("Subject", side=side, tokenizer=tokenizer, name=name or None, device=device)
         return model
@@ -159,16 +172,19 @@ def _refuse(what: str, **given: Any) -> None:
             raise UsageError(f"inspect was given {option} = {shown} with an opened {what}, which has its own; {told}")
 
 
-def _windows(subject: Subject, texts: Sequence[str] | Tensor | None, length: int | None, count: int) -> Windows:
+def _windows(subject: Subject, texts: Sequence[str] | Ids | None, length: int | None, count: int) -> Windows:
     """The text to measure on: what was given, what the model was trained on, or English."""
     longest = subject.longest
-    chosen = length or min(LENGTH, longest or LENGTH, _usual_length(subject) if texts is None else LENGTH)
+    if isinstance(texts, Tensor | np.ndarray):
+        data = given_windows(texts, count=count, longest=longest, length=length)
+        return replace(data, source_NS=data.ids_NT) if subject.looks_across else data
+    chosen = length or min(USUAL, longest or USUAL, _usual_length(subject) if texts is None else USUAL)
     asked: dict[str, Any] = {"length": chosen, "count": count, "longest": longest, "start": subject.start}
     across: dict[str, Any] = {**asked, "source_longest": subject.source_longest}
     if texts is None and subject.pairs is not None:
         return paired(subject.tokenizer, subject.source_tokenizer, subject.pairs, **across)
     read = texts if texts is not None else subject.texts or _default_texts()
-    if subject.looks_across and subject.source_tokenizer is not None and not isinstance(read, Tensor):
+    if subject.looks_across and subject.source_tokenizer is not None:
         return paired(subject.tokenizer, subject.source_tokenizer, _itself(read), **across)
     data = windows(subject.tokenizer, read, **asked)
     return replace(data, source_NS=data.ids_NT) if subject.looks_across else data
@@ -265,7 +281,7 @@ def _usual_length(subject: Subject, sample: int = 200) -> int:
     """As long as most texts that a run was trained on, for beyond that its positions were never heard."""
     texts = subject.texts or [target for _, target in (subject.pairs or [])[:sample]]
     if not texts or subject.tokenizer is None:
-        return LENGTH
+        return USUAL
     lengths = sorted(len(subject.tokenizer(text)["input_ids"]) for text in texts[:sample])
     return max(SHORTEST_WINDOW, lengths[int(0.9 * (len(lengths) - 1))])
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import nn
 
-from clockhands.errors import CheckpointError, UsageError
+from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.inspection.families import FAMILIES, Family, seen, sentence
 from clockhands.shapes import Float, Tensor
 
@@ -142,13 +142,32 @@ class Subject:
         before, after = (self.forward(row, source_BS=ids)[-1] for row in (ids, changed))
         return bool(torch.allclose(before[0, :-1], after[0, :-1], atol=1e-5))
 
+    @property
+    def vocabulary(self) -> int | None:
+        """How many token ids the model knows; None where it tells no number."""
+        try:
+            rows = getattr(self.model.get_input_embeddings(), "weight", None)  # type: ignore[operator]
+        except (AttributeError, NotImplementedError):
+            return None
+        return len(rows) if isinstance(rows, Tensor) else None
+
+    def checked(self, ids_BT: Tensor) -> Tensor:
+        """The same ids. Raises DataError if the model does not know one of them."""
+        known = self.vocabulary
+        if known is not None and ids_BT.numel() and int(ids_BT.max()) >= known:
+            raise DataError(
+                f"{self.name} knows the token ids 0 to {known - 1} and was given {int(ids_BT.max())}; the ids, or the "
+                "tokenizer that gave them, belong to another model"
+            )
+        return ids_BT
+
     @torch.no_grad()
     def forward(self, ids_BT: Tensor, *, source_BS: Tensor | None = None, **options: Any) -> tuple[Tensor, ...]:
         """Hidden states, B × T × D each: the embedding output, then every block's. Every token is attended.
 
         ``source_BS`` is what the encoder reads for a decoder, -1 where nothing stands (default: the same tokens).
         """
-        ids_BT = ids_BT.to(self.device)
+        ids_BT = self.checked(ids_BT).to(self.device)
         if self.looks_across:
             options |= self._read(ids_BT if source_BS is None else source_BS.to(self.device))
         output = self.model(

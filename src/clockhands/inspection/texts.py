@@ -8,15 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from clockhands.errors import DataError, UsageError
 from clockhands.shapes import Bool, Int, Tensor
 
 FEWEST_WINDOWS = 8
 SHORTEST = 4
+USUAL = 128
+"""Tokens in a window where nobody asks for another length."""
+
+Ids: TypeAlias = Tensor | NDArray[Any]
+"""Token ids as they are given: [texts, tokens], or [tokens] for one long text."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,7 @@ def windows(
     the model can read.
     """
     if isinstance(texts, Tensor):
-        return _given(texts, count, longest)
+        return given_windows(texts, count=count, longest=longest)
     _check(tokenizer, length, longest)
     before, after = frame(tokenizer, start)
     widest = length - len(before) - len(after)
@@ -76,7 +84,10 @@ def _check(tokenizer: Any, length: int, longest: int | None) -> None:
     if longest is not None and length > longest:
         raise UsageError(f"windows of {length} tokens do not fit this model, which reads at most {longest}")
     if tokenizer is None:
-        raise UsageError("this model came without a tokenizer; give one, or give the texts as token ids (N × T)")
+        raise UsageError(
+            "this model came without a tokenizer; give one (--tokenizer NAME, tokenizer=...), or the text as token ids "
+            "(--ids FILE.npy, ids=...)"
+        )
 
 
 def paired(
@@ -123,15 +134,71 @@ def paired(
     return Windows(torch.tensor(rows), torch.tensor(ordinary), torch.tensor(filled))
 
 
-def _given(ids_NT: Tensor, count: int, longest: int | None) -> Windows:
-    if ids_NT.ndim != 2 or ids_NT.dtype != torch.long or ids_NT.shape[1] < SHORTEST or len(ids_NT) < 2:
+def read_ids(path: str | Path) -> Ids:
+    """Open a ``.npy`` file of token ids; nothing of it is read into memory yet, and nothing pickled is opened.
+
+    Raises DataError for a missing file, one that numpy did not write, and one of fewer than 8 texts.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise DataError(f"there is no file {path}; token ids are read from a file that numpy.save wrote")
+    try:
+        found = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError, SyntaxError, MemoryError, OverflowError) as fault:
         raise DataError(
-            f"token ids must be a long tensor of at least 2 texts × {SHORTEST} tokens; this one is {ids_NT.dtype} of "
-            f"shape {tuple(ids_NT.shape)}"
+            f"{path} is not a .npy file of numbers (write it with numpy.save, from an array of integers): "
+            f"{str(fault).splitlines()[0]}"
+        ) from fault
+    if not isinstance(found, np.ndarray):
+        raise DataError(f"{path} holds several arrays (.npz); save the token ids alone with numpy.save")
+    if found.ndim == 2 and len(found) < FEWEST_WINDOWS:
+        raise DataError(
+            f"{path} has {len(found)} texts; at least {FEWEST_WINDOWS} are needed to tell position from chance"
         )
-    if longest is not None and ids_NT.shape[1] > longest:
-        raise UsageError(f"texts of {ids_NT.shape[1]} tokens do not fit this model, which reads at most {longest}")
-    return Windows(ids_NT[:count], torch.ones(ids_NT.shape[1], dtype=torch.bool))
+    return found
+
+
+def given_windows(ids: Ids, *, count: int, longest: int | None, length: int | None = None) -> Windows:
+    """Windows of token ids: the first ``length`` tokens of each text, or one long text cut into windows.
+
+    Raises DataError for ids that are not integers of shape [texts, tokens] or [tokens], or too few; UsageError for
+    windows longer than the texts or than the model reads.
+    """
+    array = ids.detach().cpu().numpy() if isinstance(ids, Tensor) else ids
+    if not np.issubdtype(array.dtype, np.integer) or array.ndim not in (1, 2):
+        raise DataError(
+            "token ids must be integers of shape [texts, tokens], or [tokens] for one long text; these are "
+            f"{array.dtype} of shape {list(array.shape)}"
+        )
+    if array.ndim == 1:
+        array, length = _cut(array, length or min(longest or USUAL, USUAL)), None
+    if length is not None and length > array.shape[1]:
+        raise UsageError(f"windows of {length} tokens were asked for, but the texts of ids have {array.shape[1]} each")
+    array = array[:count, :length]
+    if len(array) < 2 or array.shape[1] < SHORTEST:
+        raise DataError(
+            f"token ids must be at least 2 texts of {SHORTEST} tokens; these are {len(array)} of {array.shape[1]}"
+        )
+    if longest is not None and array.shape[1] > longest:
+        raise UsageError(
+            f"texts of {array.shape[1]} tokens do not fit this model, which reads at most {longest}; "
+            "give a smaller --length (length=...)"
+        )
+    if array.min() < 0 or array.max() > np.iinfo(np.int64).max:
+        raise DataError(f"token ids must be 0 or more; these go from {array.min()} to {array.max()}")
+    # A copy: what numpy maps from a file may be read-only, and of the other byte order.
+    return Windows(torch.from_numpy(array.astype(np.int64)), torch.ones(array.shape[1], dtype=torch.bool))
+
+
+def _cut(stream: NDArray[Any], length: int) -> NDArray[Any]:
+    """One long text as windows; a short one gives shorter windows, so that there are always a few."""
+    room = min(length, len(stream) // FEWEST_WINDOWS)
+    if room < SHORTEST:
+        raise DataError(
+            f"the text of ids has {len(stream)} tokens; {FEWEST_WINDOWS * SHORTEST} are the least with which anything "
+            "can be measured, and some ten thousand are better"
+        )
+    return stream[: len(stream) // room * room].reshape(-1, room)
 
 
 def bare(tokenizer: Any, text: str) -> list[int]:
