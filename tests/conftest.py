@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -37,6 +38,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _untimed() -> Iterator[None]:
+    """No test depends on how fast this machine is: bf16 is as fast as fp32, so that ``auto`` stays with fp32."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("clockhands.training.precision.measure_speedup", lambda model: 1.0)
+        yield
 
 
 @pytest.fixture(scope="session")

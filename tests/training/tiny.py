@@ -26,6 +26,7 @@ TABLES: dict[str, dict[str, Any]] = {
         "save_steps": 7,
         "eval_steps": 7,
         "label_smoothing": 0.1,
+        "precision": "fp32",
     },
 }
 

@@ -24,7 +24,8 @@ from clockhands.generation import Evaluation, evaluate, open_run, pair_loss, tra
 from clockhands.machine import machine
 from clockhands.training import Diverged, Material, Recipe, Run, TrainingStopped, prepare, train
 from clockhands.training.begin import take_up
-from clockhands.training.recipe import combine
+from clockhands.training.precision import unmeasured
+from clockhands.training.recipe import combine, vary
 
 EXPLAINED = ("train", "validation", "test")
 BEYOND = (2, 4)
@@ -50,7 +51,7 @@ def run_trial(tables: Mapping[str, Any], variant: str, seed: int, metric: str, t
 
 def _measured(tables: Mapping[str, Any], seed: int, metric: str, target: Number | None, measures: Sequence[str],
               folder: Path, keep: bool) -> dict[str, Any]:  # fmt: skip
-    recipe = combine(dict(tables), {})
+    recipe = _alike(combine(dict(tables), {}))
     material = _material(recipe)
     inside = Inside(material, measures)
     before, during = {}, During(inside)
@@ -83,6 +84,13 @@ def _measured(tables: Mapping[str, Any], seed: int, metric: str, target: Number 
         "device": run.record["device"],
         "machine": machine(run.record["device"]),
     }
+
+
+def _alike(recipe: Recipe) -> Recipe:
+    """The recipe with a precision that depends on no measurement: all trials of a comparison compute alike."""
+    gpu = torch.cuda.is_available() and recipe.training.device != "cpu"
+    precision = unmeasured(recipe.training, torch.device("cuda" if gpu else "cpu"))
+    return vary(recipe, {"training.precision": precision.name})
 
 
 _MATERIALS: dict[str, Material] = {}

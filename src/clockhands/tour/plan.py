@@ -20,6 +20,7 @@ NUMBERS: Mapping[str, dict[str, Any]] = {
         "log_steps": 10,
         "seed": 1,
         "threads": 1,
+        "precision": "fp32",
     },
 }
 ROLES: Mapping[str, dict[str, Any]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,10 +24,11 @@ from clockhands.training import checkpoints, curves
 from clockhands.training.architecture import build, configure
 from clockhands.training.begin import beginning, forget, keep, refuse_itself, take_up
 from clockhands.training.material import Material, prepare
+from clockhands.training.precision import Precision, decide, of_record
 from clockhands.training.recipe import Recipe, combine, load
 from clockhands.training.run import CURVES, RECIPE, Run, claim, export, note, refuse
 from clockhands.training.sections import Training
-from clockhands.training.trainer import ClockhandsTrainer, arguments
+from clockhands.training.trainer import ClockhandsTrainer, arguments, compute_in
 from clockhands.training.watch import Flow, Health, Record, Stop, TrainingStopped
 
 if TYPE_CHECKING:
@@ -82,13 +84,18 @@ def train(
                 material = material or prepare(recipe)
                 _check(recipe, material)
                 begun = beginning(recipe, material)
+                precision = decide(recipe.training, recipe.model, asked.device)
+                _tell(precision.sentence, show=show)
                 claim(out, overwrite=overwrite)
+                # Before recipe.toml, with which a folder can be resumed: a resumed run computes as it began.
+                note(out, precision=precision.to_dict())
                 if begun is not None:
                     keep(begun, out, show=show)
                 material.tokenizers.save(out)
                 write_text(out / RECIPE, recipe.to_toml())
             else:
                 material = material or prepare(recipe, Run(out).tokenizers())
+        compute_in(asked, Precision(**Run(out).record["precision"]))
         return _train(recipe, material, asked, out, show, begin=begin, others=watchers, draw=draw)
 
 
@@ -118,6 +125,7 @@ def resume(run: str | Path, settings: Mapping[str, Any] | None = None, *, show: 
             raise DataError(f"the text of {run} is not what it was when training began; it cannot go on exactly")
         if asked.process_index == 0:
             write_text(opened.path / RECIPE, recipe.to_toml())
+        compute_in(asked, of_record(opened.record, recipe.training, recipe.model, asked.device))
         return _train(recipe, material, asked, opened.path, show, last)
 
 
@@ -275,6 +283,11 @@ def _check_launch(training: Training) -> None:
             "training.sharded divides the model among processes, and there is one; start several: "
             "torchrun --nproc-per-node 2 -m clockhands train ..."
         )
+
+
+def _tell(sentence: str, *, show: bool) -> None:
+    if show and sentence:
+        print(sentence, file=sys.stderr, flush=True)
 
 
 def _show() -> Show:

@@ -15,6 +15,7 @@ from clockhands.data import IGNORED, PlannedBatches
 from clockhands.shapes import Tensor
 from clockhands.training import checkpoints
 from clockhands.training.material import Data, Material
+from clockhands.training.precision import Precision
 from clockhands.training.recipe import Recipe
 from clockhands.training.schedules import rate
 from clockhands.training.sections import Training
@@ -172,7 +173,6 @@ def arguments(training: Training, folder: Path) -> TrainingArguments:
         weight_decay=training.weight_decay,
         max_grad_norm=training.clip,
         gradient_accumulation_steps=training.accumulate,
-        bf16=wants_bf16(training),
         use_cpu=training.device == "cpu" or not torch.cuda.is_available(),
         torch_compile=training.compile,
         logging_steps=training.log_steps,
@@ -193,7 +193,7 @@ def arguments(training: Training, folder: Path) -> TrainingArguments:
     return asked
 
 
-def wants_bf16(training: Training) -> bool:
-    """Whether to compute in bfloat16: where asked, and on a GPU that has it unless asked otherwise."""
-    on_gpu = torch.cuda.is_available() and training.device != "cpu"
-    return training.precision == "bf16" or (training.precision == "auto" and on_gpu and torch.cuda.is_bf16_supported())
+def compute_in(asked: TrainingArguments, precision: Precision) -> None:
+    """Set the precision of arguments that exist: it is decided by the first process, which is known only then."""
+    asked.bf16 = precision.name == "bf16"
+    asked.mixed_precision = "bf16" if asked.bf16 else asked.mixed_precision
