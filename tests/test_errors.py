@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clockhands.errors import ConfigError, nearest, unknown
+from clockhands.errors import ConfigError, nearest, shown, unknown
 
 
 def test_nearest_names_the_closest() -> None:
@@ -22,3 +22,18 @@ def test_config_error_reports_all_faults_at_once() -> None:
     assert str(fault) == "recipe.toml has 2 faults:\n  - a is 1\n  - b is 2"
     assert fault.exit_code == 2
     assert str(ConfigError(["a is 1"], "x")).startswith("x has 1 fault:")
+
+
+def test_upper_and_lower_case_are_the_same_letter() -> None:
+    assert unknown("scheme", "RoPE", ["alibi", "none", "rope"]) == "unknown scheme 'RoPE'; did you mean 'rope'?"
+    assert nearest("lstm", ["GRU", "LSTM"]) == "; did you mean 'LSTM'?"
+
+
+def test_a_value_is_shown_short_whatever_it_is() -> None:
+    nested: list[object] = []
+    for _ in range(100_000):
+        nested = [nested]
+    assert shown("zwei") == "'zwei'"
+    assert shown("x" * 5000).endswith("... (5,002 characters)") and len(shown("x" * 5000)) < 120
+    assert shown(10**5000) == "a value of type int, too large to be written here"
+    assert shown(nested) == "a value of type list, too large to be written here"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clockhands.errors import DataError
-from clockhands.files import write_bytes, write_text
+from clockhands.files import DEEPEST, LARGEST_SETTINGS, read_toml, write_bytes, write_text
 
 
 def test_writes_and_makes_folders(tmp_path: Path) -> None:
@@ -34,3 +34,38 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot write"):
         write_text(tmp_path / "file" / "inside.txt", "x")
+
+
+def test_toml_is_read_with_and_without_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    for mark in (b"", b"\xef\xbb\xbf"):
+        path.write_bytes(mark + b"[training]\nmax_steps = 3\n")
+        assert read_toml(path) == {"training": {"max_steps": 3}}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a = " + b"[" * 5000 + b"]" * 5000, "nests tables or lists more than"),
+        (b"[" + b".".join([b"a"] * 5000) + b"]\nb = 1", "nests tables or lists more than"),
+        (b"a = " + b"[" * (DEEPEST + 1) + b"]" * (DEEPEST + 1), "nests tables or lists more than"),
+        (b"a = " + b"9" * 5000, "is no TOML"),
+        (b"a = 'caf\xe9'", "is no TOML"),
+        (b"a = 1\x00", "is no TOML"),
+        (b"#" * (LARGEST_SETTINGS + 1), "is larger than"),
+    ],
+)
+def test_what_is_no_file_of_settings_is_one_message(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "a.toml"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message) as caught:
+        read_toml(path)
+    assert str(path) in str(caught.value) and len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("none.toml", "No such file"), (".", "Is a directory"), ("a\0b", "null")]
+)
+def test_a_file_of_settings_that_cannot_be_read(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(DataError, match=f"cannot read the plan .*{message}"):
+        read_toml(f"{tmp_path}/{name}", "the plan")

@@ -43,15 +43,29 @@ class PositionError(UsageError):
     """A position lies outside what a scheme can encode, or has the wrong form."""
 
 
+def shown(value: object, room: int = 100) -> str:
+    """Return a value as a message shows it: as Python writes it, and no longer than ``room`` characters."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        # Python refuses to write integers of more than 4,300 digits and tables nested a thousand deep.
+        return f"a value of type {type(value).__name__}, too large to be written here"
+    return text if len(text) <= room else f"{text[: room - 20]}... ({len(text):,} characters)"
+
+
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """``; did you mean 'rope'?`` when a close name exists, else the list of choices, ready to append."""
+    """``; did you mean 'rope'?`` when a close name exists, else the list of choices, ready to append.
+
+    Upper and lower case count as the same letter.
+    """
     known = sorted(choices)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    folded = {choice.casefold(): choice for choice in known}
+    close = difflib.get_close_matches(name[:100].casefold(), folded, n=1, cutoff=0.5)
     if close:
-        return f"; did you mean {close[0]!r}?"
+        return f"; did you mean {folded[close[0]]!r}?"
     return f"; choose one of {', '.join(known)}" if known else ""
 
 
 def unknown(kind: str, name: str, choices: Iterable[str]) -> str:
     """The sentence for a name that is not known: ``unknown scheme 'ropee'; did you mean 'rope'?``."""
-    return f"unknown {kind} {name!r}{nearest(name, choices)}"
+    return f"unknown {kind} {shown(name)}{nearest(name, choices)}"

@@ -1,12 +1,53 @@
-"""Writing files so that readers never meet half of one."""
+"""Reading files of settings, and writing files so that readers never meet half of one."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from clockhands.errors import DataError
+
+LARGEST_SETTINGS = 8 * 2**20
+"""Bytes of the largest file of settings that is read: what is larger is something else."""
+DEEPEST = 20
+"""Tables within tables that a file of settings may have; ours have five at most."""
+
+
+def read_toml(path: str | Path, what: str = "the file") -> dict[str, Any]:
+    """Read the tables of a TOML file, with or without a byte order mark; ``what`` it is, for the message.
+
+    Raises DataError for a file that cannot be read, is larger than ``LARGEST_SETTINGS``, is no TOML in UTF-8, or nests
+    tables or lists more than ``DEEPEST`` deep.
+    """
+    try:
+        with Path(path).open("rb") as stream:
+            content = stream.read(LARGEST_SETTINGS + 1)
+    except (OSError, ValueError) as fault:
+        raise DataError(f"cannot read {what} {path}: {getattr(fault, 'strerror', None) or fault}") from fault
+    if len(content) > LARGEST_SETTINGS:
+        raise DataError(f"cannot read {what} {path}: it is larger than {LARGEST_SETTINGS:,} bytes")
+    try:
+        tables = tomllib.loads(content.decode("utf-8-sig"))
+    except RecursionError as fault:
+        raise DataError(_too_deep(path)) from fault
+    except ValueError as fault:
+        # Bytes that are not UTF-8, a fault of the syntax, or an integer of more digits than Python reads.
+        raise DataError(f"{path} is no TOML: {str(fault)[:200]}") from fault
+    level: list[Any] = [tables]
+    for _ in range(DEEPEST):
+        level = [inner for item in level for inner in (item.values() if isinstance(item, Mapping) else item)]
+        level = [item for item in level if isinstance(item, (Mapping, list))]
+    if level:
+        raise DataError(_too_deep(path))
+    return tables
+
+
+def _too_deep(path: str | Path) -> str:
+    return f"{path} nests tables or lists more than {DEEPEST} deep; no file of settings needs that"
 
 
 def write_text(path: str | Path, text: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +73,18 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"seeds": 0}, "seeds is 0; one at least"),
     ({"seeds": [1, 1]}, r"seeds is \[1, 1\], but must be a count or a list of different"),
     ({"budget": {"hours": 1}}, "budget is {'hours': 1}, but must be one of steps, tokens, seconds"),
-    ({"budget": {"steps": -1}}, "the budget of steps is -1, but must be a number above 0"),
+    ({"budget": {"steps": -1}}, "the budget of steps is -1, but must be a finite number above 0"),
     ({"metric": "bleuu"}, "unknown metric 'bleuu'"),
     ({"match": "heads"}, "unknown match 'heads'"),
     ({"inside": ["loudnes"]}, "unknown measure 'loudnes'; did you mean 'loudness'"),
     ({"baseline": "rope"}, "unknown baseline 'rope'"),
+    ({"budget": {"steps": math.nan}}, "the budget of steps is nan, but must be a finite number above 0"),
+    ({"budget": {"seconds": math.inf}}, "the budget of seconds is inf, but must be a finite number above 0"),
+    ({"budget": {"steps": True}}, "the budget of steps is True, but must be a finite number above 0"),
+    ({"target": math.nan}, "target is nan, but must be a finite number"),
+    ({"seeds": 10**9}, "seeds is 1000000000; at most 1,000 are trained"),
+    ({"seeds": [2**32]}, r"seeds is \[4294967296\], but must be a count or a list"),
+    ({"vary": {f"training.{n}": list(range(99)) for n in "abcdef"}}, "the grid has 941,480,149,401 variants; at most"),
 ]  # fmt: skip
 
 
@@ -131,3 +139,36 @@ def test_a_file_that_is_no_plan(tmp_path: Path) -> None:
     assert len(caught.value.faults) == 3
     assert "unknown key 'seed'; did you mean 'seeds'" in str(caught.value)
     assert "there is nothing to compare" in str(caught.value)
+
+
+FIT = "recipe = {data = {corpus = 'roles'}, training = {max_steps = 2}}\nvary = {'model.d_ff' = [4, 8]}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (FIT + "seeds = [[1], 2]", r"seeds is \[\[1\], 2\], but must be int or a list of int"),
+        (FIT + "budget = {steps = 'x'}", "budget.steps is 'x', but must be float"),
+        (FIT + "seeds = 'x'", "seeds is 'x', but must be int"),
+        (FIT + "metric = ['exact']", r"metric is \['exact'\], but must be str or None"),
+        (FIT + "match = {}", "match is {}, but must be str"),
+        (FIT + "inside = [3]", r"inside is \[3\], but must be a list of str"),
+        (FIT + "target = nan", "target is nan, but must be a finite number"),
+        (FIT + "budget = 3", "budget is 3, but must be a table"),
+        ("recipe = 'x'\nvary = 3", "vary is 3, but must be a table"),
+        ("recipe = 'x'\nvary = {'position.scheme' = 'rope'}", "in the grid is 'rope', but must be a list of values"),
+        ("recipe = 3\nvary = {a = [1]}", "recipe is 3, but must be the path of a recipe, or its tables"),
+        ("recipe = {data = 3}\nvary = {a = [1]}", r"\[data\] is 3, but must be a table"),
+        ("recipe = {data = {corpus = 'roles'}}\nvariant = 3", "variant is 3, but must be a list of tables"),
+        (
+            "recipe = {data = {corpus = 'roles'}}\nvariant = [3]",
+            r"a \[\[variant\]\] is 3; it has a name, which is text",
+        ),
+        ("recipe = {data = {corpus = 'roles'}}\nvariant = [{name = 3}]", r"a \[\[variant\]\] is {'name': 3}"),
+        ("a = " + "[" * 5000, "nests tables or lists more than"),
+    ],
+)
+def test_a_plan_of_the_wrong_kind_is_one_message(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "plan.toml").write_text(text)
+    with pytest.raises((ConfigError, DataError), match=message):
+        read_plan(tmp_path / "plan.toml")

@@ -60,7 +60,7 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"norm_eps": math.inf}, "norm_eps is inf, but must be a finite number"),
     ({"attention_scale": math.nan}, "attention_scale is nan, but must be a finite number"),
     ({"encoder": {"scheme": "rope", "base": math.inf}}, "encoder: rope.base is inf, but must be a finite number"),
-    ({"d_ff": 2**64}, "d_ff is a whole number that does not fit into 64 bits"),
+    ({"d_ff": 2**64}, "d_ff is 18446744073709551616, but must be a whole number of at most 64 bits"),
     ({"dropout_places": ["residul"]}, "dropout_places is ('residul',), but must be"),
     ({"parallel": True, "kind": "decoder"}, "parallel attention and feed-forward need norm = 'pre'"),
     ({"parallel": True, "norm": "pre"}, "parallel attention and feed-forward have no place for cross-attention"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from clockhands.errors import ConfigError, DataError
 from clockhands.training import Recipe, load, vary
 from clockhands.training.recipe import combine
+from clockhands.training.tables import known_keys
 from tests.training.tiny import TABLES
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -224,3 +226,84 @@ def test_a_key_outside_any_table_is_named(tmp_path: Path) -> None:
 
 def test_the_tables_of_the_tests_are_a_recipe() -> None:
     assert Recipe.of(TABLES).training.accumulate == 2
+
+
+@pytest.mark.parametrize(
+    ("tables", "fault"),
+    [
+        ({"data": {"corpus": ["numbers"]}}, "data.corpus is ['numbers'], but must be the name of a corpus"),
+        ({"position": {"scheme": [1]}}, "position.scheme is [1], but must be the name of a scheme"),
+        ({"position": {"encoder": [1]}}, "position.encoder is [1], but must be the name of a scheme or a table"),
+        ({"position": {"encoder": {"scheme": {}}}}, "position.encoder.scheme is {}, but must be the name of a scheme"),
+        ({"model": {"preset": ["tiny"]}}, "unknown preset"),
+        ({"position": "rope"}, "[position] is 'rope', but must be a table"),
+        ({"training": [1]}, "[training] is [1], but must be a table"),
+        ({"data": {"corpus": "parallel", "source": 3, "target": "x"}}, "data.source is 3, but must be str or Path"),
+        ({"data": {"corpus": "text", "train": "a\0b"}}, "a\\x00b', but must be text in Unicode"),
+        ({"training": {"max_steps": 1, "begin_from": 3}}, "training.begin_from is 3, but must be str or Path or None"),
+        ({"tokenizer": {"vocabulary": -3}}, "tokenizer.vocabulary is -3, but must be from 1 to"),
+        ({"tokenizer": {"vocabulary": 10**11}}, "tokenizer.vocabulary is 100000000000, but must be from 1 to"),
+        ({"tokenizer": {"min_frequency": 0}}, "tokenizer.min_frequency is 0, but must be from 1 to"),
+        ({"training": {"max_steps": 10**23}}, "but must be a whole number of at most 64 bits"),
+        ({"training": {"max_steps": 1, "seed": 2**32}}, "is 4294967296, but must be from 0 to 4294967295"),
+        ({"data": {"corpus": "roles", "seed": -1}}, "data.seed is -1, but must be from 0 to 4294967295"),
+        ({"position": {"scheme": "RoPE"}}, "unknown scheme 'RoPE'; did you mean 'rope'?"),
+    ],
+)  # fmt: skip
+def test_a_value_of_the_wrong_kind_is_a_sentence(tables: dict[str, Any], fault: str) -> None:
+    found = faults({"data": {"corpus": "numbers"}, "training": {"max_steps": 9}, **tables})
+    assert any(fault in sentence for sentence in found), found
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_every_number_of_a_recipe_is_finite(value: float) -> None:
+    tables = {"data": {"corpus": "roles"}, "model": {}, "position": {"scheme": "rope"}}
+    tables |= {"batches": {}, "training": {"max_steps": 1}, "tokenizer": {}}
+    tried = 0
+    for table in tables:
+        for key, option in known_keys(tables, table).items():
+            if option.kind is float or option.kind == float | None:
+                found = faults({**tables, table: {**tables[table], key: value}})
+                assert found == (f"{table}.{key} is {value}, but must be a finite number",)
+                tried += 1
+    assert tried > 15
+
+
+def test_a_whole_number_may_be_written_with_an_exponent() -> None:
+    settings = {"training.max_steps": "1e3", "batches.size": "2.0"}
+    recipe = combine({"data": {"corpus": "numbers"}}, settings, written=True)
+    assert (recipe.training.max_steps, recipe.batches.size) == (1000, 2)
+    assert type(recipe.training.max_steps) is int
+    found = faults({"data": {"corpus": "numbers"}}, {"training.max_steps": "1.5"}, written=True)
+    assert found == ("training.max_steps is 1.5, but must be int or None",)
+
+
+@pytest.mark.parametrize(
+    ("tables", "settings", "expected"),
+    [
+        # The table of the data is wrong: nothing is known of the model's kind, and nothing is said of it.
+        ({"data": {"corpus": "txt"}, "model": {"kind": "decoder"}}, {}, {"unknown corpus 'txt'"}),
+        ({"data": {"corpus": "table", "train": "x", "text": 5}, "model": {"kind": "decoder"}}, {}, {"data.text is 5"}),
+        ({"data": {"corpus": "txt"}, "position": {"scheme": "cope"}}, {}, {"unknown corpus 'txt'"}),
+        # A default in the place of a value that is wrong by itself does not fit the others.
+        ({"model": {"num_heads": "4", "d_model": 12}}, {}, {"model.num_heads is '4'"}),
+        ({"model": {"d_model": "12", "num_heads": 7}}, {}, {"model.d_model is '12'"}),
+        ({"model": {"preset": "tinny", "d_model": 12}}, {}, {"unknown preset 'tinny'"}),
+        ({"model": {"d_model": 15, "num_heads": 3}, "position": {"scheme": "ropee"}}, {}, {"position.scheme: unknown"}),
+        # Options of a scheme or a corpus whose name is wrong are not unknown: they were never looked up.
+        ({}, {"position.scheme": "Roppe", "position.base": "500"}, {"position.scheme: unknown scheme 'Roppe'"}),
+        ({}, {"data.corpus": "stdlb", "data.limit": "5"}, {"unknown corpus 'stdlb'"}),
+    ],
+)  # fmt: skip
+def test_a_fault_is_told_where_it_is_and_nowhere_else(
+    tables: dict[str, Any], settings: dict[str, str], expected: set[str]
+) -> None:
+    found = faults({"data": {"corpus": "numbers"}, "training": {"max_steps": 9}, **tables}, settings, written=True)
+    assert len(found) == len(expected)
+    assert all(any(sentence.startswith(start) for sentence in found) for start in expected), found
+
+
+def test_a_recipe_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text('\ufeff[data]\ncorpus = "numbers"\n[training]\nmax_steps = 3\n', encoding="utf8")
+    assert load(path).training.max_steps == 3

@@ -169,7 +169,7 @@ def load(path: str | Path) -> list[Result]:
     try:
         text = Path(path).read_text(encoding="utf8")
         lines = Path(path).suffix == ".jsonl"
-        raw = [json.loads(line) for line in text.splitlines()] if lines else json.loads(text)
+        raw = [json.loads(line) for line in text.split("\n") if line.strip()] if lines else json.loads(text)
         return [Result.from_dict(each) for each in (raw if isinstance(raw, list) else [raw])]
     except OSError as fault:
         raise DataError(f"cannot read check results from {path}: {fault.strerror or fault}") from fault

@@ -75,7 +75,7 @@ def _kept(path: Path) -> Iterator[Result]:
     """Results of an interrupted sweep; a line that was cut off in the middle is done again."""
     if not path.exists():
         return
-    for line in path.read_text(encoding="utf8").splitlines():
+    for line in path.read_text(encoding="utf8").split("\n"):
         try:
             yield Result.from_dict(json.loads(line))
         except (json.JSONDecodeError, DataError):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from clockhands.errors import ConfigError, UsageError
+from clockhands.errors import ConfigError, UsageError, shown
 from clockhands.findings import Number
+from clockhands.schemes.catalogue import LARGEST_SEED, fits
 from clockhands.training.recipe import Recipe, corpus_kind, vary
 
 METRICS = {"exact": "exact match %", "chrf": "chrF of a sentence", "loss": "loss, nats per token"}
 MATCHES = ("width", "parameters", "compute")
 BUDGETS = ("steps", "tokens", "seconds")
+MOST_VARIANTS = MOST_SEEDS = 1000
 INSIDE = ("loudness", "directions", "recovery", "louder", "shift", "survival")
 
 
@@ -30,7 +33,10 @@ def grid_of(grid: Mapping[str, Sequence[Any]], recipe: Recipe, faults: list[str]
     faults += [f"{key} in the grid is {grid[key]!r}, but must be a list of values" for key in wrong]
     empty = [key for key, values in grid.items() if key not in wrong and not values]
     faults += [f"the grid is empty: {key} has no values" for key in empty]
-    if not grid or wrong or empty:
+    count = math.prod(len(values) for key, values in grid.items() if key not in wrong)
+    if count > MOST_VARIANTS:
+        faults.append(f"the grid has {count:,} variants; at most {MOST_VARIANTS:,} can be compared")
+    if not grid or wrong or empty or count > MOST_VARIANTS:
         return []
     combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     single = len(grid) == 1
@@ -59,13 +65,18 @@ def name_faults(chosen: Sequence[Variant], faults: list[str]) -> None:
 def seeds_of(seeds: int | Sequence[int], faults: list[str]) -> tuple[int, ...]:
     if isinstance(seeds, int) and not isinstance(seeds, bool):
         if seeds < 1:
-            faults.append(f"seeds is {seeds}; one at least (and 5 for a verdict)")
-        return tuple(range(1, seeds + 1))
+            faults.append(f"seeds is {shown(seeds)}; one at least (and 5 for a verdict)")
+        if seeds > MOST_SEEDS:
+            faults.append(f"seeds is {shown(seeds)}; at most {MOST_SEEDS:,} are trained")
+        return tuple(range(1, min(seeds, MOST_SEEDS) + 1))
     numbers = list(seeds) if isinstance(seeds, (list, tuple)) else []
-    if not numbers or len(set(numbers)) < len(numbers) or not all(isinstance(n, int) and n >= 0 for n in numbers):
-        faults.append(f"seeds is {seeds!r}, but must be a count or a list of different whole numbers")
+    right = [n for n in numbers if isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= LARGEST_SEED]
+    if not numbers or len(right) < len(numbers) or len(set(right)) < len(numbers):
+        faults.append(
+            f"seeds is {shown(seeds)}, but must be a count or a list of different whole numbers (0 to {LARGEST_SEED})"
+        )
         return ()
-    return tuple(numbers)
+    return tuple(right)
 
 
 def budget_of(budget: Mapping[str, Number] | None, recipe: Recipe, faults: list[str]) -> tuple[str, Number]:
@@ -75,11 +86,12 @@ def budget_of(budget: Mapping[str, Number] | None, recipe: Recipe, faults: list[
             faults.append("the recipe counts epochs; say what all variants get: a budget of steps, tokens or seconds")
         return "steps", steps or 0
     if not isinstance(budget, Mapping) or len(budget) != 1 or next(iter(budget)) not in BUDGETS:
-        faults.append(f"budget is {budget!r}, but must be one of steps, tokens, seconds with its amount")
+        faults.append(f"budget is {shown(budget)}, but must be one of steps, tokens, seconds with its amount")
         return "steps", 0
     kind, amount = next(iter(budget.items()))
-    if not isinstance(amount, (int, float)) or amount <= 0:
-        faults.append(f"the budget of {kind} is {amount!r}, but must be a number above 0")
+    if not fits(amount, float) or amount <= 0:
+        faults.append(f"the budget of {kind} is {shown(amount)}, but must be a finite number above 0")
+        return kind, 0
     return kind, amount
 
 

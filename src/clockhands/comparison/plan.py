@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,8 +41,10 @@ from clockhands.comparison.asked import (
     usual_metric,
     variant_faults,
 )
-from clockhands.errors import ConfigError, DataError, unknown
+from clockhands.errors import ConfigError, shown, unknown
+from clockhands.files import read_toml
 from clockhands.findings import Number
+from clockhands.schemes.catalogue import fits, misfits
 from clockhands.training.fields import read_value
 from clockhands.training.recipe import Recipe, combine, load, vary
 from clockhands.training.tables import known_keys
@@ -51,6 +52,18 @@ from clockhands.training.tables import known_keys
 KEYS = (
     "title", "recipe", "seeds", "baseline", "metric", "match", "target", "inside", "budget", "vary", "variant",
 )  # fmt: skip
+KINDS: dict[str, Any] = {
+    "title": str,
+    "seeds": int | Sequence[int],
+    "baseline": str | None,
+    "metric": str | None,
+    "match": str,
+    "target": float | None,
+    "inside": Sequence[str],
+    "vary": Mapping[str, Any],
+    "budget": Mapping[str, Any],
+}
+"""What the keys of a plan's file hold."""
 
 
 @dataclass(frozen=True)
@@ -145,8 +158,10 @@ def plan_of(
 
     Raises ConfigError with every fault at once, those of each variant under its name.
     """
+    faults = misfits("target", target, float | None)
+    if faults:
+        raise ConfigError(faults, source)
     base = _recipe(recipe)
-    faults: list[str] = []
     chosen = (*grid_of(vary or {}, base, faults), *variants)
     name_faults(chosen, faults)
     numbers = seeds_of(seeds, faults)
@@ -172,24 +187,36 @@ def read_plan(path: str | Path, settings: Mapping[str, Any] | None = None) -> Pl
     Raises DataError for a file that cannot be read, ConfigError with every fault of its content.
     """
     path = Path(path)
-    try:
-        given: dict[str, Any] = tomllib.loads(path.read_text("utf8"))
-    except OSError as fault:
-        raise DataError(f"cannot read the plan {path}: {fault.strerror or fault}") from fault
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
-        raise DataError(f"{path} is no TOML: {fault}") from fault
-    return plan_from_tables({**given, **(settings or {})}, path.parent, str(path))
+    return plan_from_tables({**read_toml(path, "the plan"), **(settings or {})}, path.parent, str(path))
 
 
 def plan_from_tables(given: Mapping[str, Any], folder: Path, source: str) -> Plan:
     """A plan from what its file says; a recipe's path is relative to ``folder``. Raises as ``read_plan``."""
     faults = [unknown("key", key, KEYS) for key in given if key not in KEYS]
+    if not isinstance(given.get("recipe", ""), (str, Mapping, Recipe)):
+        faults.append(f"recipe is {shown(given['recipe'])}, but must be the path of a recipe, or its tables")
     if "recipe" not in given:
         faults.append("recipe is missing: the path of a recipe, or its tables under [recipe.data] and so on")
     if not given.get("vary") and not given.get("variant"):
         faults.append("there is nothing to compare: give [vary] with a grid, or [[variant]] with name and set")
-    named = [dict(table) for table in given.get("variant", ())]
-    faults += [f"a [[variant]] has {sorted(table)}; it has name and set" for table in named if not _is_variant(table)]
+    faults += [fault for key, kind in KINDS.items() if key in given for fault in misfits(key, given[key], kind)]
+    grid, budget = given.get("vary", {}), given.get("budget", {})
+    amounts = budget.items() if isinstance(budget, Mapping) else ()
+    faults += [fault for key, amount in amounts for fault in misfits(f"budget.{key}", amount, float)]
+    faults += [
+        f"{key} in the grid is {shown(values)}, but must be a list of values"
+        for key, values in (grid.items() if isinstance(grid, Mapping) else ())
+        if not isinstance(values, (list, tuple))
+    ]
+    named = given.get("variant", ())
+    if not isinstance(named, (list, tuple)):
+        faults.append(f"variant is {shown(named)}, but must be a list of tables: [[variant]] with name and set")
+        named = ()
+    faults += [
+        f"a [[variant]] is {shown(table)}; it has a name, which is text, and set, which is a table"
+        for table in named
+        if not _is_variant(table)
+    ]
     if faults:
         raise ConfigError(faults, source)
     recipe = given["recipe"]
@@ -223,5 +250,7 @@ def _recipe(recipe: Recipe | str | Path | Mapping[str, Any]) -> Recipe:
     return load(recipe) if isinstance(recipe, (str, Path)) else combine(dict(recipe), {})
 
 
-def _is_variant(table: Mapping[str, Any]) -> bool:
-    return "name" in table and set(table) <= {"name", "set"} and isinstance(table.get("set", {}), Mapping)
+def _is_variant(table: Any) -> bool:
+    if not isinstance(table, Mapping) or not set(table) <= {"name", "set"}:
+        return False
+    return fits(table.get("name"), str) and isinstance(table.get("set", {}), Mapping)

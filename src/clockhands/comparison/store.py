@@ -126,7 +126,7 @@ def read_results(folder: str | Path) -> Results:
 
 def _lines(path: Path) -> list[Result]:
     found: dict[tuple[str, int], Result] = {}
-    for written in path.read_text("utf8").splitlines() if path.is_file() else ():
+    for written in path.read_text("utf8").split("\n") if path.is_file() else ():
         try:
             one = json.loads(written)
         except ValueError:

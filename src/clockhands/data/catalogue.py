@@ -11,7 +11,7 @@ from clockhands.data.hub import huggingface
 from clockhands.data.pairs import Corpus
 from clockhands.data.sources import parallel, table, text
 from clockhands.errors import ConfigError, UsageError, unknown
-from clockhands.schemes.catalogue import Option, describe, fits
+from clockhands.schemes.catalogue import Option, misfits
 
 BUILTIN: Mapping[str, Callable[..., Corpus]] = {"numbers": numbers, "roles": roles, "stdlib": stdlib}
 SOURCES: Mapping[str, Callable[..., Corpus]] = {
@@ -45,9 +45,7 @@ def open_corpus(name: str, **options: Any) -> Corpus:
     known = corpus_options(name)
     faults = [unknown("option", option, known) for option in options if option not in known]
     faults += [
-        f"{option} is {options[option]!r}, but must be {describe(known[option].kind)}"
-        for option in options
-        if option in known and not fits(options[option], known[option].kind)
+        fault for option in options if option in known for fault in misfits(option, options[option], known[option].kind)
     ]
     faults += [
         f"option {option!r} is missing"

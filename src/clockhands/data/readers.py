@@ -7,18 +7,22 @@ import gzip
 import io
 import json
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from clockhands.data.pairs import Pair
-from clockhands.errors import DataError, UsageError, nearest, unknown
+from clockhands.errors import DataError, UsageError, nearest, shown, unknown
+from clockhands.schemes.catalogue import fits
 
 Unit = Literal["line", "paragraph", "file"]
 FORMATS = ("csv", "jsonl", "tsv")
 SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 GZIP_MAGIC = b"\x1f\x8b"
+STANDS_FOR_CR = "\udc0d"
 
 
 def read_text(path: str | Path, encoding: str = "utf-8") -> str:
@@ -30,9 +34,10 @@ def read_text(path: str | Path, encoding: str = "utf-8") -> str:
     content = _read_bytes(Path(path))
     try:
         text = content.decode(encoding)
-    except LookupError as fault:
-        raise UsageError(f"there is no encoding {encoding!r}; common ones are utf-8, latin-1, cp1252") from fault
-    except UnicodeDecodeError as fault:
+    except (LookupError, ValueError) as fault:
+        if not isinstance(fault, UnicodeDecodeError):
+            known = "utf-8, latin-1, cp1252"
+            raise UsageError(f"there is no encoding {shown(encoding)} of text; common ones are {known}") from fault
         line = content[: fault.start].count(b"\n") + 1
         raise DataError(
             f"{path}, line {line}: byte {fault.start + 1} (0x{content[fault.start]:02x}) is not {encoding}; "
@@ -50,17 +55,56 @@ def _read_bytes(path: Path) -> bytes:
     try:
         content = path.read_bytes()
         return gzip.decompress(content) if content.startswith(GZIP_MAGIC) else content
-    except FileNotFoundError as fault:
-        raise DataError(f"there is no file {path}") from fault
-    except (EOFError, gzip.BadGzipFile, zlib.error) as fault:
-        raise DataError(f"{path} is broken gzip: {fault}") from fault
-    except OSError as fault:
-        raise DataError(f"cannot read {path}: {fault.strerror or fault}") from fault
+    except (OSError, EOFError, ValueError, zlib.error) as fault:
+        raise _unreadable(path, fault) from fault
+
+
+def _unreadable(path: Path, fault: Exception) -> DataError:
+    """Return the error that says why a file cannot be read."""
+    if isinstance(fault, FileNotFoundError):
+        return DataError(f"there is no file {path}")
+    if isinstance(fault, (EOFError, gzip.BadGzipFile, zlib.error)):
+        return DataError(f"{path} is broken gzip: {fault}")
+    return DataError(f"cannot read {path}: {getattr(fault, 'strerror', None) or fault}")
 
 
 def read_lines(path: str | Path, encoding: str = "utf-8") -> list[str]:
-    """The lines of a file. Only ``\\n`` ends one: other characters that Unicode calls line ends stay in the text."""
+    """The lines of a file. Only ``\\n`` and ``\\r\\n`` end one: other characters that Unicode calls line ends, and a
+    ``\\r`` alone, stay in the text."""
     return read_text(path, encoding).removesuffix("\n").split("\n")
+
+
+def stream_lines(path: str | Path) -> Iterator[str]:
+    """Yield the lines of a file of any size in UTF-8, unpacked if it is gzip, one after the other as ``read_lines``.
+
+    Raises DataError as ``read_text``, when the damaged place is reached; an empty file has no lines and is no fault.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; give a text file")
+    try:
+        with path.open("rb") as plain:
+            packed = plain.peek(2)[:2] == GZIP_MAGIC
+            with gzip.open(plain) if packed else nullcontext(plain) as stream:
+                for number, line in enumerate(stream, 1):
+                    yield _decoded(path, number, line)
+    except (OSError, EOFError, ValueError, zlib.error) as fault:
+        raise _unreadable(path, fault) from fault
+
+
+def _decoded(path: Path, number: int, line: bytes) -> str:
+    """Return a line without its end and, the first one, without a byte order mark."""
+    try:
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as fault:
+        wrong = f"byte {fault.start + 1} (0x{line[fault.start]:02x})"
+        raise DataError(f"{path}, line {number}: {wrong} of the line is not utf-8; convert the file") from fault
+    return without_end(text)
+
+
+def without_end(line: str) -> str:
+    """Return a line without the ``\\n`` or ``\\r\\n`` that ends it."""
+    return line.removesuffix("\n").removesuffix("\r") if line.endswith("\n") else line
 
 
 def read_documents(path: str | Path, unit: str = "line", encoding: str = "utf-8") -> list[str]:
@@ -131,16 +175,20 @@ def _format(path: Path) -> str:
 
 
 def _table_rows(path: str | Path, text: str, format: str, header: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    stream = io.StringIO(text, newline="")
+    # The module takes a lone \r for the end of a row. Half a surrogate, which no decoded text holds, stands in for it.
+    stream = io.StringIO(text.replace("\r", STANDS_FOR_CR), newline="\n")
     if format == "tsv":
         reader = csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
     else:
         reader = csv.reader(stream, strict=True)
     csv.field_size_limit(2**31 - 1)
+    rows = ([value.replace(STANDS_FOR_CR, "\r") for value in row] for row in reader)
     try:
-        first = next(reader)
+        first = next(rows, [])
         columns = first if header else [str(number) for number in range(1, len(first) + 1)]
-        for row in reader if header else chain([first], reader):
+        if len(set(columns)) < len(columns):
+            raise DataError(f"{path}: {_named_twice(columns)}")
+        for row in rows if header else chain([first], rows):
             if not row:
                 continue
             place = f"{path}, line {reader.line_num}"
@@ -158,12 +206,30 @@ def _json_rows(path: str | Path, text: str) -> Iterator[tuple[str, Mapping[str, 
             continue
         place = f"{path}, line {number}"
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=_unlike)
         except json.JSONDecodeError as fault:
             raise DataError(f"{place} is no JSON: {fault.msg} at column {fault.colno}") from fault
+        except RecursionError as fault:
+            raise DataError(f"{place} nests objects or lists too deeply to be read") from fault
+        except ValueError as fault:
+            # Two columns of one name, or an integer of more digits than Python reads.
+            raise DataError(f"{place}: {fault}") from fault
         if not isinstance(row, dict):
             raise DataError(f"{place} is no JSON object with named columns but {type(row).__name__}")
         yield place, row
+
+
+def _unlike(columns: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object as a table. Raises ValueError for a name that stands there twice."""
+    row = dict(columns)
+    if len(row) < len(columns):
+        raise ValueError(_named_twice([name for name, _ in columns]))
+    return row
+
+
+def _named_twice(names: Sequence[str]) -> str:
+    twice = Counter(names).most_common(1)[0][0]
+    return f"more than one column is named {shown(twice)}; give every column its own name"
 
 
 def column(row: Mapping[str, Any], name: str, place: str) -> str:
@@ -178,7 +244,10 @@ def column(row: Mapping[str, Any], name: str, place: str) -> str:
             raise DataError(f"{place}: there is no column {name!r}{nearest(name, there)} (columns: {', '.join(there)})")
         value = value[part]
     if not isinstance(value, str):
-        raise DataError(f"{place}: column {name!r} holds no text but {type(value).__name__}: {str(value)[:40]}")
+        raise DataError(f"{place}: column {name!r} holds no text but {type(value).__name__}: {shown(value)}")
+    if not fits(value, str):
+        # JSON can write "\ud800", half of a pair, which no file and no terminal can hold.
+        raise DataError(f"{place}: column {name!r} holds {shown(value)}, which is no text in Unicode without NUL")
     return value
 
 

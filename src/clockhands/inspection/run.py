@@ -193,7 +193,7 @@ def _windows(subject: Subject, texts: Sequence[str] | Ids | None, length: int | 
 def _itself(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Text as its own translation, line by line, of long lines piece by piece: so that both sides read the same."""
     for text in texts:
-        for line in text.splitlines():
+        for line in text.split("\n"):
             for piece in textwrap.wrap(line, PIECE, break_on_hyphens=False):
                 yield piece, piece
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args, get_origin, get_type_hints
 
-from clockhands.errors import ConfigError, unknown
+from clockhands.errors import ConfigError, shown, unknown
 from clockhands.model.config import DROPOUT_PLACES, Position, Side, TransformerConfig
 from clockhands.model.size import LIMITS, outline
 from clockhands.positions import TRANSFORMS
 from clockhands.schemes import CATALOGUE, Scheme
 from clockhands.schemes import faults as scheme_faults
-from clockhands.schemes.catalogue import describe, fits, unusable
+from clockhands.schemes.catalogue import misfits
 
 POSITIVE = ("vocab_size", "source_vocab_size", "d_model", "num_heads", "num_kv_heads", "head_dim", "d_ff")
 
@@ -44,11 +44,10 @@ def type_faults(described: type, table: Mapping[str, Any], prefix: str) -> list[
         if name not in table:
             continue
         is_table = get_origin(kind) is Mapping
-        if not (isinstance(table[name], Mapping) if is_table else fits(table[name], kind)):
-            needed = "a table" if is_table else describe(kind)
-            wrong.append(f"{prefix}{name} is {table[name]!r}, but must be {needed}")
-        elif not is_table and (strange := unusable(table[name])) is not None:
-            wrong.append(f"{prefix}{name} is {strange}")
+        if is_table and not isinstance(table[name], Mapping):
+            wrong.append(f"{prefix}{name} is {shown(table[name])}, but must be a table")
+        elif not is_table:
+            wrong += misfits(f"{prefix}{name}", table[name], kind)
     return wrong
 
 
@@ -170,13 +169,10 @@ def transform_faults(position: Position, side: Side) -> list[str]:
     known = {name: TRANSFORMS[name] for name in TRANSFORMS if name == position.transform}
     kinds = get_type_hints(known[position.transform]) if known else {}
     wrong = [
-        f"{side}.transform_options.{key} is {value!r}, but must be {describe(kinds[key])}"
+        fault
         for key, value in position.transform_options.items()
-        if key in kinds and not fits(value, kinds[key])
-    ] + [
-        f"{side}.transform_options.{key} is {strange}"
-        for key, value in position.transform_options.items()
-        if (strange := unusable(value)) is not None
+        if key in kinds
+        for fault in misfits(f"{side}.transform_options.{key}", value, kinds[key])
     ]
     if wrong:
         return wrong

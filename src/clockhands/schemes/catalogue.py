@@ -11,8 +11,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from clockhands.errors import ConfigError, unknown
+from clockhands.errors import ConfigError, shown, unknown
 from clockhands.schemes.scheme import SIZES, Scheme
+
+LARGEST = 2**63 - 1
+"""The largest whole number that an option takes: what PyTorch and TOML hold in 64 bits."""
+LARGEST_SEED = 2**32 - 1
+"""NumPy's older generators, which transformers seeds too, take no larger one."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +66,13 @@ def sizes(scheme: type[Scheme]) -> tuple[str, ...]:
 
 
 def fits(value: Any, kind: Any) -> bool:
-    """Whether a value read from TOML or a flag is one of an annotated type (int passes for float)."""
+    """Whether a value read from TOML or a flag is one of an annotated type (int passes for float).
+
+    By rule, for every option of every table: a number is finite and fits into 64 bits, and a text holds no NUL.
+    """
     origin = typing.get_origin(kind)
     if kind is Any:
-        return True
+        return _sound(value)
     if origin is Literal:
         return value in typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
@@ -72,24 +80,43 @@ def fits(value: Any, kind: Any) -> bool:
     if origin in (tuple, list, collections.abc.Sequence):
         return isinstance(value, (tuple, list)) and all(fits(item, item_kind(kind)) for item in value)
     if origin is collections.abc.Mapping:
-        return isinstance(value, collections.abc.Mapping)
+        return isinstance(value, collections.abc.Mapping) and _sound(value)
     if kind is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and _sound(value)
     if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return (kind is None and value is None) or (isinstance(kind, type) and isinstance(value, kind))
+        return isinstance(value, int) and not isinstance(value, bool) and _sound(value)
+    return (kind is None and value is None) or (isinstance(kind, type) and isinstance(value, kind) and _sound(value))
 
 
-def unusable(value: Any) -> str | None:
-    """Say what is wrong with a number that no computation can use, or one inside a list or table; None if none is."""
+def _sound(value: Any) -> bool:
+    """Whether a value, and all that it holds, can be used at all, whatever its type."""
+    return not _fault(value)
+
+
+def _fault(value: Any) -> str:
+    """Say what a value must be that can never be used, or that holds such a value; empty if it can."""
     if isinstance(value, float) and not math.isfinite(value):
-        return f"{value!r}, but must be a finite number"
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        return "a whole number that does not fit into 64 bits"
-    if isinstance(value, Mapping):
-        value = tuple(value.values())
-    found = map(unusable, value) if isinstance(value, (list, tuple)) else ()
-    return next((each for each in found if each is not None), None)
+        return "a finite number"
+    if isinstance(value, int) and not -LARGEST - 1 <= value <= LARGEST:
+        return "a whole number of at most 64 bits"
+    if isinstance(value, str) and ("\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value)):
+        return "text in Unicode without NUL"
+    parts = (*value.keys(), *value.values()) if isinstance(value, collections.abc.Mapping) else ()
+    items = parts or (value if isinstance(value, (list, tuple)) else ())
+    return next((fault for item in items if (fault := _fault(item))), "")
+
+
+def misfits(name: str, value: Any, kind: Any) -> list[str]:
+    """Return the sentence about a value that does not fit (the option's name, the value, what it must be), or nothing.
+
+    A ``seed``, of whatever table, is what every generator of random numbers takes: from 0 to 2³² - 1.
+    """
+    if not fits(value, kind):
+        return [f"{name} is {shown(value)}, but must be {_fault(value) or describe(kind)}"]
+    seed = name.rpartition(".")[2] == "seed" and isinstance(value, int)
+    return (
+        [f"{name} is {value}, but must be from 0 to {LARGEST_SEED}"] if seed and not 0 <= value <= LARGEST_SEED else []
+    )
 
 
 def as_float(value: Any, kind: Any) -> Any:
@@ -124,10 +151,8 @@ def faults(catalogue: Mapping[str, type[Scheme]], name: str, given: Mapping[str,
     for key, value in given.items():
         if key not in known:
             wrong.append(unknown(f"option of {name}", key, known))
-        elif not fits(value, known[key].kind):
-            wrong.append(f"{name}.{key} is {value!r}, but must be {describe(known[key].kind)}")
-        elif (strange := unusable(value)) is not None:
-            wrong.append(f"{name}.{key} is {strange}")
+        else:
+            wrong += misfits(f"{name}.{key}", value, known[key].kind)
     missing = [key for key, option in known.items() if option.default is inspect.Parameter.empty and key not in given]
     return wrong + [f"{name} needs the option {key} ({describe(known[key].kind)})" for key in missing]
 
@@ -140,6 +165,8 @@ def describe(kind: Any) -> str:
         return " or ".join(describe(part) for part in typing.get_args(kind))
     if typing.get_origin(kind) in (tuple, list, collections.abc.Sequence):
         return f"a list of {describe(item_kind(kind))}"
+    if typing.get_origin(kind) is collections.abc.Mapping:
+        return "a table"
     return "None" if kind is type(None) else getattr(kind, "__name__", str(kind))
 
 

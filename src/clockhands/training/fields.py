@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from clockhands.errors import unknown
-from clockhands.schemes.catalogue import Option, describe, fits
+from clockhands.schemes.catalogue import Option, describe, fits, misfits
 
 MISSING = inspect.Parameter.empty
 
@@ -45,23 +45,25 @@ def check(table: str, given: Mapping[str, Any], known: Mapping[str, Option]) -> 
             faults.append(unknown(f"key in [{table}]", name, known))
             continue
         converted = convert(value, known[name].kind)
-        if fits(converted, known[name].kind):
-            values[name] = converted
-        else:
-            faults.append(f"{table}.{name} is {value!r}, but must be {describe(known[name].kind)}")
+        wrong = misfits(f"{table}.{name}", converted, known[name].kind)
+        faults += wrong
+        values.update({} if wrong else {name: converted})
     missing = [name for name, option in known.items() if option.default is MISSING and name not in given]
     return values, faults + [f"{table}.{name} is missing ({describe(known[name].kind)})" for name in missing]
 
 
 def convert(value: Any, kind: Any) -> Any:
-    """The value as the annotated type wants it: a list for a tuple, 1 for 1.0, "none" for None; else as it is."""
+    """The value as the annotated type wants it: a list for a tuple, 1 for 1.0, 1000 for 1e3, "none" for None; else as
+    it is."""
     parts = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
     if value == "none" and type(None) in parts and not any(_lists(part, "none") for part in parts):
         return None
     if isinstance(value, list) and any(typing.get_origin(part) is tuple for part in parts):
         return tuple(value)
     if isinstance(value, int) and not isinstance(value, bool) and float in parts and int not in parts:
-        return float(value)
+        return float(value) if fits(value, int) else value
+    if isinstance(value, float) and int in parts and float not in parts and value.is_integer():
+        return int(value)
     return value
 
 
@@ -72,8 +74,10 @@ def read_value(written: str, kind: Any = Any) -> Any:
     ``training.report_to=tensorboard`` is a list of one.
     """
     try:
-        value = tomllib.loads(f"value = {written}")["value"]
-    except tomllib.TOMLDecodeError:
+        found = tomllib.loads(f"value = {written}")
+        value = found["value"] if len(found) == 1 else written
+    except (ValueError, RecursionError):
+        # No TOML, an integer of more digits than Python reads, or lists in lists in lists.
         value = {"True": True, "False": False}.get(written, written)
     if fits(convert(value, kind), kind):
         return value

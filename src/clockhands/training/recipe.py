@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Any
 import tomli_w
 
 from clockhands.data import CORPORA
-from clockhands.errors import ConfigError, DataError, unknown
+from clockhands.errors import ConfigError, shown, unknown
+from clockhands.files import read_toml
 from clockhands.model.config import TransformerConfig
 from clockhands.model.presets import PRESETS
 from clockhands.schemes import CATALOGUE
@@ -26,6 +26,7 @@ from clockhands.training.tables import (
     TABLES,
     Tables,
     apply,
+    entry,
     known_keys,
     model_fields,
     position_fields,
@@ -35,6 +36,17 @@ from clockhands.training.tables import (
 )
 
 USUAL_SIZE = 64
+SHAPE = {
+    "kind",
+    "d_model",
+    "num_heads",
+    "num_kv_heads",
+    "head_dim",
+    "encoder_layers",
+    "decoder_layers",
+    "causal_encoder",
+}
+"""What a scheme is told of the model, and may not fit."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +68,17 @@ class Recipe:
     def of(cls, tables: Mapping[str, Any], source: str = "the recipe") -> Recipe:
         """From plain tables. Raises ConfigError with every fault at once, each with the nearest valid name."""
         faults = [unknown("table", name, TABLES) for name in tables if name not in TABLES]
-        faults += [f"[{name}] must be a table" for name in TABLES if not isinstance(tables.get(name, {}), Mapping)]
-        given = {name: dict(table) if isinstance(table := tables.get(name, {}), Mapping) else {} for name in TABLES}
-        given = with_default_position(given)
+        known, wrong = _only_tables(tables)
+        faults += wrong
+        given = with_default_position({name: known.get(name, {}) for name in TABLES})
         given["position"] = _with_options(given["position"])
         if not {"tokens", "size"} & set(given["batches"]):
             given["batches"]["size"] = USUAL_SIZE
+        before = len(faults)
         corpus, data = _corpus(given, faults)
+        data_stands = len(faults) == before
         sections = {name: _section(given, name, faults) for name in SECTIONS}
-        model = _model(given, corpus, data, faults)
+        model = _model(given, corpus, data, faults, data_stands=data_stands)
         if faults or model is None:
             raise ConfigError(list(dict.fromkeys(faults)), source)
         resolved = {
@@ -94,11 +108,11 @@ def load(path: str | Path, settings: Mapping[str, Any] | None = None, *, written
 
 
 def combine(
-    tables: Tables, settings: Mapping[str, Any], *, written: bool = False, source: str = "the recipe"
+    tables: Mapping[str, Any], settings: Mapping[str, Any], *, written: bool = False, source: str = "the recipe"
 ) -> Recipe:
     """Tables and settings to a recipe. Faults of both are reported together."""
-    faults: list[str] = []
-    tables = inherit(tables, settings)
+    known, faults = _only_tables(tables)
+    tables = inherit({**known, **{name: table for name, table in tables.items() if name not in TABLES}}, settings)
     try:
         tables = apply(tables, settings, written=written)
     except ConfigError as fault:
@@ -126,12 +140,7 @@ def vary(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
 def read_tables(path: str | Path) -> Tables:
     """The tables of a recipe file, unchecked, with absolute paths. Raises DataError."""
     path = Path(path)
-    try:
-        tables = tomllib.loads(path.read_text("utf8"))
-    except OSError as fault:
-        raise DataError(f"cannot read the recipe {path}: {fault.strerror or fault}") from fault
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
-        raise DataError(f"{path} is no TOML: {fault}") from fault
+    tables = read_toml(path, "the recipe")
     stray = [f"{key} stands outside any table" for key, value in tables.items() if not isinstance(value, dict)]
     if stray:
         raise ConfigError(stray, str(path))
@@ -151,9 +160,26 @@ def corpus_kind(corpus: str, options: Mapping[str, Any]) -> str:
     return "language" if corpus in ("stdlib", "text") else "translation"
 
 
+def _only_tables(tables: Mapping[str, Any]) -> tuple[Tables, list[str]]:
+    """The tables of a recipe, without what stands in the place of one, and a sentence about each of those."""
+    faults = [
+        f"[{name}] is {shown(tables[name])}, but must be a table"
+        for name in TABLES
+        if not isinstance(tables.get(name, {}), Mapping)
+    ]
+    known = {name: dict(tables[name]) for name in tables if name in TABLES and isinstance(tables[name], Mapping)}
+    position = known.get("position", {})
+    for side in [side for side in SIDES if not isinstance(position.get(side, {}), (str, Mapping))]:
+        faults.append(f"position.{side} is {shown(position.pop(side))}, but must be the name of a scheme or a table")
+    return known, faults
+
+
 def _corpus(given: Tables, faults: list[str]) -> tuple[str, dict[str, Any]]:
     name = given["data"].get("corpus")
-    if not isinstance(name, str):
+    if name is not None and not isinstance(name, str):
+        faults.append(f"data.corpus is {shown(name)}, but must be the name of a corpus")
+        return "", {}
+    if name is None:
         faults.append(f"data.corpus is missing; choose one of {', '.join(CORPORA)}")
         return "", {}
     if name not in CORPORA:
@@ -176,22 +202,34 @@ def _section(given: Tables, name: str, faults: list[str]) -> Any:
     return section
 
 
-def _model(given: Tables, corpus: str, data: Mapping[str, Any], faults: list[str]) -> TransformerConfig | None:
+def _model(
+    given: Tables, corpus: str, data: Mapping[str, Any], faults: list[str], *, data_stands: bool
+) -> TransformerConfig | None:
+    """The model of a recipe; what is wrong with it joins ``faults``, each fault where it stands and nowhere else."""
     table = dict(given["model"])
     preset = table.pop("preset", None)
-    if preset is not None and preset not in PRESETS:
-        faults.append(unknown("preset", str(preset), PRESETS))
-        preset = None
     values, wrong = check("model", table, model_fields())
     sides, strange = _sides(given["position"])
     faults += wrong + strange
+    if preset is not None and entry(PRESETS, preset) is None:
+        faults.append(unknown("preset", preset if isinstance(preset, str) else shown(preset), PRESETS))
+        return None  # The sizes that the preset would have given are not known: nothing fits or fails to fit them.
     kind = "decoder" if corpus_kind(corpus, data) == "language" else "encoder-decoder"
+    # A value that is wrong by itself is replaced by its default; what follows from that is no fault of the recipe.
+    replaced = {key for key in table if key in model_fields() and key not in values}
+    replaced |= set() if data_stands or "kind" in values else {"kind"}
+    if replaced & SHAPE:
+        sides = {side: {"scheme": "none"} for side in SIDES}
     try:
-        # What is already known to be wrong is left out, so that the model reports only what else is.
         config = TransformerConfig.from_dict({"kind": kind, **PRESETS.get(preset or "", {}), **values, **sides})
     except ConfigError as fault:
-        faults += [_in_recipe(sentence, given["position"]) for sentence in fault.faults]
+        true = [
+            sentence for sentence in fault.faults if not any(re.search(rf"\b{key}\b", sentence) for key in replaced)
+        ]
+        faults += [_in_recipe(sentence, given["position"]) for sentence in true]
         return None
+    if not data_stands or "kind" in replaced:
+        return None if faults else config
     faults += _kind_faults(config, corpus, kind)
     faults += [
         f"position.{side} is given, but a model of kind {config.kind!r} has none; it has {' and '.join(config.sides)}"
@@ -202,17 +240,24 @@ def _model(given: Tables, corpus: str, data: Mapping[str, Any], faults: list[str
 
 
 def _sides(position: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The position table of each side, and what is wrong with them; a side with faults is left out."""
+    """The position table of each side, and what is wrong with them; a side with faults has no position."""
     sides: dict[str, Any] = {}
     faults: list[str] = []
     for side, table in position_tables(position):
         name = f"position.{side}" if side in position else "position"
-        if "scheme" in table and table["scheme"] not in CATALOGUE:
-            faults.append(f"{name}.scheme: {unknown('scheme', str(table['scheme']), CATALOGUE)}")
+        scheme = table.get("scheme", "none")
+        if entry(CATALOGUE, scheme) is None:
+            known = isinstance(scheme, str)
+            faults.append(
+                f"{name}.scheme: {unknown('scheme', scheme, CATALOGUE)}"
+                if known
+                else f"{name}.scheme is {shown(scheme)}, but must be the name of a scheme"
+            )
+            sides[side] = {"scheme": "none"}
         elif table:
             values, wrong = check(name, table, position_fields(table))
             faults += wrong
-            sides.update({} if wrong else {side: values})
+            sides[side] = {"scheme": "none"} if wrong else values
     return sides, faults
 
 

@@ -10,6 +10,8 @@ from clockhands.data import Normalisation, TokenKind
 from clockhands.model.loss import Smoothing
 
 Logger = Literal["tensorboard", "wandb", "mlflow", "trackio"]
+LARGEST_VOCABULARY = 10_000_000
+"""Tokens; the largest vocabularies in use have a quarter of a million."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,11 @@ class Tokenization:
             found += [f"tokenizer.{key} is for a tokenizer learned here, but tokenizer.name is given" for key in given]
         elif self.target_name is not None:
             found.append("tokenizer.target_name needs tokenizer.name beside it, for the source")
+        found += [
+            f"tokenizer.{name} is {value}, but must be from 1 to {LARGEST_VOCABULARY:,}"
+            for name, value in (("vocabulary", self.vocabulary), ("min_frequency", self.min_frequency))
+            if value is not None and not 1 <= value <= LARGEST_VOCABULARY
+        ]
         return found
 
 

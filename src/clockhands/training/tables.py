@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from clockhands.data import CORPORA
-from clockhands.errors import ConfigError, UsageError, unknown
+from clockhands.errors import ConfigError, UsageError, shown, unknown
 from clockhands.model.config import Position, TransformerConfig
 from clockhands.model.presets import PRESETS
 from clockhands.schemes import CATALOGUE
@@ -17,6 +18,7 @@ from clockhands.schemes.catalogue import Option
 from clockhands.training.fields import convert, fields_of, is_path, parameters_of, read_value
 from clockhands.training.sections import Batching, Tokenization, Training
 
+T = TypeVar("T")
 Tables = dict[str, dict[str, Any]]
 SECTIONS: dict[str, type[Any]] = {"tokenizer": Tokenization, "batches": Batching, "training": Training}
 TABLES = ("data", "tokenizer", "model", "position", "batches", "training")
@@ -44,8 +46,13 @@ def model_fields() -> dict[str, Option]:
 def position_fields(table: Mapping[str, Any]) -> dict[str, Option]:
     """The keys of a ``[position]`` table: how the encoding enters, and the options of its scheme."""
     own = {name: option for name, option in fields_of(Position).items() if name != "options"}
-    scheme = table.get("scheme")
-    return {**(scheme_options(CATALOGUE[scheme]) if scheme in CATALOGUE else {}), **own}
+    scheme = entry(CATALOGUE, table.get("scheme"))
+    return {**({} if scheme is None else scheme_options(scheme)), **own}
+
+
+def entry(catalogue: Mapping[str, T], name: object) -> T | None:
+    """What a catalogue has under a name; None for an unknown one, and for a list, a table or a number."""
+    return catalogue.get(name) if isinstance(name, str) else None
 
 
 def known_keys(tables: Mapping[str, Any], table: str) -> dict[str, Option]:
@@ -53,14 +60,28 @@ def known_keys(tables: Mapping[str, Any], table: str) -> dict[str, Option]:
     if table in SECTIONS:
         return fields_of(SECTIONS[table])
     if table == "data":
-        corpus = tables.get("data", {}).get("corpus")
-        chosen = parameters_of(CORPORA[corpus]) if corpus in CORPORA else {}
-        return {"corpus": Option("corpus", str, None), **chosen}
+        corpus = entry(CORPORA, tables.get("data", {}).get("corpus"))
+        return {"corpus": Option("corpus", str, None), **({} if corpus is None else parameters_of(corpus))}
     if table == "model":
         return {"preset": Option("preset", str, None), **model_fields()}
+    return position_fields({"scheme": _scheme(tables, table)})
+
+
+def _scheme(tables: Mapping[str, Any], table: str) -> Any:
+    """The scheme of ``position``, or of ``position.encoder``: its own, or else that of all."""
     common = tables.get("position", {})
     side = common.get(table.removeprefix("position."), {}) if "." in table else {}
-    return position_fields({"scheme": common.get("scheme"), **(side if isinstance(side, Mapping) else {})})
+    own = {"scheme": side} if isinstance(side, str) else side
+    return own.get("scheme", common.get("scheme")) if isinstance(own, Mapping) else None
+
+
+def is_open(tables: Mapping[str, Any], table: str) -> bool:
+    """Whether nobody can say which keys a table takes: its scheme or corpus is unknown, which is told by itself."""
+    if table == "data":
+        name = tables.get("data", {}).get("corpus")
+        return name is not None and entry(CORPORA, name) is None
+    name = _scheme(tables, table) if table.startswith("position") else None
+    return name is not None and entry(CATALOGUE, name) is None
 
 
 def set_key(tables: Tables, dotted: str, value: Any, *, written: bool = False) -> None:
@@ -72,10 +93,10 @@ def set_key(tables: Tables, dotted: str, value: Any, *, written: bool = False) -
     if table.split(".")[0] not in TABLES or (table.startswith("position.") and table[9:] not in (*SIDES, *NESTED)):
         raise UsageError(f"cannot set {dotted!r}: {_no_such_key(dotted)}")
     if table[9:] in NESTED:
-        tables.setdefault("position", {}).setdefault(table[9:], {})[key] = read_value(value) if written else value
+        _put(tables, table, key, read_value(value) if written else value)
         return
     known = known_keys(tables, table)
-    if key not in known and not (table == "position" and key in SIDES):
+    if key not in known and not (table == "position" and key in SIDES) and not is_open(tables, table):
         raise UsageError(f"cannot set {dotted!r}: {unknown(f'key in [{table}]', key, known)}")
     kind = known[key].kind if key in known else Any
     value = read_value(value, kind) if written else value
@@ -105,10 +126,10 @@ def apply(tables: Tables, changes: Mapping[str, Any], *, written: bool = False) 
 
 def with_default_position(tables: Tables) -> Tables:
     """The tables with the preset's scheme, or the paper's, where ``[position]`` names none."""
-    position = tables.get("position", {})
-    if "scheme" in position or {"encoder", "decoder"} <= set(position):
+    position, model = tables.get("position", {}), tables.get("model", {})
+    if not isinstance(position, Mapping) or "scheme" in position or {"encoder", "decoder"} <= set(position):
         return tables
-    preset = PRESETS.get(str(tables.get("model", {}).get("preset")), {})
+    preset = PRESETS.get(str(model.get("preset")), {}) if isinstance(model, Mapping) else {}
     return {**tables, "position": {**preset.get("decoder", {"scheme": "sinusoidal"}), **position}}
 
 
@@ -132,7 +153,7 @@ def position_tables(position: Mapping[str, Any]) -> Iterator[tuple[str, dict[str
     common = {key: value for key, value in position.items() if key not in SIDES}
     for side in SIDES:
         own = position.get(side, {})
-        own = {"scheme": own} if isinstance(own, str) else dict(own)
+        own = {"scheme": own} if isinstance(own, str) else dict(own) if isinstance(own, Mapping) else {}
         alone = side == "cross" or own.get("scheme", common.get("scheme")) != common.get("scheme")
         yield side, own if alone else {**common, **own}
 
@@ -152,6 +173,8 @@ def _put(tables: Tables, table: str, key: str, value: Any) -> None:
         inner = place.setdefault(part, {})
         if isinstance(inner, str):
             inner = place[part] = {"scheme": inner}
+        if not isinstance(inner, dict):
+            raise UsageError(f"cannot set {table}.{key}: {table} is {shown(inner)}, and must be a table")
         place = inner
     if SELECTORS.get(table.split(".")[0]) == key and place.get(key) != value:
         for other in [name for name in place if name not in KEPT]:
@@ -162,9 +185,10 @@ def _put(tables: Tables, table: str, key: str, value: Any) -> None:
 def _absolute(value: Any, base: Path) -> Any:
     if isinstance(value, (list, tuple)):
         return [_absolute(item, base) for item in value]
-    if value is None:
-        return None
-    return str((base / Path(value).expanduser()).absolute())
+    if not isinstance(value, (str, Path)):
+        return value
+    # os.path, unlike pathlib, leaves the home of somebody who does not exist as it is written.
+    return str((base / os.path.expanduser(value)).absolute())  # noqa: PTH111
 
 
 def _no_such_key(dotted: str) -> str:

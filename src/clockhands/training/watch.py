@@ -189,7 +189,7 @@ class Health(Watcher):
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The lines of a ``metrics.jsonl``; a last line that was cut off in the writing is left out."""
     lines = []
-    for written in path.read_text("utf8").splitlines() if path.is_file() else ():
+    for written in path.read_text("utf8").split("\n") if path.is_file() else ():
         try:
             lines.append(json.loads(written))
         except ValueError:

@@ -109,7 +109,7 @@ def _own(subject: Subject, texts: Sequence[str] | None) -> Iterator[Swap] | None
     """Sentences of the text that was given, or that the model was trained on; None if there is neither."""
     given = texts if texts is not None else subject.texts
     if given is not None:
-        return _swaps(subject, [(None, line.strip()) for text in given for line in text.splitlines() if line.strip()])
+        return _swaps(subject, [(None, line.strip()) for text in given for line in text.split("\n") if line.strip()])
     return None if subject.pairs is None else _swaps(subject, subject.pairs)
 
 
