@@ -77,7 +77,7 @@ def test_trap_26_a_cache_that_forgets_is_refused_as_soon_as_it_has(
     name: str, layer: type, options: dict[str, int]
 ) -> None:
     made = model(decoder=scheme(name))
-    with pytest.raises(PositionError, match=r"of 6 keys the cache kept 4, and this model looks at all of them"):
+    with pytest.raises(PositionError, match=r"of 6 keys the cache kept 4, and this model attends to all of them"):
         step_by_step(made, cache_of(made, layer, sliding_window=4, **options))
     got, wanted = step_by_step(made, cache_of(made, layer, sliding_window=20, **options))
     torch.testing.assert_close(got, wanted, atol=2e-4, rtol=2e-4)

@@ -64,7 +64,7 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"dropout_places": ["residul"]}, "dropout_places is ('residul',), but must be"),
     ({"parallel": True, "kind": "decoder"}, "parallel attention and feed-forward need norm = 'pre'"),
     ({"parallel": True, "norm": "pre"}, "parallel attention and feed-forward have no place for cross-attention"),
-    ({"source_vocab_size": 5}, "the source has 5 words and the target 8000; set tying = 'target'"),
+    ({"source_vocab_size": 5}, "the vocabularies have 5 (source) and 8000 (target) tokens; set tying = 'target'"),
     ({"encoder": "ropee"}, "encoder: unknown scheme 'ropee'; did you mean 'rope'?"),
     ({"encoder": {"scheme": "rope", "bsae": 3}}, "encoder: unknown option of rope 'bsae'; did you mean 'base'?"),
     ({"encoder": {"scheme": "rope", "base": "x"}}, "encoder: rope.base is 'x', but must be float"),

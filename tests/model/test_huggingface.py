@@ -76,7 +76,7 @@ def test_tied_matrices_stay_tied(kind: str, tying: str, tmp_path: Path) -> None:
         assert key == other and torch.equal(ours, theirs)
     count = len({parameter.data_ptr() for parameter in again.parameters()})
     assert count == len({parameter.data_ptr() for parameter in made.parameters()})
-    assert (again.model.output.weight is again.model.writer.input.tokens.weight) == (tying != "none")
+    assert (again.model.output.weight is again.model.output_stack.input.tokens.weight) == (tying != "none")
     assert torch.equal(logits(made, words(2, 9)), logits(again, words(2, 9)))
 
 
@@ -238,7 +238,7 @@ REFUSALS: list[tuple[Any, type[Exception], str]] = [
     (
         lambda m: m(input_ids=words(1, 3), attention_mask=torch.ones(1, 2), decoder_input_ids=words(1, 2)),
         PositionError,
-        "the mask has 2 columns, but 0 cached and 3 new words need 3",
+        "the mask has 2 columns, but 0 cached and 3 new tokens need 3",
     ),
 ]
 
@@ -269,7 +269,8 @@ def test_positions_that_change_with_the_length_are_not_cached(decoder: dict[str,
     made = model(decoder=decoder)
     text = words(1, 4)
     wanted = {"max_new_tokens": 2, "min_new_tokens": 2}
-    with pytest.raises(PositionError, match=f"{named} the positions of earlier words change .*when a word is added"):
+    said = f"{named} computes positions from the length of the text, so cached keys become stale"
+    with pytest.raises(PositionError, match=said):
         made.generate(text, use_cache=True, **wanted)
     left = made.generate(text, **wanted)
     assert left.shape == (1, 6)
@@ -281,7 +282,7 @@ def test_keys_are_kept_up_to_the_length_from_which_a_spectrum_bends() -> None:
     made, text, cache = model(decoder=bent), words(1, 8), DynamicCache()
     steps = [made(text[:, a:b], past_key_values=cache).logits for a, b in ((0, 4), (4, 6))]
     torch.testing.assert_close(torch.cat(steps, dim=1), made(text[:, :6]).logits)
-    with pytest.raises(PositionError, match="under rope the positions of earlier words change beyond 6 words when"):
+    with pytest.raises(PositionError, match=r"rope computes positions .* stale once the text is longer than 6 tokens"):
         made(text[:, 6:], past_key_values=cache)
     # Of one layer nobody reads what earlier words have become.
     alone, cache = model(decoder=bent, decoder_layers=1), DynamicCache()

@@ -12,7 +12,7 @@ from transformers.cache_utils import EncoderDecoderCache
 from clockhands.attention import record
 from clockhands.errors import ConfigError
 from clockhands.model import Transformer
-from clockhands.model.memory import attach, detach
+from clockhands.model.kv_cache import append_positions, split_positions
 from clockhands.schemes import CATALOGUE
 from tests.model.tiny import core, model, words
 
@@ -215,6 +215,8 @@ def test_positions_ride_with_keys_bit_for_bit(dtype: torch.dtype) -> None:
         torch.randn(2, 5, 2),
         torch.randn(2, 3, 5, 2),
     ):
-        again, there = detach(attach(keys, pos), 8, pos[..., :1, :] if pos.dim() == 4 else pos[:, :1])
+        again, there = split_positions(
+            append_positions(keys, pos), 8, pos[..., :1, :] if pos.dim() == 4 else pos[:, :1]
+        )
         assert torch.equal(again, keys)
         assert torch.equal(there, pos)

@@ -9,7 +9,7 @@ import torch
 
 from clockhands.errors import PositionError
 from clockhands.model import Text, Transformer
-from clockhands.model.sight import up_to_now, within
+from clockhands.model.masks import make_self_mask, make_static_cache_mask
 from tests.model.tiny import core, model, words
 
 
@@ -169,8 +169,8 @@ def test_beyond_a_learned_table_is_refused_or_clamped() -> None:
 def test_a_memory_of_fixed_length_shows_what_a_growing_one_shows() -> None:
     mask = torch.tensor([[False, True, True, True, True], [True] * 5])
     text = Text(words(2, 2), mask)
-    fixed = up_to_now(text, torch.tensor(3), 8)
-    growing = within(text, 3)
+    fixed = make_static_cache_mask(text, torch.tensor(3), 8)
+    growing = make_self_mask(text, 3)
     assert growing is not None
     order = torch.ones(2, 5, dtype=torch.bool).tril(3)
     assert torch.equal(fixed[..., :5].expand(2, 1, 2, 5), growing & order)

@@ -246,7 +246,9 @@ def _stack(kind: Any, stack: Stack, config: TransformerConfig, places: int) -> A
 def table(stack: Stack, places: int, d_model: int) -> Any:
     """What is added at every position."""
     device = stack.input.tokens.weight.device
-    encoding = cast(Scheme, stack.schemes[0]).encode(stack.placed(torch.arange(places, device=device)[None], None))
+    encoding = cast(Scheme, stack.schemes[0]).encode(
+        stack.transform_positions(torch.arange(places, device=device)[None], None)
+    )
     return np.zeros((places, d_model), np.float32) if encoding is None else _array(encoding[0])
 
 
@@ -254,12 +256,12 @@ def _layer(spec: Any, block: Block, scheme: Scheme) -> None:
     attention = block.attention
     _linear(spec.self_attention.linear[0], attention.qkv)
     _linear(spec.self_attention.linear[1], attention.out)
-    spec.self_attention.queries_scale = np.float32(attention.factor(scheme))
+    spec.self_attention.queries_scale = np.float32(attention.logit_scale(scheme))
     _norm(spec.self_attention.layer_norm, block.attention_residual)
     if block.cross is not None:
         for part, module in zip(spec.attention.linear, (block.cross.q, block.cross.kv, block.cross.out), strict=True):
             _linear(part, module)
-        spec.attention.queries_scale = np.float32(block.cross.factor(NoPosition()))
+        spec.attention.queries_scale = np.float32(block.cross.logit_scale(NoPosition()))
         _norm(spec.attention.layer_norm, block.cross_residual)
     _feed_forward(spec.ffn, block)
 

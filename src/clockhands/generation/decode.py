@@ -70,7 +70,7 @@ class Decoder:
 
     def logits(self, states_BWD: Float[Tensor, "B W D"]) -> Float[Tensor, "B W V"]:
         """Of what follows; in float32, as searches compare them."""
-        ready_ND = self.core.output.ready(states_BWD).flatten(0, 1)
+        ready_ND = self.core.output.prepare(states_BWD).flatten(0, 1)
         return self.vocabulary(ready_ND).unflatten(0, states_BWD.shape[:2]).float()
 
     def greedy(self, texts: Hypotheses, batch: int, longest: int) -> list[Written]:

@@ -21,7 +21,7 @@ import torch
 
 from clockhands.generation.step import Step
 from clockhands.model import Encoded, Text
-from clockhands.model.sight import hides
+from clockhands.model.masks import hides_any
 from clockhands.model.transformer import Stack
 from clockhands.schemes import Scheme
 from clockhands.shapes import Bool, Float, Int, Tensor
@@ -80,7 +80,7 @@ def roomy(
 
 
 class Memories:
-    """The cache of a decoder (a ``KeyCache``): one ``Memory`` for each layer."""
+    """The cache of a decoder (a ``KVCache``): one ``Memory`` for each layer."""
 
     def __init__(self, layers: int) -> None:
         self.layers = [Memory() for _ in range(layers)]
@@ -189,7 +189,7 @@ class Reread(Hypotheses):
 
 def hypotheses(step: Step, source: Encoded, beams: int) -> Hypotheses:
     """The fastest way that the schemes of the decoder and of its cross-attention allow."""
-    if source.mask_BT is not None and not hides(source.mask_BT):
+    if source.mask_BT is not None and not hides_any(source.mask_BT):
         source = replace(source, mask_BT=None)
     transform = step.stack.transform
     own = schemes_of(step.stack)

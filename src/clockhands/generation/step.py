@@ -24,10 +24,10 @@ from clockhands.attention.reference import current_recorder
 from clockhands.attention.request import AttentionRequest
 from clockhands.attention.whole import call_fused_kernel, compute_with_bias, prefers_three_lines
 from clockhands.model import Encoded, Transformer
-from clockhands.model.attention import CrossAttention, Look
+from clockhands.model.attention import AttentionContext, CrossAttention
 from clockhands.model.block import Block, FeedForward, Sublayer
-from clockhands.model.memory import KeyCache, keeps_positions
-from clockhands.model.sight import Sight
+from clockhands.model.kv_cache import KVCache, keeps_positions
+from clockhands.model.masks import Placement
 from clockhands.schemes import Scheme
 from clockhands.schemes.scheme import Positions
 from clockhands.shapes import Bool, Float, Int, Tensor
@@ -45,7 +45,7 @@ class Caches(Protocol):
     length: int
 
     @property
-    def own(self) -> KeyCache: ...
+    def own(self) -> KVCache: ...
 
     @property
     def crossed(self) -> list[tuple[Tensor, Tensor] | None]: ...
@@ -73,16 +73,16 @@ class Now:
     heard: bool
 
     @cached_property
-    def own(self) -> Sight:
+    def own(self) -> Placement:
         """Words looking at words: one tensor of positions for all layers, which may share what they make of it."""
         placed = self.place.placed
         placed = placed.expand(*self.shape, *placed.shape[2:])
-        return Sight(placed, placed, self.visible_B1WM)
+        return Placement(placed, placed, self.visible_B1WM)
 
     @cached_property
-    def beyond(self) -> Sight:
+    def beyond(self) -> Placement:
         """Words looking at the source."""
-        return Sight(self.place.plain.expand(self.shape), self.caches.source.positions_BT, self.real_B1WT)
+        return Placement(self.place.plain.expand(self.shape), self.caches.source.positions_BT, self.real_B1WT)
 
 
 Part = Callable[[Tensor, Now], Tensor]
@@ -130,7 +130,7 @@ class Step:
         """Where the word after ``length`` words stands; made when asked for, as a scheme's table may end before it."""
         while len(self.places) <= length:
             plain = torch.full((1, 1), len(self.places), device=self.stack.input.tokens.weight.device)
-            placed = self.stack.placed(plain, None)
+            placed = self.stack.transform_positions(plain, None)
             # The input layer asks the side's first scheme, whichever the first layer has.
             first, again = cast(Scheme, self.stack.schemes[0]), self.stack.position.every_layer
             later = [scheme.encode(placed, i) if again else None for i, scheme in enumerate(self.schemes) if i]
@@ -156,15 +156,15 @@ class OwnLook:
         self.qkv, self.out = linear(block.attention.qkv), linear(block.attention.out)
         self.heads = tuple(part // block.attention.head_dim for part in block.attention.qkv.parts)
         self.plain, self.turns = plain(scheme), "rotate" in scheme.active_hooks()
-        self.scale = block.attention.factor(scheme)
+        self.scale = block.attention.logit_scale(scheme)
 
     def __call__(self, x_ND: Float[Tensor, "N D"], now: Now) -> Float[Tensor, "N D"]:
         attention, cache = self.attention, now.caches.own
         q, k, v = heads(self.qkv(x_ND), now.shape, attention.head_dim).split_with_sizes(self.heads, 1)
-        k, v = attention.shared(k), attention.shared(v)
+        k, v = attention.repeat_heads(k), attention.repeat_heads(v)
         if not self.plain or now.heard:
-            look = Look(self.scheme, now.own, cache, self.index)
-            return self.out(rows(attention.looked(x_ND.view(*now.shape, -1), q, k, v, look)))
+            context = AttentionContext(self.scheme, now.own, cache, self.index)
+            return self.out(rows(attention.attend_between(x_ND.view(*now.shape, -1), q, k, v, context)))
         if self.turns:
             q, k = self.scheme.rotate(q, k, now.own.qpos_BS, now.own.kpos_BT)
         k, v = cache.update(k, v, self.index)
@@ -177,18 +177,18 @@ class AcrossLook:
     def __init__(self, attention: CrossAttention, scheme: Scheme, index: int) -> None:
         self.attention, self.scheme, self.index = attention, scheme, index
         self.q, self.out = linear(attention.q), linear(attention.out)
-        self.plain, self.scale = idle(scheme), attention.factor(scheme)
+        self.plain, self.scale = idle(scheme), attention.logit_scale(scheme)
 
     def __call__(self, x_ND: Float[Tensor, "N D"], now: Now) -> Float[Tensor, "N D"]:
         q = heads(self.q(x_ND), now.shape, self.attention.head_dim)
         k, v = now.caches.crossed[self.index] or self.source(now.caches, q.device)
         if not self.plain or now.heard:
-            return self.out(rows(self.attention.attended(self.scheme, q, k, v, now.beyond)))
+            return self.out(rows(self.attention.attend_heads(self.scheme, q, k, v, now.beyond)))
         return self.out(rows(attend_plainly(self.scheme, q, k, v, now.beyond, self.scale)))
 
     def source(self, caches: Caches, device: torch.device) -> tuple[Tensor, Tensor]:
         """Keys and values of the source, which are kept. A head's lie side by side: kernels read them in one sweep."""
-        k, v = self.attention.remembered_source(caches.source.states_BTD, None, self.index, device)
+        k, v = self.attention.project_source(caches.source.states_BTD, None, self.index, device)
         caches.crossed[self.index] = kept = k.contiguous(), v.contiguous()
         return kept
 
@@ -218,16 +218,16 @@ def attend_plainly(
     q_BHWK: Float[Tensor, "B H W K"],
     k_BHTK: Float[Tensor, "B H T K"],
     v_BHTK: Float[Tensor, "B H T Kv"],
-    sight: Sight,
+    placement: Placement,
     scale: float,
 ) -> Float[Tensor, "B H W Kv"]:
     """Attend where nothing of a scheme is left to do. The usual case goes straight to the kernel."""
-    if sight.visible_BHSM is None and not prefers_three_lines(q_BHWK, k_BHTK, None):
+    if placement.mask_BHSM is None and not prefers_three_lines(q_BHWK, k_BHTK, None):
         return call_fused_kernel(q_BHWK, k_BHTK, v_BHTK, scale=scale)
     # No hook that is still to come reads the positions of the keys; only their shape must be right.
-    kpos_BT = sight.qpos_BS.new_zeros(()).expand(len(k_BHTK), k_BHTK.shape[2])
+    kpos_BT = placement.qpos_BS.new_zeros(()).expand(len(k_BHTK), k_BHTK.shape[2])
     request = AttentionRequest(
-        scheme, q_BHWK, k_BHTK, v_BHTK, sight.qpos_BS, kpos_BT, sight.visible_BHSM, False, scale, 0.0, NO_HOOKS
+        scheme, q_BHWK, k_BHTK, v_BHTK, placement.qpos_BS, kpos_BT, placement.mask_BHSM, False, scale, 0.0, NO_HOOKS
     )
     return compute_with_bias(request, None)
 

@@ -14,7 +14,7 @@ from clockhands.errors import CheckpointError
 from clockhands.inspection.calls import AttentionCall
 from clockhands.inspection.freeze import Frozen
 from clockhands.inspection.seams import listening
-from clockhands.model.attention import Look
+from clockhands.model.attention import AttentionContext
 from clockhands.schemes import Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -75,7 +75,7 @@ class Layer:
     @property
     def scheme(self) -> Scheme | None:
         """The scheme of an attention of this project."""
-        return next((arg.scheme for arg in self.args if isinstance(arg, Look)), None)
+        return next((arg.scheme for arg in self.args if isinstance(arg, AttentionContext)), None)
 
     @property
     def words_place(self) -> bool:

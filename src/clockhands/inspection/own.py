@@ -14,7 +14,7 @@ from torch import nn
 from clockhands.errors import UsageError
 from clockhands.inspection.subject import Side, Subject, Tables, chosen_side
 from clockhands.model.block import Sublayer
-from clockhands.model.sight import Text
+from clockhands.model.masks import Text
 from clockhands.model.transformer import Stack, Transformer
 from clockhands.schemes import Scheme
 from clockhands.shapes import Tensor
@@ -134,7 +134,7 @@ class OwnSubject(Subject):
         layer = self.stack.input
         count = min(self.longest or MOST_POSITIONS, MOST_POSITIONS)
         places = torch.arange(count, device=self.device)[None]
-        rows = self.scheme.encode(self.stack.placed(places, None))
+        rows = self.scheme.encode(self.stack.transform_positions(places, None))
         assert rows is not None
         scale = float(layer.scale)
         words, positions = layer.tokens.weight.detach().float() * scale, rows[0].float()

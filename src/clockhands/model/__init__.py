@@ -2,7 +2,7 @@
 
 Without transformers: ``TransformerConfig`` and ``Position`` (config.py: plain frozen dataclasses that validate
 themselves), ``preset`` (presets.py: ``paper-base``, ``tutorial``, ``tiny``), ``Transformer`` (transformer.py), which
-reads ``Text`` (sight.py). It reads top to bottom as config, input, attention, block, transformer.
+reads ``Text`` (layout.py). It reads top to bottom as config, input, attention, block, transformer.
 
 With transformers (``clockhands.model.huggingface``): ``ClockhandsConfig``, ``ClockhandsForSeq2SeqLM``,
 ``ClockhandsForCausalLM``, ``ClockhandsForMaskedLM``::
@@ -16,8 +16,8 @@ With transformers (``clockhands.model.huggingface``): ``ClockhandsConfig``, ``Cl
 """
 
 from clockhands.model.config import Position, TransformerConfig
+from clockhands.model.masks import Encoded, Text
 from clockhands.model.presets import PRESETS, preset
-from clockhands.model.sight import Encoded, Text
 from clockhands.model.transformer import Transformer
 
 __all__ = ["PRESETS", "Encoded", "Position", "Text", "Transformer", "TransformerConfig", "preset"]

@@ -1,4 +1,4 @@
-"""Multi-head attention: projections, cache, and the scheme. What a head computes stands in ``schemes.attend``."""
+"""Multi-head attention: projections, KV cache and scheme. What a head computes stands in ``clockhands.attention``."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from torch import nn
 
 from clockhands.attention import attend
 from clockhands.model.config import TransformerConfig
-from clockhands.model.memory import (
-    KeyCache,
-    attach,
-    check_exact,
-    check_whole,
-    detach,
+from clockhands.model.kv_cache import (
+    KVCache,
+    append_positions,
     keeps_positions,
-    past_coordinates,
+    read_coordinates,
+    refuse_quantized,
+    refuse_sliding,
+    split_positions,
 )
-from clockhands.model.sight import Sight
+from clockhands.model.masks import Placement
 from clockhands.schemes import Scheme
 from clockhands.shapes import Float, Tensor
 
 
 @dataclass(frozen=True)
-class Look:
-    """What one attention of one layer works with besides its input."""
+class AttentionContext:
+    """Scheme, placement (positions and mask), KV cache and index of the layer of one attention call."""
 
     scheme: Scheme
-    sight: Sight
-    cache: KeyCache | None = None
+    placement: Placement
+    cache: KVCache | None = None
     layer: int = 0
 
 
 class Fused(nn.Linear):
-    """Several projections of one input in one matrix; each is initialised as the matrix of its own that it is."""
+    """Several projections of one input in one matrix; each is initialised as if it were a matrix of its own."""
 
     def __init__(self, width: int, parts: tuple[int, ...], bias: bool) -> None:
         super().__init__(width, sum(parts), bias=bias)
         self.parts = parts
 
     def split_heads(self, x_BSD: Float[Tensor, "B S D"], head_dim: int) -> tuple[Float[Tensor, "B _H S K"], ...]:
-        """Every part as [B, heads, S, head_dim]."""
+        """Project, and return every part as [B, heads, S, head_dim]."""
         joined = self(x_BSD)
         return tuple(part.unflatten(-1, (-1, head_dim)).transpose(1, 2) for part in joined.split(self.parts, dim=-1))
 
 
 class Attention(nn.Module):
-    """What self-attention and cross-attention share (Vaswani et al. 2017, section 3.2.2)."""
+    """The part that self-attention and cross-attention share (Vaswani et al. 2017, section 3.2.2)."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -57,99 +57,99 @@ class Attention(nn.Module):
         self.inner, self.kv_inner = config.num_heads * config.d_head, config.kv_heads * config.d_head
         self.out = nn.Linear(self.inner, config.d_model, bias=config.attention_bias)
 
-    def shared(self, x_BHSK: Float[Tensor, "B G S K"]) -> Float[Tensor, "B H S K"]:
-        """Key or value heads, each repeated for the queries of its group."""
+    def repeat_heads(self, x_BHSK: Float[Tensor, "B G S K"]) -> Float[Tensor, "B H S K"]:
+        """Repeat each key or value head for the queries of its group."""
         return x_BHSK if self.group == 1 else x_BHSK.repeat_interleave(self.group, dim=1)
 
-    def attended(
+    def attend_heads(
         self,
         scheme: Scheme,
         q_BHSK: Float[Tensor, "B H S K"],
         k_BHTK: Float[Tensor, "B H T K"],
         v_BHTK: Float[Tensor, "B H T Kv"],
-        sight: Sight,
+        placement: Placement,
         *,
         rotated: bool = False,
     ) -> Float[Tensor, "B H S Kv"]:
-        """What the heads see."""
+        """Attend with the scheme's hooks; heads are not yet joined."""
         return attend(
-            scheme, q_BHSK, k_BHTK, v_BHTK, sight.qpos_BS, sight.kpos_BT, sight.visible_BHSM,
-            causal=sight.causal, scale=self.factor(scheme), rotated=rotated,
+            scheme, q_BHSK, k_BHTK, v_BHTK, placement.qpos_BS, placement.kpos_BT, placement.mask_BHSM,
+            causal=placement.causal, scale=self.logit_scale(scheme), rotated=rotated,
             dropout=self.dropout if self.training else 0.0,
         )  # fmt: skip
 
-    def factor(self, scheme: Scheme) -> float:
-        """What multiplies q·k."""
+    def logit_scale(self, scheme: Scheme) -> float:
+        """Return the factor on q·k."""
         return scheme.scale(self.head_dim) if self.scale is None else self.scale
 
-    def joined(self, out_BHSK: Float[Tensor, "B H S Kv"]) -> Float[Tensor, "B S D"]:
-        """Heads joined, and the output projection."""
+    def join_heads(self, out_BHSK: Float[Tensor, "B H S Kv"]) -> Float[Tensor, "B S D"]:
+        """Join the heads and apply the output projection."""
         return self.out(out_BHSK.transpose(1, 2).flatten(2))
 
-    def remembered(
+    def attend_cached(
         self,
         scheme: Scheme,
         q_BHSK: Float[Tensor, "B H S K"],
         stored_BHTK: Float[Tensor, "B H T Kp"],
         v_BHTK: Float[Tensor, "B H T Kv"],
-        sight: Sight,
+        placement: Placement,
         *,
         rotated: bool,
     ) -> Float[Tensor, "B H S Kv"]:
-        """Attention to keys as a cache gave them: with their positions if the scheme needs those again."""
-        if sight.length is not None:
-            check_whole(stored_BHTK, sight.length)
-            stored_BHTK, v_BHTK = stored_BHTK[:, :, : sight.length], v_BHTK[:, :, : sight.length]
+        """Attend to keys as a cache returned them: with their positions if the scheme needs those again."""
+        if placement.length is not None:
+            refuse_sliding(stored_BHTK, placement.length)
+            stored_BHTK, v_BHTK = stored_BHTK[:, :, : placement.length], v_BHTK[:, :, : placement.length]
         if keeps_positions(scheme):
-            k_BHTK, kpos = detach(stored_BHTK, q_BHSK.shape[-1], sight.kpos_BT)
+            k_BHTK, kpos = split_positions(stored_BHTK, q_BHSK.shape[-1], placement.kpos_BT)
         else:
             # No hook that is still to come reads the keys' positions; only their shape must be right.
-            k_BHTK, kpos = stored_BHTK, sight.qpos_BS.new_zeros(()).expand(len(v_BHTK), v_BHTK.shape[2])
-        seen = dataclasses.replace(sight, kpos_BT=kpos)
-        return self.attended(scheme, q_BHSK, k_BHTK, v_BHTK, seen, rotated=rotated)
+            k_BHTK, kpos = stored_BHTK, placement.qpos_BS.new_zeros(()).expand(len(v_BHTK), v_BHTK.shape[2])
+        placement = dataclasses.replace(placement, kpos_BT=kpos)
+        return self.attend_heads(scheme, q_BHSK, k_BHTK, v_BHTK, placement, rotated=rotated)
 
 
 class SelfAttention(Attention):
-    """Every token looks at the tokens of its own side."""
+    """Attention of every token to the tokens of its own side."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config)
         self.qkv = Fused(config.d_model, (self.inner, self.kv_inner, self.kv_inner), bias=config.attention_bias)
 
-    def forward(self, x_BSD: Float[Tensor, "B S D"], look: Look) -> Float[Tensor, "B S D"]:
+    def forward(self, x_BSD: Float[Tensor, "B S D"], context: AttentionContext) -> Float[Tensor, "B S D"]:
         q, k, v = self.qkv.split_heads(x_BSD, self.head_dim)
-        return self.joined(self.looked(x_BSD, q, self.shared(k), self.shared(v), look))
+        return self.join_heads(self.attend_between(x_BSD, q, self.repeat_heads(k), self.repeat_heads(v), context))
 
-    def looked(
+    def attend_between(
         self,
         x_BSD: Float[Tensor, "B S D"],
         q: Float[Tensor, "B H S K"],
         k: Float[Tensor, "B H S K"],
         v: Float[Tensor, "B H S K"],
-        look: Look,
+        context: AttentionContext,
     ) -> Float[Tensor, "B H S Kv"]:
-        """What lies between the projections: the cache and every hook of the scheme."""
-        scheme, sight, cache, layer = look.scheme, look.sight, look.cache, look.layer
+        """Compute what lies between the projections: the KV cache and every hook of the scheme."""
+        scheme, placement, cache, layer = context.scheme, context.placement, context.cache, context.layer
         if cache is not None:
-            check_exact(scheme, cache, layer)
+            refuse_quantized(scheme, cache, layer)
         if "locate" in scheme.active_hooks():
-            past = None if cache is None else past_coordinates(cache, layer, self.head_dim)
+            past = None if cache is None else read_coordinates(cache, layer, self.head_dim)
             # An offloaded cache may hold them elsewhere until it is asked for its keys.
             past = None if past is None else past.to(x_BSD.device)
-            own = scheme.locate(x_BSD, sight.qpos_BS, past)
+            own = scheme.locate(x_BSD, placement.qpos_BS, past)
             assert own is not None, f"{type(scheme).__name__}.locate gave nothing"
-            sight = dataclasses.replace(sight, qpos_BS=own, kpos_BT=own)
+            placement = dataclasses.replace(placement, qpos_BS=own, kpos_BT=own)
         if cache is None:
-            return self.attended(scheme, q, k, v, sight)
+            return self.attend_heads(scheme, q, k, v, placement)
         rotated = scheme.declares.cache == "rotated"
         if rotated:
-            q, k = scheme.rotate(q, k, sight.qpos_BS, sight.kpos_BT)
-        stored, v = cache.update(attach(k, sight.kpos_BT) if keeps_positions(scheme) else k, v, layer)
-        return self.remembered(scheme, q, stored, v, sight, rotated=rotated)
+            q, k = scheme.rotate(q, k, placement.qpos_BS, placement.kpos_BT)
+        stored, v = cache.update(append_positions(k, placement.kpos_BT) if keeps_positions(scheme) else k, v, layer)
+        return self.attend_cached(scheme, q, stored, v, placement, rotated=rotated)
 
 
 class CrossAttention(Attention):
-    """Every target token looks at the source. Keys and values of the source are computed once and kept."""
+    """Attention of every target token to the source, whose keys and values are computed once and cached."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config)
@@ -160,18 +160,18 @@ class CrossAttention(Attention):
         self,
         x_BSD: Float[Tensor, "B S D"],
         source_BTD: Float[Tensor, "B T D"],
-        look: Look,
+        context: AttentionContext,
     ) -> Float[Tensor, "B S D"]:
         (q,) = self.q.split_heads(x_BSD, self.head_dim)
-        k, v = self.remembered_source(source_BTD, look.cache, look.layer, q.device)
-        return self.joined(self.attended(look.scheme, q, k, v, look.sight))
+        k, v = self.project_source(source_BTD, context.cache, context.layer, q.device)
+        return self.join_heads(self.attend_heads(context.scheme, q, k, v, context.placement))
 
-    def remembered_source(
-        self, source_BTD: Float[Tensor, "B T D"], cache: KeyCache | None, layer: int, device: torch.device
+    def project_source(
+        self, source_BTD: Float[Tensor, "B T D"], cache: KVCache | None, layer: int, device: torch.device
     ) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B H T K"]]:
-        """Keys and values of the source, from the cache if they are there."""
+        """Compute keys and values of the source, or read them from the cache."""
         if cache is not None and cache.get_seq_length(layer):
             kept = cache.layers[layer]
             return kept.keys.to(device), kept.values.to(device)
-        k, v = map(self.shared, self.kv.split_heads(source_BTD, self.head_dim))
+        k, v = map(self.repeat_heads, self.kv.split_heads(source_BTD, self.head_dim))
         return (k, v) if cache is None else cache.update(k, v, layer)

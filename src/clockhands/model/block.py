@@ -8,7 +8,7 @@ from functools import partial
 import torch.nn.functional as F
 from torch import nn
 
-from clockhands.model.attention import CrossAttention, Fused, Look, SelfAttention
+from clockhands.model.attention import AttentionContext, CrossAttention, Fused, SelfAttention
 from clockhands.model.config import Side, TransformerConfig
 from clockhands.model.input import make_norm
 from clockhands.shapes import Float, Tensor
@@ -53,7 +53,7 @@ class Sublayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def branch(self, x_BSD: Float[Tensor, "B S D"], f: Callable[[Tensor], Tensor]) -> Float[Tensor, "B S D"]:
-        """What the sublayer gives, before the connection."""
+        """Compute the sublayer, before the residual connection."""
         return self.dropout(f(self.norm(x_BSD) if self.pre else x_BSD))
 
     def forward(self, x_BSD: Float[Tensor, "B S D"], f: Callable[[Tensor], Tensor]) -> Float[Tensor, "B S D"]:
@@ -80,15 +80,15 @@ class Block(nn.Module):
     def forward(
         self,
         x_BSD: Float[Tensor, "B S D"],
-        look: Look,
+        context: AttentionContext,
         source_BTD: Float[Tensor, "B T D"] | None = None,
-        across: Look | None = None,
+        cross_context: AttentionContext | None = None,
     ) -> Float[Tensor, "B S D"]:
         if self.parallel:
-            both = self.attention_residual.branch(x_BSD, lambda h: self.attention(h, look))
+            both = self.attention_residual.branch(x_BSD, lambda h: self.attention(h, context))
             both = both + self.feed_forward_residual.branch(x_BSD, self.feed_forward)
             return x_BSD + both if self.attention_residual.residual else both
-        x = self.attention_residual(x_BSD, lambda h: self.attention(h, look))
+        x = self.attention_residual(x_BSD, lambda h: self.attention(h, context))
         if self.cross is not None:
-            x = self.cross_residual(x, lambda h: self.cross(h, source_BTD, across))
+            x = self.cross_residual(x, lambda h: self.cross(h, source_BTD, cross_context))
         return self.feed_forward_residual(x, self.feed_forward)

@@ -85,8 +85,8 @@ class TransformerConfig:
 
     Args:
         kind: ``encoder-decoder``, ``decoder`` (language model) or ``encoder`` (masked language model).
-        vocab_size: words that are written (and read, by a single stack).
-        source_vocab_size: words that the encoder of a pair reads; None: the same vocabulary.
+        vocab_size: tokens that are written (and read, by a single stack).
+        source_vocab_size: tokens that the encoder of a pair reads; None: the same vocabulary.
         num_kv_heads: heads of keys and values, each shared by a group of queries; None: as many as ``num_heads``.
         head_dim: d_head; None: d_model / num_heads.
         norm: ``post``: norm(x + f(x)), the paper; ``pre``: x + f(norm(x)).
@@ -95,7 +95,7 @@ class TransformerConfig:
         embedding_norm: a norm after the token embedding, as in BLOOM.
         token_scale: factor of the token embedding: ``sqrt`` (√d_model), ``one`` or ``learned`` (starting at √d_model).
         tying: which matrices are one: ``three-way`` (source, target, output), ``target`` (target, output), ``none``.
-        output_bias: a bias for each word of the output layer.
+        output_bias: a bias for each token of the output layer.
         output_transform: a layer, the activation and a norm before the output matrix, as BERT's masked models have it.
         output_scale: factor of the last states before the output matrix (T5 with tied embeddings: 1/√d_model).
         initialisation: ``paper`` (embeddings N(0, 1/d), matrices Xavier), ``xavier`` (embeddings too), ``normal02``
@@ -106,7 +106,7 @@ class TransformerConfig:
         activation, gated: of the feed-forward layers; gated: act(W_g x) * W_u x.
         attention_scale: factor of q·k; None: 1/√d_head (T5: 1).
         residual: whether sublayers add to their input (off: to see what the connection carries).
-        causal_encoder: whether words of the encoder see the words before them alone (on: to see what a mask tells).
+        causal_encoder: whether tokens of the encoder attend only to the tokens before them (to see what a mask tells).
         parallel: attention and feed-forward read the same x and are added together (GPT-NeoX); needs ``pre``.
         encoder, decoder, cross: where each side's attention gets position from; cross-attention: none in the paper.
     """
@@ -228,12 +228,12 @@ class TransformerConfig:
         return self.encoder_layers if side == "encoder" else self.decoder_layers
 
     def vocabulary(self, side: Side) -> int:
-        """The number of words that a side reads."""
+        """Return the number of tokens in the vocabulary of a side."""
         reads_source = side == "encoder" and self.kind == "encoder-decoder"
         return (self.source_vocab_size or self.vocab_size) if reads_source else self.vocab_size
 
     def causal(self, side: Side) -> bool:
-        """Whether the words of a side see the words before them alone."""
+        """Whether the tokens of a side attend only to the tokens before them."""
         return side == "decoder" or (side == "encoder" and self.causal_encoder)
 
     def sizes(self, side: Side) -> Sizes:

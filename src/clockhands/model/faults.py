@@ -106,7 +106,8 @@ def tying_faults(config: TransformerConfig) -> list[str]:
     pair = config.kind == "encoder-decoder"
     if pair and config.tying == "three-way" and source != target:
         wrong.append(
-            f"tying is 'three-way', but the source has {source} words and the target {target}; set tying = 'target'"
+            f"tying is 'three-way', but the vocabularies have {source} (source) and {target} (target) tokens; "
+            "set tying = 'target'"
         )
     read = [
         side

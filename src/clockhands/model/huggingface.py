@@ -21,7 +21,7 @@ from clockhands.errors import CheckpointError, PositionError
 from clockhands.model.config import Kind
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.model.loss import IGNORED, Target, cross_entropy
-from clockhands.model.sight import Encoded, Text
+from clockhands.model.masks import Encoded, Text
 from clockhands.model.transformer import Transformer
 from clockhands.schemes import Scheme
 
@@ -29,7 +29,7 @@ Mask = torch.Tensor | None
 
 
 class ClockhandsPreTrainedModel(PreTrainedModel):
-    """What the three models share: the core, its initialisation, its tied matrices, the loss."""
+    """The part that the three models share: the core, its initialisation, its tied matrices, the loss."""
 
     config_class = ClockhandsConfig
     base_model_prefix = "model"
@@ -55,7 +55,7 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
     @torch.no_grad()
     @guarded.guard_torch_init_functions()
     def initialize_weights(self) -> None:
-        """Draw what no checkpoint brought; transformers marks what was loaded, and guards it."""
+        """Draw the parameters that no checkpoint holds; transformers marks what was loaded, and guards it."""
         self.model.initialise()
         self.model.restore_tables()
         for module in self.modules():
@@ -72,18 +72,18 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
         return self.model.output
 
     def create_masks_for_generate(self, *, attention_mask: Mask = None, **_: Any) -> Mask:
-        """Leave the mask as it is: the model lays it out itself."""
+        """Return the mask as it is: the model makes the whole mask itself."""
         return attention_mask
 
-    def answer(
+    def compute_loss_and_logits(
         self, states_BSD: torch.Tensor, labels: torch.Tensor | None, keep: int | torch.Tensor, count: Any
     ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """Loss and logits. While training with labels there are no logits: they never exist whole."""
+        """Compute loss and logits. While training with labels there are no logits: they never exist whole."""
         output = self.model.output
         loss = logits = None
         if labels is not None:
             target = self.config.target if self.training else Target()
-            loss = cross_entropy(output.ready(states_BSD), output.weight, output.bias, labels, target, count)
+            loss = cross_entropy(output.prepare(states_BSD), output.weight, output.bias, labels, target, count)
         if labels is None or not self.training:
             kept = (
                 slice(-keep, None) if isinstance(keep, int) and keep else slice(None) if isinstance(keep, int) else keep
@@ -98,7 +98,7 @@ def is_loaded(parameter: torch.Tensor) -> bool:
 
 
 def as_mask(mask: Mask) -> Mask:
-    """A padding mask [B, T] as booleans. Raises PositionError for any other form."""
+    """Return a padding mask [B, T] as booleans. Raises PositionError for any other form."""
     if mask is None:
         return None
     if mask.dim() != 2:
@@ -107,13 +107,13 @@ def as_mask(mask: Mask) -> Mask:
 
 
 class ExactGenerationMixin(GenerationMixin):
-    """``generate``, which keeps no keys by itself where a new word may move the earlier ones."""
+    """``generate``, which uses no KV cache by default where cached keys would become stale."""
 
     model: Transformer
 
     def generate(self, *given: Any, **options: Any) -> Any:
-        """As in transformers; ``use_cache`` is off unless asked for, if keys that are kept could become wrong."""
-        if self.model.writer.moves_words and options.get("generation_config") is None:
+        """Generate as in transformers; ``use_cache`` is off by default where cached keys could become stale."""
+        if self.model.output_stack.cache_limit and options.get("generation_config") is None:
             options.setdefault("use_cache", False)
         return super().generate(*given, **options)  # type: ignore[misc]
 
@@ -163,7 +163,7 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, ExactGenerationMixin):
         text = Text(decoder_input_ids, as_mask(decoder_attention_mask), decoder_position_ids, decoder_document_ids)
         own, crossed = (None, None) if cache is None else (cache.self_attention_cache, cache.cross_attention_cache)
         hidden = self.model.decode(text, source, own, crossed, states)
-        loss, logits = self.answer(hidden, labels, logits_to_keep, num_items_in_batch)
+        loss, logits = self.compute_loss_and_logits(hidden, labels, logits_to_keep, num_items_in_batch)
         output = Seq2SeqLMOutput(
             loss=loss,
             logits=logits,
@@ -183,14 +183,14 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, ExactGenerationMixin):
         encoder_outputs: Any,
         states: list[torch.Tensor] | None = None,
     ) -> Encoded:
-        """The source as the encoder understood it, read now or before."""
+        """Encode the source, or rebuild it from ``encoder_outputs``."""
         if encoder_outputs is None:
             if input_ids is None:
                 raise PositionError("there is no source: pass input_ids or encoder_outputs")
             return self.model.encode(Text(input_ids, as_mask(mask), position_ids, document_ids), states)
         states_BTD = encoder_outputs[0]
         places = Text(states_BTD[..., 0].long(), as_mask(mask), position_ids, document_ids)
-        return self.model.reread(states_BTD, places)
+        return self.model.rebuild_source(states_BTD, places)
 
 
 class EncoderFace(nn.Module):
@@ -236,14 +236,14 @@ class ClockhandsForCausalLM(ClockhandsPreTrainedModel, ExactGenerationMixin):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
     ) -> CausalLMOutputWithPast | tuple[Any, ...]:
-        """Logits, and the loss of predicting each label from the words before it if ``labels`` are given."""
+        """Logits, and the loss of predicting each label from the tokens before it if ``labels`` are given."""
         if past_key_values is None and use_cache and not self.training:
             past_key_values = DynamicCache()
         states: list[torch.Tensor] | None = [] if output_hidden_states else None
         text = Text(input_ids, as_mask(attention_mask), position_ids, document_ids)
         hidden = self.model.decode(text, cache=past_key_values, states=states)
         following = None if labels is None else nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
-        loss, logits = self.answer(hidden, following, logits_to_keep, num_items_in_batch)
+        loss, logits = self.compute_loss_and_logits(hidden, following, logits_to_keep, num_items_in_batch)
         output = CausalLMOutputWithPast(
             loss=loss,
             logits=logits,
@@ -254,7 +254,7 @@ class ClockhandsForCausalLM(ClockhandsPreTrainedModel, ExactGenerationMixin):
 
 
 class ClockhandsForMaskedLM(ClockhandsPreTrainedModel):
-    """The encoder alone: every word is predicted from all others; ``labels`` are -100 where nothing is hidden."""
+    """The encoder alone: every token is predicted from all others; ``labels`` are -100 where nothing is masked."""
 
     kind = "encoder"
 
@@ -272,16 +272,16 @@ class ClockhandsForMaskedLM(ClockhandsPreTrainedModel):
         """Logits, and the loss over the labels if ``labels`` are given."""
         states: list[torch.Tensor] | None = [] if output_hidden_states else None
         encoded = self.model.encode(Text(input_ids, as_mask(attention_mask), position_ids, document_ids), states)
-        loss, logits = self.answer(encoded.states_BTD, labels, 0, num_items_in_batch)
+        loss, logits = self.compute_loss_and_logits(encoded.states_BTD, labels, 0, num_items_in_batch)
         output = MaskedLMOutput(loss=loss, logits=logits, hidden_states=None if states is None else tuple(states))
         return output.to_tuple() if return_dict is False else output
 
 
 def shift_right(labels: torch.Tensor, config: ClockhandsConfig) -> torch.Tensor:
-    """What the decoder reads while it learns ``labels``: the start word, then every label but the last."""
+    """Return what the decoder reads while it learns ``labels``: the start token, then every label but the last."""
     start = config.bos_token_id if config.decoder_start_token_id is None else config.decoder_start_token_id
     if start is None:
-        raise CheckpointError("the decoder needs a first word: set decoder_start_token_id or bos_token_id")
+        raise CheckpointError("the decoder needs a start token: set decoder_start_token_id or bos_token_id")
     shifted = torch.cat([torch.full_like(labels[:, :1], start), labels[:, :-1]], dim=1)
     return shifted.masked_fill(shifted == IGNORED, config.pad_token_id or 0)
 

@@ -12,14 +12,14 @@ from clockhands.shapes import Float, Int, Tensor
 
 
 def make_norm(config: TransformerConfig) -> nn.Module:
-    """Layer norm, or root mean square norm."""
+    """Make a layer norm, or a root mean square norm."""
     if config.norm_kind == "rms":
         return nn.RMSNorm(config.d_model, eps=config.norm_eps)
     return nn.LayerNorm(config.d_model, eps=config.norm_eps, bias=config.norm_bias)
 
 
 class InputLayer(nn.Module):
-    """From words to the first layer's input (Vaswani et al. 2017, sections 3.4 and 3.5).
+    """From token ids to the first layer's input (Vaswani et al. 2017, sections 3.4 and 3.5).
 
     ``combine = add``: x = s·e(w) + PE(p). ``concatenate``: x = [s·e(w); PE(p)] with d_t + d_p = d_model. ``project``:
     x = W [s·e(w); PE(p)]. The scale s is √d_model, 1, or a parameter that starts at √d_model. A norm (if the model has
@@ -48,7 +48,7 @@ class InputLayer(nn.Module):
     def finish(
         self, tokens_BSE: Float[Tensor, "B S E"], encoding_BSP: Float[Tensor, "#B S P"] | None
     ) -> Float[Tensor, "B S D"]:
-        """Everything after the scaled token embedding."""
+        """Apply everything after the scaled token embedding."""
         x = tokens_BSE
         if encoding_BSP is not None and self.combine == "add":
             x = x + encoding_BSP.to(x.dtype)

@@ -16,11 +16,11 @@ Smoothing = Literal["all", "others", "others-but-pad"]
 
 @dataclass(frozen=True)
 class Target:
-    """The distribution that is learnt: ``1 - rate`` on the word and ``rate`` over others (Szegedy et al. 2016).
+    """The distribution that is learnt: ``1 - rate`` on the right token and ``rate`` over others (Szegedy et al. 2016).
 
-    What implementations call label smoothing differs in who shares the rate: ``all`` V words, the right one included
+    What implementations call label smoothing differs in who shares the rate: ``all`` V tokens, the right one included
     (PyTorch, transformers, OpenNMT); the V - 1 ``others`` (Tensor2Tensor, fairseq up to its weighting);
-    ``others-but-pad``, V - 2 of them (the Annotated Transformer, JoeyNMT). ``pad`` is the padding word of the last.
+    ``others-but-pad``, V - 2 of them (the Annotated Transformer, JoeyNMT). ``pad`` is the padding token of the last.
     """
 
     rate: float = 0.0
@@ -28,7 +28,7 @@ class Target:
     pad: int | None = None
 
     def shares(self, vocabulary: int) -> tuple[float, float]:
-        """What the right word gets on top of what everybody gets, and what everybody gets."""
+        """Return what the right token gets on top of what everybody gets, and what everybody gets."""
         if self.among == "all":
             return 1 - self.rate, self.rate / vocabulary
         excluded = 2 if self.among == "others-but-pad" and self.pad is not None else 1
@@ -47,7 +47,7 @@ def cross_entropy(
 ) -> Float[Tensor, ""]:
     """-Σ q·log p over the rows whose label is not -100, divided by ``count`` (None: the number of those rows).
 
-    ``count`` is what the Trainer passes as ``num_items_in_batch``, so that accumulation weighs every word alike.
+    ``count`` is what the Trainer passes as ``num_items_in_batch``, so that accumulation weighs every token alike.
     """
     labels_N = labels_NS.reshape(-1)
     kept_N = labels_N != IGNORED

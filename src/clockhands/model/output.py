@@ -1,4 +1,4 @@
-"""The output layer: from a last state to a logit for each word."""
+"""The output layer: from a last state to a logit for each token of the vocabulary."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clockhands.model.input import make_norm
 from clockhands.shapes import Float, Tensor
 
 
-class Transform(nn.Module):
+class OutputTransform(nn.Module):
     """norm(act(W x + b)), which BERT's masked language models put before the output matrix (Devlin et al. 2019)."""
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -24,17 +24,17 @@ class Transform(nn.Module):
 
 
 class Output(nn.Linear):
-    """One row for each word. What needs the matrix itself multiplies it with ``ready(states)``."""
+    """One row for each token of the vocabulary. What needs the matrix itself multiplies it with ``prepare(states)``."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config.d_model, config.vocab_size, bias=config.output_bias)
-        self.transform = Transform(config) if config.output_transform else None
+        self.transform = OutputTransform(config) if config.output_transform else None
         self.scale = config.output_scale
 
-    def ready(self, states_BSD: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
-        """The states that the matrix multiplies: transformed and scaled where the configuration says so."""
+    def prepare(self, states_BSD: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
+        """Return the states that the matrix multiplies: transformed and scaled where the configuration says so."""
         states = states_BSD if self.transform is None else self.transform(states_BSD)
         return states if self.scale == 1.0 else states * self.scale
 
     def forward(self, states_BSD: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        return super().forward(self.ready(states_BSD))
+        return super().forward(self.prepare(states_BSD))

@@ -10,13 +10,21 @@ from torch import nn
 
 from clockhands import positions
 from clockhands.errors import PositionError
-from clockhands.model.attention import Fused, Look
+from clockhands.model.attention import AttentionContext, Fused
 from clockhands.model.block import Block
 from clockhands.model.config import Side, TransformerConfig
 from clockhands.model.input import InputLayer, make_norm
-from clockhands.model.memory import KeyCache
+from clockhands.model.kv_cache import KVCache
+from clockhands.model.masks import (
+    Encoded,
+    Placement,
+    Text,
+    count_positions,
+    make_cross_placement,
+    make_self_mask,
+    make_static_cache_mask,
+)
 from clockhands.model.output import Output
-from clockhands.model.sight import Encoded, Sight, Text, across, counted, up_to_now, within
 from clockhands.schemes import NoPosition, Scheme
 from clockhands.schemes.frequencies import one_row
 from clockhands.schemes.scheme import Positions
@@ -36,7 +44,7 @@ class Schemes(nn.ModuleList):
         self._nothing = (NoPosition(),)
 
     def of(self, layer: int) -> Scheme:
-        """The scheme of a layer; every ``skip_every``-th layer goes without position."""
+        """Return the scheme of a layer; every ``skip_every``-th layer has no position."""
         if self.skip_every and (layer + 1) % self.skip_every == 0:
             return self._nothing[0]
         scheme = self[layer if len(self) > 1 else 0]
@@ -58,23 +66,25 @@ class Stack(nn.Module):
         self.norm = make_norm(config) if last else None
 
     @cached_property
-    def moves_words(self) -> tuple[str, int] | None:
-        """The transform or the scheme under which a new word changes what earlier ones are, and the length of text from
-        which on it does. None: what was computed once stays, and keys can be kept.
+    def cache_limit(self) -> tuple[str, int] | None:
+        """(name, length) of the transform or scheme that makes cached keys stale once the text exceeds
+        ``length`` tokens; None if the cache is always valid.
 
-        Keys that are turned again at every step are right in the last layer alone, whose states nobody reads.
+        Rotating cached keys again at every step does not help: their values, and keys of later layers, come from states
+        that were computed with the old positions. Only the last layer's states are never read again.
         """
         if self.transform is not None and self.transform.depends_on_length:
             return str(self.position.transform), 0
         below = [self.schemes.of(layer) for layer in range(len(self.blocks) - 1)]
-        moving = [scheme for scheme in below if scheme.declares.depends_on_length]
+        changing = [scheme for scheme in below if scheme.declares.depends_on_length]
         first = self.schemes.of(0)
         if first.declares.depends_on_length and "encode" in first.active_hooks():
-            moving.append(first)
-        return (self.position.scheme, min(one.declares.steady_length for one in moving)) if moving else None
+            changing.append(first)
+        lengths = [scheme.declares.steady_length for scheme in changing]
+        return (self.position.scheme, min(lengths)) if changing else None
 
-    def placed(self, pos_BS: Positions, mask_BS: Bool[Tensor, "B S"] | None) -> Positions:
-        """Counted positions as the schemes of this stack read them: transformed, on all axes that they ask for."""
+    def transform_positions(self, pos_BS: Positions, mask_BS: Bool[Tensor, "B S"] | None) -> Positions:
+        """Turn counted positions into what the schemes of this stack read: transformed, on all axes that they need."""
         if self.transform is not None:
             pos_BS = self.transform(pos_BS, mask_BS, training=self.training)
         axes = self.schemes.axes
@@ -83,37 +93,37 @@ class Stack(nn.Module):
     def forward(
         self,
         ids_BS: Int[Tensor, "B S"],
-        sight: Sight,
-        cache: KeyCache | None = None,
+        placement: Placement,
+        cache: KVCache | None = None,
         source: Encoded | None = None,
-        beyond: Sight | None = None,
+        cross_placement: Placement | None = None,
         cross_schemes: Schemes | None = None,
-        cross_cache: KeyCache | None = None,
+        cross_cache: KVCache | None = None,
         states: list[Tensor] | None = None,
     ) -> Float[Tensor, "B S D"]:
-        """The last states; every layer's input is appended to ``states`` if that is a list."""
+        """Compute the last states; every layer's input is appended to ``states`` if that is a list."""
         first = self.schemes[0]
         assert isinstance(first, Scheme)
-        x = self.input(ids_BS, first.encode(one_row(sight.qpos_BS)))
+        x = self.input(ids_BS, first.encode(one_row(placement.qpos_BS)))
         for layer, block in enumerate(self.blocks):
             scheme = self.schemes.of(layer)
-            x = self.add_again(x, scheme, sight.qpos_BS, layer)
+            x = self.add_encoding_again(x, scheme, placement.qpos_BS, layer)
             if states is not None:
                 states.append(x)
-            look_across = None
-            if beyond is not None and cross_schemes is not None:
-                look_across = Look(cross_schemes.of(layer), beyond, cross_cache, layer)
-            memory = None if source is None else source.states_BTD
-            x = block(x, Look(scheme, sight, cache, layer), memory, look_across)
+            cross_context = None
+            if cross_placement is not None and cross_schemes is not None:
+                cross_context = AttentionContext(cross_schemes.of(layer), cross_placement, cross_cache, layer)
+            source_BTD = None if source is None else source.states_BTD
+            x = block(x, AttentionContext(scheme, placement, cache, layer), source_BTD, cross_context)
         x = x if self.norm is None else self.norm(x)
         if states is not None:
             states.append(x)
         return x
 
-    def add_again(
+    def add_encoding_again(
         self, x_BSD: Float[Tensor, "B S D"], scheme: Scheme, pos_BS: Positions, layer: int
     ) -> Float[Tensor, "B S D"]:
-        """The encoding once more, before every layer but the first, if asked."""
+        """Add the encoding before every layer but the first, if the configuration says so."""
         if not self.position.every_layer or layer == 0:
             return x_BSD
         encoding_BSD = scheme.encode(pos_BS, layer)
@@ -121,7 +131,7 @@ class Stack(nn.Module):
 
 
 class Transformer(nn.Module):
-    """The whole model without a loss. ``forward`` gives the last states; ``output`` turns them into logits."""
+    """The whole model without a loss: ``encode`` and ``decode`` give last states, ``output`` turns them into logits."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -134,14 +144,14 @@ class Transformer(nn.Module):
         self.tie()
 
     @property
-    def writer(self) -> Stack:
+    def output_stack(self) -> Stack:
         """The stack whose states become logits."""
         stack = self.decoder or self.encoder
         assert stack is not None
         return stack
 
     def tied(self) -> dict[str, str]:
-        """Names of parameters that are another one: {name: the one it is}."""
+        """Return the names of tied parameters: {name: name of the parameter that it is}."""
         if self.config.tying == "none":
             return {}
         side = "decoder" if self.decoder is not None else "encoder"
@@ -177,7 +187,7 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def restore_tables(self) -> None:
-        """Lay the schemes' fixed tables again: no checkpoint holds them, and loading begins on the meta device."""
+        """Make the schemes' fixed tables again: no checkpoint holds them, and loading begins on the meta device."""
         owners = {"encoder": self.encoder, "decoder": self.decoder}
         for side in self.config.sides:
             owner = owners.get(side)
@@ -187,63 +197,72 @@ class Transformer(nn.Module):
                 copy_tables(fresh, scheme)
 
     def encode(self, text: Text, states: list[Tensor] | None = None) -> Encoded:
-        """Read a source."""
+        """Encode a source."""
         assert self.encoder is not None, "a decoder alone has no encoder"
-        plain, sight = self.own_sight(text, "encoder", None)
-        x = self.encoder(text.ids_BS, sight, states=states)
+        plain, placement = self.make_self_placement(text, "encoder", None)
+        x = self.encoder(text.ids_BS, placement, states=states)
         return Encoded(x, plain, text.mask_BT, text.documents_BS)
 
-    def reread(self, states_BTD: Float[Tensor, "B T D"], text: Text) -> Encoded:
-        """A source that was read before, from the encoder's last states; ``text`` says where its words stand."""
-        return Encoded(states_BTD, counted(text), text.mask_BT, text.documents_BS)
+    def rebuild_source(self, states_BTD: Float[Tensor, "B T D"], text: Text) -> Encoded:
+        """Rebuild an encoded source from the encoder's last states; ``text`` has its mask and positions."""
+        return Encoded(states_BTD, count_positions(text), text.mask_BT, text.documents_BS)
 
     def decode(
         self,
         text: Text,
         source: Encoded | None = None,
-        cache: KeyCache | None = None,
-        cross_cache: KeyCache | None = None,
+        cache: KVCache | None = None,
+        cross_cache: KVCache | None = None,
         states: list[Tensor] | None = None,
     ) -> Float[Tensor, "B S D"]:
-        """States of the words written so far, given what was read; cached words are not read again."""
+        """Compute the states of target tokens, given an encoded source; cached tokens are not computed again."""
         assert self.decoder is not None, "an encoder alone has no decoder"
-        plain, sight = self.own_sight(text, "decoder", cache)
-        beyond = None if source is None else across(text, plain, source)
-        return self.decoder(text.ids_BS, sight, cache, source, beyond, self.cross_schemes, cross_cache, states)
+        plain, placement = self.make_self_placement(text, "decoder", cache)
+        cross_placement = None if source is None else make_cross_placement(text, plain, source)
+        return self.decoder(
+            text.ids_BS, placement, cache, source, cross_placement, self.cross_schemes, cross_cache, states
+        )
 
-    def own_sight(self, text: Text, side: Side, cache: KeyCache | None) -> tuple[Positions, Sight]:
-        """Positions as counted, and the self-attention's sight with the positions that its schemes read."""
+    def make_self_placement(self, text: Text, side: Side, cache: KVCache | None) -> tuple[Positions, Placement]:
+        """Count positions, and make the placement of self-attention with the positions that its schemes read.
+
+        Raises PositionError where cached keys would be stale.
+        """
         stack = self.encoder if side == "encoder" else self.decoder
         assert stack is not None
-        past = past_words(cache)
-        if cache is not None and stack.moves_words:
-            name, steady = stack.moves_words
+        past = count_cached_tokens(cache)
+        if cache is not None and stack.cache_limit:
+            name, steady = stack.cache_limit
             if not isinstance(past, int) or past + text.ids_BS.shape[1] > steady:
-                beyond = f"beyond {steady} words " if steady else ""
+                beyond = f" once the text is longer than {steady} tokens" if steady else ""
                 raise PositionError(
-                    f"under {name} the positions of earlier words change {beyond}when a word is added, so their keys "
-                    f"cannot be kept; generate with use_cache=False, or set its options against it"
+                    f"{name} computes positions from the length of the text, so cached keys become stale{beyond}; "
+                    f"pass use_cache=False, or choose options that do not depend on the length"
                 )
-        plain = counted(text, past)
+        plain = count_positions(text, past)
         own = None if text.mask_BT is None else text.mask_BT[:, : text.ids_BS.shape[1]]
-        seen = stack.placed(plain, own)
+        pos = stack.transform_positions(plain, own)
         if isinstance(past, int):
             length = None if cache is None else past + text.ids_BS.shape[1]
-            return plain, Sight(seen, seen, within(text, past), causal=self.config.causal(side), length=length)
+            return plain, Placement(
+                pos, pos, make_self_mask(text, past), causal=self.config.causal(side), length=length
+            )
         if stack.schemes.places:
-            raise PositionError(f"{stack.position.scheme} places its tokens itself and cannot be traced over a cache")
-        return plain, Sight(seen, seen, up_to_now(text, past, capacity(cache)))
+            raise PositionError(
+                f"{stack.position.scheme} computes its positions from the tokens and cannot be traced with a cache"
+            )
+        return plain, Placement(pos, pos, make_static_cache_mask(text, past, cache_capacity(cache)))
 
 
-def past_words(cache: KeyCache | None) -> int | Tensor:
-    """How many words a cache holds: a number, and a tensor only where tracing needs one."""
+def count_cached_tokens(cache: KVCache | None) -> int | Tensor:
+    """Return how many tokens a cache holds: a number, and a tensor only where tracing needs one."""
     past = 0 if cache is None else cache.get_seq_length()
     return past if isinstance(past, int) or torch.compiler.is_compiling() else int(past)
 
 
-def capacity(cache: KeyCache | None) -> int:
-    """The length of a cache of fixed size."""
-    assert cache is not None, "only a cache holds a number of words that is not known"
+def cache_capacity(cache: KVCache | None) -> int:
+    """Return the length of a cache of fixed size."""
+    assert cache is not None, "the number of past tokens is unknown only with a cache"
     return int(cache.layers[0].max_cache_len)
 
 
@@ -257,7 +276,7 @@ def copy_tables(fresh: nn.Module, scheme: nn.Module) -> None:
 
 
 def initialise_embedding(module: nn.Embedding, config: TransformerConfig) -> None:
-    """N(0, 1/d_model), so that words times √d_model have channels of variance 1; or as ``initialisation`` says."""
+    """N(0, 1/d_model), so that tokens times √d_model have channels of variance 1; or as ``initialisation`` says."""
     if config.initialisation == "xavier":
         nn.init.xavier_uniform_(module.weight)
     else:

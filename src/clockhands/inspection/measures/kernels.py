@@ -14,7 +14,7 @@ from clockhands.inspection.drawing import level, mark, percent, skip, untrained_
 from clockhands.inspection.layer import Layer
 from clockhands.inspection.measures.decomposed import grouped
 from clockhands.inspection.subject import Subject
-from clockhands.model.attention import Look
+from clockhands.model.attention import AttentionContext
 from clockhands.schemes import NoPosition
 from clockhands.shapes import Bool, Float, Tensor
 
@@ -205,7 +205,7 @@ def unrotated_share(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> float | Non
 
 def _still(layer: Layer) -> Layer | None:
     """The same layer with all angles zero: our own without its scheme, others by the angles that they are given."""
-    looks = [arg for arg in layer.args if isinstance(arg, Look)]
+    looks = [arg for arg in layer.args if isinstance(arg, AttentionContext)]
     if looks:
         args = tuple(replace(arg, scheme=NoPosition()) if arg is looks[0] else arg for arg in layer.args)
         return replace(layer, args=args)

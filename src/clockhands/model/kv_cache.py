@@ -1,4 +1,4 @@
-"""Keys that remember where they stand: what a cache of keys and values must keep for a scheme, and how.
+"""The KV cache: what it must keep for a scheme, and how positions are stored with the keys.
 
 Positions (or the coordinates a scheme gave its tokens) ride as extra channels of the keys, bit for bit, so that any
 cache that can hold, reorder, crop or move keys holds, reorders, crops and moves positions with them.
@@ -17,8 +17,8 @@ from clockhands.shapes import Float, Num, Tensor
 
 
 @runtime_checkable
-class KeyCache(Protocol):
-    """What a layer asks of a cache: the caches of transformers have it."""
+class KVCache(Protocol):
+    """What a layer needs of a cache of keys and values: the caches of transformers have it."""
 
     layers: list[Any]
 
@@ -28,14 +28,14 @@ class KeyCache(Protocol):
 
 
 def keeps_positions(scheme: Scheme) -> bool:
-    """Whether a scheme needs the positions of earlier keys again at every step."""
+    """Whether a scheme needs the positions of cached keys again at every step."""
     hooks = scheme.active_hooks()
-    turns_again = scheme.declares.cache == "raw" and "rotate" in hooks
-    return turns_again or bool(hooks & {"locate", "bias", "logits", "weigh", "values"})
+    rotates_again = scheme.declares.cache == "raw" and "rotate" in hooks
+    return rotates_again or bool(hooks & {"locate", "bias", "logits", "weigh", "values"})
 
 
-def check_exact(scheme: Scheme, cache: KeyCache, layer: int) -> None:
-    """Raise PositionError if a cache would round the positions that ride with the keys, as quantized caches do."""
+def refuse_quantized(scheme: Scheme, cache: KVCache, layer: int) -> None:
+    """Raise PositionError if a cache would round the positions stored with the keys, as quantized caches do."""
     if layer < len(cache.layers) and hasattr(cache.layers[layer], "_quantize") and keeps_positions(scheme):
         raise PositionError(
             f"{type(scheme).__name__} needs the positions of earlier keys again, and a quantized cache "
@@ -43,34 +43,34 @@ def check_exact(scheme: Scheme, cache: KeyCache, layer: int) -> None:
         )
 
 
-def check_whole(stored_BHTK: Float[Tensor, "B H T K"], length: int) -> None:
+def refuse_sliding(stored_BHTK: Float[Tensor, "B H T K"], length: int) -> None:
     """Raise PositionError if a cache gave back fewer keys than there were, as sliding windows do."""
     if stored_BHTK.shape[2] < length:
         raise PositionError(
-            f"of {length} keys the cache kept {stored_BHTK.shape[2]}, and this model looks at all of them; generate "
+            f"of {length} keys the cache kept {stored_BHTK.shape[2]}, and this model attends to all of them; generate "
             f"with the default cache or a static one, not with a sliding window"
         )
 
 
-def carrier(k_dtype: torch.dtype, pos_dtype: torch.dtype) -> torch.dtype:
-    """The float that carries a position: float32 holds integers to 16,777,216; float64 only where it is in use."""
+def carrier_dtype(k_dtype: torch.dtype, pos_dtype: torch.dtype) -> torch.dtype:
+    """Choose the float that stores a position: float32 holds integers to 16,777,216; float64 where it is in use."""
     return torch.float64 if torch.float64 in (k_dtype, pos_dtype) else torch.float32
 
 
-def attach(k_BHTK: Float[Tensor, "B H T K"], kpos_BT: KeyPositions) -> Float[Tensor, "B H T Kp"]:
-    """Keys with the bits of their positions appended as channels of the keys' own dtype."""
+def append_positions(k_BHTK: Float[Tensor, "B H T K"], kpos_BT: KeyPositions) -> Float[Tensor, "B H T Kp"]:
+    """Append the bits of their positions to keys, as more channels of the keys' own dtype."""
     batch, heads, length, _ = k_BHTK.shape
     pos = kpos_BT[..., None] if kpos_BT.dim() == 2 else kpos_BT
     pos = pos[:, None] if pos.dim() == 3 else pos
-    bits = pos.detach().to(carrier(k_BHTK.dtype, kpos_BT.dtype)).contiguous().view(k_BHTK.dtype)
+    bits = pos.detach().to(carrier_dtype(k_BHTK.dtype, kpos_BT.dtype)).contiguous().view(k_BHTK.dtype)
     return torch.cat([k_BHTK, bits.expand(batch, heads, length, -1)], dim=-1)
 
 
-def detach(
+def split_positions(
     stored_BHTK: Float[Tensor, "B H T Kp"], width: int, like_BS: Num[Tensor, ...]
 ) -> tuple[Float[Tensor, "B H T K"], KeyPositions]:
-    """Keys of ``width`` channels and their positions again, in the form and dtype of the new tokens' positions."""
-    dtype = carrier(stored_BHTK.dtype, like_BS.dtype)
+    """Split stored keys into ``width`` channels of keys and their positions, in the form and dtype of ``like_BS``."""
+    dtype = carrier_dtype(stored_BHTK.dtype, like_BS.dtype)
     pos_BHTA = stored_BHTK[..., width:].contiguous().view(dtype).to(like_BS.dtype)
     if like_BS.dim() == 4:
         return stored_BHTK[..., :width], pos_BHTA
@@ -78,8 +78,8 @@ def detach(
     return stored_BHTK[..., :width], pos_BTA[..., 0] if like_BS.dim() == 2 else pos_BTA
 
 
-def past_coordinates(cache: KeyCache, layer: int, width: int) -> Float[Tensor, "B H T A"] | None:
-    """The coordinates that the cached tokens of a layer gave themselves; None before the first.
+def read_coordinates(cache: KVCache, layer: int, width: int) -> Float[Tensor, "B H T A"] | None:
+    """Read the coordinates that the cached tokens of a layer gave themselves; None before the first.
 
     ``width`` is the head's: a scheme that places its tokens itself does not widen its keys.
     """
@@ -88,4 +88,4 @@ def past_coordinates(cache: KeyCache, layer: int, width: int) -> Float[Tensor, "
         return None
     stored_BHTK = cache.layers[layer].keys[..., :length, :]
     like = stored_BHTK.new_empty((1, 1, 1, 1), dtype=torch.float32)
-    return detach(stored_BHTK, width, like)[1]
+    return split_positions(stored_BHTK, width, like)[1]
