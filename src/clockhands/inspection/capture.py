@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import CheckpointError
-from clockhands.inspection.calls import ignore
+from clockhands.inspection.calls import AttentionCall, ignore
 from clockhands.inspection.layer import Layer, hidden_input
 from clockhands.inspection.seams import listening
 from clockhands.inspection.store import Store
@@ -30,7 +30,8 @@ class Capture:
 
     ``hidden`` holds the embedding output and the output of every block, each N × T × D; ``ordinary_T`` is False where
     the tokenizer puts a special token in every window. ``source_NS`` is what the encoder read for a decoder (-1 where
-    nothing stands), and ``across`` are the modules that look at it.
+    nothing stands), and ``across`` are the modules that look at it. ``unread`` says why there are no ``layers``, where
+    the model has attention that cannot be read.
     """
 
     ids_NT: Int[Tensor, "N T"]
@@ -39,6 +40,7 @@ class Capture:
     ordinary_T: Bool[Tensor, " T"]
     source_NS: Int[Tensor, "N S"] | None = None
     across: list[nn.Module] = field(default_factory=list)
+    unread: str = ""
 
     @property
     def texts(self) -> int:
@@ -72,13 +74,19 @@ def capture(
     """Run ``forward`` (ids to the tuple of hidden states) over all windows and record what a replay needs.
 
     ``source_NS`` goes to ``forward`` as ``source_BS``, batch by batch. Raises CheckpointError if the model has no
-    attention that can be read.
+    attention. Where it has, but not as logits of every token for every token, its states are recorded all the same.
     """
     ordinary = torch.ones(ids_NT.shape[1], dtype=torch.bool) if ordinary_T is None else ordinary_T
     found = Capture(ids_NT, [], [], ordinary, source_NS)
     batch = min(batch, len(ids_NT))
-    calls, found.across = _template(model, partial(forward, ids_NT[:batch], **found.given(slice(batch))))
+    run = partial(forward, ids_NT[:batch], **found.given(slice(batch)))
+    calls, found.across, found.unread = _template(model, run, (batch, ids_NT.shape[1]))
     states = forward(ids_NT[:1], **found.given(slice(1)))
+    if any(state.shape[1] != found.length for state in states):
+        raise CheckpointError(
+            f"{type(model).__name__} gives {max(state.shape[1] for state in states)} states for {found.length} tokens, "
+            "so they cannot be told apart by place; try another --length (length=...)"
+        )
     store = Store((len(states) + len(calls)) * ids_NT.numel() * states[0].shape[-1] * states[0].element_size())
     layers = [_layer(index, call, ids_NT, model, store) for index, call in enumerate(calls)]
     hidden = [store.empty((len(ids_NT), *state.shape[1:]), state.dtype) for state in states]
@@ -100,23 +108,19 @@ class _Recorded:
     kwargs: dict[str, Any]
 
 
-def _template(model: nn.Module, run: Callable[[], Any]) -> tuple[list[_Recorded], list[nn.Module]]:
-    """How each self-attention layer is called, in order, for one batch; and the modules that look across."""
-    heard: list[nn.Module] = []
-    with listening(model, lambda call: heard.append(call.module)):
-        run()
-    if not heard:
-        raise CheckpointError(
-            f"no attention was seen in {type(model).__name__}: it has none, or computes it in a way that neither the "
-            "attention interface of transformers nor a softmax shows"
-        )
+def _template(
+    model: nn.Module, run: Callable[[], Any], shape: tuple[int, int]
+) -> tuple[list[_Recorded], list[nn.Module], str]:
+    """How each self-attention layer is called, in order, for one batch; the modules that look across; or why not."""
+    readable, unread = _readable(model, run, shape)
     recorded: list[_Recorded] = []
-    modules = dict.fromkeys(heard)
 
     def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        recorded.append(_Recorded(module, args, kwargs))
+        # A cache would grow with every replay.
+        kept = {name: None if _is_cache(value) else value for name, value in kwargs.items()}
+        recorded.append(_Recorded(module, tuple(None if _is_cache(value) else value for value in args), kept))
 
-    hooks = [module.register_forward_pre_hook(note, with_kwargs=True) for module in modules]
+    hooks = [module.register_forward_pre_hook(note, with_kwargs=True) for module in readable]
     try:
         with listening(model, ignore):
             run()
@@ -124,7 +128,73 @@ def _template(model: nn.Module, run: Callable[[], Any]) -> tuple[list[_Recorded]
         for hook in hooks:
             hook.remove()
     across = [call.module for call in recorded if _is_cross(call.module, call.kwargs)]
-    return [call for call in recorded if call.module not in across], across
+    found = []
+    for call in recorded:
+        if call.module not in across:
+            fault = _fault(call, model, shape)
+            unread = unread or fault
+            found += [] if fault else [call]
+    return found, across, "" if found else unread
+
+
+def _readable(model: nn.Module, run: Callable[[], Any], shape: tuple[int, int]) -> tuple[list[nn.Module], str]:
+    """The modules whose attention is seen as logits of every token for every token, and why others are not.
+
+    Raises CheckpointError if there is no attention at all.
+    """
+    heard: dict[nn.Module, bool] = {}
+    entered: dict[str, None] = {}
+
+    def hear(call: AttentionCall) -> None:
+        # A decoder's look at another text has keys of that length.
+        square = call.logits_BHST.shape[0] == shape[0] and call.logits_BHST.shape[2] == shape[1]
+        heard[call.module] = heard.get(call.module, True) and square
+
+    hooks = [
+        module.register_forward_pre_hook(lambda module, args: entered.setdefault(type(module).__name__))
+        for module in model.modules()
+        if "attention" in type(module).__name__.lower()
+    ]
+    unread = ""
+    try:
+        with listening(model, hear):
+            run()
+    except CheckpointError as fault:
+        unread = str(fault)
+        heard.clear()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not heard and not entered:
+        raise CheckpointError(
+            f"no attention was seen in {type(model).__name__}: it has none, or computes it in a way that neither the "
+            "attention interface of transformers nor a softmax shows"
+        )
+    names = {type(module).__name__ for module, square in heard.items() if not square} or set(entered)
+    blocks = f"the attention of {', '.join(sorted(names))} is not computed as logits of every token for every token"
+    return [module for module, square in heard.items() if square], unread or blocks
+
+
+def _fault(call: _Recorded, model: nn.Module, shape: tuple[int, int]) -> str:
+    """Why a layer cannot be run again alone; empty if it can."""
+    kind = type(call.module).__name__
+    hidden = hidden_input(call.args, call.kwargs)
+    if hidden is None or tuple(hidden.shape[:-1]) not in (shape, shape[::-1]):
+        return f"the attention of {kind} is not given one vector per token"
+    count, length = shape
+    layer = Layer(0, call.module, hidden, model, call.args, call.kwargs, _time_first(hidden, length, model))
+    try:
+        logits = layer.replay(hidden.transpose(0, 1) if layer.time_first else hidden).logits_BHST
+    except Exception as fault:  # foreign code, run in a way that it was not written for
+        line = next(iter(str(fault).strip().splitlines()), "no message")
+        return f"the attention of {kind} cannot be run alone ({type(fault).__name__}: {line})"
+    if logits.shape[0] != count or tuple(logits.shape[2:]) != (length, length):
+        return f"the attention of {kind} is not computed as logits of every token for every token"
+    return ""
+
+
+def _is_cache(value: Any) -> bool:
+    return type(value).__name__.endswith("Cache")
 
 
 def _is_cross(module: nn.Module, kwargs: dict[str, Any]) -> bool:
@@ -134,10 +204,15 @@ def _is_cross(module: nn.Module, kwargs: dict[str, Any]) -> bool:
 
 def _layer(index: int, call: _Recorded, ids_NT: Tensor, model: nn.Module, store: Store) -> Layer:
     hidden = hidden_input(call.args, call.kwargs)
+    assert hidden is not None
     count, length = ids_NT.shape
-    time_first = hidden.shape[0] == length and hidden.shape[1] != length and "xlnet" in type(model).__name__.lower()
     inputs = store.empty((count, length, hidden.shape[-1]), hidden.dtype)
-    return Layer(index, call.module, inputs, model, call.args, call.kwargs, time_first)
+    return Layer(index, call.module, inputs, model, call.args, call.kwargs, _time_first(hidden, length, model))
+
+
+def _time_first(hidden: Tensor, length: int, model: nn.Module) -> bool:
+    """Whether the first axis is the text's. Where there are as many texts as tokens, only the class tells."""
+    return hidden.shape[0] == length and (hidden.shape[1] != length or "xlnet" in type(model).__name__.lower())
 
 
 @contextlib.contextmanager
@@ -149,6 +224,7 @@ def _recording(layers: list[Layer], rows: Tensor) -> Iterator[None]:
         if not _is_cross(module, kwargs):
             layer = next(coming)
             x = hidden_input(args, kwargs)
+            assert x is not None
             layer.inputs_NTD[rows] = (x.transpose(0, 1) if layer.time_first else x).to(layer.inputs_NTD.device)
 
     modules = dict.fromkeys(layer.module for layer in layers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from clockhands.findings import Finding, Mark, MarkKind, Reference, digits_apart
+from clockhands.findings import Finding, Mark, MarkKind, Number, Reference, digits_apart
 
 Emphasis = Literal["", "main", "null"]
 
@@ -53,7 +53,7 @@ def listed(words: Iterable[str]) -> str:
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else "none"
 
 
-def untrained_as(value: float | None) -> tuple[Reference, ...]:
+def untrained_as(value: Number | None) -> tuple[Reference, ...]:
     """The same model with fresh weights as the reference; none if it was not measured."""
     return () if value is None else (Reference("untrained", value),)
 

@@ -1,8 +1,7 @@
-"""What is known of each architecture, as data: how position enters, and where the tables stand.
+"""What is known of each architecture, as data: how position enters, and how a rotation pairs its dimensions.
 
-Attention itself needs nothing from here: it is read generically. Paths start at the base model (of an
-encoder-decoder, at the stack that is looked at). A class that is missing here is opened all the same; only the measures
-of the input tables are then left out, and say so.
+Attention needs nothing from here, it is read generically; the tables at the input are found by what editing them does.
+A class that is missing here is opened all the same, and named by what its model shows.
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
+
+from clockhands.shapes import Tensor
 
 SENTENCES = {
     "learned": "a learned vector per position is added to the token embedding",
@@ -28,55 +29,21 @@ SENTENCES = {
 
 @dataclass(frozen=True)
 class Family:
-    """Where one architecture keeps what.
+    """How position enters one architecture: ``mechanisms`` is a function of the configuration.
 
-    ``mechanisms`` is a function of the configuration. ``positions`` names the table, whose row for the first token is
-    ``offset``; ``scale`` names a number that multiplies the token rows; ``norm`` is what the sum goes through;
     ``interleaved`` says that a rotation turns neighbouring dimensions (0, 1), not those half a head apart.
     """
 
     mechanisms: Callable[[Any], tuple[str, ...]]
-    words: str
-    positions: str = ""
-    offset: int = 0
-    scale: str = ""
-    segments: str = ""
-    norm: str = ""
     interleaved: bool = False
 
 
-def _always(*names: str) -> Callable[[Any], tuple[str, ...]]:
-    return lambda config: names
+def _always(*names: str, interleaved: bool = False) -> Family:
+    return Family(lambda config: names, interleaved)
 
 
-def _bert(offset: int = 0) -> Family:
-    return Family(
-        _always("learned"),
-        words="embeddings.word_embeddings",
-        positions="embeddings.position_embeddings",
-        offset=offset,
-        segments="embeddings.token_type_embeddings",
-        norm="embeddings.LayerNorm",
-    )
-
-
-def _mpnet() -> Family:
-    return Family(
-        _always("learned", "buckets"),
-        words="embeddings.word_embeddings",
-        positions="embeddings.position_embeddings",
-        offset=2,
-        norm="embeddings.LayerNorm",
-    )
-
-
-def _distilbert() -> Family:
-    return Family(
-        lambda config: ("sinusoid",) if config.sinusoidal_pos_embds else ("learned",),
-        words="embeddings.word_embeddings",
-        positions="embeddings.position_embeddings",
-        norm="embeddings.LayerNorm",
-    )
+def _distilbert(config: Any) -> tuple[str, ...]:
+    return ("sinusoid",) if config.sinusoidal_pos_embds else ("learned",)
 
 
 def _deberta(config: Any) -> tuple[str, ...]:
@@ -88,61 +55,46 @@ def _falcon(config: Any) -> tuple[str, ...]:
     return ("alibi",) if config.alibi else ("rotary",)
 
 
-def _rotary(words: str = "embed_tokens", interleaved: bool = False) -> Family:
-    return Family(_always("rotary"), words=words, interleaved=interleaved)
-
-
 FAMILIES: dict[str, Family] = {
-    **dict.fromkeys(("bert", "electra", "albert"), _bert()),
-    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), _bert(offset=2)),
-    "distilbert": _distilbert(),
-    "mpnet": _mpnet(),
-    **dict.fromkeys(
-        ("deberta", "deberta-v2"),
-        Family(
-            _deberta,
-            words="embeddings.word_embeddings",
-            positions="embeddings.position_embeddings",
-            norm="embeddings.LayerNorm",
-        ),
-    ),
-    "modernbert": _rotary("embeddings.tok_embeddings"),
-    "roformer": _rotary("embeddings.word_embeddings", interleaved=True),
-    **dict.fromkeys(("gpt2", "gpt_neo"), Family(_always("learned"), words="wte", positions="wpe")),
-    "gptj": _rotary("wte", interleaved=True),
-    "gpt_neox": _rotary("embed_in"),
-    "opt": Family(
-        _always("learned"), words="decoder.embed_tokens", positions="decoder.embed_positions", offset=2
-    ),
-    "bloom": Family(_always("alibi"), words="word_embeddings"),
-    "mpt": Family(_always("alibi"), words="wte"),
-    "falcon": Family(_falcon, words="word_embeddings"),
     **dict.fromkeys(
         (
-            "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi", "phi3",
-            "smollm3", "gpt_oss", "olmo", "olmo2", "starcoder2", "stablelm", "granite", "mixtral", "qwen3_moe",
+            "bert", "electra", "albert", "roberta", "xlm-roberta", "camembert", "gpt2", "gpt_neo", "opt", "bart",
         ),
-        _rotary(),
-    ),
-    **dict.fromkeys(("cohere", "cohere2"), _rotary(interleaved=True)),
-    "bart": Family(
         _always("learned"),
-        words="embed_tokens",
-        positions="embed_positions",
-        offset=2,
-        scale="embed_tokens.embed_scale",
-        norm="layernorm_embedding",
     ),
-    "marian": Family(_always("sinusoid"), words="embed_tokens", positions="embed_positions", scale="embed_scale"),
-    **dict.fromkeys(("t5", "mt5", "umt5"), Family(_always("buckets"), words="embed_tokens")),
-    "xlnet": Family(_always("transformer-xl"), words="word_embedding"),
+    "mpnet": _always("learned", "buckets"),
+    "distilbert": Family(_distilbert),
+    **dict.fromkeys(("deberta", "deberta-v2"), Family(_deberta)),
+    "falcon": Family(_falcon),
+    **dict.fromkeys(("bloom", "mpt"), _always("alibi")),
+    "marian": _always("sinusoid"),
+    **dict.fromkeys(("t5", "mt5", "umt5", "switch_transformers"), _always("buckets")),
+    "xlnet": _always("transformer-xl"),
+    **dict.fromkeys(
+        (
+            "modernbert", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi",
+            "phi3", "smollm3", "gpt_oss", "olmo", "olmo2", "starcoder2", "stablelm", "granite", "mixtral", "qwen3_moe",
+        ),
+        _always("rotary"),
+    ),
+    **dict.fromkeys(("roformer", "gptj", "cohere", "cohere2"), _always("rotary", interleaved=True)),
 }  # fmt: skip
 """By ``model_type`` of the configuration."""
 
 
-def seen(model: nn.Module) -> tuple[str, ...]:
-    """What an architecture that is not listed shows of its mechanism: frequencies that are kept are for rotating."""
-    return ("rotary",) if any(name.endswith("inv_freq") for name, _ in model.named_buffers()) else ()
+def seen(model: nn.Module, rows_PD: Tensor | None) -> tuple[str, ...]:
+    """What an architecture that is not listed shows of its mechanism: its table, and frequencies kept for rotating."""
+    table = () if rows_PD is None else ("sinusoid",) if _is_sinusoid(rows_PD) else ("learned",)
+    return table + (("rotary",) if any(name.endswith("inv_freq") for name, _ in model.named_buffers()) else ())
+
+
+def _is_sinusoid(rows_PD: Tensor, most: int = 64) -> bool:
+    """Whether the products of rows depend on their distance alone, exactly: so it is for pairs of sine and cosine."""
+    rows = rows_PD[:most].double()
+    gram = rows @ rows.T
+    spread = max(float((gram.diagonal(k) - gram.diagonal(k).mean()).abs().max()) for k in range(len(gram)))
+    varies = float(rows.var(0).sum()) > 1e-6 * float(gram.diagonal().mean())
+    return varies and spread < 1e-3 * float(gram.diagonal().mean())
 
 
 def sentence(mechanisms: tuple[str, ...]) -> str:

@@ -7,6 +7,7 @@ project every token says itself where it stands. Holding each token's divisor, a
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,7 +26,8 @@ def norms_inside(module: nn.Module) -> list[nn.Module]:
     found = []
     for name, child in module.named_modules():
         last = name.rsplit(".", 1)[-1]
-        if child is not module and "norm" in type(child).__name__.lower() and not last.startswith("v_"):
+        named = child is not module and "norm" in type(child).__name__.lower()
+        if named and not last.startswith("v_") and len(inspect.signature(child.forward).parameters) == 1:
             found.append(child)
     return found
 
@@ -35,13 +37,15 @@ class Frozen:
 
     def __init__(self, module: nn.Module, scheme: Scheme | None = None) -> None:
         self.norms = norms_inside(module)
-        self.reciprocals: dict[nn.Module, Tensor] = {}
+        self.reciprocals: dict[nn.Module, list[Tensor]] = {}
+        self.calls: dict[nn.Module, int] = {}
         self.scheme = scheme if scheme is not None and "locate" in scheme.active_hooks() else None
         self.places_BHTA: Tensor | None = None
 
     @contextlib.contextmanager
     def record(self) -> Iterator[None]:
         """Inside, real inputs pass; their divisors and places are kept."""
+        self.reciprocals, self.calls = {}, {}
         with self._hooked(self._record), self._locating(self._keep):
             yield
 
@@ -91,11 +95,14 @@ class Frozen:
         centred, gain, offset = _anatomy(norm, args[0])
         direction = centred * gain
         reciprocal = ((output - offset) * direction).sum(-1, keepdim=True)
-        self.reciprocals[norm] = reciprocal / direction.square().sum(-1, keepdim=True)
+        # One and the same norm may serve queries and keys, one after the other (Llama 4).
+        self.reciprocals.setdefault(norm, []).append(reciprocal / direction.square().sum(-1, keepdim=True))
 
     def _replace(self, norm: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
         centred, gain, offset = _anatomy(norm, args[0])
-        return centred * gain * self.reciprocals[norm] + offset
+        recorded = self.reciprocals[norm]
+        count = self.calls[norm] = self.calls.get(norm, -1) + 1
+        return centred * gain * recorded[count % len(recorded)] + offset
 
 
 def _anatomy(norm: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

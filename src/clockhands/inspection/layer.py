@@ -45,11 +45,18 @@ class Layer:
     @property
     def batch(self) -> int:
         """Texts computed at once; calls are recorded with masks of this size."""
-        return hidden_input(self.args, self.kwargs).shape[1 if self.time_first else 0]
+        return self._given.shape[1 if self.time_first else 0]
+
+    @property
+    def _given(self) -> Tensor:
+        """The input with which the layer was recorded."""
+        hidden = hidden_input(self.args, self.kwargs)
+        assert hidden is not None
+        return hidden
 
     def replay(self, x_NTD: Float[Tensor, "N T D"]) -> AttentionCall:
         """Run this attention layer alone on another input of at most ``batch`` texts."""
-        count, template = len(x_NTD), hidden_input(self.args, self.kwargs)
+        count, template = len(x_NTD), self._given
         if count < self.batch:
             x_NTD = torch.cat([x_NTD, x_NTD[-1:].expand(self.batch - count, -1, -1)])
         x = x_NTD.to(template)
@@ -116,18 +123,17 @@ class Layer:
         return torch.where(call.allowed_BHST, call.logits_BHST - products, 0.0)
 
 
-def hidden_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+def hidden_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
     """The input among the arguments of an attention module: ``hidden_states`` by name, else the first tensor."""
-    if isinstance(kwargs.get("hidden_states"), Tensor):
-        return kwargs["hidden_states"]
-    return next(arg for arg in args if isinstance(arg, Tensor))
+    named = kwargs.get("hidden_states")
+    return next((value for value in (named, *args, *kwargs.values()) if isinstance(value, Tensor)), None)
 
 
 def _with_input(args: tuple[Any, ...], kwargs: dict[str, Any], x: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if isinstance(kwargs.get("hidden_states"), Tensor):
-        return args, {**kwargs, "hidden_states": x}
-    place = next(index for index, arg in enumerate(args) if isinstance(arg, Tensor))
-    return (*args[:place], x, *args[place + 1 :]), kwargs
+    """The same arguments with another input; where queries and keys are given it apart, it is one and the same."""
+    given = hidden_input(args, kwargs)
+    changed = {name: x if value is given else value for name, value in kwargs.items()}
+    return tuple(x if value is given else value for value in args), changed
 
 
 def _first(call: AttentionCall, count: int) -> AttentionCall:

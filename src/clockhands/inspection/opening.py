@@ -54,7 +54,7 @@ def open_subject(
         model = AutoModel.from_pretrained(
             str(source), use_safetensors=True, dtype=torch.float32, trust_remote_code=trust_remote_code
         )
-    except (OSError, ValueError, ImportError) as fault:
+    except Exception as fault:  # classes of many libraries raise errors of their own
         raise CheckpointError(f"cannot open {source}: {_line(fault)}") from fault
     return Subject.of(model.to(place), _tokenizer(source, trust_remote_code), _short(source), side)
 
@@ -161,10 +161,10 @@ def float32_bytes(raw: dict[str, Any]) -> int:
     from transformers import AutoConfig, AutoModel
 
     try:
-        config = AutoConfig.for_model(**raw)
+        config = AutoConfig.for_model(**_decoded(raw))
         with torch.device("meta"):
             weights = list(AutoModel.from_config(config).parameters())
-    except (KeyError, TypeError, ValueError, RuntimeError, NotImplementedError, AttributeError):
+    except Exception:  # classes of many libraries raise errors of their own
         return 0  # opening the model will say what is wrong with it
     return sum(4 * weight.numel() for weight in weights)
 
@@ -193,6 +193,13 @@ def _stored_bytes(path: Path) -> int:
     except Exception as fault:
         raise CheckpointError(f"{path} is no safetensors file: {_line(fault)}") from fault
     return sum(4 * torch.Size(shape).numel() for shape in shapes)
+
+
+def _decoded(raw: Any) -> Any:
+    """A configuration with its infinities as numbers: transformers writes them as {"__float__": "Infinity"}."""
+    if isinstance(raw, dict):
+        return float(raw["__float__"]) if set(raw) == {"__float__"} else {key: _decoded(raw[key]) for key in raw}
+    return [_decoded(item) for item in raw] if isinstance(raw, list) else raw
 
 
 def check_fits(needed: int, source: str | Path, available: int | None = None) -> None:

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ import torch
 from torch import nn
 
 from clockhands import __version__
-from clockhands.errors import UsageError
+from clockhands.errors import CheckpointError, UsageError
 from clockhands.findings import Finding, Findings
 from clockhands.inspection.capture import Capture, capture
 from clockhands.inspection.decomposition import Split, split
+from clockhands.inspection.drawing import skip
 from clockhands.inspection.measures import (
     across,
     cause,
@@ -56,6 +58,17 @@ GROUPS = {
     ("cause",): "What comes of it",
 }
 """Headings of the page, by the beginnings of the findings' names."""
+
+
+ATTENTION = {
+    "kernel": kernels.KERNEL,
+    "kernel.frequencies": kernels.FREQUENCY,
+    "kernel.terms": terms.QUESTION,
+    "logits.layers": decomposed.LAYERS,
+    "logits.heads": decomposed.HEADS,
+}
+LOOKS = {"heads.positional": heads.POSITIONAL, "heads.distance": heads.DISTANCE}
+"""The measures that need attention to be readable, with their questions."""
 
 
 @dataclass
@@ -113,7 +126,7 @@ def inspect(
         if control is None:
             control = sum(weight.numel() for weight in subject.model.parameters()) < LARGE
         trained = _measure(subject, data, tick)
-        fresh = _measure(subject.untrained(), data.first(CONTROL_TEXTS), tick) if control else None
+        fresh = _fresh(subject, data, tick) if control else None
         own = None if texts is None or isinstance(texts, Tensor) else texts
         items = tuple(_findings(trained, fresh, tick, own))
     return Findings(
@@ -229,6 +242,19 @@ def _measure(subject: Subject, data: Windows, tick: Progress) -> Measured:
     return found
 
 
+def _fresh(subject: Subject, data: Windows, tick: Progress) -> Measured:
+    """The same class with fresh weights. Raises CheckpointError where its configuration does not build one."""
+    try:
+        untrained = subject.untrained()
+    except Exception as fault:  # foreign code, run in a way that it may not have been written for
+        line = next(iter(str(fault).strip().splitlines()), "no message")
+        raise CheckpointError(
+            f"a {subject.kind} with fresh weights, the reference of most measures, cannot be built "
+            f"({type(fault).__name__}: {line}); leave it out with --no-control (control=False)"
+        ) from fault
+    return _measure(untrained, data.first(CONTROL_TEXTS), tick)
+
+
 def _findings(
     trained: Measured, fresh: Measured | None, tick: Progress, texts: Sequence[str] | None
 ) -> Iterator[Finding]:
@@ -236,6 +262,19 @@ def _findings(
     subject, recorded = trained.subject, trained.capture
     control = fresh.splits if fresh else None
     other = fresh.capture if fresh else None
+    attention: list[Callable[[], Finding]] = [
+        lambda: kernels.kernel(subject, recorded, trained.splits, control),
+        lambda: kernels.frequencies(subject, recorded, other),
+        lambda: terms.terms(subject, recorded, trained.splits, (fresh.capture, fresh.splits) if fresh else None),
+        lambda: decomposed.layers(trained.splits, control),
+        lambda: decomposed.heads(trained.splits, control),
+    ]
+    looks: list[Callable[[], Finding]] = [
+        lambda: heads.positional(trained.heads, fresh.heads if fresh else None),
+        lambda: heads.distance(trained.heads),
+    ]
+    if not recorded.layers:
+        attention, looks = _unread(ATTENTION, recorded), _unread(LOOKS, recorded)
     steps: list[Callable[[], Finding]] = [
         lambda: loudness.loudness(subject, recorded, fresh.subject if fresh else None),
         lambda: directions.directions(subject, recorded),
@@ -243,15 +282,10 @@ def _findings(
         lambda: table.similarity(subject),
         lambda: hands.hands(subject),
         lambda: table.shift(subject),
-        lambda: kernels.kernel(subject, recorded, trained.splits, control),
-        lambda: kernels.frequencies(subject, recorded, other),
-        lambda: terms.terms(subject, recorded, trained.splits, (fresh.capture, fresh.splits) if fresh else None),
-        lambda: decomposed.layers(trained.splits, control),
-        lambda: decomposed.heads(trained.splits, control),
+        *attention,
         lambda: survival.survival(subject, recorded, (fresh.subject, fresh.capture) if fresh else None),
         lambda: share.share(recorded, other),
-        lambda: heads.positional(trained.heads, fresh.heads if fresh else None),
-        lambda: heads.distance(trained.heads),
+        *looks,
         *_across(trained, fresh),
         lambda: cause.cause(subject, recorded),
         lambda: swap.swapped(subject, texts),
@@ -263,10 +297,18 @@ def _findings(
         yield finding
 
 
+def _unread(measures: dict[str, str], recorded: Capture) -> list[Callable[[], Finding]]:
+    """Measures of an attention that cannot be read, left out with the reason."""
+    why = f"Not measured: {recorded.unread}."
+    return [partial(skip, name, question, why) for name, question in measures.items()]
+
+
 def _across(trained: Measured, fresh: Measured | None) -> list[Callable[[], Finding]]:
     """Cross-attention, where there are two sides."""
     if trained.subject.whole is None:
         return []
+    if not trained.capture.layers:
+        return _unread({"heads.across": across.QUESTION}, trained.capture)
     control = (fresh.subject, fresh.capture) if fresh else None
     return [lambda: across.across(trained.subject, trained.capture, control)]
 
@@ -295,6 +337,13 @@ def _origin(subject: Subject, data: Windows, default: bool) -> str:
     return f"{whose}, beside {'what they translate' if default and subject.pairs else 'the same text as source'}"
 
 
+def _layers(found: Measured) -> str:
+    """How many attention layers were read, of how many heads."""
+    if not found.splits:
+        return ""
+    return f"{len(found.capture.layers)} layers, {found.splits[0].var_NH.shape[1]} heads, "
+
+
 def _facts(found: Measured, origin: str, control: bool) -> dict[str, str | int]:
     """The lines on top of the page."""
     import transformers
@@ -305,8 +354,8 @@ def _facts(found: Measured, origin: str, control: bool) -> dict[str, str | int]:
         "model": found.subject.label,
         "class": found.subject.kind,
         "position": found.subject.mechanism,
-        "size": f"{len(found.capture.layers)} layers, {found.splits[0].var_NH.shape[1]} heads, "
-        f"width {found.capture.hidden[0].shape[-1]}, {sum(p.numel() for p in model.parameters()):,} parameters",
+        "size": f"{_layers(found)}width {found.capture.hidden[0].shape[-1]}, "
+        f"{sum(p.numel() for p in model.parameters()):,} parameters",
         "attention": causal,
         "text": f"{found.capture.texts} windows of {found.capture.length} tokens" + origin,
         "control": "the same class with fresh weights" if control else "none (too large, or not asked for)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -13,11 +13,22 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import nn
 
-from clockhands.errors import CheckpointError, DataError, UsageError
+from clockhands.errors import CheckpointError, ClockhandsError, DataError, UsageError
 from clockhands.inspection.families import FAMILIES, Family, seen, sentence
-from clockhands.shapes import Float, Tensor
+from clockhands.inspection.input_table import PLACES, InputTable, edited, entering, find_input_table, position_enters
+from clockhands.shapes import Float, Int, Tensor
 
 Side: TypeAlias = Literal["encoder", "decoder"]
+
+_NOT_TEXT = {
+    "pixel_values": "images",
+    "pixel_values_videos": "videos",
+    "input_features": "sound",
+    "input_values": "sound",
+    "audio_mel": "sound",
+    "past_values": "time series",
+}
+"""What a model reads whose main input is called so."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,7 @@ class Subject:
     whole: nn.Module | None = field(default=None, repr=False)
     pairs: Sequence[tuple[str, str]] | None = None
     source_tokenizer: Any = None
+    table: InputTable | None = None
 
     @classmethod
     def of(cls, model: nn.Module, tokenizer: Any = None, name: str = "", side: Side | None = None) -> Subject:
@@ -62,16 +74,20 @@ class Subject:
             from clockhands.inspection.own import OwnSubject
 
             return OwnSubject.wrap(model, tokenizer, name, side)
-        config: Any = model.config
+        config = _configuration(model)
         stack: Any = getattr(model, "base_model", model)
+        name = name or getattr(config, "name_or_path", "") or type(model).__name__
         whole = stack.eval() if getattr(config, "is_encoder_decoder", False) else None
-        side = chosen_side(side, whole is not None, name or type(model).__name__)
+        side = chosen_side(side, whole is not None, name)
         if whole is not None:
             stack = whole.get_decoder() if side == "decoder" else whole.get_encoder()
-        family = FAMILIES.get(config.model_type)
-        mechanisms = family.mechanisms(config) if family else seen(stack)
-        name = name or getattr(config, "name_or_path", "") or type(model).__name__
-        return cls(stack.eval(), tokenizer, name, family, mechanisms, side=side, whole=whole)
+        family = FAMILIES.get(getattr(config, "model_type", ""))
+        subject = cls(stack.eval(), tokenizer, name, family, (), side=side, whole=whole)
+        subject.check_reads_tokens()
+        subject.table = find_input_table(stack, subject.forward, subject.sample(), subject.word_rows())
+        rows = None if subject.table is None else subject.table.rows_PD(stack)
+        subject.mechanisms = family.mechanisms(config) if family else seen(stack, rows)
+        return subject
 
     @property
     def label(self) -> str:
@@ -103,14 +119,18 @@ class Subject:
 
     @property
     def unknown(self) -> bool:
-        """Whether nothing is recorded of where this architecture keeps its tables, so that none can be ruled out."""
+        """Whether nothing is recorded of this architecture, so that only what its model shows is known."""
         return self.family is None
 
     def absent(self, why: str) -> str:
-        """Why a measure of something that this model lacks is left out; of an unknown one nothing is denied."""
-        if self.unknown:
-            return f"Where a {self.kind} keeps its position tables, and how it turns, is not recorded here."
-        return f"{why} {self.mechanism}"
+        """Why a measure of something that this model lacks at its input is left out."""
+        if self.table is not None and self.table.words == "mixed":
+            return f"A {self.kind} mixes neighbouring tokens before it adds positions, so no token has its own vector."
+        if self.mechanisms:
+            return f"{why} {self.mechanism}"
+        if position_enters(self.forward, int(self.sample()[0, 0])):
+            return f"Position enters the input of a {self.kind}, but not as the rows of one table that are added."
+        return f"{why} What a {self.kind} adds at its input is the same at every position."
 
     @property
     def device(self) -> torch.device:
@@ -120,12 +140,12 @@ class Subject:
     @property
     def longest(self) -> int | None:
         """The longest input it is built for; None where nothing bounds it."""
-        if self.positions is not None and self.family is not None:
-            return len(self.positions.weight) - self.family.offset
-        config = self.model.config
+        if self.table is not None:
+            return len(self.table.rows_PD(self.model))
         for name in ("max_position_embeddings", "n_positions", "max_seq_len"):
-            if isinstance(getattr(config, name, None), int) and getattr(config, name) > 0:
-                return int(getattr(config, name))
+            known = getattr(getattr(self.model, "config", None), name, None)
+            if isinstance(known, int) and known > 0:
+                return known
         return None
 
     @property
@@ -142,14 +162,57 @@ class Subject:
         before, after = (self.forward(row, source_BS=ids)[-1] for row in (ids, changed))
         return bool(torch.allclose(before[0, :-1], after[0, :-1], atol=1e-5))
 
+    def word_rows(self) -> Tensor | None:
+        """The token table as the model keeps it; None where it has none."""
+        stack: Any = self.model
+        table = getattr(stack, "embed_tokens", None)  # of encoders that are no models of their own (FSMT)
+        with suppress(AttributeError, NotImplementedError):
+            table = stack.get_input_embeddings()
+        rows = getattr(table, "weight", None)
+        return rows if isinstance(rows, Tensor) and rows.ndim == 2 else None
+
     @property
     def vocabulary(self) -> int | None:
         """How many token ids the model knows; None where it tells no number."""
+        rows = self.word_rows()
+        return None if rows is None else len(rows)
+
+    def sample(self) -> Int[Tensor, "two T"]:
+        """Two texts of ordinary tokens, no token at the same place in both: what effects are tried on."""
+        config: Any = getattr(self.whole or self.model, "config", None)
+        told = config.to_dict() if hasattr(config, "to_dict") else {}
+        special = {value for name, value in told.items() if name.endswith(("token_id", "token_index", "_idx"))
+                   and isinstance(value, int)}  # fmt: skip
+        known = min(self.vocabulary or 1000, 1000)
+        usable = [token for token in range(known) if token not in special][-PLACES:]
+        ids = torch.tensor(usable)
+        return torch.stack([ids, ids.roll(1)])
+
+    def check_reads_tokens(self) -> None:
+        """Raises CheckpointError, saying why, if the model does not turn token ids alone into one state per token."""
+        for stack in (self.model, *([self.whole.get_encoder()] if self.looks_across else [])):  # type: ignore[union-attr,operator]
+            reads = getattr(stack, "main_input_name", "input_ids")
+            if reads != "input_ids":
+                raise CheckpointError(
+                    f"{self.name} reads {_NOT_TEXT.get(reads, reads)}, not text: its {type(stack).__name__} is given "
+                    f"{reads}, and inspect measures models that are given token ids"
+                )
+        ids = self.sample()
         try:
-            rows = getattr(self.model.get_input_embeddings(), "weight", None)  # type: ignore[operator]
-        except (AttributeError, NotImplementedError):
-            return None
-        return len(rows) if isinstance(rows, Tensor) else None
+            states = self.forward(ids)
+        except ClockhandsError:
+            raise
+        except Exception as fault:  # foreign code: what it needs besides token ids, it says in its own way
+            raise CheckpointError(
+                f"{self.name} cannot be inspected: a {type(self.model).__name__} does not run on token ids alone "
+                f"({type(fault).__name__}: {_first_line(fault)})"
+            ) from fault
+        shapes = {tuple(state.shape[:-1]) for state in states if isinstance(state, Tensor)}
+        if shapes != {tuple(ids.shape)}:
+            raise CheckpointError(
+                f"{self.name} cannot be inspected: the layers of a {type(self.model).__name__} do not give one state "
+                f"per token (of 2 texts of {ids.shape[1]} tokens, they give {_listed(states)})"
+            )
 
     def checked(self, ids_BT: Tensor) -> Tensor:
         """The same ids. Raises DataError if the model does not know one of them."""
@@ -178,7 +241,13 @@ class Subject:
             **({"use_cache": False} if "use_cache" in _arguments(self.model) else {}),
             **options,
         )
-        return tuple(output.hidden_states)
+        return tuple(self._stream(state, ids_BT.shape) for state in output.hidden_states)
+
+    def _stream(self, state: Tensor, shape: torch.Size) -> Tensor:
+        """One vector per token: of parallel streams the one that attention reads, streams of a token side by side."""
+        if state.ndim == 4 and state.shape[1:3] == shape:  # Gemma 3n
+            return state[getattr(self.model.config, "altup_active_idx", 0)]
+        return state.flatten(2) if state.ndim == 4 and state.shape[:2] == shape else state  # hyper-connections
 
     def _read(self, source_BS: Tensor) -> dict[str, Tensor]:
         """What the decoder is given of a source."""
@@ -187,28 +256,32 @@ class Subject:
         read = self.whole.get_encoder()(input_ids=source_BS.clamp_min(0), attention_mask=mask, return_dict=True)  # type: ignore[operator]
         return {"encoder_hidden_states": read.last_hidden_state, "encoder_attention_mask": mask}
 
-    @property
-    def positions(self) -> nn.Embedding | None:
-        """The position table as a module, where the input has one."""
-        if self.family is None or not self.family.positions or not {"learned", "sinusoid"} & set(self.mechanisms):
-            return None
-        found = operator.attrgetter(self.family.positions)(self.model)
-        return found if isinstance(getattr(found, "weight", None), Tensor) else None
-
     def tables(self) -> Tables | None:
-        """The input tables in float32 on the CPU, or None where position does not enter at the input."""
-        if self.positions is None or self.family is None:
+        """The input tables in float32 on the CPU, or None where positions are not added to tokens at the input."""
+        table = self.table
+        if table is None or table.words == "mixed":
             return None
-        family = self.family
-        words = operator.attrgetter(family.words)(self.model).weight.detach().float().cpu()
-        scale = float(operator.attrgetter(family.scale)(self.model)) if family.scale else 1.0
-        positions = self.positions.weight.detach().float().cpu()[family.offset :]
-        segment = torch.zeros(words.shape[1])
-        segments = operator.attrgetter(family.segments)(self.model) if family.segments else None
-        if segments is not None:
-            segment = segments.weight.detach().float().cpu()[0]
-        norm = operator.attrgetter(family.norm)(self.model) if family.norm else None
-        return Tables(words * scale, positions, segment, scale, norm)
+        ids = self.sample()
+        positions = table.rows_PD(self.model).float().cpu() * table.factor
+        total = entering(self.model, table.enters, self.forward, ids).float().cpu()
+        words = self._word_vectors(table, positions)
+        segment = (total - words[ids] - positions[: ids.shape[1]]).mean((0, 1))
+        norm = self.model.get_submodule(table.norm) if table.norm else None
+        return Tables(words, positions, segment, table.scale, norm)
+
+    def _word_vectors(self, table: InputTable, positions_PD: Tensor) -> Float[Tensor, "V D"]:
+        """What each token gives to the sum: its row, or what is left of the sum without the position."""
+        rows = self.word_rows()
+        if table.words == "rows":
+            assert rows is not None
+            return rows.detach().float().cpu() * table.scale
+        count = self.vocabulary
+        assert count is not None
+        found = []
+        for ids in torch.arange(count).split(PLACES):
+            total = entering(self.model, table.enters, self.forward, ids[None])
+            found.append(total[0].float().cpu() - positions_PD[: len(ids)])
+        return torch.cat(found)
 
     @property
     def interleaved(self) -> bool:
@@ -222,7 +295,12 @@ class Subject:
 
     def embeddings(self) -> Float[Tensor, "V D"]:
         """The token table as it is stored, on the CPU."""
-        return self.model.get_input_embeddings().weight.detach().cpu()  # type: ignore[operator]
+        rows = self.word_rows()
+        if rows is None:
+            raise CheckpointError(
+                f"{self.name} has no table of token vectors, so tokens cannot be told from its states"
+            )
+        return rows.detach().cpu()
 
     def shifted(self, ids_BT: Tensor, step: int, **given: Tensor) -> tuple[Tensor, ...] | None:
         """Hidden states with every position ``step`` later; None where positions cannot be shifted so far."""
@@ -254,26 +332,27 @@ class Subject:
     @contextmanager
     def _reading(self, rows_PD: Tensor) -> Iterator[None]:
         """Inside, the model reads these rows from its position table."""
-        table = self.positions
-        assert table is not None and self.family is not None
-        kept = table.weight.data
-        changed = kept.clone()
-        changed[self.family.offset : self.family.offset + len(rows_PD)] = rows_PD.to(changed)
-        table.weight.data = changed
-        try:
+        assert self.table is not None
+        tensor: Tensor = operator.attrgetter(self.table.path)(self.model)
+        first, factor = self.table.first, self.table.factor
+
+        def write(data: Tensor) -> None:
+            data[first : first + len(rows_PD)] = (rows_PD / factor).to(data)
+
+        with edited(tensor, write):
             yield
-        finally:
-            table.weight.data = kept
 
     def untrained(self, seed: int = 0) -> Subject:
         """The same architecture with its weights drawn anew, as its class initialises them: the usual control."""
-        old = self.whole if self.looks_across else self.model
-        assert old is not None
+        # Of a pair, the decoder needs its encoder; and some encoders keep no configuration of their own (FSMT).
+        both = self.whole is not None and (self.looks_across or not hasattr(self.model, "config"))
+        old: Any = self.whole if both else self.model
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             fresh: Any = type(old)(copy.deepcopy(old.config))
         fresh = fresh.to(device=self.device, dtype=next(self.model.parameters()).dtype).eval()
-        stack, whole = (fresh.get_decoder(), fresh) if self.looks_across else (fresh, self.whole)
+        whole = fresh if both else self.whole
+        stack = fresh if not both else fresh.get_decoder() if self.looks_across else fresh.get_encoder()
         return replace(self, model=stack, whole=whole, name=f"{self.name} (untrained)")
 
 
@@ -294,3 +373,25 @@ def _arguments(model: nn.Module) -> frozenset[str]:
     import inspect
 
     return frozenset(inspect.signature(model.forward).parameters)
+
+
+def _configuration(model: nn.Module) -> Any:
+    """The configuration of a model of transformers. Raises UsageError, saying what is needed, for another module."""
+    config = getattr(model, "config", None)
+    if config is not None and hasattr(model, "get_input_embeddings"):
+        return config
+    raise UsageError(
+        f"inspect cannot read a {type(model).__name__}: it takes a model of transformers or of Clockhands. Make your "
+        "own module a transformers.PreTrainedModel: with a config, get_input_embeddings(), and "
+        "forward(input_ids, attention_mask=None, output_hidden_states=None, **kwargs) that returns hidden_states, the "
+        "embedding output first and then every layer's (examples/inspect_custom_model.py)"
+    )
+
+
+def _first_line(fault: BaseException) -> str:
+    return next(iter(str(fault).strip().splitlines()), "no message")
+
+
+def _listed(states: Sequence[Any]) -> str:
+    shapes = dict.fromkeys(str(list(state.shape)) if isinstance(state, Tensor) else "nothing" for state in states)
+    return ", ".join(shapes) or "no hidden states"

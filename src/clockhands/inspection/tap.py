@@ -45,14 +45,18 @@ _SHIFTED_PRODUCTS = {torch.baddbmm, Tensor.baddbmm}
 _SOFTMAX = {F.softmax, torch.softmax, Tensor.softmax}
 
 
+MOST_PRODUCTS = 8
+"""Products kept of a module until a softmax comes; the keys and queries are among the first."""
+
+
 class SoftmaxTap(TorchFunctionMode):
-    """Remembers the first product of queries and keys inside each layer and reports it when its softmax comes."""
+    """Remembers the first products inside each layer; when a softmax comes, reports the first that has its shape."""
 
     def __init__(self, stack: ModuleStack, receive: Receiver) -> None:
         super().__init__()
         self.stack = stack
         self.receive = receive
-        self.operands: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+        self.operands: dict[nn.Module, list[tuple[Tensor, Tensor]]] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -63,16 +67,20 @@ class SoftmaxTap(TorchFunctionMode):
             self._fused(*args, **kwargs)
         elif func in _SOFTMAX:
             self._softmax(args[0] if args else kwargs["input"], output)
-        elif self.stack.running[-1] not in self.operands:
+        elif len(self.operands.get(self.stack.running[-1], ())) < MOST_PRODUCTS:
             operands = _operands(func, args, kwargs, output)
             if operands is not None:
-                self.operands[self.stack.running[-1]] = operands
+                self.operands.setdefault(self.stack.running[-1], []).append(operands)
         return output
 
     def _softmax(self, logits: Tensor, weights: Tensor) -> None:
-        operands = self.operands.pop(self.stack.running[-1], None)
-        if operands is None or weights.ndim not in (3, 4) or weights.shape[-2:] != _square(operands):
+        products = self.operands.get(self.stack.running[-1], [])
+        if weights.ndim not in (3, 4):
+            return  # of something else, such as kernels of a convolution
+        operands = next((pair for pair in products if weights.shape[-2:] == _square(pair)), None)
+        if operands is None:
             return
+        del self.operands[self.stack.running[-1]]
         if weights.ndim == 3:
             heads = _heads(self.stack.running[-1])
             if not heads or len(weights) % heads:

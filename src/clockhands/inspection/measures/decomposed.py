@@ -12,6 +12,8 @@ from clockhands.inspection.drawing import mark, percent, percent_range, untraine
 from clockhands.inspection.numbers import bootstrap
 from clockhands.shapes import Float, Tensor
 
+LAYERS = "What decides where a layer looks?"
+HEADS = "Which heads listen to position?"
 METHOD = (
     "The input of each attention layer is split into constant, position and content (x = μ + pos_t + rest), the "
     "layer is run on μ, on μ + pos and on x, and the logits become Σ_ab s q_a·k_b plus what the layer adds itself"
@@ -68,7 +70,7 @@ def layers(splits: Sequence[Split], control: Sequence[Split] | None = None) -> F
     untrained = f"; untrained {percent(fresh[0])} and {percent(fresh[-1])}" if fresh else ""
     return Finding(
         name="logits.layers",
-        question="What decides where a layer looks?",
+        question=LAYERS,
         verdict=(
             f"Position alone decides {percent(along[0])} of where the first layer looks (95 % interval "
             f"{percent_range(low, high)}), content alone {percent(content)}; in the last layer "
@@ -118,7 +120,7 @@ def heads(splits: Sequence[Split], control: Sequence[Split] | None = None) -> Fi
     untrained = f" ({fresh} untrained)" if fresh is not None else ""
     return Finding(
         name="logits.heads",
-        question="Which heads listen to position?",
+        question=HEADS,
         verdict=(
             f"Position alone decides at least half of the logits in {strong} of {every} heads{untrained}; in layer "
             f"{chosen + 1} head {best} listens to it most ({percent(by_head[best])})."

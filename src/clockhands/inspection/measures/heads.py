@@ -13,6 +13,8 @@ from clockhands.inspection.drawing import heatmap, listed, mark, percent, untrai
 from clockhands.inspection.numbers import explained, interval
 from clockhands.shapes import Bool, Float, Tensor
 
+POSITIONAL = "Which heads attend by place?"
+DISTANCE = "How far do the heads look?"
 METHOD = (
     "Attention is renormalised over ordinary tokens. 'By place' is the share of its variance (around uniform "
     "attention over the keys a query may see) that the pair (i, j) explains alone: the squares of the mean over "
@@ -144,7 +146,7 @@ def positional(found: Sequence[HeadStatistics], control: Sequence[HeadStatistics
     untrained = f" ({fresh} untrained)" if fresh is not None else ""
     return Finding(
         name="heads.positional",
-        question="Which heads attend by place?",
+        question=POSITIONAL,
         verdict=f"{strong} of {grid.numel()} heads attend mostly by place{untrained}.{naming}",
         value=float(strong),
         unit="heads",
@@ -188,7 +190,7 @@ def distance(found: Sequence[HeadStatistics]) -> Finding:
     uniform = found[0].uniform
     return Finding(
         name="heads.distance",
-        question="How far do the heads look?",
+        question=DISTANCE,
         verdict=(
             f"Layer {nearest + 1} looks nearest, at a median over heads of {middles[nearest]:.1f} tokens; uniform "
             f"attention "

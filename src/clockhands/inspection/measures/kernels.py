@@ -116,8 +116,11 @@ def _kernel_figure(found: Tensor, layer: int, share: list[float], fresh: list[fl
 
 def frequencies(subject: Subject, capture: Capture, control: Capture | None) -> Finding:
     """Shares of the pairs that rotate together, and of q·k without rotation."""
-    if "rotary" not in subject.mechanisms or subject.unknown:
-        return skip("kernel.frequencies", FREQUENCY, subject.absent("Nothing is rotated here."))
+    if "rotary" not in subject.mechanisms:
+        return skip("kernel.frequencies", FREQUENCY, f"No rotation was found. {subject.mechanism}")
+    if subject.unknown:
+        why = f"Which dimensions a {subject.kind} rotates together is not recorded here."
+        return skip("kernel.frequencies", FREQUENCY, why)
     shares = torch.stack([frequency_shares(subject, layer, capture.ordinary_T) for layer in capture.layers])
     mean = shares.mean(0)
     fresh = None
