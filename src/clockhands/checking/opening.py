@@ -15,7 +15,7 @@ from clockhands.checking.streaming import bytes_of_weights, fits, open_streamed
 from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.machine import free_memory
-from clockhands.quiet import quiet
+from clockhands.quiet import quiet, without_bars
 
 _AUTO = {
     "causal": transformers.AutoModelForCausalLM,
@@ -43,11 +43,12 @@ def open_model(
     options: dict[str, Any] = {"dtype": precision, "trust_remote_code": trust_remote_code}
     streamed = _streams(name, weights, bytes_of_weights(auto, config, precision, trust_remote_code), place)
     try:
-        if streamed:
-            return open_streamed(auto, name, place, **options), kind
-        if place.type != "cpu":
+        if place.type != "cpu" and not streamed:
             options["device_map"] = {"": device}
-        return auto.from_pretrained(name, use_safetensors=True, **options).eval(), kind
+        with without_bars():
+            if streamed:
+                return open_streamed(auto, name, place, **options), kind
+            return auto.from_pretrained(name, use_safetensors=True, **options).eval(), kind
     except (OSError, ValueError, RuntimeError, KeyError) as fault:
         way = " with its weights streamed (hold them in memory, or check it with --tiny)" if streamed else ""
         raise CheckpointError(f"cannot open the model {name}{way}: {' '.join(str(fault).split())[:300]}") from fault

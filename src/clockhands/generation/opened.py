@@ -16,7 +16,7 @@ import torch
 from clockhands.data import Tokenizers
 from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, UsageError, unknown
-from clockhands.quiet import quiet
+from clockhands.quiet import quiet, without_bars
 from clockhands.schemes import CATALOGUE, options
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def open_model(
         config = _config(folder)
         if position:
             config = repositioned(config, position)
-        with quiet("transformers"):
+        with quiet("transformers"), without_bars():
             loaded: Any = faces[config.core.kind].from_pretrained(
                 folder, config=config, dtype=dtype, local_files_only=True,
                 ignore_mismatched_sizes=True, output_loading_info=True,

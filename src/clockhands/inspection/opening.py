@@ -14,7 +14,7 @@ from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, ClockhandsError
 from clockhands.inspection.subject import Side, Subject
 from clockhands.machine import free_memory
-from clockhands.quiet import quiet
+from clockhands.quiet import quiet, without_bars
 
 if TYPE_CHECKING:
     from clockhands.data import Corpus
@@ -51,9 +51,10 @@ def open_subject(
     if raw.get("model_type") == "clockhands":
         return _own_run(source, device, side)
     try:
-        model = AutoModel.from_pretrained(
-            str(source), use_safetensors=True, dtype=torch.float32, trust_remote_code=trust_remote_code
-        )
+        with without_bars():
+            model = AutoModel.from_pretrained(
+                str(source), use_safetensors=True, dtype=torch.float32, trust_remote_code=trust_remote_code
+            )
     except Exception as fault:  # classes of many libraries raise errors of their own
         raise CheckpointError(f"cannot open {source}: {_line(fault)}") from fault
     return Subject.of(model.to(place), _tokenizer(source, trust_remote_code), _short(source), side)
