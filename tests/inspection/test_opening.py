@@ -11,7 +11,8 @@ import torch
 
 from clockhands.data import open_corpus
 from clockhands.errors import CheckpointError
-from clockhands.inspection.opening import _trained_on, check_fits, float32_bytes, open_subject
+from clockhands.inspection.opening import _trained_on, float32_bytes, open_subject
+from clockhands.pretrained import check_fits
 
 from .tiny import tiny
 
@@ -133,10 +134,12 @@ def test_a_configuration_too_large_for_memory_is_refused_before_weights_are_read
         open_subject(huge)
 
 
-def test_the_memory_that_a_configuration_asks_for_is_what_its_weights_take() -> None:
+def test_the_memory_that_a_configuration_asks_for_is_what_it_takes() -> None:
     for name in ("bert", "t5", "llama", "falcon-alibi"):
         raw = tiny(name).config.to_dict()
-        assert float32_bytes(raw) == sum(4 * weight.numel() for weight in tiny(name).parameters())
+        model = tiny(name)
+        whole = sum(4 * tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
+        assert float32_bytes(raw) == whole
 
 
 def test_a_run_is_measured_on_what_it_was_trained_on(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_what_is_no_model_of_ours_is_named(rope: Run, data: dict[str, Any], tmp_
             (tmp_path / folder / "config.json").write_text(text)
     for folder, said in {
         "nowhere": "holds no model; it is not there",
-        "gpt": r"config\.json describes a model of type 'gpt2', not one of this project",
+        "gpt": "holds a model of type 'gpt2', not one of this project",
         "bare": r"config\.json names no model type",
         "torn": r"config\.json cannot be read",
     }.items():

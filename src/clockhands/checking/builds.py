@@ -23,6 +23,7 @@ from transformers import (
 )
 from transformers.models.auto import modeling_auto
 
+from clockhands import pretrained
 from clockhands.errors import UsageError, unknown
 
 Kind = Literal["causal", "masked", "seq2seq"]
@@ -217,8 +218,8 @@ def build_model(
     config = copy.deepcopy(config)
     torch.manual_seed(seed)
     options = {} if attention is None else {"attn_implementation": attention}
-    make = _AUTO[kind].from_config if cls is None else cls._from_config
-    model = make(config, dtype=torch.float32, **options)
+    given: dict[str, Any] = {"dtype": torch.float32, **options}
+    model = pretrained.build_model(_AUTO[kind], config, **given) if cls is None else cls._from_config(config, **given)
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation("eager")
     return loud(model.eval(), seed)

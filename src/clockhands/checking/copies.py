@@ -12,6 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from clockhands.checking.streaming import is_streamed, open_streamed, runs_on
 from clockhands.machine import free_memory
+from clockhands.pretrained import load_model
 
 
 def is_large(adapter: Any) -> bool:
@@ -52,7 +53,7 @@ def reloaded(module: Any, folder: str, dtype: torch.dtype, streamed: bool = Fals
     if streamed or is_streamed(module):
         return open_streamed(type(module), folder, runs_on(module), dtype=dtype)
     with _NothingByLuck():
-        loaded = type(module).from_pretrained(folder, dtype=dtype, use_safetensors=True)
+        loaded = load_model(type(module), folder, dtype=dtype)
     return loaded.to(runs_on(module)).eval()
 
 

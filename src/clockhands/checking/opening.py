@@ -11,11 +11,19 @@ import torch
 import transformers
 
 from clockhands.checking.builds import Build, Kind, find, shrink
-from clockhands.checking.streaming import bytes_of_weights, fits, open_streamed
+from clockhands.checking.streaming import fits, open_streamed
 from clockhands.devices import open_device
-from clockhands.errors import CheckpointError, UsageError
+from clockhands.errors import UsageError
 from clockhands.machine import free_memory
-from clockhands.quiet import quiet, without_bars
+from clockhands.pretrained import (
+    configuration,
+    load_configuration,
+    load_model,
+    numbers_of,
+    opening,
+    refuse_not_finite,
+    weight_files,
+)
 
 _AUTO = {
     "causal": transformers.AutoModelForCausalLM,
@@ -34,24 +42,25 @@ def open_model(
     streamed by default where they do not fit, which is told. Weights are read from safetensors only. Raises UsageError
     for a dtype, a device or a way that there is not, CheckpointError with what was wrong with the files.
     """
-    config = _config(name, trust_remote_code)
+    config = load_configuration(name, trust_remote_code=trust_remote_code)
     kind, declared = _kind(config), " ".join(config.architectures or ())
-    _refuse_pickle(Path(name))
+    if Path(name).is_dir():
+        weight_files(Path(name), configuration(name))
     headless = bool(declared) and kind != "seq2seq" and not _HEADS.search(declared)
     auto = transformers.AutoModel if headless else _AUTO[kind]
     place, precision = open_device(device, "device"), _dtype(dtype)
     options: dict[str, Any] = {"dtype": precision, "trust_remote_code": trust_remote_code}
-    streamed = _streams(name, weights, bytes_of_weights(auto, config, precision, trust_remote_code), place)
-    try:
-        if place.type != "cpu" and not streamed:
-            options["device_map"] = {"": device}
-        with without_bars():
-            if streamed:
-                return open_streamed(auto, name, place, **options), kind
-            return auto.from_pretrained(name, use_safetensors=True, **options).eval(), kind
-    except (OSError, ValueError, RuntimeError, KeyError) as fault:
-        way = " with its weights streamed (hold them in memory, or check it with --tiny)" if streamed else ""
-        raise CheckpointError(f"cannot open the model {name}{way}: {' '.join(str(fault).split())[:300]}") from fault
+    numbers = numbers_of(auto, config, trust_remote_code=trust_remote_code)
+    streamed = _streams(name, weights, None if numbers is None else numbers * precision.itemsize, place)
+    if streamed:
+        with opening(name, "with its weights streamed (hold them in memory, or check it with --tiny) the model"):
+            return open_streamed(auto, name, place, **options), kind
+    if place.type != "cpu":
+        options["device_map"] = {"": device}
+    with opening(name, "the model"):
+        model = load_model(auto, name, **options).eval()
+    refuse_not_finite(model.named_parameters(), name)
+    return model, kind
 
 
 def _streams(name: str, weights: str | None, size: int | None, device: torch.device) -> bool:
@@ -68,17 +77,6 @@ def _streams(name: str, weights: str | None, size: int | None, device: torch.dev
     return True
 
 
-def _refuse_pickle(folder: Path) -> None:
-    """A message of our own for a folder; transformers says only that it finds no safetensors."""
-    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    pickles = [name for name in names if name.endswith((".bin", ".pt", ".pth", ".ckpt"))]
-    if pickles and not any(name.endswith((".safetensors", ".safetensors.index.json")) for name in names):
-        raise CheckpointError(
-            f"{folder} holds its weights only as pickle ({pickles[0]}), which can run any code when it is read; "
-            "where you trust it, load it and write it again with save_pretrained"
-        )
-
-
 def _dtype(name: str) -> torch.dtype:
     found = getattr(torch, name, None)
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
@@ -88,20 +86,9 @@ def _dtype(name: str) -> torch.dtype:
 
 def shrunk(name: str, trust_remote_code: bool) -> tuple[Build, Any]:
     """The shrunk configuration of a folder or hub name."""
-    config = _config(name, trust_remote_code)
+    config = load_configuration(name, trust_remote_code=trust_remote_code)
     build = Build(config.model_type, _kind(config))
     return build, shrink(config, build)
-
-
-def _config(name: str, trust_remote_code: bool) -> Any:
-    try:
-        with quiet("huggingface_hub"):
-            return transformers.AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
-    except (OSError, ValueError, KeyError) as fault:
-        text = " ".join(str(fault).split())[:300]
-        advice = " (its code runs only with --trust-remote-code)" if "trust_remote_code" in text else ""
-        folder = "" if Path(name).exists() else " (no such folder here, so taken for a hub name)"
-        raise CheckpointError(f"cannot read the configuration of {name}{folder}{advice}: {text}") from fault
 
 
 def _kind(config: Any) -> Kind:

@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from clockhands.machine import free_memory
+from clockhands.pretrained import load_model
 from clockhands.quiet import quiet
 
 _WARNS = "accelerate.big_modeling"  # of weights without storage, which is what is wanted here
@@ -40,7 +41,7 @@ class _Guard(TorchDispatchMode):
 
 
 def open_streamed(opener: Any, name: str, device: torch.device, **options: Any) -> Any:
-    """What ``opener.from_pretrained(name, use_safetensors=True, **options)`` gives, without its weights in memory.
+    """Load what ``pretrained.load_model(opener, name, **options)`` gives, without its weights in memory.
 
     They are parameters without storage, read when the layer that owns them is called and dropped when it returns; a
     cast of the model (or of a copy, which costs nothing) converts them on the way. Weights that transformers stores
@@ -49,9 +50,9 @@ def open_streamed(opener: Any, name: str, device: torch.device, **options: Any) 
     """
     folder = tempfile.mkdtemp(prefix="clockhands-")
     try:
-        options |= {"use_safetensors": True, "device_map": {"": "disk"}, "offload_folder": folder}
+        options |= {"device_map": {"": "disk"}, "offload_folder": folder}
         with quiet(_WARNS):
-            model = opener.from_pretrained(name, **options).eval()
+            model = load_model(opener, name, **options).eval()
             _settle(model, device)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -124,16 +125,6 @@ def runs_on(module: nn.Module) -> torch.device:
     if device is None:
         device = next((tensor.device for tensor in chain(module.parameters(), module.buffers())), "cpu")
     return torch.device(device)
-
-
-def bytes_of_weights(auto: Any, config: Any, dtype: torch.dtype, trust_remote_code: bool) -> int | None:
-    """What the weights take in ``dtype``; None where the model cannot be built without storage."""
-    try:
-        with torch.device("meta"), quiet(_WARNS):
-            model = auto.from_config(config, trust_remote_code=trust_remote_code)
-    except Exception:  # code of the model's own may do anything here; it is loaded as usual then
-        return None
-    return sum(p.numel() for p in model.parameters()) * dtype.itemsize
 
 
 def fits(weights: int, device: torch.device) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from clockhands.data.pairs import Corpus, Items, Kind
 from clockhands.data.readers import column, pairs_of
 from clockhands.data.sources import HOLDOUT, corpus_of
-from clockhands.errors import DataError, UsageError, unknown
+from clockhands.errors import UsageError, unknown
+from clockhands.pretrained import load_data_set
 
 
 def huggingface(
@@ -55,24 +55,12 @@ def huggingface(
 def _open(name: str, subset: str | None, revision: str | None) -> Mapping[str, Any]:
     """The splits of a data set by name."""
     try:
-        import datasets
+        opened = load_data_set(name, subset, revision)
     except ImportError as fault:
         raise UsageError(
             "Hugging Face data sets need the package 'datasets': pip install 'clockhands[datasets]'"
         ) from fault
-    try:
-        if _was_saved(Path(name)):
-            opened = datasets.load_from_disk(name)
-        else:
-            opened = datasets.load_dataset(name, subset, revision=revision)
-    except Exception as fault:
-        # The library raises whatever its builders raise; all of it means that there is no such data here.
-        raise DataError(f"cannot open the data set {name!r}: {str(fault) or type(fault).__name__}") from fault
     return opened if isinstance(opened, dict) else {"train": opened}
-
-
-def _was_saved(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
 
 
 def _rows(data: Any, place: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

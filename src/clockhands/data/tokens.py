@@ -7,9 +7,12 @@ token as anywhere else, and a text ends with ``</s>``. For language models text 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -17,12 +20,14 @@ from tokenizers import Tokenizer, processors
 
 from clockhands.data.kinds import KINDS, SPECIAL, normalizer
 from clockhands.data.pairs import Corpus
-from clockhands.errors import DataError, UsageError, unknown
-from clockhands.quiet import quiet
+from clockhands.errors import CheckpointError, DataError, UsageError, unknown
+from clockhands.pretrained import load_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+SAMPLE = "Ein Satz, a sentence; ÉTÉ été 12.5 %  ﬁn 你好"
+"""A text whose ids change with the case, the accents, the spaces and the forms that a tokenizer makes equal."""
 Purpose: TypeAlias = Literal["translation", "language", "masked"]
 
 
@@ -43,6 +48,15 @@ class Tokenizers:
         _save(self.source, Path(folder))
         if not self.shared:
             _save(self.target, Path(folder) / "target")
+
+    @property
+    def fingerprint(self) -> str:
+        """What changes when a text gets other ids, or ids another text: of the vocabularies, and of a text encoded."""
+        digest = hashlib.blake2b(digest_size=16)
+        for tokenizer in (self.source, self.target):
+            vocabulary = sorted(tokenizer.get_vocab().items(), key=itemgetter(1))
+            digest.update(json.dumps([vocabulary, tokenizer(SAMPLE)["input_ids"]]).encode())
+        return digest.hexdigest()
 
     @classmethod
     def load(cls, folder: str | Path) -> Tokenizers:
@@ -128,22 +142,19 @@ def train_tokenizer(
 def open_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
     """An existing tokenizer, from a folder or by its name on the Hugging Face hub.
 
-    A missing end of text is taken from the separator (BERT), a missing padding token is added (GPT-2).
-    Raises DataError if it cannot be opened, UsageError if it has no way to end a text.
+    A missing end of text is taken from the separator (BERT), a missing padding token is added (GPT-2). No code that
+    comes with a tokenizer is run. Raises DataError if it cannot be opened, UsageError if it cannot end a text.
     """
-    from transformers import AutoTokenizer
-
     looks_local = str(name).startswith((".", "/", "~")) or str(name).count("/") > 1 or isinstance(name, Path)
     if looks_local and not Path(name).is_dir():
         raise DataError(f"there is no tokenizer folder {name}")
     here = Path(name).is_dir()
     try:
-        with quiet("huggingface_hub"), quiet("transformers"):
-            tokenizer = AutoTokenizer.from_pretrained(str(name), local_files_only=here or not _reachable(str(name)))
-    except Exception as fault:
-        # Whatever the library stumbles over (no such file, foreign format, no network), there is no tokenizer here.
-        where = "" if here else " (no folder here, so taken for a name on the Hugging Face hub)"
-        raise DataError(f"cannot open the tokenizer {str(name)!r}{where}: {str(fault).splitlines()[0]}") from fault
+        tokenizer = load_tokenizer(name, local_files_only=here or not _reachable(str(name)))
+    except CheckpointError as fault:
+        raise DataError(str(fault)) from fault
+    # Which class of the tokenizer's own code stood beside it: that is not used, and must not be saved into a run.
+    tokenizer.init_kwargs.pop("auto_map", None)
     if tokenizer.eos_token is None:
         if tokenizer.sep_token is None:
             raise UsageError(f"tokenizer {str(name)!r} has no token that ends a text (eos or sep); give another")

@@ -15,8 +15,20 @@ import torch
 
 from clockhands.data import Tokenizers
 from clockhands.devices import open_device
-from clockhands.errors import CheckpointError, UsageError, unknown
-from clockhands.quiet import quiet, without_bars
+from clockhands.errors import CheckpointError, ConfigError, UsageError, unknown
+from clockhands.model.config import TransformerConfig
+from clockhands.model.size import size_fault
+from clockhands.pretrained import (
+    CONFIG,
+    check_weights,
+    configuration,
+    is_own,
+    load_model,
+    opening,
+    refuse_code,
+    refuse_not_finite,
+)
+from clockhands.quiet import quiet
 from clockhands.schemes import CATALOGUE, options
 
 if TYPE_CHECKING:
@@ -71,18 +83,16 @@ def open_run(
     folder = Path(getattr(run, "path", run))
     chosen = open_device(device or ("cuda" if torch.cuda.is_available() else "cpu"), "device")
     model = open_model(folder, dtype=dtype, position=position)
-    return Opened(model.to(chosen), Tokenizers.load(folder), folder)  # type: ignore[arg-type]
+    tokenizers = Tokenizers.load(folder)
+    _check_tokenizers(model.config, tokenizers, folder)  # type: ignore[arg-type]
+    return Opened(model.to(chosen), tokenizers, folder)  # type: ignore[arg-type]
 
 
 def open_model(
     folder: Path, *, dtype: str | torch.dtype = "auto", position: Mapping[str, Any] | None = None
 ) -> PreTrainedModel:
-    """The model that was saved in a folder, in evaluation mode, on the CPU. Arguments and errors as ``open_run``."""
-    if not (folder / "config.json").is_file():
-        found = "a folder without config.json" if folder.is_dir() else "a file" if folder.exists() else "not there"
-        raise CheckpointError(f"{folder} is no finished run: it is {found}; `clockhands train` makes one")
-    from safetensors import SafetensorError
-
+    """Open the model of a folder, in evaluation mode, on the CPU. Arguments and errors as those of ``open_run``."""
+    raw, _ = read_configuration(folder)
     import clockhands.model.huggingface as face
 
     faces = {
@@ -90,21 +100,83 @@ def open_model(
         "decoder": face.ClockhandsForCausalLM,
         "encoder": face.ClockhandsForMaskedLM,
     }
-    try:
-        config = _config(folder)
-        if position:
-            config = repositioned(config, position)
-        with quiet("transformers"), without_bars():
-            loaded: Any = faces[config.core.kind].from_pretrained(
-                folder, config=config, dtype=dtype, local_files_only=True,
-                ignore_mismatched_sizes=True, output_loading_info=True,
-            )  # fmt: skip
-    except (OSError, RuntimeError, ValueError, KeyError, SafetensorError) as fault:
-        raise CheckpointError(f"cannot open the model in {folder}: {str(fault).splitlines()[0]}") from fault
-    model: PreTrainedModel
-    model, read = loaded
+    config = _config(folder, raw)
+    if position:
+        config = repositioned(config, position)
+    _check_size(config.core, folder, dtype)
+    check_weights(folder, raw)
+    with opening(folder, "the model in"), quiet("transformers"):
+        model, read = load_model(
+            faces[config.core.kind], folder, config=config, dtype=dtype, local_files_only=True,
+            ignore_mismatched_sizes=True, output_loading_info=True,
+        )  # fmt: skip
     _check_read(read, folder, bent=bool(position))
-    return model.eval()
+    refuse_not_finite(model.named_parameters(), folder)
+    opened: PreTrainedModel = model.eval()
+    return opened
+
+
+def read_configuration(folder: Path) -> tuple[dict[str, Any], TransformerConfig]:
+    """Read ``config.json`` of a model of this project as it is written, and the architecture that it describes.
+
+    Raises CheckpointError where there is none, or another model's, or one that cannot be.
+    """
+    path = folder / CONFIG
+    if not path.exists() and not path.is_symlink():
+        found = f"a folder without {CONFIG}" if folder.is_dir() else "a file" if folder.exists() else "not there"
+        raise CheckpointError(f"{folder} is no finished run: it is {found}; `clockhands train` makes one")
+    raw = configuration(folder)
+    if not is_own(raw):
+        kind = raw.get("model_type")
+        what = f"{folder} holds a model of type {kind!r}, not one of this project"
+        what = f"{path} names no model type" if kind is None else what
+        raise CheckpointError(f"{what}; `clockhands inspect` and `clockhands check` open any Hugging Face checkpoint")
+    refuse_code(raw, folder)
+    try:
+        return raw, TransformerConfig.from_dict(raw.get("transformer", {}), "transformer")
+    except ConfigError as fault:
+        raise CheckpointError(f"{path} describes no model that can be built: {fault}") from fault
+
+
+def _config(folder: Path, raw: Mapping[str, Any]) -> ClockhandsConfig:
+    """The configuration as transformers has it. Raises CheckpointError where a value of it cannot be."""
+    from clockhands.model.huggingface_config import ClockhandsConfig
+
+    try:
+        with opening(folder / CONFIG, "the configuration"):
+            return ClockhandsConfig.from_dict(dict(raw))
+    except ConfigError as fault:
+        raise CheckpointError(f"{folder / CONFIG} describes no model that can be built: {fault}") from fault
+
+
+def _check_size(core: TransformerConfig, folder: Path, dtype: str | torch.dtype) -> None:
+    """Raise CheckpointError if the model would not fit the memory, before anything of it is built."""
+    fault = size_fault(core, itemsize=dtype.itemsize if isinstance(dtype, torch.dtype) else 4)
+    if fault is not None:
+        raise CheckpointError(f"{folder / CONFIG}: {fault}")
+
+
+def _check_tokenizers(config: ClockhandsConfig, tokenizers: Tokenizers, folder: Path) -> None:
+    """Raise CheckpointError if the tokenizers are not those that the model was trained with.
+
+    Those of a run from before fingerprints were kept are only counted.
+    """
+    core = config.core
+    for side, tokenizer in (("encoder", tokenizers.source), ("decoder", tokenizers.target)):
+        if side not in core.sides:
+            continue
+        rows, largest = core.vocabulary(side), max(tokenizer.get_vocab().values(), default=-1)
+        if largest >= rows:
+            raise CheckpointError(
+                f"the tokenizer in {folder} has ids up to {largest:,}, and the {side} has {rows:,} embeddings; it is "
+                "not the one that the model was trained with: put back the tokenizer files of that run"
+            )
+    if config.tokenizer_fingerprint not in (None, tokenizers.fingerprint):
+        raise CheckpointError(
+            f"the tokenizer in {folder} is not the one that the model was trained with (its fingerprint is "
+            f"{tokenizers.fingerprint}, and config.json has {config.tokenizer_fingerprint}): put back the tokenizer "
+            "files of that run"
+        )
 
 
 def _check_read(read: Mapping[str, Any], folder: Path, *, bent: bool) -> None:
@@ -146,19 +218,8 @@ def repositioned(config: ClockhandsConfig, changes: Mapping[str, Any]) -> Clockh
 
 def _own(config: ClockhandsConfig) -> dict[str, Any]:
     """What a configuration of ours is made of, besides the architecture."""
-    names = ("label_smoothing", "smoothing", "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
+    names = (
+        "label_smoothing", "smoothing", "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id",
+        "tokenizer_fingerprint",
+    )  # fmt: skip
     return {name: getattr(config, name) for name in names}
-
-
-def _config(folder: Path) -> ClockhandsConfig:
-    from transformers import PreTrainedConfig
-
-    from clockhands.model.huggingface_config import ClockhandsConfig
-
-    found, _ = PreTrainedConfig.get_config_dict(folder, local_files_only=True)
-    kind = found.get("model_type")
-    if kind != ClockhandsConfig.model_type:
-        what = f"{folder} holds a model of type {kind!r}, not one of this project"
-        what = f"{folder / 'config.json'} names no model type" if kind is None else what
-        raise CheckpointError(f"{what}; `clockhands inspect` and `clockhands check` open any Hugging Face checkpoint")
-    return ClockhandsConfig.from_dict(found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,51 +12,67 @@ import torch
 from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, ClockhandsError
 from clockhands.inspection.subject import Side, Subject
-from clockhands.machine import free_memory
-from clockhands.quiet import quiet, without_bars
+from clockhands.pretrained import (
+    check_fits,
+    check_weights,
+    configuration,
+    is_known,
+    is_own,
+    load_model,
+    load_tokenizer,
+    numbers_of,
+    opening,
+    refuse_code,
+    refuse_not_finite,
+)
 
 if TYPE_CHECKING:
     from clockhands.data import Corpus
 
-_SUFFIXES = (".safetensors", ".safetensors.index.json")
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 
 
 def open_subject(
-    source: str | Path, *, trust_remote_code: bool = False, device: str = "cpu", side: Side | None = None
+    source: str | Path,
+    *,
+    trust_remote_code: bool = False,
+    device: str = "cpu",
+    side: Side | None = None,
+    tokenizer: Any = None,
 ) -> Subject:
     """Open a folder, or a name on the Hugging Face hub, as what ``inspect`` looks at; of a pair, one ``side``.
 
+    ``tokenizer``: one that is open already, in place of the checkpoint's own, which is then not looked at.
     Weights are read in float32 and from safetensors only. Raises CheckpointError, saying what to do, for a missing
-    path, a position setting that is not understood, pickled weights, code that needs trust, and a model too large;
-    UsageError for a device that is not in this machine.
+    path, a position setting that is not understood, pickled or damaged weights, code that needs trust, and a model too
+    large; UsageError for a device that is not in this machine.
     """
+    place = open_device(device, "device")
+    raw = configuration(source)
+    _refuse_unknown(raw, source)
+    refuse_code(raw, source, trust_remote_code=trust_remote_code)
+    if is_own(raw):
+        subject = _own_run(source, device, side)
+        subject.tokenizer = tokenizer or subject.tokenizer
+        return subject
+    if is_known(raw):
+        check_fits(float32_bytes(raw), source)
+    elif "auto_map" not in raw:
+        raise CheckpointError(f"{source} has model_type {raw.get('model_type')!r}, which transformers does not know")
+    if Path(source).is_dir():
+        check_weights(Path(source), raw)
+    model = _load(source, trust_remote_code)
+    tokenizer = tokenizer or _tokenizer(source, trust_remote_code)
+    return Subject.of(model.to(place), tokenizer, _short(source), side)
+
+
+def _load(source: str | Path, trust_remote_code: bool) -> Any:
     from transformers import AutoModel
 
-    place = open_device(device, "device")
-    raw = _configuration(source)
-    _refuse_unknown(raw, source)
-    remote = "auto_map" in raw and not _is_known(raw)
-    if remote and not trust_remote_code:
-        raise CheckpointError(
-            f"{source} brings its own code (model_type {raw.get('model_type')!r}), which would run on this machine; "
-            "read it, then give --trust-remote-code (trust_remote_code=True)"
-        )
-    if not remote and not _is_known(raw):
-        raise CheckpointError(f"{source} has model_type {raw.get('model_type')!r}, which transformers does not know")
-    if raw.get("model_type") != "clockhands" and not remote:
-        check_fits(float32_bytes(raw), source)
-    if Path(source).is_dir():
-        _check_weights(Path(source))
-    if raw.get("model_type") == "clockhands":
-        return _own_run(source, device, side)
-    try:
-        with without_bars():
-            model = AutoModel.from_pretrained(
-                str(source), use_safetensors=True, dtype=torch.float32, trust_remote_code=trust_remote_code
-            )
-    except Exception as fault:  # classes of many libraries raise errors of their own
-        raise CheckpointError(f"cannot open {source}: {_line(fault)}") from fault
-    return Subject.of(model.to(place), _tokenizer(source, trust_remote_code), _short(source), side)
+    with opening(source, "the model in"):
+        model = load_model(AutoModel, source, dtype=torch.float32, trust_remote_code=trust_remote_code)
+    refuse_not_finite(model.named_parameters(), source)
+    return model
 
 
 def _own_run(source: str | Path, device: str, side: Side | None) -> Subject:
@@ -85,39 +100,6 @@ def _trained_on(run: Path) -> Corpus | None:
         return open_corpus(data["corpus"], **{key: value for key, value in data.items() if key in known})
     except (OSError, KeyError, ValueError, ClockhandsError):
         return None
-
-
-def _configuration(source: str | Path) -> dict[str, Any]:
-    """config.json as it is written; transformers would drop or repair what we must refuse."""
-    path = Path(source)
-    if path.is_file():
-        raise CheckpointError(f"{source} is a file; give the folder that holds config.json and model.safetensors")
-    if path.is_dir():
-        try:
-            return dict(json.loads((path / "config.json").read_text(encoding="utf8")))
-        except FileNotFoundError:
-            raise CheckpointError(f"{source} holds no config.json, so it is no saved model") from None
-        except (OSError, ValueError) as fault:
-            raise CheckpointError(f"{path / 'config.json'} cannot be read: {_line(fault)}") from fault
-    if path.is_absolute() or str(source).startswith((".", "~")) or str(source).count("/") != 1:
-        raise CheckpointError(
-            f"there is no folder {source}; give a saved model's folder, or a hub name such as org/name"
-        )
-    from transformers import PreTrainedConfig
-
-    try:
-        with quiet("huggingface_hub"):
-            return dict(PreTrainedConfig.get_config_dict(str(source))[0])
-    except (OSError, ValueError) as fault:
-        raise CheckpointError(
-            f"{source} is neither a folder here nor a model that the hub gives: {_line(fault)}"
-        ) from fault
-
-
-def _is_known(raw: dict[str, Any]) -> bool:
-    from transformers import CONFIG_MAPPING
-
-    return raw.get("model_type") in CONFIG_MAPPING
 
 
 def _refuse_unknown(raw: dict[str, Any], source: str | Path) -> None:
@@ -158,42 +140,14 @@ def _rope_types(raw: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, st
 
 
 def float32_bytes(raw: dict[str, Any]) -> int:
-    """What a model of this configuration takes as float32, counted without making its weights; 0 if that fails."""
+    """Count what a model of this configuration takes as float32, without making its weights; 0 if that fails."""
     from transformers import AutoConfig, AutoModel
 
     try:
         config = AutoConfig.for_model(**_decoded(raw))
-        with torch.device("meta"):
-            weights = list(AutoModel.from_config(config).parameters())
-    except Exception:  # classes of many libraries raise errors of their own
-        return 0  # opening the model will say what is wrong with it
-    return sum(4 * weight.numel() for weight in weights)
-
-
-def _check_weights(folder: Path) -> None:
-    """Refuse a folder without safetensors, and weights that would not fit the memory."""
-    files = [path for path in folder.iterdir() if path.name.endswith(_SUFFIXES)]
-    if not files:
-        pickles = sorted(path.name for path in folder.iterdir() if path.suffix in (".bin", ".pt", ".pth", ".ckpt"))
-        if pickles:
-            raise CheckpointError(
-                f"{folder} holds its weights only as pickle ({pickles[0]}), which can run any code when it is read; "
-                "convert it with save_pretrained(..., safe_serialization=True) where you trust it"
-            )
-        raise CheckpointError(f"{folder} holds no weights (model.safetensors)")
-    check_fits(sum(_stored_bytes(path) for path in files if path.suffix == ".safetensors"), folder)
-
-
-def _stored_bytes(path: Path) -> int:
-    """What the tensors of a safetensors file take as float32; only its header is read."""
-    from safetensors import safe_open
-
-    try:
-        with safe_open(path, framework="pt") as file:
-            shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
-    except Exception as fault:
-        raise CheckpointError(f"{path} is no safetensors file: {_line(fault)}") from fault
-    return sum(4 * torch.Size(shape).numel() for shape in shapes)
+    except Exception:  # opening the model will say what is wrong with it
+        return 0
+    return 4 * (numbers_of(AutoModel, config) or 0)
 
 
 def _decoded(raw: Any) -> Any:
@@ -203,34 +157,16 @@ def _decoded(raw: Any) -> Any:
     return [_decoded(item) for item in raw] if isinstance(raw, list) else raw
 
 
-def check_fits(needed: int, source: str | Path, available: int | None = None) -> None:
-    """Raises CheckpointError if a model of ``needed`` bytes does not fit into ``available`` (default: what is free)."""
-    if available is None:
-        available = free_memory(torch.device("cpu"))
-    if needed * 1.2 > available:
-        raise CheckpointError(
-            f"{source} needs {needed / 2**30:.1f} GiB for its weights and more to run, and {available / 2**30:.1f} GiB "
-            "of memory are free; use a machine with more, or a smaller model of the family"
-        )
-
-
 def open_tokenizer(source: str | Path, *, trust_remote_code: bool = False) -> Any:
     """Open a tokenizer from a folder, or by its name on the hub. Code that it brings runs only where it is trusted.
 
     Raises CheckpointError, saying why, where there is none.
     """
-    from transformers import AutoTokenizer
-
     path = Path(source)
     looks_local = path.is_absolute() or str(source).startswith((".", "~")) or isinstance(source, Path)
     if path.is_file() or (not path.is_dir() and looks_local):
         raise CheckpointError(f"there is no folder {source}; give the folder that holds a tokenizer, or a hub name")
-    try:
-        with quiet("huggingface_hub"), quiet("transformers"):
-            found = AutoTokenizer.from_pretrained(str(source), trust_remote_code=trust_remote_code)
-    except Exception as fault:  # the formats of many libraries are tried, and each raises errors of its own
-        where = "" if path.is_dir() else " (no folder here, so taken for a name on the hub)"
-        raise CheckpointError(f"cannot open the tokenizer {source}{where}: {_line(fault)}") from fault
+    found = load_tokenizer(source, trust_remote_code=trust_remote_code)
     # Where there are no files, transformers makes up a tokenizer that knows its special tokens and no word.
     if len(found) <= len(found.all_special_ids) + 1:
         raise CheckpointError(f"{source} holds no tokenizer: none of its files lists any words")
@@ -238,10 +174,15 @@ def open_tokenizer(source: str | Path, *, trust_remote_code: bool = False) -> An
 
 
 def _tokenizer(source: str | Path, trust_remote_code: bool) -> Any:
-    """The checkpoint's tokenizer, or None if it has none; then texts must be given as token ids."""
+    """Open the checkpoint's tokenizer; None if it has none: then texts must be given as token ids.
+
+    Raises CheckpointError for a folder whose tokenizer is there and cannot be opened.
+    """
     try:
         return open_tokenizer(source, trust_remote_code=trust_remote_code)
     except CheckpointError:
+        if any((Path(source) / name).exists() for name in _TOKENIZER_FILES):
+            raise
         return None
 
 
@@ -249,8 +190,3 @@ def _short(source: str | Path) -> str:
     """What to call the model: the source as given, of an absolute path its end."""
     path = Path(source)
     return "/".join(path.parts[-2:]) if path.is_absolute() else str(source)
-
-
-def _line(fault: BaseException) -> str:
-    """The first line of what a library said."""
-    return str(fault).strip().splitlines()[0] if str(fault).strip() else type(fault).__name__

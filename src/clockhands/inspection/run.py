@@ -162,9 +162,10 @@ def _subject(
         _refuse("Subject", side=side, tokenizer=tokenizer, name=name or None, device=device)
         return model
     if isinstance(model, str | Path):
-        subject = open_subject(model, trust_remote_code=trust_remote_code, device=device or "cpu", side=side)
+        subject = open_subject(
+            model, trust_remote_code=trust_remote_code, device=device or "cpu", side=side, tokenizer=tokenizer
+        )
         subject.name = name or subject.name
-        subject.tokenizer = tokenizer or subject.tokenizer
         return subject
     if not isinstance(model, nn.Module):
         raise UsageError(f"inspect takes a model, a folder or a hub name, not {type(model).__name__}")

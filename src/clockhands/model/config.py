@@ -162,6 +162,8 @@ class TransformerConfig:
         """
         from clockhands.model.faults import table_faults
 
+        if not isinstance(given, Mapping):
+            raise ConfigError([f"{source} is {given!r}, but must be a table"], source)
         names = [f.name for f in dataclasses.fields(cls)]
         wrong = [unknown("option of the model", key, names) for key in given if key not in names]
         known = {key: value for key, value in given.items() if key in names}

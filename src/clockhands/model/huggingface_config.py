@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, cast, get_args
 
@@ -12,6 +13,8 @@ from clockhands.errors import ConfigError, unknown
 from clockhands.model.config import TransformerConfig
 from clockhands.model.loss import Smoothing, Target
 
+IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
+
 
 class ClockhandsConfig(PreTrainedConfig):
     """A Clockhands Transformer for transformers: ``config.json`` with the whole architecture under ``transformer``.
@@ -20,7 +23,10 @@ class ClockhandsConfig(PreTrainedConfig):
         transformer: the table of a ``TransformerConfig`` (``to_dict()``), validated here; missing keys take the
             paper's values.
         label_smoothing, smoothing: the training loss (see ``loss.Target``); evaluation never smooths.
-        pad_token_id, bos_token_id, eos_token_id, decoder_start_token_id: as everywhere in transformers.
+        pad_token_id, bos_token_id, eos_token_id, decoder_start_token_id: as everywhere in transformers; ids of the
+            vocabulary that is written.
+        tokenizer_fingerprint: of the tokenizers that the model was trained with (``Tokenizers.fingerprint``); None:
+            not known, and not compared.
     """
 
     model_type = "clockhands"
@@ -36,16 +42,21 @@ class ClockhandsConfig(PreTrainedConfig):
         eos_token_id: int | list[int] | None = None,
         decoder_start_token_id: int | None = None,
         use_cache: bool = True,
+        tokenizer_fingerprint: str | None = None,
         **kwargs: Any,
     ) -> None:
         core = TransformerConfig.from_dict(transformer or {}, "config.transformer")
         self.transformer = core.to_dict()
         self.label_smoothing, self.smoothing, self.use_cache = label_smoothing, smoothing, use_cache
         self.pad_token_id, self.bos_token_id, self.eos_token_id = pad_token_id, bos_token_id, eos_token_id
-        self.decoder_start_token_id = decoder_start_token_id
+        self.decoder_start_token_id, self.tokenizer_fingerprint = decoder_start_token_id, tokenizer_fingerprint
         wrong = loss_faults(label_smoothing, smoothing, pad_token_id)
         if wrong:
             raise ConfigError(wrong, "the training loss")
+        given = {name: getattr(self, name) for name in IDS}
+        wrong = id_faults(given, core.vocab_size)
+        if wrong:
+            raise ConfigError(wrong, "the configuration")
         kwargs["is_encoder_decoder"] = core.kind == "encoder-decoder"
         kwargs["tie_word_embeddings"] = core.tying != "none"
         super().__init__(**kwargs)
@@ -89,6 +100,8 @@ def _parsed(table: str) -> TransformerConfig:
 def loss_faults(rate: float, smoothing: str, pad: int | None) -> list[str]:
     """What is wrong with the training loss, one sentence each."""
     wrong = []
+    if not isinstance(rate, (int, float)) or not isinstance(smoothing, str):
+        return [f"label_smoothing is {rate!r} and smoothing {smoothing!r}; they must be a number and a name"]
     if not 0 <= rate < 1:
         wrong.append(f"label_smoothing is {rate}; it must be at least 0 and below 1")
     if smoothing not in get_args(Smoothing):
@@ -96,6 +109,16 @@ def loss_faults(rate: float, smoothing: str, pad: int | None) -> list[str]:
     if smoothing == "others-but-pad" and pad is None:
         wrong.append("smoothing is 'others-but-pad', which needs pad_token_id")
     return wrong
+
+
+def id_faults(given: Mapping[str, Any], vocabulary: int) -> list[str]:
+    """What is wrong with ids of special tokens, one sentence each; None stands for a token that there is not."""
+    return [
+        f"{name} is {number!r}; it must be the id of a token, from 0 to {vocabulary - 1:,}"
+        for name, value in given.items()
+        for number in (value if isinstance(value, list) else [value])
+        if number is not None and (not isinstance(number, int) or not 0 <= number < vocabulary)
+    ]
 
 
 AutoConfig.register(ClockhandsConfig.model_type, ClockhandsConfig, exist_ok=True)

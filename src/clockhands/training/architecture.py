@@ -39,6 +39,7 @@ def configure(recipe: Recipe, tokenizers: Tokenizers) -> ClockhandsConfig:
         bos_token_id=target.bos_token_id,
         eos_token_id=target.eos_token_id,
         decoder_start_token_id=first if recipe.model.kind == "encoder-decoder" else None,
+        tokenizer_fingerprint=tokenizers.fingerprint,
     )
 
 

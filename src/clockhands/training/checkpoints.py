@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 import math
-import pickle
+import random
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from clockhands.errors import CheckpointError
+from clockhands.pretrained import PICKLES, load_state, opening, refuse_not_finite
 from clockhands.shapes import Tensor
 from clockhands.training.sections import Training
 
 PREFIX = "checkpoint-"
 STAGING = ".saving"
 WEIGHTS = "model.safetensors"
+KNOWN = re.compile(r"optimizer\.pt|scheduler\.pt|scaler\.pt|rng_state(_\d+)?\.pth|training_args\.bin")
+"""The pickles that a Trainer writes; all but the last are read, as tensors and plain data, and the last by nobody."""
 STATE = "trainer_state.json"
 
 
@@ -69,7 +75,7 @@ def read_state(checkpoint: Path) -> dict[str, object]:
         step = state["global_step"]
     except FileNotFoundError as fault:
         raise CheckpointError(f"{checkpoint} is no checkpoint of a training run: {STATE} is missing") from fault
-    except (OSError, ValueError, KeyError, TypeError) as fault:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as fault:
         raise CheckpointError(f"{checkpoint} is damaged: {STATE} cannot be read ({fault})") from fault
     if step != step_of(checkpoint):
         raise CheckpointError(f"{checkpoint} is damaged: its state is of step {step}")
@@ -79,7 +85,9 @@ def read_state(checkpoint: Path) -> dict[str, object]:
 def read_weights(checkpoint: Path) -> dict[str, Tensor]:
     """The weights of a checkpoint. Raises CheckpointError if they are missing or damaged."""
     try:
-        return load_file(checkpoint / WEIGHTS)
+        weights = load_file(checkpoint / WEIGHTS)
+        refuse_not_finite(weights.items(), checkpoint)
+        return weights
     except (OSError, SafetensorError) as fault:
         raise CheckpointError(
             f"{checkpoint / WEIGHTS} cannot be read ({fault}); delete that checkpoint to continue from the one before"
@@ -87,17 +95,37 @@ def read_weights(checkpoint: Path) -> dict[str, Tensor]:
 
 
 def check(checkpoint: Path) -> None:
-    """Raise CheckpointError unless everything that training goes on from is there and can be read."""
+    """Raise CheckpointError unless everything that training goes on from is there and can be read.
+
+    Nothing is read as a pickle that could run code, here or by the Trainer afterwards.
+    """
+    from transformers import TrainerState
+
     read_state(checkpoint)
+    with opening(checkpoint / STATE, "the record"):
+        TrainerState.load_from_json(str(checkpoint / STATE))
     read_weights(checkpoint)
-    for name in ("optimizer.pt", "scheduler.pt"):
-        path = checkpoint / name
+    for path in sorted(checkpoint.iterdir()):
+        if path.name.endswith(PICKLES) and not KNOWN.fullmatch(path.name):
+            raise CheckpointError(
+                f"{path} is no file of a checkpoint; it is a pickle, which can run any code when it is read: delete it"
+            )
+    for path in (checkpoint / "optimizer.pt", checkpoint / "scheduler.pt", *sorted(checkpoint.glob("rng_state*.pth"))):
         try:
-            torch.load(path, map_location="cpu", weights_only=True)
-        except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as fault:
+            state = load_state(path)
+            if path.suffix == ".pth":
+                _try_random(state)
+        except Exception as fault:  # what is in a file of somebody else's decides what torch raises
             raise CheckpointError(
                 f"{path} cannot be read ({_reason(fault)}); delete that checkpoint to continue from the one before"
             ) from fault
+
+
+def _try_random(state: dict[str, Any]) -> None:
+    """Set generators that nobody uses to the random numbers of a checkpoint; raises anything if they are none."""
+    random.Random().setstate(state["python"])
+    np.random.RandomState().set_state(state["numpy"])
+    torch.Generator().set_state(state["cpu"])
 
 
 def losses(state: dict[str, object]) -> dict[int, float]:

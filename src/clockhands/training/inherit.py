@@ -5,12 +5,11 @@ Of a run, or of any Hugging Face folder of this project: ``config.json`` says wh
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clockhands.errors import CheckpointError, ClockhandsError
+from clockhands.errors import CheckpointError
 from clockhands.model.config import Position, TransformerConfig
 from clockhands.training import checkpoints
 from clockhands.training.tables import FROM_DATA, SIDES, Tables, model_fields
@@ -52,16 +51,12 @@ def model_folder(begun: Path) -> Path:
 
 def architecture(begun: Path) -> TransformerConfig:
     """What model it is. Raises CheckpointError if it is none of this project."""
-    path = model_folder(begun) / CONFIG
+    from clockhands.generation.opened import read_configuration
+
     try:
-        config = json.loads(path.read_text("utf8"))
-        kind = config.get("model_type")
-        if kind == "clockhands":
-            return TransformerConfig.from_dict(config["transformer"], str(path))
-    except (OSError, ValueError, KeyError, AttributeError, ClockhandsError) as fault:
-        raise CheckpointError(f"training.begin_from: {path} cannot be read: {fault}") from fault
-    what = "names no model type" if kind is None else f"describes a model of type {kind!r}, not one of this project"
-    raise CheckpointError(f"training.begin_from: {path} {what}")
+        return read_configuration(model_folder(begun))[1]
+    except CheckpointError as fault:
+        raise CheckpointError(f"training.begin_from: {str(fault).removeprefix('training.begin_from: ')}") from fault
 
 
 def tokenizer_folder(begun: Path) -> Path:

@@ -12,6 +12,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from clockhands.data import IGNORED, PlannedBatches
+from clockhands.pretrained import opening
 from clockhands.shapes import Tensor
 from clockhands.training import checkpoints
 from clockhands.training.material import Data, Material
@@ -121,6 +122,16 @@ class ClockhandsTrainer(Trainer):
     def weights(self) -> dict[str, Tensor] | None:
         """What to save instead of the weights of ``bare``, if they do not stand there whole."""
         return None
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: torch.nn.Module | None = None) -> None:
+        """The base class's; weights of another model are a CheckpointError."""
+        with opening(resume_from_checkpoint, "the weights of the checkpoint"):
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """The base class's; a state of another optimiser is a CheckpointError."""
+        with opening(str(checkpoint), "the optimiser of the checkpoint"):
+            super()._load_optimizer_and_scheduler(checkpoint)
 
     def _get_output_dir(self, trial: Any) -> str:
         return str(self._place)

@@ -14,6 +14,7 @@ from clockhands.checking.builds import build_model
 from clockhands.checking.checks.precision import angle_tables
 from clockhands.checking.registry import Effect, Inapplicable, check, difference, largest
 from clockhands.checking.subject import Subject
+from clockhands.pretrained import reload_configuration
 
 
 @check(
@@ -81,7 +82,7 @@ def round_trip(subject: Subject) -> Effect:
     config: Any = subject.module.config  # type: ignore[union-attr]
     with tempfile.TemporaryDirectory() as folder:
         config.save_pretrained(folder)
-        return Effect(_built(subject, type(config).from_pretrained(folder)))
+        return Effect(_built(subject, reload_configuration(config, folder)))
 
 
 def _rotates(subject: Subject) -> None:

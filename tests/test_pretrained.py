@@ -1,0 +1,366 @@
+"""What somebody else made is opened without running it, without a question, and with one message where it cannot be."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import io
+import json
+import pickle
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from safetensors.torch import load_file
+
+import clockhands
+from clockhands.cli import main
+from clockhands.data import Pair, Tokenizers, open_corpus, open_tokenizer
+from clockhands.errors import CheckpointError, ClockhandsError
+from clockhands.generation import open_run
+from clockhands.inspection import open_subject
+from clockhands.pretrained import asks_nothing
+from clockhands.training import Run, resume, train
+
+Capture: TypeAlias = pytest.CaptureFixture[str]
+SOURCE = Path(clockhands.__file__).parent
+TINY = {"preset": "tiny", "d_model": 16, "d_ff": 16, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+FEW = {"max_steps": 2, "save_steps": 1, "threads": 1, "log_steps": 1, "learning_rate": 1e-3}
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    recipe = {
+        "data": {"corpus": "roles", "train": 60, "validation": 4, "test": 4, "adjectives": 0.0},
+        "tokenizer": {"kind": "word"},
+        "model": TINY,
+        "batches": {"size": 16},
+        "training": FEW,
+    }
+    return train(recipe, tmp_path_factory.mktemp("runs") / "translator", draw=False).path
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("text")
+    (folder / "text.txt").write_text("the cat sat on the mat. " * 40, encoding="utf8")
+    recipe = {
+        "data": {"corpus": "text", "train": [str(folder / "text.txt")], "unit": "file", "holdout": 0.2},
+        "tokenizer": {"kind": "character"},
+        "model": {**TINY, "kind": "decoder"},
+        "position": {"scheme": "rope"},
+        "batches": {"size": 4, "window": 17},
+        "training": FEW,
+    }
+    return train(recipe, folder / "writer", draw=False).path
+
+
+class Canary:
+    """A file that hostile code would write, and a record of every question that was asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "canary"
+        self.asked: list[str] = []
+
+    @property
+    def code(self) -> str:
+        """A module with every class that an ``auto_map`` may name."""
+        classes = "".join(f"\nclass {name}: pass" for name in "TCMP")
+        return f"from pathlib import Path\nPath({str(self.file)!r}).write_text('it ran'){classes}\n"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As a pickle: write the file when it is read."""
+        return Path.write_text, (self.file, "it ran")
+
+    def answer(self, question: str = "") -> str:
+        """Say yes to whatever is asked."""
+        self.asked.append(question)
+        return "y"
+
+    def sings(self) -> None:
+        """Fail if code ran or a question was asked."""
+        assert not self.file.exists(), "code of the folder was run"
+        assert self.asked == [], "a question was asked on standard input"
+
+
+@pytest.fixture
+def canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Canary]:
+    bird = Canary(tmp_path)
+    monkeypatch.setattr(builtins, "input", bird.answer)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"y\nzwei\n"), encoding="utf8"))
+    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.chdir(tmp_path)
+    yield bird
+    bird.sings()
+
+
+def change(path: Path, **keys: Any) -> None:
+    """Change keys of a JSON file; it may be new."""
+    known = json.loads(path.read_text("utf8")) if path.is_file() else {}
+    path.write_text(json.dumps({**known, **keys}), encoding="utf8")
+
+
+def evil_tokenizer(run: Path, bird: Canary) -> None:
+    """The attack that worked: transformers asked on standard input, and the text to translate answered."""
+    (run / "evil.py").write_text(bird.code)
+    change(run / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.T", None]}, tokenizer_class="T")
+
+
+def evil_class(name: str) -> Callable[[Path, Canary], None]:
+    """An Auto class named as the tokenizer: it is called in turn, and trust is not passed on to it."""
+
+    def attack(run: Path, bird: Canary) -> None:
+        (run / "evil.py").write_text(bird.code)
+        maps = {
+            "AutoTokenizer": ["evil.T", None],
+            "AutoConfig": "evil.C",
+            "AutoModel": "evil.M",
+            "AutoProcessor": "evil.P",
+        }
+        change(run / "tokenizer_config.json", tokenizer_class=name)
+        change(run / "config.json", auto_map=maps, model_type="theirs")
+
+    return attack
+
+
+def evil_configuration(run: Path, bird: Canary) -> None:
+    (run / "evil.py").write_text(bird.code)
+    maps = {
+        "AutoConfig": "evil.C",
+        "AutoModel": "evil.M",
+        "AutoModelForSeq2SeqLM": "evil.M",
+        "AutoModelForCausalLM": "evil.M",
+    }
+    change(run / "config.json", auto_map=maps)
+
+
+def evil_model(run: Path, bird: Canary) -> None:
+    evil_configuration(run, bird)
+    change(run / "config.json", model_type="theirs")
+
+
+def evil_generation(run: Path, bird: Canary) -> None:
+    (run / "custom_generate").mkdir()
+    (run / "custom_generate" / "generate.py").write_text(bird.code + "\ndef generate(model, **_): pass\n")
+    change(run / "generation_config.json", custom_generate=str(run), trust_remote_code=True)
+
+
+def evil_processor(run: Path, bird: Canary) -> None:
+    (run / "evil.py").write_text(bird.code)
+    for name in ("processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json"):
+        change(run / name, auto_map={"AutoProcessor": "evil.P", "AutoImageProcessor": "evil.P"}, processor_class="P")
+
+
+def evil_pickle(run: Path, bird: Canary) -> None:
+    (run / "model.safetensors").unlink()
+    (run / "pytorch_model.bin").write_bytes(pickle.dumps(bird))
+
+
+def evil_shards(run: Path, bird: Canary) -> None:
+    names = list(load_file(run / "model.safetensors"))
+    (run / "model.safetensors").unlink()
+    (run / "part.bin").write_bytes(pickle.dumps(bird))
+    index = {"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(names, "part.bin")}
+    change(run / "model.safetensors.index.json", **index)
+
+
+ATTACKS = {
+    "tokenizer": evil_tokenizer,
+    "tokenizer is an Auto class": evil_class("AutoTokenizer"),
+    "tokenizer is a model": evil_class("AutoModel"),
+    "tokenizer is a processor": evil_class("AutoProcessor"),
+    "configuration": evil_configuration,
+    "model": evil_model,
+    "generation": evil_generation,
+    "processor": evil_processor,
+    "pickle": evil_pickle,
+    "shards": evil_shards,
+}
+MODEL = ("translate", "evaluate", "generate", "inspect", "check", "begin_from")
+VERBS = {
+    "tokenizer": ("translate", "evaluate", "generate", "inspect", "tokenizer.name", "begin_from", "compare"),
+    **dict.fromkeys([name for name in ATTACKS if name.startswith("tokenizer is")], ("tokenizer.name", "inspect")),
+    **dict.fromkeys(["configuration", "model", "pickle", "shards"], MODEL),
+}
+HARMLESS = {"generation": ("translate", "generate"), "processor": ("translate",), "tokenizer": ("check",)}
+"""What opens all the same, as nothing of what is hostile there is needed."""
+
+
+def command(verb: str, evil: Path, corpus: list[str]) -> list[str]:
+    """The words of one verb over a folder; short, as nothing should come of it."""
+    text = [*corpus, "--set", "training.max_steps=1", "data.train=40", "training.threads=1"]
+    plan = evil.parent / "plan.toml"
+    plan.write_text(
+        'seeds = 2\n[recipe.data]\ncorpus = "roles"\ntrain = 40\n[recipe.training]\nmax_steps = 1\n'
+        f'[recipe.tokenizer]\nname = "{evil}"\n[vary]\n"position.scheme" = ["none", "rope"]\n'
+    )
+    return {
+        "translate": ["translate", str(evil)],
+        "evaluate": ["evaluate", str(evil)],
+        "generate": ["generate", str(evil), "--prompt", "the", "--tokens", "2"],
+        "inspect": ["inspect", str(evil), "--texts", "8", "--length", "8", "--json"],
+        "check": ["check", str(evil), "--only", "order.matters"],
+        "tokenizer.name": ["train", *text, f"tokenizer.name={evil}", "--out", "out"],
+        "begin_from": ["train", *text, f"training.begin_from={evil}", "--out", "out"],
+        "compare": ["compare", str(plan), "--out", "compared"],
+    }[verb]
+
+
+def asked(table: dict[str, tuple[str, ...]]) -> list[tuple[str, str]]:
+    return [(attack, verb) for attack, verbs in table.items() for verb in verbs]
+
+
+def run_verb(attack: str, verb: str, runs: tuple[Path, Path], bird: Canary, folder: Path) -> int:
+    """Attack a copy of a run, run one verb over it, and look after the canary."""
+    evil = folder / "evil"
+    shutil.copytree(runs[verb == "generate"], evil)
+    shutil.rmtree(evil / "checkpoints")
+    ATTACKS[attack](evil, bird)
+    preset = [] if verb == "begin_from" else ["--preset", "tiny"]
+    code = main(command(verb, evil, ["--corpus", "roles", *preset]))
+    bird.sings()
+    return code
+
+
+@pytest.mark.parametrize(("attack", "verb"), asked(VERBS))
+def test_no_verb_runs_what_lies_in_a_folder_or_asks_whether_to(
+    attack: str, verb: str, translator: Path, writer: Path, canary: Canary, tmp_path: Path, capsys: Capture
+) -> None:
+    assert run_verb(attack, verb, (translator, writer), canary, tmp_path) in (1, 2)
+    said = capsys.readouterr().err
+    assert said.startswith("clockhands: ") and said.count("\n") == 1 and str(tmp_path / "evil") in said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("attack", "verb"), asked(HARMLESS))
+def test_what_is_hostile_and_not_needed_is_left_alone(
+    attack: str, verb: str, translator: Path, writer: Path, canary: Canary, tmp_path: Path, capsys: Capture
+) -> None:
+    assert run_verb(attack, verb, (translator, writer), canary, tmp_path) == 0
+
+
+def test_the_api_runs_nothing_either(translator: Path, canary: Canary, tmp_path: Path) -> None:
+    evil = tmp_path / "evil"
+    shutil.copytree(translator, evil)
+    evil_tokenizer(evil, canary)
+    calls: list[Callable[[], Any]] = [
+        lambda: list(clockhands.translate(evil, ["x"])),
+        lambda: clockhands.generate(evil, "x"),
+        lambda: clockhands.evaluate(evil, [Pair("x", "y")]),
+        lambda: clockhands.inspect(str(evil)),
+        lambda: Run(evil).tokenizers(),
+        lambda: Tokenizers.load(evil),
+        lambda: open_tokenizer(evil),
+        lambda: open_subject(evil),
+        lambda: resume(evil, {"training.max_steps": 3}),
+    ]
+    for call in calls:
+        with pytest.raises(ClockhandsError, match="brings its own code"):
+            call()
+        canary.sings()
+
+
+def test_a_target_tokenizer_is_looked_at_too(translator: Path, canary: Canary, tmp_path: Path) -> None:
+    evil = tmp_path / "evil"
+    shutil.copytree(translator, evil)
+    (evil / "target").mkdir()
+    for path in translator.glob("tokenizer*"):
+        shutil.copy(path, evil / "target")
+    evil_tokenizer(evil / "target", canary)
+    with pytest.raises(ClockhandsError, match=r"evil/target.*brings its own code"):
+        open_run(evil)
+
+
+@pytest.mark.parametrize("layout", ["script", "script in folder", "saved"])
+def test_no_script_of_a_data_set_is_run(layout: str, canary: Canary, tmp_path: Path) -> None:
+    folder = tmp_path / "evil"
+    folder.mkdir()
+    (folder / "evil.py").write_text(canary.code)
+    (folder / "dataset_infos.json").write_text("{}")
+    if layout == "saved":
+        (folder / "dataset_dict.json").write_text('{"splits": ["train"]}')
+    name = str(folder / "evil.py") if layout == "script" else str(folder)
+    with pytest.raises(ClockhandsError, match="cannot open the data set"):
+        open_corpus("huggingface", dataset=name)
+
+
+@pytest.mark.parametrize(
+    "name", ["optimizer.pt", "scheduler.pt", "rng_state.pth", "pytorch_model.bin", "adapter_model.bin"]
+)
+def test_no_pickle_of_a_checkpoint_is_run(name: str, translator: Path, canary: Canary, tmp_path: Path) -> None:
+    evil = tmp_path / "evil"
+    shutil.copytree(translator, evil)
+    last = Run(evil).checkpoints()[-1]
+    (last / name).write_bytes(pickle.dumps(canary))
+    with pytest.raises(CheckpointError, match=name):
+        resume(evil, {"training.max_steps": 3})
+
+
+def test_a_tokenizers_code_is_not_saved_into_a_run(translator: Path, tmp_path: Path) -> None:
+    """One of transformers' own classes beside code: it opens without the code, and a run of it opens again."""
+    shutil.copytree(translator, tmp_path / "theirs")
+    settings = {"auto_map": {"AutoTokenizer": ["evil.T", None]}, "tokenizer_class": "PreTrainedTokenizerFast"}
+    change(tmp_path / "theirs" / "tokenizer_config.json", **settings)
+    opened = open_tokenizer(tmp_path / "theirs")
+    Tokenizers(opened, opened).save(tmp_path / "saved")
+    assert "auto_map" not in json.loads((tmp_path / "saved" / "tokenizer_config.json").read_text("utf8"))
+
+
+def test_transformers_asks_where_nobody_keeps_it_from_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The canary can sing: without the door the question is asked, and within it there is an error instead."""
+    from transformers import AutoTokenizer
+
+    bird = Canary(tmp_path)
+    folder = tmp_path / "evil"
+    folder.mkdir()
+    evil_tokenizer(folder, bird)
+    monkeypatch.setattr(builtins, "input", lambda question="": bird.answer(question) and "n")
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        AutoTokenizer.from_pretrained(str(folder))
+    assert len(bird.asked) == 1
+    with pytest.raises(ValueError, match="trust_remote_code"), asks_nothing():
+        AutoTokenizer.from_pretrained(str(folder))
+    assert len(bird.asked) == 1
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        AutoTokenizer.from_pretrained(str(folder))
+    assert len(bird.asked) == 2, "outside of the door transformers is as it was"
+
+
+DOOR = "pretrained.py"
+OPENERS = {"from_pretrained", "from_config", "load_dataset", "load_from_disk", "get_class_from_dynamic_module"}
+UNPICKLES = {"torch.load": {"weights_only": True}, "np.load": {"allow_pickle": False}}
+
+
+def calls_of(path: Path) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(ast.parse(path.read_text("utf8"))) if isinstance(node, ast.Call))
+
+
+def named(call: ast.Call) -> tuple[str, str]:
+    """The last two parts of what is called: ``torch.load``."""
+    function = call.func
+    if isinstance(function, ast.Name):
+        return "", function.id
+    if not isinstance(function, ast.Attribute):
+        return "", ""
+    return (function.value.id if isinstance(function.value, ast.Name) else ""), function.attr
+
+
+@pytest.mark.parametrize("package", sorted({path.relative_to(SOURCE).parts[0] for path in SOURCE.rglob("*.py")}))
+def test_there_is_one_door(package: str) -> None:
+    """No module but one opens what transformers or datasets can run, and that one says whether to trust."""
+    top = SOURCE / package
+    for path in [top] if top.is_file() else sorted(top.rglob("*.py")):
+        for call in calls_of(path):
+            owner, name = named(call)
+            given = {keyword.arg: getattr(keyword.value, "value", keyword.value) for keyword in call.keywords}
+            where = f"{path}:{call.lineno}"
+            assert name not in OPENERS or path.name == DOOR, f"{where} opens by itself; {DOOR} is for that"
+            assert owner not in ("pickle", "joblib", "dill", "cloudpickle"), f"{where} unpickles"
+            for option, safe in UNPICKLES.get(f"{owner}.{name}", {}).items():
+                assert given.get(option) is safe, f"{where} may unpickle; pass {option}={safe}"
+            if name in OPENERS and owner not in ("", "datasets"):
+                assert "trust_remote_code" in given, f"{where} does not say whether to trust"
+            if name == "from_pretrained" and owner == "opener":
+                assert given.get("use_safetensors") is True, f"{where} may open a pickle"
