@@ -6,10 +6,12 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import kstest, pearsonr
 
 from clockhands import positions
 from clockhands.errors import ConfigError, PositionError
@@ -124,6 +126,15 @@ def test_randomised_draws_without_bias() -> None:
     assert torch.allclose(counts / 3000, torch.full((20,), 0.25), atol=0.04)
 
 
+def test_randomised_outside_training_is_the_subset_of_its_seed() -> None:
+    pos, chosen = positions.sequential(1, 6), []
+    for seed in range(4):
+        got = Randomised(maximum=300, length=6, seed=seed)(pos)[0].tolist()
+        assert got == sorted(np.random.RandomState(seed).permutation(300)[:6].tolist())
+        chosen.append(tuple(got))
+    assert len(set(chosen)) == 4
+
+
 def test_randomised_with_a_fixed_length_is_the_same_token_by_token() -> None:
     transform = Randomised(maximum=100, length=30, seed=4)
     whole = transform(positions.sequential(1, 12))
@@ -146,6 +157,24 @@ def test_cape_keeps_order_and_stays_within_its_bounds() -> None:
     assert bool((got.diff(dim=-1) >= 0).all())
     assert got.abs().max() <= (3.5 + 3.0 + 0.5) * 1.1
     assert got.mean().abs() < 0.5
+
+
+def test_cape_moves_rows_tokens_and_scales_by_draws_of_their_own() -> None:
+    """One shift and one scale a row, one shift a token: each alone, and uniform within its bounds."""
+    pos, generator = positions.sequential(400, 8), torch.Generator().manual_seed(4)
+
+    def drawn(*bounds: float) -> torch.Tensor:
+        return Cape(*bounds, centre=False)(pos, training=True, generator=generator)
+
+    rows, tokens = drawn(3.0, 0.0, 1.0) - pos, drawn(0.0, 0.5, 1.0) - pos
+    scales = torch.log(drawn(0.0, 0.0, 1.1)[:, 1:] / pos[:, 1:])
+    for constant in (rows, scales):
+        torch.testing.assert_close(constant, constant[:, :1].expand_as(constant))
+    for free, bound in ((rows[:, 0], 3.0), (tokens.flatten(), 0.5), (scales[:, 0], math.log(1.1))):
+        assert kstest(free / bound, "uniform", (-1, 2)).pvalue > 1e-3
+    # Neighbours of a row and rows of a place are drawn alone.
+    for left, right in ((tokens[:, 0], tokens[:, 1]), (tokens[0::2, 3], tokens[1::2, 3])):
+        assert abs(pearsonr(left, right).statistic) < 0.2
 
 
 def test_cape_outside_training_centres_over_real_tokens_only() -> None:

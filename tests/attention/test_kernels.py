@@ -261,6 +261,19 @@ def test_blocks_drop_the_same_weights_in_both_passes() -> None:
     assert not torch.equal(run(*qkv), attend(scheme, *qkv, pos, pos, causal=True))
 
 
+def test_every_block_drops_weights_of_its_own() -> None:
+    """With one-hot values the output is the weights. Two blocks of queries agree on what they drop by chance alone."""
+    scheme, length, rate = make("fire", False), 48, 0.4
+    pos, v = positions.sequential(1, length), torch.eye(length).expand(1, HEADS, -1, -1)
+    q, k = torch.randn(2, 1, HEADS, length, WIDTH).unbind(0)
+    dropped = attend(scheme, q, k, v, pos, pos, dropout=rate) == 0
+    first, second = dropped.split(blocks.ROWS, dim=2)
+    assert first.shape == second.shape == (1, HEADS, 24, length)
+    # 4,608 pairs: .02 is three standard errors.
+    assert float(dropped.float().mean()) == pytest.approx(rate, abs=0.02)
+    assert float((first == second).float().mean()) == pytest.approx(rate**2 + (1 - rate) ** 2, abs=0.03)
+
+
 PARALLEL = [("alibi", {}), ("alibi", {"learned": True}), ("forgetting", {}), ("forgetting", {"gate": "cable"})]
 
 

@@ -176,6 +176,26 @@ class NoCausalMask(Correct):
         return together if mask is None else together & (mask if mask.dim() == 4 else mask[:, None, None].bool())
 
 
+class SeesTheNext(Correct):
+    """In the last layer one token sees the one after it: a leak into a single place."""
+
+    place = 5
+
+    def attend(self, index, hidden, places, allowed, cache):  # type: ignore[no-untyped-def]
+        if index == 1 and allowed.shape[2] == allowed.shape[3] > self.place + 1:
+            allowed = allowed.clone()
+            allowed[:, :, self.place, self.place + 1] = True
+        return super().attend(index, hidden, places, allowed, cache)
+
+
+class TheFirstSeesTheNext(SeesTheNext):
+    place = 0
+
+
+class TheLastButOneSeesTheNext(SeesTheNext):
+    place = 22
+
+
 class PadsRead(Correct):
     def allowed(self, ids, mask, documents, cache):  # type: ignore[no-untyped-def]
         return super().allowed(ids, mask if mask is not None and mask.dim() == 4 else None, documents, cache)

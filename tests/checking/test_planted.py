@@ -80,6 +80,13 @@ def test_one_bug_fails_its_checks_and_no_others(kind: type[p.Correct]) -> None:
     assert named(verdicts(kind), "FAIL") == PLANTED[kind]
 
 
+@pytest.mark.parametrize("kind", [p.SeesTheNext, p.TheFirstSeesTheNext, p.TheLastButOneSeesTheNext])
+def test_a_leak_into_one_single_token_is_found_wherever_it_is(kind: type[p.SeesTheNext]) -> None:
+    (subject,) = from_model(adapter(kind), kind.__name__)
+    (outcome,) = run(subject, select(["causal.future"]))
+    assert (outcome.verdict, outcome.note) == ("FAIL", f"largest from token {kind.place + 1}")
+
+
 def test_dropout_left_on_is_no_determinism() -> None:
     assert verdicts(p.DropoutLeftOn, ["deterministic"])["deterministic"] == "FAIL"
 

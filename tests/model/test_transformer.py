@@ -187,3 +187,17 @@ def test_gradient_does_not_leak_from_hidden_words() -> None:
     assert grown[5] > 0 and grown[6] > 0 and grown[7] == 0
     written = made.model.decoder.input.tokens.weight.grad.abs().sum(-1)
     assert written[8] > 0 and written[9] > 0 and written[10] == 0
+
+
+@pytest.mark.parametrize("tying", ["three-way", "target"])
+def test_a_tied_output_is_drawn_once_as_an_embedding(tying: str) -> None:
+    """By N(0, 1/d), at construction and again by ``initialise``; drawn as a linear layer it would follow Xavier's law."""
+    made = Transformer(core(vocab_size=3000, d_model=64, tying=tying))
+    xavier = math.sqrt(2 / (3000 + 64))
+    for _ in range(2):
+        assert made.output.weight is made.decoder.input.tokens.weight
+        assert float(made.output.weight.detach().std()) == pytest.approx(64**-0.5, rel=0.02)
+        assert xavier < 0.3 * 64**-0.5
+        made.initialise()
+    free = Transformer(core(vocab_size=3000, d_model=64, tying="none"))
+    assert float(free.output.weight.detach().std()) == pytest.approx(xavier, rel=0.02)

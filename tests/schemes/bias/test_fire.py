@@ -32,6 +32,23 @@ def test_trap_40_the_two_readings_of_the_threshold_differ() -> None:
     assert torch.equal(bias(equal, 0), bias(halved, 0))
 
 
+def test_a_threshold_that_was_learned_below_zero_is_its_amount() -> None:
+    """Equation 18 of the paper has max(i, |L|)."""
+    torch.manual_seed(0)
+    scheme, found = Fire(4, length=20.0), []
+    for factor in (0.5, -0.5):
+        with torch.no_grad():
+            scheme.factor.fill_(factor)
+        scheme.zero_grad()
+        # Queries before the threshold of 10 and after it.
+        out = bias(scheme, 5)
+        out.sum().backward()
+        found.append((out.detach(), scheme.factor.grad.clone()))
+    torch.testing.assert_close(found[1][0], found[0][0])
+    assert found[0][1] != 0
+    torch.testing.assert_close(found[1][1], -found[0][1])
+
+
 def test_far_beyond_the_threshold_it_sees_shares_of_the_way_back() -> None:
     torch.manual_seed(0)
     scheme, q = Fire(2, length=1.0, c=1e6), torch.zeros(1, 2, 1, 8)

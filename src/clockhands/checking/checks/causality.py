@@ -17,15 +17,15 @@ _LENGTH = 24
     causal=True,
 )
 def future(subject: Subject) -> Effect:
-    """Row i has all tokens from i on replaced: its logits before i must stay."""
+    """Row i has token i + 1 replaced: its logits up to token i must stay."""
     ids = subject.tokens(1, _LENGTH)
     changed = ids.repeat(_LENGTH - 1, 1)
     for row in range(_LENGTH - 1):
         changed[row, row + 1] = subject.other(ids)[0, row + 1]
     before = subject.logits(ids)
     after = torch.cat([subject.logits(rows) for rows in changed.split(8)])
-    leaks = [difference(after[i : i + 1, : i + 1], before[:, : i + 1]) for i in range(1, _LENGTH - 1)]
-    place = max(range(len(leaks)), key=leaks.__getitem__) + 2
+    leaks = [difference(after[i : i + 1, : i + 1], before[:, : i + 1]) for i in range(_LENGTH - 1)]
+    place = max(range(len(leaks)), key=leaks.__getitem__) + 1
     return Effect(max(leaks), f"largest from token {place}")
 
 

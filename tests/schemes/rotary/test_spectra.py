@@ -1,0 +1,49 @@
+"""The bounds of YaRN and the share of p-RoPE, as transformers has them, where a wrong one shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from clockhands.schemes.rotary.spectra import Proportional, Spectrum, Yarn
+
+HEAD_DIM, BASE = 16, 100.0
+
+
+def theirs(spectrum: Spectrum) -> torch.Tensor:
+    """The frequencies that transformers makes from our ``rope_parameters``."""
+    parameters: dict[str, Any] = spectrum.to_hf(BASE, HEAD_DIM)
+    config = LlamaConfig(hidden_size=HEAD_DIM, num_attention_heads=1, head_dim=HEAD_DIM, rope_parameters=parameters)
+    omega, _ = ROPE_INIT_FUNCTIONS[parameters["rope_type"]](config, None)
+    return omega.double()
+
+
+@pytest.mark.parametrize(
+    ("length", "beta_fast", "bounds"),
+    [
+        # L > 2π·base: even the slowest pair comes round more than once, so the upper bound lies beyond the last pair
+        # (D/2 - 1 = 7), and only its own limit, D - 1 = 15, may cut it.
+        (8_192, 200.0, (3, 13)),
+        (1_000_000, 4_000.0, (6, 15)),
+        # L < 2π·base: no limit is reached.
+        (300, 8.0, (3, 7)),
+    ],
+)
+def test_yarn_limits_its_upper_bound_by_the_width_and_not_by_the_number_of_pairs(
+    length: int, beta_fast: float, bounds: tuple[int, int]
+) -> None:
+    spectrum = Yarn(factor=8.0, original_length=length, beta_fast=beta_fast)
+    assert spectrum.bounds(HEAD_DIM, BASE) == bounds
+    torch.testing.assert_close(spectrum.frequencies(HEAD_DIM, BASE), theirs(spectrum), atol=1e-7, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("share", "kept"), [(0.0, 0), (0.25, 2), (0.3, 2), (0.4, 3), (0.99, 7), (1.0, 8)])
+def test_a_share_that_is_no_whole_number_of_pairs_is_rounded_down(share: float, kept: int) -> None:
+    omega = Proportional(share=share).frequencies(HEAD_DIM, BASE)
+    assert (omega > 0).tolist() == [pair < kept for pair in range(HEAD_DIM // 2)]
+    if kept:
+        torch.testing.assert_close(omega, theirs(Proportional(share=share)), atol=1e-7, rtol=1e-6)
