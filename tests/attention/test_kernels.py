@@ -267,7 +267,7 @@ def test_every_block_drops_weights_of_its_own() -> None:
     pos, v = positions.sequential(1, length), torch.eye(length).expand(1, HEADS, -1, -1)
     q, k = torch.randn(2, 1, HEADS, length, WIDTH).unbind(0)
     dropped = attend(scheme, q, k, v, pos, pos, dropout=rate) == 0
-    first, second = dropped.split(blocks.ROWS, dim=2)
+    first, second = dropped.split(query_blocks.ROWS, dim=2)
     assert first.shape == second.shape == (1, HEADS, 24, length)
     # 4,608 pairs: .02 is three standard errors.
     assert float(dropped.float().mean()) == pytest.approx(rate, abs=0.02)

@@ -191,7 +191,7 @@ def test_gradient_does_not_leak_from_hidden_words() -> None:
 
 @pytest.mark.parametrize("tying", ["three-way", "target"])
 def test_a_tied_output_is_drawn_once_as_an_embedding(tying: str) -> None:
-    """By N(0, 1/d), at construction and again by ``initialise``; drawn as a linear layer it would follow Xavier's law."""
+    """By N(0, 1/d), also by ``initialise``; as a linear layer it would follow Xavier's law."""
     made = Transformer(core(vocab_size=3000, d_model=64, tying=tying))
     xavier = math.sqrt(2 / (3000 + 64))
     for _ in range(2):

@@ -36,7 +36,7 @@ def kerple(form: Literal["log", "power"], size: float, shape: float) -> Kerple:
 def test_parameters_act_inside_their_bounds_and_learn_outside_of_them(
     form: Literal["log", "power"], size: float, shape: float, inside: tuple[float, float]
 ) -> None:
-    """As the authors' clamp in place: the value is that at the bound, and so is the gradient, so that a step returns."""
+    """As the authors clamp in place: value and gradient are those at the bound, so that a step may return."""
     scheme = kerple(form, size, shape)
     bias = scheme.kernel(FAR)[0]
     bias.sum().backward()

@@ -96,7 +96,7 @@ def perceptron(mlp: torch.nn.Module, numbers: list[float], activation: str) -> l
         if at and activation == "relu":
             values = [max(value, 0.0) for value in values]
         elif at:
-            values = [value / (1 + math.exp(-value)) for value in values]
+            values = [value / (1 + math.exp(-value)) if value > -700 else 0.0 for value in values]
         rows = layer.weight.detach().double().tolist()
         starts = [0.0] * len(rows) if layer.bias is None else layer.bias.detach().double().tolist()
         values = [

@@ -77,7 +77,8 @@ def causal_mask(queries: int, keys: int) -> Tensor:
 
 
 def weights(logits_HST: Tensor, causal: bool) -> Tensor:
-    """Softmax over the visible keys."""
+    """Softmax over the visible keys; a query that sees none has weights of zero."""
     if causal:
         logits_HST = logits_HST.masked_fill(~causal_mask(*logits_HST.shape[-2:]), -math.inf)
-    return torch.softmax(logits_HST, dim=-1)
+    blind = (logits_HST == -math.inf).all(dim=-1, keepdim=True)
+    return torch.softmax(logits_HST.masked_fill(blind, 0.0), dim=-1).masked_fill(blind, 0.0)

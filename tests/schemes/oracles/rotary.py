@@ -82,14 +82,14 @@ def bent(o: dict[str, Any], c: int, turned: int, longest: int, p: int) -> float:
     {"learned": True},
     {"spectrum": "linear", "factor": 4.0},
     {"spectrum": "ntk", "factor": 4.0, "layout": "interleaved"},
-    {"spectrum": "dynamic", "factor": 3.0, "original_length": 6},
+    {"spectrum": "dynamic", "factor": 3.0, "original_length": 5},
     {"spectrum": "yarn", "factor": 8.0, "original_length": 40, "beta_fast": 4.0},
     {"spectrum": "yarn", "factor": 8.0, "original_length": 40, "ramp": "rotations", "beta_fast": 9.0},
     {"spectrum": "yarn", "factor": 2.0, "original_length": 300, "truncate": False, "attention_factor": 1.3},
     {
         "spectrum": "longrope",
         "factor": 4.0,
-        "original_length": 6,
+        "original_length": 5,
         "short_factor": (1.0, 1.1, 1.2, 1.4),
         "long_factor": (1.5, 2.0, 3.0, 9.0),
         "unscaled_first": 2,
@@ -101,7 +101,8 @@ def rope(case: Case) -> Expected:
     o = case.options
     turned = int(case.q_HSK.shape[-1] * o.get("fraction", 1.0))
     learned = case.scheme.alpha_F.double().exp().tolist() if o.get("learned") else [1.0] * turned
-    longest, amplitude = max(case.kpos_T.tolist()) + 1, o.get("attention_factor", 1.0)
+    longest = max(case.qpos_S.tolist() + case.kpos_T.tolist()) + 1
+    amplitude = o.get("attention_factor", 1.0)
     if o.get("spectrum") == "yarn" and "attention_factor" not in o:
         amplitude = 0.1 * math.log(o["factor"]) + 1
     if o.get("spectrum") == "longrope":

@@ -1,0 +1,74 @@
+"""The attention layer with grouped heads (Ainslie et al. 2023) under every scheme, against the schemes' oracles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from clockhands.model.attention import AttentionContext, CrossAttention, SelfAttention
+from clockhands.model.masks import Placement
+from clockhands.schemes import Scheme
+from tests.model.tiny import core
+from tests.schemes.laws import HEAD_DIM, HEADS, WIDTH, attending, between, inputs, make
+from tests.schemes.oracles import ORACLES, Case, weights
+
+# Hundreds of small cells over code that the oracles' tests cover: tracing them would double what they take.
+pytestmark = pytest.mark.no_cover
+
+Options = dict[str, Any]
+KV_HEADS = 2
+
+
+def built(kind: type[nn.Module]) -> Any:
+    """An attention layer of six query heads, of which three share a key and a value head."""
+    made = kind(core(d_model=WIDTH, num_heads=HEADS, num_kv_heads=KV_HEADS, attention_bias=True)).eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.copy_(torch.randn(parameter.shape) * WIDTH**-0.5)
+    return made
+
+
+def heads(x_SD: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """One projection written out in float64, [heads, tokens, channels]; keys and values once for each query head."""
+    projected = x_SD.double() @ weight.double().T + bias.double()
+    split = [projected[:, start : start + HEAD_DIM] for start in range(0, projected.shape[1], HEAD_DIM)]
+    return torch.stack([split[h * len(split) // HEADS] for h in range(HEADS)])
+
+
+def oracle(scheme: Scheme, name: str, options: Options, layer: Any, data: tuple[Tensor, ...], causal: bool) -> Tensor:
+    """What the layer must answer for one row: the oracle between its projections."""
+    x_SD, source_TD, qpos, kpos = data
+    if isinstance(layer, SelfAttention):
+        q, k, v = zip(layer.qkv.weight.split(layer.qkv.parts), layer.qkv.bias.split(layer.qkv.parts), strict=True)
+    else:
+        q = (layer.q.weight, layer.q.bias)
+        k, v = zip(layer.kv.weight.split(layer.kv.parts), layer.kv.bias.split(layer.kv.parts), strict=True)
+    asked, found, told = heads(x_SD, *q), heads(source_TD, *k), heads(source_TD, *v)
+    expected = ORACLES[name](Case(scheme, options, asked, found, told, qpos, kpos, x_SD.double(), causal, WIDTH))
+    out = weights(expected.logits_HST, causal) @ told if expected.out_HSK is None else expected.out_HSK
+    return out.transpose(0, 1).flatten(1) @ layer.out.weight.double().T + layer.out.bias.double()
+
+
+@attending("grouped")
+@torch.no_grad()
+def test_grouped_heads_equal_the_oracle(name: str, options: Options, causal: bool) -> None:
+    scheme, layer = make(name, options, causal), built(SelfAttention)
+    data = inputs(scheme)
+    got = layer(data.x, AttentionContext(scheme, Placement(data.pos, data.pos, causal=causal)))
+    wanted = oracle(scheme, name, options, layer, (data.x[0], data.x[0], data.pos[0], data.pos[0]), causal)
+    torch.testing.assert_close(got[0].double(), wanted, atol=1e-4, rtol=1e-4)
+
+
+@between("grouped")
+@torch.no_grad()
+def test_grouped_heads_between_target_and_source_equal_the_oracle(name: str, options: Options, causal: bool) -> None:
+    """The target is shorter than the source and stands at other positions."""
+    scheme, layer = make(name, options, causal), built(CrossAttention)
+    stands = [torch.tensor([row, row[::-1]]) for row in ([7, 0, 3, 8, 1], [2, 5, 6, 1, 0, 4, 8, 3])]
+    target, source = (inputs(scheme, length=pos.shape[1], pos=pos) for pos in stands)
+    got = layer(target.x, source.x, AttentionContext(scheme, Placement(target.pos, source.pos)))
+    wanted = oracle(scheme, name, options, layer, (target.x[1], source.x[1], target.pos[1], source.pos[1]), False)
+    torch.testing.assert_close(got[1].double(), wanted, atol=1e-4, rtol=1e-4)
