@@ -8,8 +8,10 @@ from typing import Any
 import torch
 import transformers as hf
 
-from clockhands.inspection.capture import Capture
+from clockhands.inspection.capture import Capture, capture
 from clockhands.inspection.measures.heads import Counts, HeadStatistics
+from clockhands.inspection.subject import Subject
+from clockhands.model import Position, Transformer, TransformerConfig
 
 WIDTH, LENGTH, VOCAB = 64, 32, 200
 HALF = WIDTH // 2
@@ -79,3 +81,75 @@ def heads_of(recorded: Capture, layer: int = 0) -> HeadStatistics:
     for _, call in recorded.layers[layer].calls():
         counts.add(call)
     return counts.statistics()
+
+
+@torch.no_grad()
+def copying(sharpness: float = 30.0) -> Any:
+    """Every token's state becomes the word before it: head 0 looks one back and passes on nothing but that word."""
+    model = previous_token(sharpness)
+    block = model.encoder.layer[0]
+    for part in (block.attention.self.value, block.attention.output.dense, block.output.dense):
+        part.weight.zero_()
+        part.bias.zero_()
+    block.attention.self.value.weight[:HALF, HALF:] = torch.eye(HALF)
+    block.attention.output.dense.weight[HALF:, :HALF] = 1000 * torch.eye(HALF)
+    return model
+
+
+@torch.no_grad()
+def uniform(kind: Any = "encoder", scheme: str = "none", *, keeps: bool = True, **options: Any) -> Transformer:
+    """One layer whose queries and keys are zero: every token takes the mean of those that it may see (bag of words).
+
+    ``keeps``: whether a token's own state is added to that mean. ``options`` are the scheme's.
+    """
+    position = Position(scheme, options)
+    sizes = {"vocab_size": VOCAB, "d_model": 32, "num_heads": 2, "d_ff": 8, "encoder_layers": 1, "decoder_layers": 1}
+    sides: dict[str, Any] = {kind: position}
+    config = TransformerConfig(kind=kind, norm="pre", final_norm=False, tying="none", ffn_bias=False, **sides, **sizes)
+    torch.manual_seed(0)
+    model = Transformer(config).eval()
+    stack = model.encoder or model.decoder
+    assert stack is not None
+    block = stack.blocks[0]
+    block.attention.qkv.weight.zero_()  # type: ignore[union-attr]
+    block.attention.qkv.weight[64:] = torch.eye(32)  # type: ignore[union-attr, index]
+    block.attention.out.weight.copy_(torch.eye(32))  # type: ignore[union-attr]
+    block.attention_residual.residual = keeps  # type: ignore[union-attr]
+    block.feed_forward.down.weight.zero_()  # type: ignore[union-attr]
+    return model
+
+
+@torch.no_grad()
+def alone(kind: Any = "encoder") -> Transformer:
+    """Attention adds nothing: every token keeps its own state and sees no other."""
+    model = uniform(kind)
+    stack = model.encoder or model.decoder
+    assert stack is not None
+    stack.blocks[0].attention.out.weight.zero_()  # type: ignore[union-attr]
+    return model
+
+
+@torch.no_grad()
+def kernel(kind: Any, scheme: str, *, still: bool = False, **options: Any) -> Transformer:
+    """Queries and keys are one constant vector, so that distance alone decides; ``still`` leaves distance nothing.
+
+    For ``rope`` the frequencies are zero then, for ``alibi`` the slopes.
+    """
+    model = uniform(kind, scheme, **({"learned": True} if scheme == "rope" else {}), **options)
+    stack = model.encoder or model.decoder
+    assert stack is not None
+    first: Any = stack.schemes[0]
+    block: Any = stack.blocks[0]
+    stack.input.tokens.weight[:, 0] = 3.0
+    block.attention.qkv.weight[:64, 0] = 1.0
+    if still and scheme == "rope":
+        first.alpha_F.fill_(-1e4)  # exp(-10,000) is zero
+    elif still:
+        first.slopes_OH.zero_()
+    return model
+
+
+def subject_of(model: Any, texts: int = 32) -> tuple[Subject, Capture]:
+    """A hand-made model with what was captured of it on random tokens."""
+    subject = Subject.of(model, name="planted")
+    return subject, capture(subject.model, subject.forward, ids(texts))

@@ -21,6 +21,7 @@ from clockhands.inspection.measures import (
     survival,
 )
 from clockhands.inspection.measures import table as position_table
+from clockhands.inspection.probes import Splits
 from clockhands.inspection.subject import Subject
 
 from . import planted
@@ -71,16 +72,17 @@ def test_the_split_gives_the_positional_head_to_position_and_the_other_to_conten
 
 def test_permuting_the_words_matters_only_where_position_is_heard() -> None:
     subject, recorded = _blind()
-    effects = {effect.name: effect.mean for effect in cause.interventions(subject, recorded)}
-    assert effects["words permuted"] < 1e-9
-    assert effects["position rows replaced by their mean"] < 1e-9
-    assert effects["another text"] == pytest.approx(1.0, abs=0.1)
+    found = cause.interventions(subject, recorded)
+    for name in (cause.PERMUTED, cause.MEAN_ROW):
+        assert found[name].tokens < 1e-9 and found[name].pooled < 1e-9  # type: ignore[operator]
+    assert found[cause.ANOTHER].pooled == pytest.approx(1.0, abs=0.1)
+    assert found[cause.ANOTHER].tokens == pytest.approx(1.0, abs=0.1)
 
 
 def test_replacing_the_position_rows_changes_the_model_with_a_positional_head() -> None:
     subject, recorded = _previous()
-    effects = {effect.name: effect.mean for effect in cause.interventions(subject, recorded)}
-    assert effects["position rows replaced by their mean"] > 0.01
+    found = cause.interventions(subject, recorded)
+    assert found[cause.MEAN_ROW].pooled > 0.01  # type: ignore[operator]
     assert torch.equal(subject.tables().positions_PD[:, :HALF], clock()), "the table is put back"  # type: ignore[union-attr]
 
 
@@ -180,7 +182,7 @@ def test_nulls_stay_null(seed: int) -> None:
     assert position_table.shift(subject).value > 0.8  # type: ignore[operator]
     states = torch.randn(24, LENGTH, 16, generator=generator)
     assert abs(share.unbiased_share(states)) < 0.01
-    assert float(survival.position_hits(states[:18], states[18:]).mean()) < 4 / LENGTH
+    assert float(survival.position_hits(states, Splits.of(torch.arange(24))).mean()) < 4 / LENGTH
 
 
 @pytest.mark.parametrize("periods", [(6.0, 20.0, 50.0), (9.3,), (3.3, 11.0, 29.0, 64.0)])

@@ -35,7 +35,7 @@ SAMPLED = {
 
 def _check_complete(findings: Findings) -> None:
     two_sides = "its encoder" in str(findings.facts["class"])
-    assert len({item.name for item in findings}) == len(findings) == 17 + two_sides
+    assert len({item.name for item in findings}) == len(findings) == 19 + two_sides
     for item in findings:
         assert item.question.endswith("?")
         assert item.verdict.endswith((".", ")")), item.verdict
@@ -144,8 +144,8 @@ def test_of_an_architecture_that_is_not_listed_its_table_is_found_and_measured()
     found = inspect(_unlisted("MegatronBert"), texts=_ids(), control=False)
     assert found.facts["position"] == "A learned vector per position is added to the token embedding."
     left_out = {item.name for item in found if item.light == "skip"}
-    assert left_out == {"kernel", "kernel.frequencies", "kernel.terms", "cause.swap"}
-    assert "One step for all positions already changes it" in found["cause"].verdict
+    assert left_out == {"kernel", "kernel.frequencies", "kernel.terms", "cause.loss", "cause.swap"}
+    assert "Shifting all positions by one changes it" in found["cause"].verdict
 
 
 def test_of_an_architecture_that_is_not_listed_nothing_is_denied_that_was_not_looked_at() -> None:
@@ -153,13 +153,13 @@ def test_of_an_architecture_that_is_not_listed_nothing_is_denied_that_was_not_lo
     assert str(found.facts["position"]).startswith("Queries and keys are rotated")
     assert found["kernel.frequencies"].verdict == ("Which dimensions a GlmModel rotates together is not recorded here.")
     assert found["loudness"].verdict.startswith("Nothing is added at the input of this model. Queries and keys")
-    assert "changes nothing: only distances" in found["cause"].verdict
+    assert "Shifting all positions changes nothing" in found["cause"].verdict
 
 
 def test_windows_as_long_as_the_table_are_shifted_shortened() -> None:
     model = _own("sum", encoder=Position("learned", {"max_length": 24}))
     found = next(item for item in inspect(model, texts=_ids(), control=False) if item.name == "cause")
-    assert "One step for all positions already changes it" in found.verdict
+    assert "Shifting all positions by one changes it" in found.verdict
     rows = {str(row[0]): float(row[1]) for row in found.table.rows}  # type: ignore[arg-type]
     assert {name for name in rows if name.startswith("shifted")} == {"shifted by 1", "shifted by 4"}
     assert 0 < rows["shifted by 1"] < 1

@@ -128,8 +128,9 @@ def _survival(subject: Subject, ids_NT: torch.Tensor, ordinary_T: torch.Tensor) 
     shuffled_NT = ids_NT.clone()
     for text in shuffled_NT:
         text[places] = text[places[torch.randperm(len(places), generator=generator)]]
-    found = survival.probe(subject, capture(subject.model, subject.forward, shuffled_NT, ordinary_T=ordinary_T))
-    chance = {"position read back by chance": 1 / len(places)}
+    recorded = capture(subject.model, subject.forward, shuffled_NT, ordinary_T=ordinary_T)
+    found = survival.probe(subject, recorded)
+    chance = {"position read back by chance": 1 / int(recorded.counted_T.sum())}
     return {f"position read back, layer {i}": value for i, value in enumerate(found.position)} | chance
 
 

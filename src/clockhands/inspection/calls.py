@@ -10,7 +10,16 @@ from torch import nn
 from clockhands.shapes import Bool, Float, Tensor
 
 MASKED = -3e4
-"""Logits below this are masks: no family writes its masks above -65500, and no real logit comes near."""
+"""Logits below this are masks: no real logit comes near."""
+GAP = 5e3
+"""So far below the largest logit of its query, a key is masked too: its weight, exp(-5000), is zero in any precision.
+openai-gpt writes its masks as -10,000, which ``MASKED`` alone would take for a logit."""
+
+
+def unmasked(logits_BHST: Float[Tensor, "... S T"]) -> Bool[Tensor, "... S T"]:
+    """Tell which keys every query may attend to, from logits (or from a mask that is added to them)."""
+    largest = logits_BHST.amax(-1, keepdim=True).float()
+    return (logits_BHST > MASKED) & (logits_BHST > largest - GAP)
 
 
 @dataclass(frozen=True)

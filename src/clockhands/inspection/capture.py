@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -18,10 +18,17 @@ from torch import nn
 from clockhands.errors import CheckpointError
 from clockhands.inspection.calls import AttentionCall, ignore
 from clockhands.inspection.layer import Layer, hidden_input
+from clockhands.inspection.repeats import Repeats, repeats
 from clockhands.inspection.seams import listening
 from clockhands.inspection.store import Store
 from clockhands.model.attention import CrossAttention
 from clockhands.shapes import Bool, Float, Int, Tensor
+
+WITHOUT_FIRST = (
+    " Position 0 and special tokens are left out, as in all measures of vectors: in most trained models the row of "
+    "position 0 is an outlier, and what stands there carries one huge direction that has nothing to do with place."
+)
+"""The one rule about the first position, for the method of every measure of position rows or hidden states."""
 
 
 @dataclass
@@ -51,6 +58,18 @@ class Capture:
     def length(self) -> int:
         """Tokens in a window."""
         return self.ids_NT.shape[1]
+
+    @property
+    def counted_T(self) -> Bool[Tensor, " T"]:
+        """Where position rows and hidden states are measured: at ordinary tokens, position 0 left out."""
+        kept = self.ordinary_T.clone()
+        kept[0] = False
+        return kept
+
+    @cached_property
+    def repeats(self) -> Repeats:
+        """Which of the texts repeat each other."""
+        return repeats(self.ids_NT[:, self.ordinary_T])
 
     def given(self, rows: slice | Tensor) -> dict[str, Tensor]:
         """What ``forward`` needs beside the ids of these texts."""
@@ -94,11 +113,22 @@ def capture(
         rows = torch.arange(start, start + batch).clamp(max=len(ids_NT) - 1)
         with listening(model, ignore), _recording(layers, rows):
             states = forward(ids_NT[rows], **found.given(rows))
-        for kept, state in zip(hidden, states, strict=True):
+        for index, (kept, state) in enumerate(zip(hidden, states, strict=True)):
+            _check_finite(state, index, model)
             kept[rows] = state.to(kept.device)
         tick()
     found.hidden, found.layers = hidden, layers
     return found
+
+
+def _check_finite(state: Tensor, index: int, model: nn.Module) -> None:
+    """Raises CheckpointError for states that are NaN or infinite: nothing measured on them would mean anything."""
+    if not bool(torch.isfinite(state).all()):
+        where = "its embedding" if index == 0 else f"layer {index}"
+        raise CheckpointError(
+            f"{type(model).__name__} gives NaN or infinite hidden states behind {where}; check its weights, which may "
+            "be damaged or too large for float32"
+        )
 
 
 @dataclass(frozen=True)

@@ -92,12 +92,14 @@ class Split:
     """How the variance of one layer's logits divides over ``TERMS``, text by text.
 
     ``cov_NHt`` sums term × logit and ``var_NH`` logit², logits centred over the keys of each query; ``error`` is the
-    reconstruction error of ``Parts.error``, the worst over all texts.
+    reconstruction error of ``Parts.error``, the worst over all texts. ``offsets_HR`` sums the centred logits of all
+    texts over the pairs of each offset, from key 1-T to T-1 places after the query.
     """
 
     cov_NHt: Float[Tensor, "N H t"]
     var_NH: Float[Tensor, "N H"]
     error: float
+    offsets_HR: Float[Tensor, "H R"]
 
     def heads(self) -> Float[Tensor, "H t"]:
         """Shares of each head; each row sums to 1. A share can be slightly negative: a covariance can."""
@@ -185,7 +187,7 @@ def split(
     ``overhear`` is handed the attention of every batch on the way, for whatever else is to be counted.
     """
     count, error = len(layer.inputs_NTD), 0.0
-    cov = var = torch.empty(0)
+    cov = var = offsets_HR = torch.empty(0)
     for rows, batch in parts(layer):
         overhear(batch.real)
         ordinary = ordinary_T.to(batch.real.logits_BHST.device)
@@ -194,10 +196,21 @@ def split(
         if not cov.numel():
             cov = torch.zeros(count, logits.shape[1], len(TERMS), dtype=torch.float64)
             var = torch.zeros(count, logits.shape[1], dtype=torch.float64)
+            offsets_HR = torch.zeros(logits.shape[1], 2 * logits.shape[-1] - 1, dtype=torch.float64)
         cov[rows] = _covariances(batch, logits).cpu()
         var[rows] = logits.double().square().sum((-1, -2)).cpu()
+        offsets_HR += by_offset(logits.sum(0, dtype=torch.float64)).cpu()
         error = max(error, batch.error())
-    return Split(cov, var, error)
+    return Split(cov, var, error, offsets_HR)
+
+
+def by_offset(matrix_HTT: Float[Tensor, "H T T"]) -> Float[Tensor, "H R"]:
+    """Sum each diagonal, from the one T-1 below the main one to the one T-1 above it."""
+    heads, length, _ = matrix_HTT.shape
+    places = torch.arange(length, device=matrix_HTT.device)
+    offset_TT = places - places[:, None] + length - 1
+    sums_HR = matrix_HTT.new_zeros(heads, 2 * length - 1)
+    return sums_HR.index_add_(1, offset_TT.flatten(), matrix_HTT.flatten(1))
 
 
 def _with_logits(term: Tensor | None, logits: Tensor) -> Tensor:

@@ -36,15 +36,15 @@ def percent(share: float) -> str:
     value = 100 * share
     if abs(value) < 0.05:
         return "0.0 %"
-    return f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f} %"
+    return (f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f} %").replace("-", "−")
 
 
 def percent_range(low: float, high: float) -> str:
     """``90 % to 93 %``; with as many more digits as keep two different ends apart."""
-    if percent(low) != percent(high):
+    if percent(low) != percent(high) or max(abs(low), abs(high)) < 0.00005:
         return f"{percent(low)} to {percent(high)}"
     digits = digits_apart(100 * low, 100 * high, 0 if abs(100 * low) >= 9.95 else 1)
-    return f"{100 * low:.{digits}f} % to {100 * high:.{digits}f} %"
+    return f"{100 * low:.{digits}f} % to {100 * high:.{digits}f} %".replace("-", "−")
 
 
 def listed(words: Iterable[str]) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import torch
 
 from clockhands.shapes import Float, Num, Tensor
@@ -22,6 +25,31 @@ def explained(between_H: Num[Tensor, " H"], within_H: Num[Tensor, " H"], count: 
     """The unbiased share of variance that a mean over ``count`` texts explains: the squares between, less what chance
     puts there (the residual mean square), over all squares."""
     return (between_H - within_H / max(count - 1, 1)) / (between_H + within_H).clamp_min(1e-30)
+
+
+def jackknife(texts_NT: Tensor, estimate: Callable[[Tensor], float], groups: int = 10) -> tuple[float, float]:
+    """The 95 % interval of an estimate from N ≥ 2 texts: Student's t over the estimates without each group of texts.
+
+    Source: Tukey 1958; Wolter 2007, section 4.2, for groups.
+    """
+    from scipy.stats import t
+
+    count = min(groups, len(texts_NT))
+    group_N = torch.arange(len(texts_NT)) % count
+    without = torch.tensor([estimate(texts_NT[group_N != group]) for group in range(count)], dtype=torch.float64)
+    error = math.sqrt((count - 1) / count * float((without - without.mean()).square().sum()))
+    value, reach = estimate(texts_NT), float(t.ppf(0.975, count - 1)) * error
+    return value - reach, value + reach
+
+
+def mean_interval(values_N: Float[Tensor, " N"]) -> tuple[float, float]:
+    """The 95 % interval of the mean of N ≥ 2 independent values, by Student's t."""
+    from scipy.stats import t
+
+    count = len(values_N)
+    reach = float(t.ppf(0.975, count - 1)) * float(values_N.double().std()) / count**0.5
+    mean = float(values_N.double().mean())
+    return mean - reach, mean + reach
 
 
 def interval(values: Float[Tensor, " n"]) -> tuple[float, float]:

@@ -105,6 +105,12 @@ class OwnSubject(Subject):
             self.core.encode(text, states)
         return tuple(states)
 
+    @torch.no_grad()
+    def next_logits(self, ids_BT: Tensor) -> Tensor | None:
+        if self.core is None or self.core.encoder is not None:
+            return None
+        return self.core.output(self.forward(ids_BT)[-1][:, -1])
+
     def _source(self, ids_BS: Tensor) -> Text:
         assert self.core is not None
         known, ids_BS = self.core.config.vocabulary("encoder"), ids_BS.to(self.device)

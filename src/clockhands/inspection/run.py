@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from clockhands.findings import Finding, Findings
 from clockhands.inspection.capture import Capture, capture
 from clockhands.inspection.decomposition import Split, split
 from clockhands.inspection.drawing import skip
+from clockhands.inspection.influence import Influence, influence
 from clockhands.inspection.measures import (
     across,
     cause,
@@ -121,18 +122,24 @@ def inspect(
         )
     given = read_ids(ids) if isinstance(ids, str | Path) else ids
     with _evaluating(model), watched(progress) as tick, torch.no_grad():
-        subject = _subject(model, tokenizer, name, device, trust_remote_code, side)
+        opened = _subject(model, tokenizer, name, device, trust_remote_code, side)
+        subject = opened.in_float32()
         data = _windows(subject, texts if given is None else given, length, count)
         if control is None:
             control = sum(weight.numel() for weight in subject.model.parameters()) < LARGE
         trained = _measure(subject, data, tick)
         fresh = _fresh(subject, data, tick) if control else None
         own = None if texts is None or isinstance(texts, Tensor) else texts
-        items = tuple(_findings(trained, fresh, tick, own))
+        seen = influence(subject, data.ids_NT, data.ordinary_T, data.source_NS)
+        items = tuple(_findings(trained, fresh, seen, tick, own))
+        facts = _facts(trained, seen, _origin(subject, data, texts is None and ids is None), control)
+        if subject is not opened:
+            stored = str(next(opened.model.parameters()).dtype).removeprefix("torch.")
+            facts["precision"] = f"float32; the weights are {stored}"
     return Findings(
         title=f"What position does inside {subject.label}",
         items=tuple(_placed(item, command) for item in items),
-        facts=_facts(trained, _origin(subject, data, texts is None and ids is None), control),
+        facts=facts,
         signature=f"inspect|texts:{trained.capture.texts}x{trained.capture.length}|v:{__version__}",
         command=command,
     )
@@ -257,7 +264,7 @@ def _fresh(subject: Subject, data: Windows, tick: Progress) -> Measured:
 
 
 def _findings(
-    trained: Measured, fresh: Measured | None, tick: Progress, texts: Sequence[str] | None
+    trained: Measured, fresh: Measured | None, seen: Influence, tick: Progress, texts: Sequence[str] | None
 ) -> Iterator[Finding]:
     """All measures in the order a reader should meet them: input outwards, then cause."""
     subject, recorded = trained.subject, trained.capture
@@ -276,6 +283,8 @@ def _findings(
     ]
     if not recorded.layers:
         attention, looks = _unread(ATTENTION, recorded), _unread(LOOKS, recorded)
+    changes = cache(lambda: cause.interventions(subject, recorded))
+    found: dict[str, Finding] = {}
     steps: list[Callable[[], Finding]] = [
         lambda: loudness.loudness(subject, recorded, fresh.subject if fresh else None),
         lambda: directions.directions(subject, recorded),
@@ -288,12 +297,15 @@ def _findings(
         lambda: share.share(recorded, other),
         *looks,
         *_across(trained, fresh),
-        lambda: cause.cause(subject, recorded),
+        lambda: cause.tokens(changes()),
+        lambda: cause.cause(subject, changes(), bool(found["kernel"].details.get("beyond"))),
+        lambda: cause.loss(subject, recorded, seen),
         lambda: swap.swapped(subject, texts),
     ]
     tick.expect(len(steps))
     for step in steps:
         finding = step()
+        found[finding.name] = finding
         tick(finding.question)
         yield finding
 
@@ -345,19 +357,18 @@ def _layers(found: Measured) -> str:
     return f"{len(found.capture.layers)} layers, {found.splits[0].var_NH.shape[1]} heads, "
 
 
-def _facts(found: Measured, origin: str, control: bool) -> dict[str, str | int]:
+def _facts(found: Measured, seen: Influence, origin: str, control: bool) -> dict[str, str | int]:
     """The lines on top of the page."""
     import transformers
 
     model = found.subject.model
-    causal = "each token sees those before it" if found.subject.causal else "every token sees all others"
     return {
         "model": found.subject.label,
         "class": found.subject.kind,
         "position": found.subject.mechanism,
         "size": f"{_layers(found)}width {found.capture.hidden[0].shape[-1]}, "
         f"{sum(p.numel() for p in model.parameters()):,} parameters",
-        "attention": causal,
+        "attention": seen.sentence,
         "text": f"{found.capture.texts} windows of {found.capture.length} tokens" + origin,
         "control": "the same class with fresh weights" if control else "none (too large, or not asked for)",
         "versions": f"clockhands {__version__}, torch {torch.__version__}, transformers {transformers.__version__}",

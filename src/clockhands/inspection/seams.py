@@ -16,7 +16,7 @@ from torch import nn
 
 from clockhands.attention import Attended, record
 from clockhands.errors import CheckpointError
-from clockhands.inspection.calls import MASKED, AttentionCall, Receiver, ignore
+from clockhands.inspection.calls import AttentionCall, Receiver, ignore, unmasked
 from clockhands.inspection.tap import ModuleStack, SoftmaxTap
 from clockhands.model.attention import Attention
 from clockhands.model.transformer import Stack
@@ -51,7 +51,7 @@ def _own(stack: ModuleStack, heard: Attended, receive: Receiver) -> None:
     module = stack.running[-1] if stack.running else None
     if isinstance(module, Attention) and receive is not ignore:
         products = heard.q_BHSK @ heard.k_BHTK.transpose(-1, -2) * heard.scale
-        allowed = heard.mask_BHST & (heard.logits_BHST > MASKED)
+        allowed = heard.mask_BHST & unmasked(heard.logits_BHST)
         bias = torch.zeros_like(products) if heard.bias_BHST is None else heard.bias_BHST.to(products.dtype)
         if "logits" in heard.scheme.active_hooks():  # whole rows rewritten: all that was made of the products
             bias = heard.logits_BHST - products
@@ -134,7 +134,7 @@ def _overheard(
     allowed = torch.ones(1, dtype=torch.bool, device=q.device)
     if mask is not None:
         mask = mask[..., : k.shape[2]]
-        allowed = mask if mask.dtype == torch.bool else mask > MASKED
+        allowed = mask if mask.dtype == torch.bool else unmasked(mask)
         added = added if mask.dtype == torch.bool else torch.where(allowed, mask, 0.0)
     position_bias = options.get("position_bias")
     if position_bias is not None:

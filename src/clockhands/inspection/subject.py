@@ -15,6 +15,7 @@ from torch import nn
 
 from clockhands.errors import CheckpointError, ClockhandsError, DataError, UsageError
 from clockhands.inspection.families import FAMILIES, Family, seen, sentence
+from clockhands.inspection.influence import influence
 from clockhands.inspection.input_table import PLACES, InputTable, edited, entering, find_input_table, position_enters
 from clockhands.shapes import Float, Int, Tensor
 
@@ -48,7 +49,8 @@ class Subject:
 
     ``whole`` is the encoder-decoder that the stack is a part of, None for a single stack. ``texts`` are what it was
     trained on, where that is known: the default to measure it on; ``pairs`` the same for a decoder, with what the
-    encoder read, and ``source_tokenizer`` reads that.
+    encoder read, and ``source_tokenizer`` reads that. ``language_model`` is the model with its output layer, where one
+    was given that predicts tokens.
     """
 
     model: nn.Module
@@ -62,10 +64,11 @@ class Subject:
     pairs: Sequence[tuple[str, str]] | None = None
     source_tokenizer: Any = None
     table: InputTable | None = None
+    language_model: nn.Module | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, model: nn.Module, tokenizer: Any = None, name: str = "", side: Side | None = None) -> Subject:
-        """Take a model object of ``transformers``, or of this project; its head, if it has one, is left aside.
+        """Take a model object of ``transformers``, or of this project; its head, if it has one, only predicts tokens.
 
         It is set to evaluate, for dropout would be measured with it, and stays so; ``inspect`` puts it back.
         ``side`` of an encoder-decoder (default: the encoder). Raises UsageError if another model is asked for a side.
@@ -83,6 +86,8 @@ class Subject:
             stack = whole.get_decoder() if side == "decoder" else whole.get_encoder()
         family = FAMILIES.get(getattr(config, "model_type", ""))
         subject = cls(stack.eval(), tokenizer, name, family, (), side=side, whole=whole)
+        if whole is None and stack is not model and _output_layer(model) is not None:
+            subject.language_model = model.eval()
         subject.check_reads_tokens()
         subject.table = find_input_table(stack, subject.forward, subject.sample(), subject.word_rows())
         rows = None if subject.table is None else subject.table.rows_PD(stack)
@@ -155,12 +160,10 @@ class Subject:
 
     @cached_property
     def causal(self) -> bool:
-        """Whether no token sees those after it; found by asking the model."""
-        ids = torch.full((1, 6), 5, device=self.device)
-        changed = ids.clone()
-        changed[0, -1] = 6
-        before, after = (self.forward(row, source_BS=ids)[-1] for row in (ids, changed))
-        return bool(torch.allclose(before[0, :-1], after[0, :-1], atol=1e-5))
+        """Whether tokens see those before them and none after them; found by asking the model."""
+        generator = torch.Generator().manual_seed(0)
+        ids = torch.randint(len(self.embeddings()), (4, min(8, self.longest or 8)), generator=generator)
+        return influence(self, ids, source_NS=ids if self.looks_across else None).causal
 
     def word_rows(self) -> Tensor | None:
         """The token table as the model keeps it; None where it has none."""
@@ -248,6 +251,29 @@ class Subject:
         if state.ndim == 4 and state.shape[1:3] == shape:  # Gemma 3n
             return state[getattr(self.model.config, "altup_active_idx", 0)]
         return state.flatten(2) if state.ndim == 4 and state.shape[:2] == shape else state  # hyper-connections
+
+    @torch.no_grad()
+    def next_logits(self, ids_BT: Tensor) -> Float[Tensor, "B V"] | None:
+        """Compute the logits of the token after the last; None without an output layer that predicts tokens."""
+        if self.language_model is None:
+            return None
+        ids_BT = ids_BT.to(self.device)
+        known = _arguments(self.language_model)
+        options: dict[str, Any] = {"use_cache": False} if "use_cache" in known else {}
+        if "logits_to_keep" in known:
+            options["logits_to_keep"] = 1
+        mask = torch.ones_like(ids_BT)
+        return self.language_model(input_ids=ids_BT, attention_mask=mask, return_dict=True, **options).logits[:, -1]
+
+    def in_float32(self) -> Subject:
+        """Return this subject, or a copy of it in float32 if its weights are narrower: measures would overflow."""
+        root = self.whole or self.language_model or self.model
+        if all(torch.finfo(w.dtype).bits >= 32 for w in root.parameters() if w.is_floating_point()):
+            return self
+        names = [name for name in ("whole", "language_model", "model", "core") if getattr(self, name, None) is not None]
+        # One copy of all together, so that what they share stays shared.
+        copies = copy.deepcopy([getattr(self, name) for name in names])
+        return replace(self, **{name: each.float() for name, each in zip(names, copies, strict=True)})
 
     def _read(self, source_BS: Tensor) -> dict[str, Tensor]:
         """What the decoder is given of a source."""
@@ -353,7 +379,7 @@ class Subject:
         fresh = fresh.to(device=self.device, dtype=next(self.model.parameters()).dtype).eval()
         whole = fresh if both else self.whole
         stack = fresh if not both else fresh.get_decoder() if self.looks_across else fresh.get_encoder()
-        return replace(self, model=stack, whole=whole, name=f"{self.name} (untrained)")
+        return replace(self, model=stack, whole=whole, language_model=None, name=f"{self.name} (untrained)")
 
 
 def chosen_side(asked: Side | None, both: bool, name: str) -> Side | None:
@@ -395,3 +421,8 @@ def _first_line(fault: BaseException) -> str:
 def _listed(states: Sequence[Any]) -> str:
     shapes = dict.fromkeys(str(list(state.shape)) if isinstance(state, Tensor) else "nothing" for state in states)
     return ", ".join(shapes) or "no hidden states"
+
+
+def _output_layer(model: Any) -> nn.Module | None:
+    found = getattr(model, "get_output_embeddings", lambda: None)()
+    return found if isinstance(found, nn.Module) else None

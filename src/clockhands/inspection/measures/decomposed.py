@@ -63,7 +63,7 @@ def layers(splits: Sequence[Split], control: Sequence[Split] | None = None) -> F
     shares = [split.layer() for split in splits]
     along = [positional(share) for share in shares]
     fresh = [positional(split.layer()) for split in control] if control else None
-    low, high = _interval(splits[0])
+    low, high = group_interval(splits[0], *POSITIONAL)
     content = grouped(shares[0])["content–content"]
     error = max(split.error for split in splits)
     moved = sum(float(share[TERMS.index(DATA)]) for share in shares) / len(shares)
@@ -97,8 +97,9 @@ def _exactness(error: float, moved: float) -> str:
     return f"{words}But the terms miss the logits by up to {percent(error)} of the largest: take them as a rough guide."
 
 
-def _interval(split: Split) -> tuple[float, float]:
-    wanted = [TERMS.index(term) for name in POSITIONAL for term in GROUPS[name]]
+def group_interval(split: Split, *groups: str) -> tuple[float, float]:
+    """The 95 % interval of the share that these ``GROUPS`` have of a layer's logits together."""
+    wanted = [TERMS.index(term) for name in groups for term in GROUPS[name]]
     return bootstrap(split.cov_NHt[..., wanted].sum((1, 2)), split.var_NH.sum(1))
 
 

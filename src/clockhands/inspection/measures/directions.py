@@ -8,21 +8,21 @@ from typing import Any
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.capture import Capture
+from clockhands.inspection.capture import WITHOUT_FIRST, Capture
 from clockhands.inspection.drawing import mark, skip
-from clockhands.inspection.numbers import covariance, interval
-from clockhands.inspection.subject import Subject
-from clockhands.shapes import Float, Tensor
+from clockhands.inspection.numbers import covariance, interval, jackknife
+from clockhands.inspection.subject import Subject, Tables
+from clockhands.shapes import Float, Int, Tensor
 
 QUESTION = "Do words and positions share directions?"
 METHOD = (
     "Overlap = tr(C_w C_p) / (‖C_w‖ ‖C_p‖), the cosine between the covariance of the token rows (weighted by the "
-    "text) and that of the position rows: 0 if they live in orthogonal subspaces, 1 if they vary alike. Null: C_p"
-    " turned by a uniformly random rotation of the d dimensions; its mean is tr C_w tr C_p / d and its variance "
-    "2‖C_w°‖²‖C_p°‖² / ((d−1)(d+2)), C° being C without its trace, both divided by the norms. No threshold "
+    "text) and that of the position rows: 0 if they live in orthogonal subspaces, 1 if they vary alike. Random "
+    "rotations: C_p turned by a uniformly random rotation of the d dimensions; its mean is tr C_w tr C_p / d and its "
+    "variance 2‖C_w°‖²‖C_p°‖² / ((d−1)(d+2)), C° being C without its trace, both divided by the norms. No threshold "
     "enters. The principal angles in the table need two: the subspaces hold 90 % of the words' and 95 % of the "
-    "positions' variance; without truncation the smallest angle is always 0°. Their null: random subspaces of the"
-    " same sizes."
+    "positions' variance; without truncation the smallest angle is always 0°; beside them those of random "
+    "subspaces of the same sizes. Interval of the overlap: jackknife over ten groups of texts." + WITHOUT_FIRST
 )
 SOURCE = "the overlap is the RV coefficient of Escoufier 1973; the null's moments follow from Haar measure on O(d)"
 
@@ -61,10 +61,13 @@ def directions(subject: Subject, capture: Capture) -> Finding:
         return skip("directions", QUESTION, subject.absent("There is no position table at the input."))
     if subject.concatenates:
         return skip("directions", QUESTION, "Words and positions are concatenated: they cannot share directions.")
-    ids, counts = torch.unique(capture.ids_NT[:, capture.ordinary_T], return_counts=True)
-    words = covariance(tables.words_VD[ids], counts)
-    places = covariance(tables.positions_PD[: capture.length])
+    ids_NT, rows_TD = capture.ids_NT[:, capture.counted_T], tables.positions_PD[: capture.length][capture.counted_T]
+    words, places = _word_covariance(tables, ids_NT), covariance(rows_TD)
+    for what, matrix, rows in (("position rows", places, rows_TD), ("token rows of the text", words, tables.words_VD)):
+        if float(matrix.trace()) <= 1e-12 * float(rows.square().sum(-1).max()):
+            return skip("directions", QUESTION, f"All {what} are equal, so that they have no directions to share.")
     value, mean, spread = overlap(words, places)
+    low, high = jackknife(ids_NT, lambda kept: overlap(_word_covariance(tables, kept), places)[0])
     z = (value - mean) / spread
     table, angle, chance = _angles(words, places)
     if z < -2:
@@ -77,10 +80,12 @@ def directions(subject: Subject, capture: Capture) -> Finding:
         name="directions",
         question=QUESTION,
         verdict=(
-            f"Overlap {value:.3f} against {mean:.3f} ± {spread:.3f} by chance (z = {z:+.1f}): {comment}. Smallest "
-            f"angle of the truncated subspaces {angle:.0f}° against {chance:.0f}°."
+            f"Overlap {value:.3f} (95 % interval {low:.3f} to {high:.3f}) against {mean:.3f} ± {spread:.3f} for random "
+            f"rotations (z = {z:+.1f}): {comment}. Smallest angle of the truncated subspaces {angle:.0f}° against "
+            f"{chance:.0f}° for random ones."
         ),
         value=value,
+        interval=(low, high),
         references=(Reference("random rotations", mean, (mean - 1.96 * spread, mean + 1.96 * spread)),),
         light=light,  # type: ignore[arg-type]
         table=table,
@@ -89,6 +94,11 @@ def directions(subject: Subject, capture: Capture) -> Finding:
         source=SOURCE,
         details={"z": z},
     )
+
+
+def _word_covariance(tables: Tables, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "D D"]:
+    ids, counts = torch.unique(ids_NT, return_counts=True)
+    return covariance(tables.words_VD[ids], counts)
 
 
 def _angles(words: Tensor, places: Tensor, draws: int = 20) -> tuple[Table, float, float]:

@@ -7,24 +7,30 @@ from dataclasses import replace
 
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Table
+from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.capture import Capture
 from clockhands.inspection.decomposition import Split, centred, parts
-from clockhands.inspection.drawing import level, mark, percent, skip, untrained_as
+from clockhands.inspection.drawing import level, mark, percent, percent_range, skip, untrained_as
 from clockhands.inspection.layer import Layer
-from clockhands.inspection.measures.decomposed import grouped
+from clockhands.inspection.measures.decomposed import group_interval, grouped
+from clockhands.inspection.numbers import interval
 from clockhands.inspection.subject import Subject
 from clockhands.model.attention import AttentionContext
 from clockhands.schemes import NoPosition
 from clockhands.shapes import Bool, Float, Tensor
 
 RELATIVE = {"rotary", "alibi", "buckets", "disentangled", "transformer-xl"}
+GROUP = "distance (kernel and bias)"
+LEAST = 1e-6
+"""Shares below this are rounding."""
 KERNEL = "What does distance alone do to attention?"
 KERNEL_METHOD = (
     "The constant part of the queries against the constant part of the keys, plus what the layer adds for a "
     "distance: exactly a function of i−j in a relative scheme (for rotation it is s μ_q·R(j−i)μ_k, for ALiBi the "
     "slope, for T5 the bucket's bias). Drawn per head as logits, less each curve's mean; 'share' is its part of "
-    "the variance of the logits. Null: fresh weights."
+    "the variance of the logits. Interval: texts resampled. Distances shuffled: each head's curve with its distances "
+    "in another order, 200 times; distance is said to decide something where the interval lies above 95 % of those. "
+    "Untrained: fresh weights."
 )
 FREQUENCY = "Which of the rotation's hands does attention use?"
 FREQUENCY_METHOD = (
@@ -53,13 +59,27 @@ def curve(layer: Layer) -> tuple[Float[Tensor, "H R"], float]:
 def kernel(subject: Subject, capture: Capture, splits: Sequence[Split], control: Sequence[Split] | None) -> Finding:
     """The distance curve of every head, and its share of the logits by layer."""
     if subject.mechanisms and not RELATIVE & set(subject.mechanisms):
-        return skip("kernel", KERNEL, f"Attention here knows no distances of its own. {subject.mechanism}")
-    share = [grouped(split.layer())["distance (kernel and bias)"] for split in splits]
-    fresh = [grouped(split.layer())["distance (kernel and bias)"] for split in control] if control else None
+        return skip("kernel", KERNEL, f"Its attention adds nothing for a distance. {subject.mechanism}")
+    share = [grouped(split.layer())[GROUP] for split in splits]
+    fresh = [grouped(split.layer())[GROUP] for split in control] if control else None
     best = max(range(len(share)), key=share.__getitem__)
     curves = [curve(layer) for layer in capture.layers]
-    by_head = [grouped(row)["distance (kernel and bias)"] for row in splits[best].heads()]
-    untrained = f" (untrained {percent(fresh[best])})" if fresh else ""
+    by_head = [grouped(row)[GROUP] for row in splits[best].heads()]
+    low, high = group_interval(splits[best], GROUP)
+    floor, ceiling = interval(shuffled_shares(curves[best][0], splits[best]))
+    beyond = low > max(ceiling, LEAST)
+    untrained = f"; untrained {percent(fresh[best])}" if fresh else ""
+    numbers = (
+        f"(95 % interval {percent_range(low, high)}; distances shuffled {percent_range(floor, ceiling)}{untrained})"
+    )
+    head = max(range(len(by_head)), key=by_head.__getitem__)
+    verdict = (
+        f"Distance alone decides up to {percent(share[best])} of a layer's logits, in layer {best + 1} {numbers}; "
+        f"there it decides most in head {head} ({percent(max(by_head))})."
+        if beyond
+        else f"No effect of distance alone was found: it decides at most {percent(share[best])} of a layer's logits, "
+        f"in layer {best + 1} {numbers}."
+    )
     reach = capture.length - 1
     rows = [
         (layer + 1, head, offset - reach, value)
@@ -71,20 +91,34 @@ def kernel(subject: Subject, capture: Capture, splits: Sequence[Split], control:
     return Finding(
         name="kernel",
         question=KERNEL,
-        verdict=(
-            f"Distance alone decides up to {percent(share[best])} of a layer's logits, in layer "
-            f"{best + 1}{untrained}; there "
-            f"head {max(range(len(by_head)), key=by_head.__getitem__)} listens to it most ({percent(max(by_head))})."
-        ),
+        verdict=verdict,
         value=share[best],
-        references=untrained_as(fresh[best] if fresh else None),
+        interval=(low, high),
+        references=(
+            Reference("distances shuffled", 0.0, (floor, ceiling)),
+            *untrained_as(fresh[best] if fresh else None),
+        ),
         light="info",
         table=Table.of(("layer", "head", "offset", "logit"), rows),
         figure=_kernel_figure(curves[best][0], best, share, fresh),
         method=KERNEL_METHOD,
         source="Su et al. 2021; Press et al. 2022; Raffel et al. 2020, section 2.1",
-        details={"share": share, "spread_along_diagonals": max(spread for _, spread in curves)},
+        details={
+            "share": share,
+            "spread_along_diagonals": max(spread for _, spread in curves),
+            "beyond": beyond,
+        },
     )
+
+
+def shuffled_shares(curve_HR: Float[Tensor, "H R"], split: Split, draws: int = 200) -> Float[Tensor, " n"]:
+    """The share of the logits that the curves would have with their distances in another order, many times."""
+    there = ~curve_HR.isnan().any(0)
+    curve, sums = curve_HR[:, there].double(), split.offsets_HR[:, there]
+    generator = torch.Generator().manual_seed(0)
+    orders = (torch.randperm(curve.shape[1], generator=generator) for _ in range(draws))
+    total = float(split.var_NH.sum().clamp_min(1e-30))
+    return torch.stack([(curve[:, order] * sums).sum() for order in orders]) / total
 
 
 def _kernel_figure(found: Tensor, layer: int, share: list[float], fresh: list[float] | None) -> Figure:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from clockhands.findings import Figure, Finding, Light, Panel, Table
-from clockhands.inspection.capture import Capture
+from clockhands.inspection.capture import WITHOUT_FIRST, Capture
 from clockhands.inspection.drawing import level, mark, percent, percent_range, skip, untrained_as
 from clockhands.inspection.numbers import bootstrap
 from clockhands.inspection.subject import Subject, Tables
@@ -20,7 +20,7 @@ METHOD = (
     "the rest. Both means are moved to the constant, so that the shares are E‖w−w̄‖² over the tokens of the text,"
     " E‖p−p̄‖² over the positions in use, and ‖s+w̄+p̄‖², each divided by their sum. Where a layer norm follows, "
     "its centring is applied first. Uncentred norms would count the shared mean vector as signal. Interval: texts"
-    " resampled. Null: the same class with fresh weights."
+    " resampled. Untrained: the same class with fresh weights." + WITHOUT_FIRST
 )
 SOURCE = "Vaswani et al. 2017, section 3.4, for the factor √d; norms centred as in Song & Zhong 2023"
 
@@ -37,7 +37,12 @@ class Levels:
     @property
     def share(self) -> float:
         """Position's part of the whole."""
-        return self.position / (self.word + self.position + self.constant)
+        return self.position / max(self.total, 1e-30)
+
+    @property
+    def total(self) -> float:
+        """The mean squared length of what enters the first block."""
+        return self.word + self.position + self.constant
 
     @property
     def ratio(self) -> float:
@@ -46,9 +51,10 @@ class Levels:
 
 
 def levels(tables: Tables, capture: Capture) -> Levels:
-    """Measure the input on the ordinary tokens of the captured text."""
-    ids = capture.ids_NT[:, capture.ordinary_T]
-    words, places = _centre(tables, tables.words_VD), _centre(tables, tables.positions_PD[: capture.length])
+    """Measure the input on the tokens of the captured text that count."""
+    ids = capture.ids_NT[:, capture.counted_T]
+    rows_TD = tables.positions_PD[: capture.length][capture.counted_T]
+    words, places = _centre(tables, tables.words_VD), _centre(tables, rows_TD)
     word_ntd = words[ids]
     mean, place_mean = word_ntd.mean((0, 1)), places.mean(0)
     word_N = (word_ntd - mean).square().sum(-1).mean(1)

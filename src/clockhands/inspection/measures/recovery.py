@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.capture import Capture
+from clockhands.inspection.capture import WITHOUT_FIRST, Capture
 from clockhands.inspection.drawing import mark, percent, skip
 from clockhands.inspection.numbers import bootstrap
 from clockhands.inspection.probes import nearest_row
@@ -16,10 +16,10 @@ from clockhands.shapes import Float, Int, Tensor
 QUESTION = "Does adding the position destroy the word?"
 METHOD = (
     "For tokens of the text at their own places: is the token row nearest (by cosine, rows centred) to the sum of"
-    " token row and centred position row still the token's own, among all words of the text and 4000 more? Null: "
-    "a random vector as long as the position row is added instead, which is what adding would cost if positions "
+    " token row and centred position row still the token's own, among all words of the text and 4000 more? Random "
+    "vectors: one as long as the position row is added instead, which is what adding would cost if positions "
     "took no care of the words. Both are then multiplied until the words are lost. 'Neighbours kept' is the part "
-    "of the ten nearest rows that is the same before and after."
+    "of the ten nearest rows that is the same before and after. Interval: tokens resampled." + WITHOUT_FIRST
 )
 MOST_TOKENS = 2000
 MORE_WORDS = 4000
@@ -34,7 +34,10 @@ def recovery(subject: Subject, capture: Capture) -> Finding:
     if subject.concatenates:
         return skip("recovery", QUESTION, "Positions stand beside the words here, so nothing is added to them.")
     rows, targets, places = _sample(tables, capture)
-    offsets = tables.positions_PD[: capture.length] - tables.positions_PD[: capture.length].mean(0)
+    rows_TD = tables.positions_PD[: capture.length]
+    offsets = rows_TD - rows_TD[capture.counted_T].mean(0)
+    if float(offsets[capture.counted_T].abs().max()) <= 1e-6 * float(rows_TD.abs().max()):
+        return skip("recovery", QUESTION, "All position rows are equal: adding them moves every word by one vector.")
     added = offsets[places]
     generator = torch.Generator().manual_seed(0)
     noise = F.normalize(torch.randn(added.shape, generator=generator), dim=-1) * added.norm(dim=-1, keepdim=True)
@@ -84,14 +87,14 @@ def _limit(sweep: Sweep) -> str:
 def _sample(tables: Tables, capture: Capture) -> tuple[Tensor, Int[Tensor, " n"], Int[Tensor, " n"]]:
     """Candidate rows, and the sampled tokens as (row, place)."""
     generator = torch.Generator().manual_seed(0)
-    ordinary = capture.ordinary_T.nonzero().flatten()
-    ids = capture.ids_NT[:, ordinary]
+    counted = capture.counted_T.nonzero().flatten()
+    ids = capture.ids_NT[:, counted]
     more = torch.randperm(len(tables.words_VD), generator=generator)[:MORE_WORDS]
     candidates = torch.cat([ids.flatten(), more]).unique()
     rows = tables.words_VD[candidates]
     picks = torch.randperm(ids.numel(), generator=generator)[:MOST_TOKENS]
     targets = torch.searchsorted(candidates, ids.flatten()[picks])
-    return rows - rows.mean(0), targets, ordinary.repeat(len(ids))[picks]
+    return rows - rows.mean(0), targets, counted.repeat(len(ids))[picks]
 
 
 def _neighbours(rows_VD: Tensor, words_nD: Tensor, added_nD: Tensor, count: int = 10, most: int = 300) -> float:

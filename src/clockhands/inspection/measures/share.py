@@ -7,16 +7,15 @@ import math
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Table
-from clockhands.inspection.capture import Capture
+from clockhands.inspection.capture import WITHOUT_FIRST, Capture
 from clockhands.inspection.drawing import mark, percent, untrained_as
-from clockhands.shapes import Bool, Float, Tensor
+from clockhands.shapes import Float, Tensor
 
 METHOD = (
     "Two-way analysis of variance without approximation: h(text, t) = μ + pos_t + rest. The share is (SS_pos − "
     "(T−1)·MS_rest) / SS_total, from which the part that chance puts into SS_pos is already taken; without that a"
-    " model with no position at all would score one over the number of texts. The first ordinary token is left "
-    "out: in many models it carries one huge direction that has nothing to do with place. Interval: jackknife over "
-    "the texts (Efron & Stein 1981). Null: fresh weights."
+    " model with no position at all would score one over the number of texts. Interval: jackknife over the "
+    "texts (Efron & Stein 1981). Untrained: fresh weights." + WITHOUT_FIRST
 )
 
 
@@ -58,15 +57,8 @@ def stable_rank(states_NTD: Float[Tensor, "N T D"]) -> float:
     return float(values.sum() / values[0].clamp_min(1e-30))
 
 
-def _counted(capture: Capture) -> Bool[Tensor, " T"]:
-    """The ordinary tokens without the first."""
-    kept = capture.ordinary_T.clone()
-    kept[int(capture.ordinary_T.nonzero()[0])] = False
-    return kept
-
-
 def _shares(capture: Capture) -> list[tuple[float, float]]:
-    kept = _counted(capture)
+    kept = capture.counted_T
     return [(unbiased_share(states[:, kept]), stable_rank(states[:, kept])) for states in capture.hidden]
 
 
@@ -90,7 +82,7 @@ def share(capture: Capture, control: Capture | None = None) -> Finding:
             f"to the place{untrained}; the most, {percent(along[peak])}, {_where(peak)}."
         ),
         value=along[-1],
-        interval=jackknife(capture.hidden[-1][:, _counted(capture)]),
+        interval=jackknife(capture.hidden[-1][:, capture.counted_T]),
         references=untrained_as(fresh[-1] if fresh is not None else None),
         light="info",
         table=Table.of(

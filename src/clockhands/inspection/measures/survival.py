@@ -4,122 +4,164 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.capture import Capture
-from clockhands.inspection.drawing import level, mark, percent, untrained_as
-from clockhands.inspection.numbers import bootstrap
-from clockhands.inspection.probes import classify, nearest_row, network_error, ridge
+from clockhands.inspection.capture import WITHOUT_FIRST, Capture
+from clockhands.inspection.drawing import level, mark, percent, percent_range, untrained_as
+from clockhands.inspection.probes import Ridge, Splits, corrected_interval, nearest_row, network_error
 from clockhands.inspection.subject import Subject
 from clockhands.shapes import Float, Int, Tensor
 
 QUESTION = "Do positions survive through the layers?"
 METHOD = (
-    "Ridge regression from the hidden state to one indicator per position, fitted on three quarters of the texts "
-    "and judged on the rest; exact hits count. Words: ridge regression to the token's input embedding, nearest by"
-    " cosine among the words of the text. Controls: the same with fresh weights (which usually keep everything: a"
-    " probe alone proves little), and the positions of the training texts permuted. Where the linear probe sees "
-    "nothing, a two-layer network gets the state and the log of its length, for a model without positional "
-    "encoding can hold the place in the size of its vectors. Only ordinary tokens. In models of this project the "
-    "probe is repeated with all residual connections cut. Interval: test texts resampled."
+    "Ridge regression from the hidden state to one indicator per position, fitted on about three quarters of the "
+    "texts and judged on the rest, in ten random splits; exact hits count. Texts that repeat each other stay on one "
+    "side. At most 48 texts are used, whatever number is read, and as many of the untrained model: a probe that is "
+    "fitted on more texts scores higher. Words: ridge regression to the token's input embedding, nearest by cosine "
+    "among the words of the text. A random model usually keeps everything: a probe alone proves little. Permuted: "
+    "the positions of the texts that a probe is fitted on in another order. Where the linear probe sees nothing, a "
+    "two-layer network gets the state and the log of its length, for a model without positional encoding can hold "
+    "the place in the size of its vectors. In models of this project the probe is repeated with all residual "
+    "connections cut. Interval: Student's t "
+    "over the splits, the variance corrected for their overlap (Nadeau & Bengio 2003)." + WITHOUT_FIRST
 )
-MOST_TEXTS = 96
+MOST_TEXTS = 48
+MOST_JUDGED = 500
+"""Tokens whose word is read back, in each split."""
+NETWORKS = 3
+"""Splits on which a network is fitted."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What can be read back behind each layer."""
+    """What can be read back behind each layer: exact hits by split, and their means.
 
-    position: list[float]
-    position_interval: tuple[float, float]
+    ``fitted`` is the number of texts that the probes were fitted on.
+    """
+
+    hits: tuple[Float[Tensor, " R"], ...]
     token: list[float]
     permuted: float
+    ratio: float
+    fitted: float
+
+    @cached_property
+    def position(self) -> list[float]:
+        """The mean over the splits, layer by layer."""
+        return [float(hits_R.mean()) for hits_R in self.hits]
+
+    @cached_property
+    def position_intervals(self) -> list[tuple[float, float]]:
+        """The 95 % interval of each, cut at 0 and 1."""
+        ends = (corrected_interval(hits_R, self.ratio) for hits_R in self.hits)
+        return [(max(0.0, low), min(1.0, high)) for low, high in ends]
 
 
 def probe(subject: Subject, capture: Capture, tick: Callable[[], None] = lambda: None) -> Probe:
     """Probe every layer of one model."""
-    texts = min(capture.texts, MOST_TEXTS)
-    train = max(2, 3 * texts // 4)
-    ids = capture.ids_NT[:texts, capture.ordinary_T]
+    splits = _splits(capture)
+    ids = capture.ids_NT[: splits.texts, capture.counted_T]
     types, labels = ids.unique(return_inverse=True)
     rows = subject.embeddings()[types].float()
     rows = rows - rows.mean(0)
-    position, token, hits = [], [], torch.empty(0)
+    hits, token = [], []
     for states in capture.hidden:
-        chosen = states[:texts, capture.ordinary_T].float()
-        hits = position_hits(chosen[:train], chosen[train:])
-        position.append(float(hits.mean()))
-        token.append(_token_hits(chosen, labels, rows, train))
+        chosen = states[: splits.texts, capture.counted_T].float()
+        hits.append(position_hits(chosen, splits))
+        token.append(_token_hits(chosen, labels, rows, splits))
         tick()
-    permuted = _permuted(capture.hidden[0][:texts, capture.ordinary_T].float(), train)
-    per_text = hits.sum(1)
-    return Probe(position, bootstrap(per_text, torch.full_like(per_text, hits.shape[1])), token, permuted)
+    first = capture.hidden[0][: splits.texts, capture.counted_T].float()
+    permuted = float(position_hits(first, splits, permuted=True).mean())
+    return Probe(tuple(hits), token, permuted, splits.ratio, splits.fitted)
 
 
-def position_hits(train_NTD: Float[Tensor, "N T D"], test_MTD: Float[Tensor, "M T D"]) -> Float[Tensor, "M T"]:
-    """1 where the position of a test token is read back exactly."""
-    length = train_NTD.shape[1]
-    places = torch.arange(length).expand(len(train_NTD), -1).flatten()
-    found = classify(train_NTD.flatten(0, 1), places, test_MTD.flatten(0, 1), length)
-    return (found.reshape(len(test_MTD), length) == torch.arange(length)).float()
+def _splits(capture: Capture) -> Splits:
+    return Splits.of(capture.repeats.groups_N[: min(capture.texts, MOST_TEXTS)])
 
 
-def _permuted(states_NTD: Tensor, train: int) -> float:
-    """The control: every training text with its positions in another order."""
-    generator = torch.Generator().manual_seed(0)
-    shuffled = torch.stack([text[torch.randperm(len(text), generator=generator)] for text in states_NTD[:train]])
-    return float(position_hits(shuffled, states_NTD[train:]).mean())
+def position_hits(states_NTD: Float[Tensor, "N T D"], splits: Splits, *, permuted: bool = False) -> Float[Tensor, " R"]:
+    """The part of tokens whose position is read back exactly, split by split; ``permuted`` texts are fitted on."""
+    texts, length, _ = states_NTD.shape
+    places = torch.eye(length).expand(texts, -1, -1)
+    fit_NTD = None
+    if permuted:
+        generator = torch.Generator().manual_seed(0)
+        fit_NTD = torch.stack([text[torch.randperm(length, generator=generator)] for text in states_NTD])
+    found = Ridge(states_NTD, places, splits, fit_NTD).predictions()
+    return torch.tensor([float((guess.argmax(-1) == torch.arange(length)).float().mean()) for _, guess in found])
 
 
-def _token_hits(states_NTD: Tensor, labels_NT: Int[Tensor, "N T"], rows_VD: Tensor, train: int) -> float:
-    targets = rows_VD[labels_NT[:train].flatten()]
-    guess = ridge(states_NTD[:train].flatten(0, 1), targets, states_NTD[train:].flatten(0, 1))
-    return float((nearest_row(guess, rows_VD) == labels_NT[train:].flatten()).float().mean())
+def _token_hits(states_NTD: Tensor, labels_NT: Int[Tensor, "N T"], rows_VD: Tensor, splits: Splits) -> float:
+    """The part of tokens whose word is read back, the mean over the splits."""
+    generator, scores = torch.Generator().manual_seed(0), []
+    for held, guess in Ridge(states_NTD, rows_VD[labels_NT], splits).predictions():
+        rows, answers = guess.flatten(0, 1), labels_NT[held].flatten()
+        picks = torch.randperm(len(rows), generator=generator)[:MOST_JUDGED]
+        scores.append(float((nearest_row(rows[picks], rows_VD) == answers[picks]).float().mean()))
+    return sum(scores) / len(scores)
 
 
 def _network(capture: Capture) -> float:
     """R² of the place from the last layer but one, by a network."""
-    states = capture.hidden[max(1, len(capture.hidden) - 2)][:MOST_TEXTS, capture.ordinary_T].float()
-    train = max(2, 3 * len(states) // 4)
+    splits = _splits(capture)
+    states = capture.hidden[max(1, len(capture.hidden) - 2)][: splits.texts, capture.counted_T].float()
     places = torch.arange(states.shape[1]).float()
-    return network_error(
-        states[:train].flatten(0, 1),
-        places.repeat(train),
-        states[train:].flatten(0, 1),
-        places.repeat(len(states) - train),
-    )
+    scores = [
+        network_error(
+            states[fitted].flatten(0, 1),
+            places.repeat(len(fitted)),
+            states[held].flatten(0, 1),
+            places.repeat(len(held)),
+        )
+        for fitted, held in list(splits)[:NETWORKS]
+    ]
+    return sum(scores) / len(scores)
 
 
 def survival(subject: Subject, capture: Capture, control: tuple[Subject, Capture] | None = None) -> Finding:
     """Position and token read back at every layer, with their controls."""
     found = probe(subject, capture)
     fresh = probe(*control) if control else None
-    chance = 1 / int(capture.ordinary_T.sum())
+    chance = 1 / int(capture.counted_T.sum())
     cut = without_residuals(subject, capture)
     return Finding(
         name="survival",
         question=QUESTION,
         verdict=_verdict(found, fresh, chance) + _more(found, capture, chance, cut),
         value=found.position[-1],
-        interval=found.position_interval,
-        references=(Reference("chance", chance), *untrained_as(fresh.position[-1] if fresh else None)),
+        interval=found.position_intervals[-1],
+        references=(
+            Reference("chance", chance),
+            Reference("positions permuted", found.permuted),
+            *untrained_as(fresh.position[-1] if fresh else None),
+        ),
         light="info",
         table=_table(found, fresh, cut),
         figure=_figure(found, fresh, chance, cut),
         method=METHOD,
         source="probes after Alain & Bengio 2016; the network after Haviv et al. 2022 and Chi et al. 2023",
-        details={"permuted": found.permuted},
+        details={"permuted": found.permuted, "texts fitted on": found.fitted},
     )
 
 
 def _verdict(found: Probe, fresh: Probe | None, chance: float) -> str:
-    untrained = f", untrained {percent(fresh.position[0])} and {percent(fresh.position[-1])}" if fresh else ""
+    untrained = f"; untrained {percent(fresh.position[0])} and {percent(fresh.position[-1])}" if fresh else ""
+    low, high = found.position_intervals[-1]
+    above = low > max(chance, found.permuted)
+    last = (
+        "Behind the last layer the position can still be read."
+        if above
+        else "Whether any position can be read behind the last layer is undecided."
+    )
     return (
         f"The exact position is read back in {percent(found.position[0])} of cases behind the embedding and in "
-        f"{percent(found.position[-1])} behind the last layer (chance {percent(chance)}, positions permuted "
-        f"{percent(found.permuted)}{untrained}); the word in {percent(found.token[0])} and {percent(found.token[-1])}."
+        f"{percent(found.position[-1])} behind the last layer (95 % interval {percent_range(low, high)}; chance "
+        f"{percent(chance)}; positions permuted {percent(found.permuted)}{untrained}); the word in "
+        f"{percent(found.token[0])} and {percent(found.token[-1])}. {last} Probes were fitted on "
+        f"{found.fitted:.0f} texts."
     )
 
 
@@ -138,6 +180,8 @@ def _table(found: Probe, fresh: Probe | None, cut: list[float]) -> Table:
     columns: dict[str, Sequence[float | None]] = {
         "layer": range(len(found.position)),
         "position": found.position,
+        "from": [low for low, _ in found.position_intervals],
+        "to": [high for _, high in found.position_intervals],
         "word": found.token,
         "position, untrained": fresh.position if fresh else nothing,
         "word, untrained": fresh.token if fresh else nothing,
@@ -151,23 +195,30 @@ def without_residuals(subject: Subject, capture: Capture) -> list[float]:
     switch = subject.without_residuals()
     if switch is None:
         return []
-    texts = min(capture.texts, MOST_TEXTS)
-    train = max(2, 3 * texts // 4)
+    splits = _splits(capture)
     with switch:
         batches = [
-            subject.forward(capture.ids_NT[rows], **capture.given(rows)) for rows in torch.arange(texts).split(8)
+            subject.forward(capture.ids_NT[rows], **capture.given(rows)) for rows in torch.arange(splits.texts).split(8)
         ]
     found = []
     for states in zip(*batches, strict=True):
-        chosen = torch.cat(states)[:, capture.ordinary_T.to(states[0].device)].float().cpu()
-        found.append(float(position_hits(chosen[:train], chosen[train:]).mean()))
+        chosen = torch.cat(states)[:, capture.counted_T.to(states[0].device)].float().cpu()
+        found.append(float(position_hits(chosen, splits).mean()))
     return found
 
 
 def _figure(found: Probe, fresh: Probe | None, chance: float, cut: list[float]) -> Figure:
     x = range(len(found.position))
     marks = [
-        mark("line", x, torch.tensor(found.position), label="position", emphasis="main"),
+        mark(
+            "line",
+            x,
+            found.position,
+            low=[low for low, _ in found.position_intervals],
+            high=[high for _, high in found.position_intervals],
+            label="position",
+            emphasis="main",
+        ),
         mark("line", x, torch.tensor(found.token), label="word"),
     ]
     if fresh is not None:

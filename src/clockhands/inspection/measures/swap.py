@@ -10,7 +10,7 @@ import torch
 
 from clockhands.findings import Finding, Reference, Table
 from clockhands.inspection.drawing import percent, percent_range, skip
-from clockhands.inspection.measures.cause import effect
+from clockhands.inspection.measures.cause import CHANGED, relative, squared_distance
 from clockhands.inspection.numbers import bootstrap
 from clockhands.inspection.subject import Subject
 from clockhands.inspection.texts import bare, frame
@@ -62,24 +62,32 @@ def swapped(subject: Subject, texts: Sequence[str] | None) -> Finding:
 
 
 def _finding(swaps: list[Swap], before: Tensor, after: Tensor, which: str) -> Finding:
-    found = effect("swapped", before, after)
-    low, high = bootstrap(found.change_N, torch.ones_like(found.change_N))
-    notices = found.mean > 1e-6
+    distance = squared_distance(before)
+    if distance == 0.0:
+        return skip(
+            "cause.swap", QUESTION, "All sentences have the same output, so there is no distance to measure by."
+        )
+    change_N = relative((after - before).square().sum(-1), distance)
+    value, (low, high) = float(change_N.mean()), bootstrap(change_N, torch.ones_like(change_N))
+    notices = value > CHANGED
     verdict = (
-        f"In {len(swaps)} {which}, swapping two words changes the output by {percent(found.mean)} of what another "
-        f"sentence would (95 % interval {percent_range(low, high)}; 0 would mean that order is not seen)."
+        f"In {len(swaps)} {which}, swapping two words changes the mean of the output by {percent(value)} of the "
+        f"squared distance between two sentences (95 % interval {percent_range(low, high)}; 0 would mean that order is "
+        "not seen)."
     )
     return Finding(
         name="cause.swap",
         question=QUESTION,
-        verdict=verdict if notices else "Swapping two words changes nothing at all: this model does not see order.",
-        value=found.mean,
+        verdict=verdict
+        if notices
+        else "Swapping two words does not change the mean of the output: it does not show their order.",
+        value=value,
         interval=(low, high),
-        references=(Reference("order ignored", 0.0),),
+        references=(Reference("order ignored", 0.0), Reference("another sentence", 1.0)),
         light="good" if notices else "bad",
         table=Table.of(
             ("sentence", "swapped", "change"),
-            [(swap.text, swap.swapped, change) for swap, change in zip(swaps, found.change_N, strict=True)],
+            [(swap.text, swap.swapped, change) for swap, change in zip(swaps, change_N, strict=True)],
         ),
         method=METHOD,
         source=SOURCE,

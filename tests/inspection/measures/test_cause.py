@@ -1,0 +1,160 @@
+"""Whether order matters to what comes out, told of models in which it does and of models in which it does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import transformers as hf
+
+from clockhands.findings import Finding
+from clockhands.inspection.decomposition import split
+from clockhands.inspection.influence import influence
+from clockhands.inspection.measures import cause, kernels
+from clockhands.inspection.subject import Subject
+from clockhands.model import Transformer
+
+from .. import planted
+
+
+def _found(model: Any) -> tuple[dict[str, Finding], cause.Interventions]:
+    """What ``inspect`` finds by intervention, and the interventions themselves."""
+    subject, recorded = planted.subject_of(model)
+    splits = [split(layer, recorded.ordinary_T) for layer in recorded.layers]
+    by_distance = kernels.kernel(subject, recorded, splits, None).details.get("beyond", False)
+    changes = cause.interventions(subject, recorded)
+    items = (cause.tokens(changes), cause.cause(subject, changes, by_distance))
+    return {item.name: item for item in items}, changes
+
+
+def test_a_head_that_copies_the_previous_token_changes_every_state_and_hardly_their_mean() -> None:
+    found, changes = _found(planted.copying())
+    assert found["cause.tokens"].value > 0.9  # type: ignore[operator]
+    assert changes[cause.OTHERS].tokens > 0.9, "where a token itself stays in its place too"
+    assert found["cause"].value < 0.2, "averaged over the text, nearly the same words are copied"  # type: ignore[operator]
+    assert "the state of each token changes by 9" in found["cause.tokens"].verdict
+    assert found["cause.tokens"].references[1].name == "two random tokens"
+
+
+def test_a_bag_of_words_has_no_order_in_any_of_the_measures() -> None:
+    found, changes = _found(planted.uniform())
+    assert found["cause.tokens"].value == pytest.approx(0.0, abs=1e-9)
+    assert found["cause"].value == pytest.approx(0.0, abs=1e-9)
+    assert changes[cause.OTHERS].tokens == pytest.approx(0.0, abs=1e-9)
+    assert found["cause.tokens"].verdict == "No token's state changes when the tokens are permuted: order is not seen."
+    assert found["cause"].verdict.startswith("Permuting the tokens does not change the mean of the output.")
+    assert found["cause"].light == found["cause.tokens"].light == "bad"
+
+
+@pytest.mark.parametrize(
+    ("kind", "scheme", "still", "expected"),
+    [
+        ("encoder", "rope", False, "Shifting all positions changes nothing: only distances matter."),
+        ("encoder", "rope", True, "Shifting all positions changes nothing."),
+        ("decoder", "rope", True, "Shifting all positions changes nothing."),
+        ("encoder", "alibi", False, "There are no absolute positions to shift: only distances matter."),
+        ("encoder", "alibi", True, "There are no absolute positions to shift."),
+        ("decoder", "alibi", True, "There are no absolute positions to shift."),
+        ("encoder", "none", False, "There are no absolute positions to shift."),
+        ("decoder", "none", False, "There are no absolute positions to shift."),
+    ],
+)
+def test_only_distances_matter_is_said_where_order_and_distance_both_do(
+    kind: str, scheme: str, still: bool, expected: str
+) -> None:
+    """Zero frequencies and zero slopes are no distances; a causal mask gives order without any distance."""
+    model = planted.uniform(kind) if scheme == "none" else planted.kernel(kind, scheme, still=still)
+    found, changes = _found(model)
+    assert found["cause"].verdict.endswith(expected)
+    assert changes.order == (kind == "decoder" or (not still and scheme != "none"))
+
+
+def test_a_shift_that_matters_is_told_with_its_size() -> None:
+    model = planted.uniform("encoder", "learned", max_length=64)
+    found, _ = _found(model)
+    assert "Shifting all positions by one changes it by" in found["cause"].verdict
+    assert "Without its position rows the mean of the output changes by" in found["cause"].verdict
+
+
+def test_one_output_for_every_text_gives_no_distance_to_measure_by() -> None:
+    model = planted.uniform()
+    with torch.no_grad():
+        model.encoder.input.tokens.weight.fill_(1.0)  # type: ignore[union-attr]
+    found, _ = _found(model)
+    assert found["cause"].light == found["cause.tokens"].light == "skip"
+
+
+def _bigram(kind: str) -> Transformer:
+    """Writes the successor (id + 7) of the last token, or of no token in particular: all of those before it alike."""
+    model = planted.alone("decoder") if kind == "bigram" else planted.uniform("decoder", keeps=False)
+    core: Any = model
+    with torch.no_grad():
+        core.decoder.input.tokens.weight.copy_(torch.randn(planted.VOCAB, 32) / 32**0.5)
+        core.output.weight.copy_(3 * core.decoder.input.tokens.weight.roll(7, dims=0))
+        if kind == "bigram":  # so little of the others that they are seen, and tell nothing
+            core.decoder.blocks[0].attention.out.weight.copy_(1e-3 * torch.eye(32))
+    return model
+
+
+def _counting() -> torch.Tensor:
+    """Every token is the one before it and 7."""
+    start = torch.arange(40)[:, None] * 5
+    return (start + 7 * torch.arange(planted.LENGTH)) % planted.VOCAB
+
+
+def _loss(model: Transformer, ids: torch.Tensor) -> Finding:
+    from clockhands.inspection.capture import Capture
+
+    subject = Subject.of(model)
+    recorded = Capture(ids, [], [], torch.ones(ids.shape[1], dtype=torch.bool))
+    return cause.loss(subject, recorded, influence(subject, planted.ids()))
+
+
+def test_the_next_token_costs_more_where_the_last_one_told_it() -> None:
+    found = _loss(_bigram("bigram"), _counting())
+    assert found.light == "good" and found.value > 2  # type: ignore[operator]
+    assert found.verdict.endswith("Order helps to predict it.")
+    assert found.interval is not None and found.interval[0] > 0
+
+
+def test_the_next_token_costs_the_same_where_all_tokens_before_it_count_alike() -> None:
+    found = _loss(_bigram("bag"), _counting())
+    assert found.verdict == "The next token is predicted alike in any order of the tokens before it: order is not used."
+    assert found.light == "bad"
+
+
+def test_where_order_tells_nothing_of_the_next_token_it_stays_undecided() -> None:
+    """Random tokens: what order changes in the prediction is for the better as often as for the worse."""
+    found = _loss(_bigram("bigram"), planted.ids(40))
+    assert found.verdict.endswith("Whether order helps is undecided.")
+    assert found.interval is not None and found.interval[0] < 0 < found.interval[1]
+
+
+def test_the_loss_is_that_of_the_model_with_its_output_layer() -> None:
+    """Against the cross-entropy that transformers computes itself on the whole windows."""
+    torch.manual_seed(0)
+    config = hf.GPT2Config(
+        vocab_size=50, n_embd=16, n_layer=1, n_head=2, n_positions=16, bos_token_id=1, eos_token_id=1
+    )
+    model = hf.GPT2LMHeadModel(config).eval()
+    ids = torch.randint(50, (6, 12), generator=torch.Generator().manual_seed(0))
+    subject = Subject.of(model)
+    recorded = cause.Capture(ids, [], [], torch.ones(12, dtype=torch.bool))
+    pair = cause.token_losses(subject, recorded)
+    assert pair is not None
+    with torch.no_grad():
+        logits = model(input_ids=ids).logits
+    for column, end in enumerate(cause._ends(recorded)):
+        theirs = torch.nn.functional.cross_entropy(logits[:, end - 1].double(), ids[:, end], reduction="none")
+        torch.testing.assert_close(pair[0][:, column], theirs, atol=1e-6, rtol=1e-6)
+
+
+def test_models_that_have_no_next_token() -> None:
+    subject, recorded = planted.subject_of(planted.uniform())
+    found = cause.loss(subject, recorded, influence(subject, planted.ids()))
+    assert found.light == "skip" and "no next token" in found.verdict
+    bare = hf.GPT2Model(hf.GPT2Config(vocab_size=planted.VOCAB, n_embd=16, n_layer=1, n_head=2, n_positions=32))
+    subject, recorded = planted.subject_of(bare)
+    found = cause.loss(subject, recorded, influence(subject, planted.ids()))
+    assert found.light == "skip" and "without its output layer" in found.verdict

@@ -1,0 +1,46 @@
+"""What each token sees is told by changing one token, of models that see all, some, those before, or none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from clockhands.inspection import inspect
+from clockhands.inspection.influence import influence
+from clockhands.inspection.subject import Subject
+
+from . import planted
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence", "causal"),
+    [
+        (planted.uniform, "every token sees all others", False),
+        (lambda: planted.uniform("decoder"), "each token sees those before it", True),
+        (planted.alone, "no token sees another one", False),
+        (lambda: planted.alone("decoder"), "no token sees another one", False),
+        (planted.copying, "each token sees some of those before it", True),
+    ],
+)
+def test_what_tokens_see(make: Any, sentence: str, causal: bool) -> None:
+    subject = Subject.of(make())
+    found = influence(subject, planted.ids(8))
+    assert (found.sentence, found.causal) == (sentence, causal)
+
+
+def test_the_page_tells_what_was_measured_of_a_model_in_training() -> None:
+    """With dropout every state changes at every call, which is no influence of one token on another."""
+    model = planted.uniform("decoder")
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.5
+    model.train()
+    found = inspect(model, texts=planted.ids(12), control=False)
+    assert found.facts["attention"] == "each token sees those before it"
+
+
+def test_a_text_of_one_token_shows_nothing() -> None:
+    subject = Subject.of(planted.uniform())
+    assert influence(subject, torch.full((4, 8), 7)).sentence == "no token sees another one"

@@ -1,0 +1,64 @@
+"""Models in half precision are measured in float32, and stay as they are; damaged ones are refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import transformers as hf
+
+from clockhands.errors import CheckpointError
+from clockhands.inspection import inspect
+from clockhands.inspection.subject import Subject
+
+from . import planted
+from .tiny import VOCAB, tiny
+
+
+def _ids() -> torch.Tensor:
+    return torch.randint(7, VOCAB, (12, 20), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bart"])
+def test_a_model_in_float16_is_measured_as_its_weights_in_float32(name: str) -> None:
+    """Queries and keys so large that their products overflow float16."""
+    model = tiny(name)
+    with torch.no_grad():
+        for label, weight in model.named_parameters():
+            if "c_attn" in label or "q_proj" in label or "k_proj" in label:
+                weight.mul_(120)
+    narrow = model.half()
+    kept = {label: weight.clone() for label, weight in narrow.state_dict().items()}
+    found = inspect(narrow, texts=_ids(), control=False, name="m")
+    assert next(narrow.parameters()).dtype == torch.float16
+    assert all(torch.equal(weight, kept[label]) for label, weight in narrow.state_dict().items())
+    for item in found:
+        assert "nan" not in item.verdict and "inf " not in item.verdict, item.verdict
+    wide = inspect(narrow.float(), texts=_ids(), control=False, name="m")
+    assert [item.verdict for item in found] == [item.verdict for item in wide]
+    assert found.facts["precision"] == "float32; the weights are float16"
+    assert "precision" not in wide.facts
+
+
+def test_float64_stays_float64() -> None:
+    subject = Subject.of(tiny("gpt2").double())
+    assert subject.in_float32() is subject
+
+
+def test_what_a_model_shares_its_copy_shares_too() -> None:
+    model = hf.BartModel(hf.BartConfig(vocab_size=50, d_model=16, encoder_layers=1, decoder_layers=1,
+        encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16,
+        max_position_embeddings=32)).half()  # fmt: skip
+    copy = Subject.of(model, side="decoder").in_float32()
+    assert copy.whole is not None and copy.whole is not model
+    assert copy.model is copy.whole.get_decoder()
+    own = Subject.of(planted.uniform().half()).in_float32()
+    assert own.model is own.core.encoder  # type: ignore[attr-defined]
+    assert next(own.model.parameters()).dtype == torch.float32
+
+
+def test_states_that_are_no_numbers_are_refused_with_their_layer() -> None:
+    model = tiny("gpt2")
+    with torch.no_grad():
+        model.h[1].mlp.c_proj.bias[3] = torch.inf
+    with pytest.raises(CheckpointError, match="GPT2Model gives NaN or infinite hidden states behind layer 2"):
+        inspect(model, texts=_ids(), control=False)
