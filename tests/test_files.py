@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clockhands.errors import DataError
-from clockhands.files import DEEPEST, LARGEST_SETTINGS, read_toml, write_bytes, write_text
+from clockhands.files import DEEPEST, LARGEST_SETTINGS, growing, read_toml, write_bytes, write_text
 
 
 def test_writes_and_makes_folders(tmp_path: Path) -> None:
@@ -69,3 +69,33 @@ def test_what_is_no_file_of_settings_is_one_message(tmp_path: Path, content: byt
 def test_a_file_of_settings_that_cannot_be_read(tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(DataError, match=f"cannot read the plan .*{message}"):
         read_toml(f"{tmp_path}/{name}", "the plan")
+
+
+def test_a_growing_file_can_be_followed_and_takes_its_name_at_the_end(tmp_path: Path) -> None:
+    path, part = tmp_path / "out.txt", tmp_path / "out.txt.part"
+    path.write_text("old")
+    with growing(path) as write:
+        for count, line in enumerate(("β", "", "c"), 1):
+            write(line)
+            assert part.read_text("utf8").count("\n") == count
+        assert path.read_text() == "old"
+    assert path.read_text("utf8") == "β\n\nc\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["out.txt"]
+
+
+@pytest.mark.parametrize(("lines", "left"), [(["a", "b"], ["out.txt.part"]), ([], [])])
+def test_what_stops_early_keeps_its_lines_under_another_name(lines: list[str], left: list[str], tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), growing(tmp_path / "out.txt") as write:
+        for line in lines:
+            write(line)
+        raise KeyboardInterrupt
+    assert [file.name for file in tmp_path.iterdir()] == left
+    assert all((tmp_path / name).read_text() == "a\nb\n" for name in left)
+
+
+def test_a_folder_that_is_not_there_is_named_before_anything_is_done(tmp_path: Path) -> None:
+    with (
+        pytest.raises(DataError, match=r"cannot write .*none/out\.txt\.part: No such file"),
+        growing(tmp_path / "none" / "out.txt"),
+    ):
+        pytest.fail("nothing is done for a file that cannot be written")

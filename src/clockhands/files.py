@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +73,41 @@ def write_bytes(path: str | Path, content: bytes) -> Path:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
     return path
+
+
+PART = ".part"
+
+
+@contextmanager
+def growing(path: str | Path) -> Iterator[Callable[[str], None]]:
+    """Give a function that writes one line of a text file, which can be followed while it grows.
+
+    Lines go to ``NAME.part`` in the same folder, each at once; at the end of the block that file becomes ``NAME``. If
+    the block raises, ``NAME.part`` stays and holds every line written so far; an empty one is removed.
+    Raises DataError with the path if the disk or the rights do not allow it.
+    """
+    path = Path(path)
+    part = path.with_name(f"{path.name}{PART}")
+    try:
+        stream = part.open("w", encoding="utf8", newline="\n")
+    except OSError as fault:
+        raise DataError(f"cannot write {part}: {fault.strerror or fault}") from fault
+
+    def write(line: str) -> None:
+        try:
+            stream.write(f"{line}\n")
+            stream.flush()
+        except OSError as fault:
+            raise DataError(f"cannot write {part}: {fault.strerror or fault}") from fault
+
+    with stream:
+        try:
+            yield write
+        except BaseException:
+            if stream.tell() == 0:
+                part.unlink(missing_ok=True)
+            raise
+    try:
+        part.replace(path)
+    except OSError as fault:
+        raise DataError(f"cannot write {path}: {fault.strerror or fault}; the lines are in {part}") from fault

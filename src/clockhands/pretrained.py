@@ -21,7 +21,7 @@ import torch
 
 from clockhands.errors import CheckpointError, ClockhandsError, DataError
 from clockhands.machine import free_memory
-from clockhands.quiet import quiet
+from clockhands.quiet import quiet, without_bars
 from clockhands.shapes import Tensor
 
 if TYPE_CHECKING:
@@ -349,9 +349,9 @@ def reload_configuration(config: Any, folder: str | Path) -> Any:
 def load_model(opener: Any, source: str | Path, *, trust_remote_code: bool = False, **options: Any) -> Any:
     """Load a model from safetensors. ``opener``: an Auto class, or the class of the model; raises what that raises.
 
-    ``options`` are those of ``from_pretrained``.
+    ``options`` are those of ``from_pretrained``. No bar is drawn meanwhile.
     """
-    with asks_nothing():
+    with asks_nothing(), without_bars():
         return opener.from_pretrained(str(source), use_safetensors=True, trust_remote_code=trust_remote_code, **options)
 
 

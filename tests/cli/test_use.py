@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +32,34 @@ def test_a_file_in_and_a_file_out(translator: Run, tmp_path: Path, capsys: pytes
     assert len(lines) == 3 and lines[1] == ""
     assert main(command) == 2
     assert "out exists; name another file, or pass --overwrite" in capsys.readouterr().err
+
+
+def test_a_file_grows_while_it_is_translated_and_keeps_its_lines_when_stopped(
+    translator: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ends early by a byte that is not UTF-8 in the input, then by Ctrl-C."""
+    (tmp_path / "in").write_bytes(b"Tom saw Anna\n" * 800 + b"\xff\n")
+    part = tmp_path / "out.part"
+    command = ["translate", str(translator.path), "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
+    assert main(command) == 1
+    kept = part.read_text("utf8").splitlines()
+    said = f"it is not UTF-8 (invalid start byte); the first {len(kept)} translations are in {part}\n"
+    assert capsys.readouterr().err.endswith(said)
+    assert len(set(kept)) == 1 and len(kept) >= 64
+    assert main(command) == 2
+    assert f"{part} exists (what an interrupted translation left); name another file" in capsys.readouterr().err
+    module = sys.modules["clockhands.generation.translate"]
+    first = iter([module._pool])
+
+    def stopped(*given: Any) -> Any:
+        for pool in first:
+            return pool(*given)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "_pool", stopped)
+    assert main([*command, "--overwrite", "--batch", "2"]) == 130
+    assert capsys.readouterr().err == f"clockhands: stopped; the first 2 translations are in {part}\n"
+    assert not (tmp_path / "out").exists()
 
 
 def test_standard_input_as_json(

@@ -31,6 +31,22 @@ def test_order_is_kept_whatever_the_batch(translator: Run) -> None:
     assert len(set(single)) > 5
 
 
+def test_a_translation_that_does_not_end_does_not_depend_on_the_sentences_beside_it(
+    translator: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = open_run(translator)
+    monkeypatch.setattr(opened.model.config, "eos_token_id", None)
+    weight = opened.model.get_output_embeddings().weight
+    end = opened.tokenizers.target.eos_token_id
+    with torch.no_grad():
+        weight[end] = -weight.mean(0)  # unlikely everywhere
+    short, long = "Tom saw Anna", "Tom saw Anna " * 12
+    alone = next(translate(opened, [short])).text
+    assert len(alone.split()) > 20, "it is to run to its bound"
+    assert next(translate(opened, [short, long])).text == alone
+    assert [t.text for t in translate(opened, [long, short, short])][1:] == [alone, alone]
+
+
 def test_it_agrees_with_generate_of_transformers(translator: Run) -> None:
     opened = open_run(translator)
     ids = opened.tokenizers.source(["Tom bit Anna"], return_tensors="pt")["input_ids"]

@@ -17,6 +17,7 @@ from clockhands.checking.properties import declared
 from clockhands.checking.registry import CHECKS, Check, Effect, Inapplicable
 from clockhands.checking.subject import Subject
 from clockhands.errors import UsageError, unknown
+from clockhands.quiet import without_bars
 
 _FAR = 0.1  # a hundred times the tolerance
 Verdict = Literal["PASS", "FAIL", "WARN", "PROPERTY", "N/A"]
@@ -76,7 +77,7 @@ def run(subject: Subject, checks: Iterable[Check], tell: Callable[[Outcome], Non
 def _each(subject: Subject, checks: Iterable[Check]) -> Iterator[Outcome]:
     for each in checks:
         started = time.perf_counter()
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), without_bars():
             warnings.simplefilter("ignore")
             outcome = judge(subject, each)
         fields = {**outcome.as_dict(), "seconds": round(time.perf_counter() - started, 3)}

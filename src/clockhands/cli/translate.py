@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clockhands.cli.common import add_device, add_search, prepare, search_of
-from clockhands.errors import DataError, UsageError
+from clockhands.errors import ClockhandsError, DataError, UsageError
 
 if TYPE_CHECKING:
     from clockhands.generation import Opened, Translation
@@ -28,7 +28,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="folder of a trained run")
     parser.add_argument("text", nargs="*", help="sentences; without any, and without --input, standard input is read")
     parser.add_argument("--input", metavar="FILE", help="one sentence a line (.gz too)")
-    parser.add_argument("--output", metavar="FILE", help="write here instead of to standard output")
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        help="write here; until all is done the lines stand in FILE.part, each as soon as it is translated",
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace --output or --attention where it exists")
     parser.add_argument("--json", action="store_true", help="JSON Lines with source, translation and score")
     parser.add_argument("--attention", metavar="SVG", help="draw which source words each target word looked at")
@@ -39,9 +43,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.text and options.input:
         raise UsageError("give sentences or --input, not both")
-    for name in (options.output, options.attention):
+    part = f"{options.output}.part" if options.output else None
+    for name in (options.output, options.attention, part):
         if name and Path(name).exists() and not options.overwrite:
-            raise UsageError(f"{name} exists; name another file, or pass --overwrite")
+            what = " (what an interrupted translation left)" if name == part else ""
+            raise UsageError(f"{name} exists{what}; name another file, or pass --overwrite")
     prepare(options)
     from clockhands.generation import open_run, translate
 
@@ -57,13 +63,32 @@ def run(options: argparse.Namespace) -> int:
         for t in done
     )
     if options.output:
-        from clockhands.files import write_text
-
-        write_text(options.output, "".join(f"{line}\n" for line in lines))
+        _write(lines, options.output)
         return 0
     for line in lines:
         print(line, flush=True)
     return 0
+
+
+def _write(lines: Iterator[str], path: str) -> None:
+    """Write the lines as they come. Where that ends early, the message says where those written so far are."""
+    from clockhands.files import growing
+
+    count = 0
+    try:
+        with growing(path) as write:
+            for line in lines:
+                write(line)
+                count += 1
+    except (ClockhandsError, KeyboardInterrupt) as fault:
+        if not count:
+            raise
+        stopped = isinstance(fault, KeyboardInterrupt)
+        said = ClockhandsError(
+            f"{'stopped' if stopped else fault}; the first {count:,} translations are in {path}.part"
+        )
+        said.exit_code = 130 if stopped else getattr(fault, "exit_code", 1)
+        raise said from fault
 
 
 def _sentences(options: argparse.Namespace) -> Iterator[str]:

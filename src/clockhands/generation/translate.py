@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,11 @@ from clockhands.generation.ctranslate import EngineDecoder
 from clockhands.generation.decode import Decoder
 from clockhands.generation.opened import Opened, open_run
 
-# Sentences that are sorted by length together: enough for little padding, few enough to stream.
+# Batches that are sorted by length together: enough for little padding, few enough to stream. The first pool is one
+# batch and each is twice the one before, so that the first translations come soon.
 POOL = 32
+# Sources whose lengths lie in the same step of so many tokens share a batch.
+STEP = 16
 ENGINES = ("clockhands", "ctranslate2")
 Writer = Decoder | EngineDecoder
 
@@ -36,7 +39,8 @@ class Translation:
 class Search:
     """How to decode. ``beam`` 1 is greedy; ``length_penalty`` is the exponent of the length that divides its score.
 
-    ``max_length`` bounds the tokens of a translation: twice the source and 50 more, unless it is given. ``engine``: our
+    ``max_length`` bounds the tokens of a translation; if it is not given, the bound is twice the tokens of the source,
+    counted in steps of 16, and 50 more. ``engine``: our
     own decoder, which takes every model, or ``ctranslate2``, which takes less time and fewer models (``ctranslate.py``)
     and multiplies in the ``compute_type``: float32, int8, bfloat16, ...
     """
@@ -78,8 +82,10 @@ def translate(
     search = search or Search()
     stream = iter(sources)
     decoder = search.decoder(opened)
-    while pool := list(islice(stream, search.batch * POOL)):
+    batches = 1
+    while pool := list(islice(stream, search.batch * batches)):
         yield from _pool(opened, decoder, pool, search)
+        batches = min(2 * batches, POOL)
 
 
 def _pool(opened: Opened, decoder: Writer, pool: list[str], search: Search) -> list[Translation]:
@@ -88,21 +94,37 @@ def _pool(opened: Opened, decoder: Writer, pool: list[str], search: Search) -> l
     ids = dict(zip(wanted, encode_texts(opened.tokenizers.source, [pool[i] for i in wanted]), strict=True))
     done = {index: Translation(source, "", 0.0) for index, source in enumerate(pool)}
     order = sorted(wanted, key=lambda index: len(ids[index]))
-    for start in range(0, len(order), search.batch):
-        indices = order[start : start + search.batch]
-        texts, scores = _batch(opened, decoder, [ids[index] for index in indices], search)
-        done |= {i: Translation(pool[i], text, score) for i, text, score in zip(indices, texts, scores, strict=True)}
+    # One bound for all of a batch: a translation that does not end must not depend on the sentences beside it.
+    for bound, alike in groupby(order, key=lambda index: _bound(len(ids[index]), search)):
+        for indices in _batched(alike, search.batch):
+            texts, scores = _batch(opened, decoder, [ids[index] for index in indices], bound, search)
+            rows = zip(indices, texts, scores, strict=True)
+            done |= {index: Translation(pool[index], text, score) for index, text, score in rows}
     return [done[index] for index in range(len(pool))]
 
 
-def _batch(opened: Opened, decoder: Writer, rows: list[list[int]], search: Search) -> tuple[list[str], list[float]]:
+def _bound(tokens: int, search: Search) -> int:
+    """Return how many tokens the translation of a source of ``tokens`` tokens may have."""
+    return search.max_length or 2 * STEP * -(-tokens // STEP) + 50
+
+
+def _batched(items: Iterable[int], size: int) -> Iterator[list[int]]:
+    """Yield the items in lists of ``size``; the last may be shorter."""
+    stream = iter(items)
+    while batch := list(islice(stream, size)):
+        yield batch
+
+
+def _batch(
+    opened: Opened, decoder: Writer, rows: list[list[int]], longest: int, search: Search
+) -> tuple[list[str], list[float]]:
     tokenizer = opened.tokenizers.target
     ids_BT, mask_BT = pad([np.asarray(row, dtype=np.int32) for row in rows], opened.tokenizers.source.pad_token_id)
     device = opened.model.device
     written = decoder(
         ids_BT.to(device),
         mask_BT.to(device).bool(),
-        longest=search.max_length or 2 * ids_BT.shape[1] + 50,
+        longest=longest,
         beam=search.beam,
         length_penalty=search.length_penalty,
     )
