@@ -132,8 +132,10 @@ def _describe(recipe: Any) -> int:
     from clockhands.training import prepare
     from clockhands.training.architecture import build
     from clockhands.training.begin import beginning
+    from clockhands.training.defaults import settled, updates_of
 
     material = prepare(recipe)
+    recipe = settled(recipe, updates_of(recipe, material))
     begun = beginning(recipe, material)
     with torch.device("meta"):
         model = build(recipe, material.tokenizers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,8 @@ from clockhands.training.tables import (
     with_default_position,
 )
 
-USUAL_SIZE = 64
+USUAL_SIZES = {"encoder-decoder": 64, "decoder": 16, "encoder": 64}
+"""Pairs, or windows, of a batch: about 2,000 tokens that are predicted, of a masked model about 1,200."""
 SHAPE = {
     "kind",
     "d_model",
@@ -72,8 +73,6 @@ class Recipe:
         faults += wrong
         given = with_default_position({name: known.get(name, {}) for name in TABLES})
         given["position"] = _with_options(given["position"])
-        if not {"tokens", "size"} & set(given["batches"]):
-            given["batches"]["size"] = USUAL_SIZE
         before = len(faults)
         corpus, data = _corpus(given, faults)
         data_stands = len(faults) == before
@@ -81,6 +80,8 @@ class Recipe:
         model = _model(given, corpus, data, faults, data_stands=data_stands)
         if faults or model is None:
             raise ConfigError(list(dict.fromkeys(faults)), source)
+        if not {"tokens", "size"} & set(given["batches"]):
+            sections["batches"] = replace(sections["batches"], size=USUAL_SIZES[model.kind])
         resolved = {
             "data": {"corpus": corpus, **data},
             "tokenizer": asdict(sections["tokenizer"]),
@@ -93,8 +94,10 @@ class Recipe:
 
     def to_toml(self) -> str:
         """The recipe as a file that ``load`` reads back to the same recipe."""
-        known = known_keys(self.tables, "data").items()
-        usual = {"data": {name: option.default for name, option in known}}
+        usual = {
+            table: {name: option.default for name, option in known_keys(self.tables, table).items()}
+            for table in ("data", *SECTIONS)
+        }
         return tomli_w.dumps({name: _writable(table, usual.get(name, {})) for name, table in self.tables.items()})
 
 

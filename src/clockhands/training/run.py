@@ -28,7 +28,7 @@ from clockhands.data import Tokenizers
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.files import write_text
 from clockhands.training import checkpoints
-from clockhands.training.recipe import Recipe, load
+from clockhands.training.recipe import Recipe, combine, read_tables
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -54,7 +54,11 @@ class Run:
     @cached_property
     def recipe(self) -> Recipe:
         """The resolved recipe."""
-        return load(self.path / RECIPE)
+        tables = read_tables(self.path / RECIPE)
+        # Runs from before ``auto`` left out a rate that nobody had given, which was another one.
+        before = {"learning_rate": "none", "warmup_steps": 0}
+        tables["training"] = {**before, **tables.get("training", {})}
+        return combine(tables, {}, source=str(self.path / RECIPE))
 
     @property
     def record(self) -> dict[str, Any]:

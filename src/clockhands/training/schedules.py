@@ -36,14 +36,14 @@ def constant(peak: float, warmup: int = 0, start: float = 0.0) -> Rate:
 
 
 def rate(training: Training, d_model: int, total: int) -> Rate:
-    """The learning rate that ``[training]`` asks for; ``total`` is the number of updates."""
+    """The learning rate that a settled ``[training]`` asks for; ``total`` is the number of updates."""
     if training.schedule == "paper":
-        return paper(training.rate, d_model, training.warmup_steps)
+        return paper(training.rate, d_model, training.warmup)
     if training.schedule == "inverse-sqrt":
-        return inverse_sqrt(training.rate, training.warmup_steps, training.warmup_from)
+        return inverse_sqrt(training.rate, training.warmup, training.warmup_from)
     if training.schedule == "cosine":
-        return cosine(training.rate, training.warmup_steps, total, training.final_rate, training.warmup_from)
-    return constant(training.rate, training.warmup_steps, training.warmup_from)
+        return cosine(training.rate, training.warmup, total, training.final_rate, training.warmup_from)
+    return constant(training.rate, training.warmup, training.warmup_from)
 
 
 def _risen(peak: float, warmup: int, start: float, after: Rate) -> Rate:

@@ -93,9 +93,11 @@ class Training:
     ``begin_from``: a run, or a Hugging Face folder of this project, with whose weights training begins; what the recipe
     leaves out of [model], [position] and [tokenizer] is as it is there.
 
-    Length: ``max_steps`` or ``epochs``. ``learning_rate`` is the peak; for the schedule ``paper`` it is the factor of
-    d_model^-0.5·min(s^-0.5, s·warmup^-1.5), 1 where it is not given. ``warmup_steps`` rise linearly from
-    ``warmup_from``; ``cosine`` falls to ``final_rate``. ``clip`` bounds the norm of the gradient (0: no bound).
+    Length: ``max_steps`` or ``epochs``. ``learning_rate`` is the peak; ``auto`` takes one that fits the model
+    (``defaults.py``). For the schedule ``paper`` it is the factor of d_model^-0.5·min(s^-0.5, s·warmup^-1.5), where
+    ``auto`` is 1. ``warmup_steps`` rise linearly from ``warmup_from``; ``auto`` is a tenth of all, at most 4000.
+    ``inverse-sqrt`` falls as 1/√s from the peak at the end of the warm-up; ``cosine`` falls to ``final_rate``.
+    ``clip`` bounds the norm of the gradient (0: no bound).
     ``label_smoothing`` is shared among the words that ``smoothing`` names (``all``, ``others``, ``others-but-pad``).
     ``accumulate`` batches make a step; the loss is the mean over all their target tokens.
     ``explosion``: stop when the loss is that many times the first one (0: never). ``patience``: evaluations without a
@@ -111,9 +113,9 @@ class Training:
     epochs: float | None = None
     seed: int = 0
     optimizer: Literal["adamw"] = "adamw"
-    learning_rate: float | None = None
+    learning_rate: float | Literal["auto"] | None = "auto"
     schedule: Literal["paper", "inverse-sqrt", "cosine", "constant"] = "inverse-sqrt"
-    warmup_steps: int = 0
+    warmup_steps: int | Literal["auto"] = "auto"
     warmup_from: float = 0.0
     final_rate: float = 0.0
     beta1: float = 0.9
@@ -140,10 +142,19 @@ class Training:
 
     @property
     def rate(self) -> float:
-        """The peak learning rate, or the factor of the paper's schedule."""
-        if self.learning_rate is not None:
-            return self.learning_rate
-        return 1.0 if self.schedule == "paper" else 5e-4
+        """The peak learning rate, or the factor of the paper's schedule; None is what runs had before ``auto``."""
+        if self.learning_rate is None:
+            return 1.0 if self.schedule == "paper" else 5e-4
+        if isinstance(self.learning_rate, str):
+            raise ValueError("training.learning_rate is 'auto': defaults.settled() puts a number there")
+        return self.learning_rate
+
+    @property
+    def warmup(self) -> int:
+        """The number of updates of the warm-up."""
+        if isinstance(self.warmup_steps, str):
+            raise ValueError("training.warmup_steps is 'auto': defaults.settled() puts a number there")
+        return self.warmup_steps
 
     def faults(self) -> list[str]:
         """What cannot be, one sentence each."""
@@ -151,7 +162,7 @@ class Training:
             f"training.{name} is {value}, but must be {words}"
             for names, allowed, words in RANGES
             for name in names
-            if (value := getattr(self, name)) is not None and not allowed(value)
+            if (value := getattr(self, name)) not in (None, "auto") and not allowed(value)
         ]
         return found + self._clashes()
 
@@ -162,8 +173,11 @@ class Training:
         clashes = (
             (None not in steps, "training.max_steps and training.epochs both say how long; give one of them"),
             (steps == (None, None), "training.max_steps is missing, or training.epochs"),
-            (papers and not self.warmup_steps, "the schedule 'paper' needs training.warmup_steps (there: 4000)"),
-            (rises and not self.warmup_steps, "training.warmup_from means nothing without training.warmup_steps"),
+            (
+                papers and self.warmup_steps in (0, "auto"),
+                "the schedule 'paper' needs training.warmup_steps (there: 4000)",
+            ),
+            (rises and self.warmup_steps == 0, "training.warmup_from means nothing without training.warmup_steps"),
             (rises and papers, "training.warmup_from means nothing in the schedule 'paper', which starts at 0"),
             (
                 self.final_rate > 0 and self.schedule != "cosine",

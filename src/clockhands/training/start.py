@@ -23,6 +23,7 @@ from clockhands.files import write_text
 from clockhands.training import checkpoints, curves
 from clockhands.training.architecture import build, configure
 from clockhands.training.begin import beginning, forget, keep, refuse_itself, take_up
+from clockhands.training.defaults import settled, updates_of
 from clockhands.training.material import Material, prepare
 from clockhands.training.precision import Precision, decide, of_record
 from clockhands.training.recipe import Recipe, combine, load
@@ -70,7 +71,7 @@ def train(
     Raises ConfigError for a faulty recipe and for weights to begin with that do not fit it, UsageError if ``out``
     exists, DataError for faulty text, Diverged, and TrainingStopped after Ctrl-C (resume it then).
     """
-    recipe = _recipe(recipe, settings or {})
+    recipe = settled(_recipe(recipe, settings or {}))
     _require(recipe.training.report_to)
     _check_launch(recipe.training)
     out = Path(out)
@@ -82,6 +83,7 @@ def train(
                 refuse(out, overwrite=overwrite)
                 refuse_itself(recipe, out)
                 material = material or prepare(recipe)
+                recipe = settled(recipe, updates_of(recipe, material, asked.world_size))
                 _check(recipe, material)
                 begun = beginning(recipe, material)
                 precision = decide(recipe.training, recipe.model, asked.device)
@@ -95,6 +97,7 @@ def train(
                 write_text(out / RECIPE, recipe.to_toml())
             else:
                 material = material or prepare(recipe, Run(out).tokenizers())
+                recipe = settled(recipe, updates_of(recipe, material, asked.world_size))
         compute_in(asked, Precision(**Run(out).record["precision"]))
         return _train(recipe, material, asked, out, show, begin=begin, others=watchers, draw=draw)
 

@@ -182,7 +182,7 @@ class Health(Watcher):
         kept = f"the last good checkpoint is {there[-1]}" if there else "no checkpoint was saved before"
         return (
             f"{found}; training stopped, {kept}. Try a lower training.learning_rate (now {self.training.rate:g}), "
-            f"more training.warmup_steps (now {self.training.warmup_steps}), training.clip = 1.0, or model.norm = 'pre'"
+            f"more training.warmup_steps (now {self.training.warmup}), training.clip = 1.0, or model.norm = 'pre'"
         )
 
 

@@ -1,0 +1,73 @@
+"""The learning rate and its warm-up where a recipe leaves them open (``auto``). LOG.md has the grid behind them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+from clockhands.model.config import TransformerConfig
+from clockhands.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from clockhands.training.material import Material
+
+NARROW = 64
+"""The width of the models in the grid; a narrower one gets no higher rate."""
+PEAKS = {"encoder-decoder": 8e-3, "decoder": 8e-3, "encoder": 16e-3}
+"""The peak at that width with pre-norm, by architecture."""
+PAPER_WARMUP, PAPER_LAYERS = 4000, 6
+SHARE = 0.1
+"""Of all updates, for the warm-up."""
+GENTLER = 4.0
+"""A training that begins with trained weights has a peak that many times lower."""
+
+
+def peak_rate(model: TransformerConfig) -> float:
+    """Return the peak learning rate for a model that is trained from its beginning, with a warm-up.
+
+    With pre-norm it falls as 1 / d_model (Yang et al. 2022, "Tensor Programs V", table 3: Adam's rate for matrices).
+    With post-norm it is that of the paper at the end of its warm-up, (4000 · d_model)^-0.5 (Vaswani et al. 2017,
+    equation 3), times six layers over those of this model, since deeper post-norm stacks stand lower rates
+    (Liu et al. 2020, "Understanding the difficulty of training Transformers"); never more than with pre-norm.
+    """
+    peak = PEAKS[model.kind] * min(1.0, NARROW / model.d_model)
+    if model.norm == "pre":
+        return peak
+    layers = max(model.layers(side) for side in model.sides)
+    return min(peak, (PAPER_WARMUP * model.d_model) ** -0.5 * PAPER_LAYERS / max(1, layers))
+
+
+def warmup_steps(updates: int) -> int:
+    """Return the length of the warm-up: a tenth of the training, and at most the paper's 4000 updates."""
+    return min(PAPER_WARMUP, int(SHARE * updates))
+
+
+def settled(recipe: Recipe, updates: int | None = None) -> Recipe:
+    """Return the recipe with numbers in place of ``auto``: what a run keeps, so that it goes on with them.
+
+    ``updates``: how many there will be; where ``training.max_steps`` does not say it and it is not given, the warm-up
+    stays open.
+    """
+    training = recipe.training
+    updates = training.max_steps or updates
+    if training.learning_rate == "auto":
+        training = replace(training, learning_rate=_rate(recipe))
+    if training.warmup_steps == "auto" and updates is not None:
+        training = replace(training, warmup_steps=warmup_steps(updates))
+    return replace(recipe, training=training, tables={**recipe.tables, "training": asdict(training)})
+
+
+def updates_of(recipe: Recipe, material: Material, shards: int = 1) -> int:
+    """Return how many updates the recipe makes with this text, as the Trainer of transformers counts them."""
+    if recipe.training.max_steps is not None:
+        return recipe.training.max_steps
+    batches = len(material.batches(recipe, 0, shards))
+    return math.ceil((recipe.training.epochs or 0) * max(1, -(-batches // recipe.training.accumulate)))
+
+
+def _rate(recipe: Recipe) -> float:
+    if recipe.training.schedule == "paper":
+        return 1.0  # the factor of equation 3
+    peak = peak_rate(recipe.model)
+    return float(f"{peak if recipe.training.begin_from is None else peak / GENTLER:.4g}")

@@ -1,0 +1,134 @@
+"""What a recipe leaves open: the rates that were measured, the paper's own, and runs from before there was ``auto``."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clockhands.cli import main
+from clockhands.model.presets import preset
+from clockhands.training import Material, Recipe, Run, prepare, resume, train, vary
+from clockhands.training.defaults import peak_rate, settled, updates_of, warmup_steps
+from clockhands.training.schedules import paper, rate
+from tests.training.test_start import weights
+from tests.training.tiny import tables
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def open_tables(**training: Any) -> dict[str, dict[str, Any]]:
+    """Tables that say nothing of the rate and its warm-up."""
+    return tables(learning_rate=None, warmup_steps=None, **training)
+
+
+@pytest.fixture(scope="module")
+def material() -> Material:
+    return prepare(Recipe.of(tables()))
+
+
+def test_the_papers_preset_has_the_papers_schedule() -> None:
+    """Equation 3 with d_model 512 and 4000 updates of warm-up, over the paper's 100,000 updates."""
+    given = {"data": {"corpus": "roles"}, "model": {"preset": "paper-base"}, "training": {"max_steps": 100_000}}
+    chosen = settled(Recipe.of(given))
+    assert chosen.training.warmup_steps == 4000
+    ours, theirs = rate(chosen.training, 512, 100_000), paper(1.0, 512, 4000)
+    assert [ours(s) for s in (1, 3999, 4000, 90_000)] == pytest.approx(
+        [theirs(s) for s in (1, 3999, 4000, 90_000)], rel=1e-3
+    )
+
+
+def test_the_rate_follows_the_model() -> None:
+    assert peak_rate(preset("tiny")) == 8e-3
+    assert peak_rate(preset("tiny", {"d_model": 256})) == pytest.approx(2e-3)
+    assert peak_rate(preset("tiny", {"d_model": 16})) == 8e-3
+    assert peak_rate(preset("tiny", {"kind": "encoder"})) == 16e-3
+    deep, shallow = (preset("tiny", {"norm": "post", "decoder_layers": layers}) for layers in (6, 3))
+    assert peak_rate(deep) == pytest.approx((4000 * 64) ** -0.5)
+    assert peak_rate(shallow) == pytest.approx(2 * peak_rate(deep))
+    assert peak_rate(preset("tiny", {"norm": "post", "encoder_layers": 1, "decoder_layers": 1})) == 8e-3
+
+
+@pytest.mark.parametrize(("updates", "expected"), [(3, 0), (20, 2), (500, 50), (40_000, 4000), (400_000, 4000)])
+def test_the_warm_up_is_a_tenth_and_at_most_the_papers(updates: int, expected: int) -> None:
+    assert warmup_steps(updates) == expected
+
+
+def test_only_what_is_left_open_is_filled() -> None:
+    given = settled(Recipe.of(tables(warmup_steps=None)))
+    assert (given.training.learning_rate, given.training.warmup_steps) == (0.01, 2)
+    assert settled(Recipe.of(tables())) == Recipe.of(tables())
+    factor = settled(Recipe.of(tables(learning_rate=None, schedule="paper")))
+    assert factor.training.learning_rate == 1.0
+
+
+def test_weights_that_are_trained_already_move_more_gently() -> None:
+    recipe = Recipe.of(open_tables())
+    begun = Recipe.of({**recipe.tables, "training": {**recipe.tables["training"], "begin_from": "runs/other"}})
+    assert settled(begun).training.rate == settled(recipe).training.rate / 4
+
+
+def test_epochs_are_counted_as_the_trainer_counts_them(material: Material, tmp_path: Path) -> None:
+    recipe = Recipe.of(open_tables(max_steps=None, epochs=2.5, accumulate=4))
+    run = train(recipe, tmp_path / "run", material=material)
+    assert updates_of(recipe, material) == run.record["step"] == 10
+    assert run.recipe.training.warmup_steps == 1
+
+
+def test_a_run_keeps_the_numbers_and_goes_on_with_them(material: Material, tmp_path: Path) -> None:
+    """A run that is made longer does not begin another warm-up."""
+    run = train(open_tables(max_steps=20, save_steps=10), tmp_path / "run", material=material)
+    written = tomllib.loads((run.path / "recipe.toml").read_text())["training"]
+    assert (written["learning_rate"], written["warmup_steps"]) == (8e-3, 2)
+    longer = resume(run.path, {"training.max_steps": 30}).recipe.training
+    assert (longer.learning_rate, longer.warmup_steps) == (8e-3, 2)
+
+
+def test_a_run_from_before_keeps_the_rate_that_it_had(material: Material, tmp_path: Path) -> None:
+    """Its recipe.toml has the old warm-up, and no rate where none was given: 5e-4."""
+    wanted = train(tables(learning_rate=5e-4, warmup_steps=0), tmp_path / "wanted", material=material)
+    run = train(tables(learning_rate=5e-4, warmup_steps=0, max_steps=14), tmp_path / "old", material=material)
+    old = run.path / "recipe.toml"
+    old.write_text("".join(line for line in old.read_text().splitlines(True) if not line.startswith("learning_rate")))
+    assert Run.open(run.path).recipe.training.rate == 5e-4
+    assert weights(resume(run.path, {"training.max_steps": 24})) == weights(wanted)
+
+
+def test_a_stored_plan_from_before_keeps_its_rate() -> None:
+    """JSON has its missing rate as null."""
+    stored = json.loads(json.dumps(Recipe.of(tables(learning_rate="none", warmup_steps=0)).tables))
+    assert stored["training"]["learning_rate"] is None
+    assert settled(Recipe.of(stored)).training.rate == 5e-4
+
+
+def test_what_is_left_open_stays_open_in_a_variant() -> None:
+    recipe = Recipe.of(open_tables())
+    wide = vary(recipe, {"model.d_model": 256, "training.max_steps": 50})
+    assert (settled(wide).training.learning_rate, settled(wide).training.warmup_steps) == (2e-3, 5)
+
+
+@pytest.mark.parametrize("recipe", sorted((ROOT / "recipes").glob("*.toml")), ids=lambda path: path.stem)
+def test_the_recipes_leave_nothing_open(recipe: Path) -> None:
+    """Their published results were measured with these numbers."""
+    given = tomllib.loads(recipe.read_text())
+    if "training" in given:
+        assert {"learning_rate", "warmup_steps", "schedule"} <= given["training"].keys()
+        assert {"tokens", "size"} & given["batches"].keys()
+
+
+@pytest.mark.parametrize(("kind", "size"), [("decoder", 16), ("encoder", 64)])
+def test_a_batch_has_a_size_that_fits_the_task(kind: str, size: int) -> None:
+    text = {"data": {"corpus": "stdlib"}, "model": {"preset": "tiny", "kind": kind}, "training": {"max_steps": 1}}
+    assert Recipe.of(text).batches.size == size
+    assert Recipe.of({**text, "batches": {"tokens": 512}}).batches.size is None
+    assert Recipe.of(tables()).batches.size == 16 and Recipe.of({**tables(), "batches": {}}).batches.size == 64
+
+
+def test_a_dry_run_shows_the_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["train", "--corpus", "roles", "--preset", "tiny", "--dry-run", "--set", "data.train=80"]
+    assert main([*command, "training.max_steps=50"]) == 0
+    shown = tomllib.loads(capsys.readouterr().out)["training"]
+    assert (shown["learning_rate"], shown["warmup_steps"]) == (8e-3, 5)
