@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from clockhands.errors import DataError
-from clockhands.files import DEEPEST, LARGEST_SETTINGS, growing, read_toml, write_bytes, write_text
+from clockhands.files import (
+    DEEPEST,
+    LARGEST_SETTINGS,
+    apply_umask,
+    check_readable,
+    growing,
+    read_toml,
+    remove_unfinished,
+    write_bytes,
+    write_text,
+)
 
 
 def test_writes_and_makes_folders(tmp_path: Path) -> None:
@@ -99,3 +112,55 @@ def test_a_folder_that_is_not_there_is_named_before_anything_is_done(tmp_path: P
         growing(tmp_path / "none" / "out.txt"),
     ):
         pytest.fail("nothing is done for a file that cannot be written")
+
+
+@pytest.fixture(params=[0o022, 0o077, 0o002], ids=oct)
+def mode(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Under some umask: the permissions of a new file."""
+    before = os.umask(request.param)
+    yield 0o666 & ~request.param
+    os.umask(before)
+
+
+def permissions(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_file_has_the_permissions_of_the_umask(tmp_path: Path, mode: int) -> None:
+    assert permissions(write_text(tmp_path / "new.txt", "x")) == mode
+
+
+def test_what_a_library_kept_to_the_owner_gets_them_too(tmp_path: Path, mode: int) -> None:
+    (tmp_path / "below").mkdir()
+    for path in (tmp_path / "a", tmp_path / "below" / "b"):
+        path.touch(0o600)
+    apply_umask(tmp_path)
+    assert [permissions(tmp_path / name) for name in ("a", "below/b")] == [mode, mode]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "below"]
+
+
+def test_only_what_was_left_half_written_is_removed(tmp_path: Path) -> None:
+    for name in (".run.json.1234abcd.writing", ".run.json", "run.json", ".other.1234abcd.writing"):
+        (tmp_path / name).touch()
+    remove_unfinished(tmp_path, "run.json")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".other.1234abcd.writing", ".run.json", "run.json"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can become somebody else")
+def test_a_file_that_may_not_be_read_is_told_from_one_that_is_missing(shared_place: Path) -> None:
+    (shared_place / "closed").touch(0o600)
+    check_readable(shared_place / "closed", shared_place / "missing")
+    os.seteuid(65534)
+    try:
+        with pytest.raises(PermissionError, match=r"Permission denied: .*closed"):
+            check_readable(shared_place / "missing", shared_place / "closed")
+    finally:
+        os.seteuid(0)
+
+
+@pytest.fixture
+def shared_place() -> Iterator[Path]:
+    """A folder that everybody may enter; nobody else may enter ``tmp_path``."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)

@@ -39,6 +39,10 @@ class CheckpointError(ClockhandsError):
     """A saved model cannot be opened, is not understood, or does not fit."""
 
 
+class BusyError(ClockhandsError):
+    """Another process writes in a folder at the moment."""
+
+
 class PositionError(UsageError):
     """A position lies outside what a scheme can encode, or has the wrong form."""
 

@@ -1,9 +1,11 @@
-"""Reading files of settings, and writing files so that readers never meet half of one."""
+"""Reading files of settings, and writing files so that readers never meet half of one, with the umask's permissions."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-import tempfile
+import secrets
+import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +14,8 @@ from typing import Any
 
 from clockhands.errors import DataError
 
+UNFINISHED = ".writing"
+"""How the name of a file ends while it is written."""
 LARGEST_SETTINGS = 8 * 2**20
 """Bytes of the largest file of settings that is read: what is larger is something else."""
 DEEPEST = 20
@@ -59,19 +63,18 @@ def write_text(path: str | Path, text: str) -> Path:
 def write_bytes(path: str | Path, content: bytes) -> Path:
     """As ``write_text``, for bytes. Raises DataError with the path if the disk or the rights do not allow it."""
     path = Path(path)
-    temporary: str | None = None
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as stream:
+        # Not by tempfile, whose files nobody else may read whatever the umask says.
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as stream:
             stream.write(content)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except OSError as fault:
         raise DataError(f"cannot write {path}: {fault.strerror or fault}") from fault
     finally:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
     return path
 
 
@@ -111,3 +114,31 @@ def growing(path: str | Path) -> Iterator[Callable[[str], None]]:
         part.replace(path)
     except OSError as fault:
         raise DataError(f"cannot write {path}: {fault.strerror or fault}; the lines are in {part}") from fault
+
+
+def remove_unfinished(folder: Path, *names: str) -> None:
+    """Remove what a process that was killed left of these files; nobody else may be writing them."""
+    for name in names:
+        for path in folder.glob(f".{name}.*{UNFINISHED}"):
+            path.unlink(missing_ok=True)
+
+
+def apply_umask(folder: Path) -> None:
+    """Give every file below a folder the permissions of a newly made one: safetensors keeps its files to the owner."""
+    probe = folder / f".umask{UNFINISHED}"
+    probe.touch()
+    mode = stat.S_IMODE(probe.stat().st_mode)
+    probe.unlink()
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.chmod(mode)
+
+
+def check_readable(*paths: Path) -> None:
+    """Raise PermissionError for the first file that is there and may not be read.
+
+    The Rust side of safetensors and tokenizers says "No such file" of such a file.
+    """
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            path.open("rb").close()
