@@ -148,13 +148,13 @@ def _make_way(words: list[str]) -> None:
 
 def _quickly(words: list[str]) -> list[str]:
     """The same training, a few steps long and on little text."""
-    settings = ["training.max_steps=3", "training.save_steps=2"]
+    settings = ["training.max_steps=3"]
     if "--resume" in words:
         settings = ["training.max_steps=4"]
     elif not {"--source", "--data", "--text"} & set(words):
         settings += ["data.train=600", "data.test=6", "data.validation=4"]
     at = words.index("--set") + 1 if "--set" in words else None
-    kept = [word for word in words if not word.startswith(("training.max_steps", "training.save_steps"))]
+    kept = [word for word in words if not word.startswith("training.max_steps")]
     return [*kept[:at], *settings, *kept[at:]] if at else [*kept, "--set", *settings]
 
 

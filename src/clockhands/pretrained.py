@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clockhands.errors import CheckpointError, ClockhandsError, DataError
+from clockhands.files import check_readable
 from clockhands.machine import free_memory
 from clockhands.quiet import quiet, without_bars
 from clockhands.shapes import Tensor
@@ -73,6 +74,10 @@ def read_json(path: Path) -> dict[str, Any]:
 def _refuse_strange_file(path: Path) -> None:
     """Raise CheckpointError unless a file, or what a link leads to, is an ordinary one: a pipe would never end."""
     if path.is_file():
+        try:
+            check_readable(path)
+        except PermissionError as fault:
+            raise CheckpointError(f"cannot read {path}: {fault.strerror}; its owner can allow it") from fault
         return
     if path.is_dir():
         raise CheckpointError(f"{path} is a folder; a file of that name is needed")

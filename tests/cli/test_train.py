@@ -11,7 +11,7 @@ from clockhands.cli import main
 from clockhands.training import Run
 
 SMALL = ["data.train=80", "data.validation=10", "data.test=10", "model.d_model=16", "model.d_ff=16"]
-STEPS = ["training.max_steps=4", "training.save_steps=2", "training.log_steps=1"]
+STEPS = ["training.max_steps=4", "training.log_steps=1"]
 
 
 @pytest.fixture

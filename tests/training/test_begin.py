@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 
 from clockhands.errors import CheckpointError, ConfigError, UsageError
 from clockhands.training import Run, resume, train
-from clockhands.training.begin import WEIGHTS
 from clockhands.training.recipe import combine
+from clockhands.training.run import BEGIN
 from tests.training.test_start import on_step
 
 STILL = 1e-12
@@ -73,7 +73,7 @@ def test_everything_is_taken_over_where_the_recipe_says_nothing(
     torch.testing.assert_close(weights(run), weights(rope), rtol=0, atol=1e-6)
     assert run.tokenizers().source.get_vocab() == rope.tokenizers().source.get_vocab()
     assert "beginning from" not in capsys.readouterr().err, "there is nothing to tell of"
-    assert not (run.path / WEIGHTS).exists(), "a finished run needs it no more"
+    assert not (run.path / BEGIN).exists(), "a finished run needs it no more"
 
 
 def test_interpolated_positions_keep_every_weight(rope: Run, data: dict[str, Any], tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_it_is_resumed_exactly_without_the_run_it_began_from(
     shutil.rmtree(base.path)
     continued = resume(tmp_path / "stopped")
     assert (continued.path / "model.safetensors").read_bytes() == (whole.path / "model.safetensors").read_bytes()
-    assert not (continued.path / WEIGHTS).exists()
+    assert not (continued.path / BEGIN).exists()
 
 
 def test_weights_that_are_gone_are_not_replaced_by_drawn_ones(
@@ -180,7 +180,7 @@ def test_weights_that_are_gone_are_not_replaced_by_drawn_ones(
     with pytest.raises(MemoryError):
         train(from_run(rope, data), tmp_path / "run")
     monkeypatch.undo()
-    (tmp_path / "run" / WEIGHTS).unlink()
+    (tmp_path / "run" / BEGIN).unlink()
     with pytest.raises(CheckpointError, match=r"begin\.safetensors, the weights that this run began with, cannot be"):
         resume(tmp_path / "run")
 

@@ -64,6 +64,9 @@ def test_a_save_appears_whole_and_replaces_one_of_the_same_step(tmp_path: Path) 
         ("optimizer.pt", b"PK\x03\x04broken", "delete that checkpoint to continue from the one before"),
         ("scheduler.pt", b"", "cannot be read"),
         ("optimizer.pt", None, "cannot be read"),
+        ("loss.json", b"{", "is damaged: loss.json cannot be read"),
+        ("loss.json", b'{"sums": "x", "logged": 4}', "is damaged: loss.json cannot be read"),
+        ("loss.json", b'{"sums": [], "logged": 4}', "is damaged: loss.json holds no loss"),
     ],
 )
 def test_a_damaged_or_foreign_one_is_named(tmp_path: Path, file: str, content: bytes | None, message: str) -> None:
@@ -98,10 +101,37 @@ def test_what_is_needed_is_kept(tmp_path: Path, average: str, kept: list[int]) -
         make(tmp_path, step)
     loss = {10: 1.0, 20: 0.5, 30: 2.0, 40: 3.0}
     training = Training(max_steps=1, save_steps=10, eval_steps=10, keep=2, average=average)  # type: ignore[arg-type]
-    checkpoints.discard(tmp_path, training, loss)
+    checkpoints.discard(tmp_path, training, loss, 100)
     assert [checkpoints.step_of(path) for path in checkpoints.listed(tmp_path)] == kept
     best = checkpoints.best(checkpoints.listed(tmp_path), loss, 1)
     assert checkpoints.step_of(best[0]) == min(kept, key=lambda step: loss[step])
+
+
+@pytest.mark.parametrize(("average", "kept"), [("none", [20, 30, 34]), ("last", [20, 30, 34]), ("best", [10, 20, 34])])
+def test_what_a_stop_saved_displaces_no_planned_one_and_is_not_averaged(
+    tmp_path: Path, average: str, kept: list[int]
+) -> None:
+    for step in (10, 20, 25, 30, 34):
+        make(tmp_path, step)
+    loss = {10: 1.0, 20: 0.5, 30: 2.0}
+    training = Training(max_steps=40, save_steps=10, eval_steps=10, keep=2, average=average)  # type: ignore[arg-type]
+    checkpoints.discard(tmp_path, training, loss, 40)
+    assert [checkpoints.step_of(path) for path in checkpoints.listed(tmp_path)] == kept
+    if average != "none":
+        assert 34 not in [checkpoints.step_of(path) for path in checkpoints.averaged(tmp_path, training, loss, 40)]
+        # The end is averaged wherever it lies; it has no validation loss here.
+        last = checkpoints.averaged(tmp_path, training, loss, 34)[-1]
+        assert checkpoints.step_of(last) == {"best": 10, "last": 34}[average]
+
+
+def test_half_of_a_deleted_one_is_not_listed_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make(tmp_path, 5)
+    monkeypatch.setattr(checkpoints.shutil, "rmtree", lambda *_, **__: None)  # killed before it deletes a file
+    checkpoints.remove(path)
+    assert checkpoints.listed(tmp_path) == [] and list(tmp_path.iterdir())
+    monkeypatch.undo()
+    checkpoints.tidy(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_mean_is_the_mean_and_counters_are_the_last(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -54,6 +55,25 @@ def test_a_killed_run_continues_to_the_same_weights(tmp_path: Path) -> None:
     continued = resume(run)
     assert (continued.path / "model.safetensors").read_bytes() == (whole.path / "model.safetensors").read_bytes()
     assert losses(continued) == losses(whole)
+
+
+@pytest.mark.slow
+def test_a_terminal_that_is_closed_stops_the_run_with_a_checkpoint(tmp_path: Path) -> None:
+    recipe = Recipe.of(tables(max_steps=1_000_000, log_steps=1, save_steps=None, eval_steps=None))
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "clockhands", "train", recipe_file(tmp_path, recipe), "--out", str(out)]
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execve(sys.executable, command, ENVIRONMENT)
+    shown = b""
+    while b"tokens/s" not in shown:
+        shown += os.read(terminal, 4096)
+    os.close(terminal)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 130
+    step = Run.open(out).record["step"]
+    assert Run.open(out).checkpoints()[-1].name == f"checkpoint-{step}"
+    assert resume(out, {"training.max_steps": step + 1}).finished
 
 
 def losses(run: Run) -> list[tuple[int, str, float]]:

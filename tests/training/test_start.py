@@ -4,20 +4,39 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForSeq2SeqLM, TrainerCallback
+from transformers import AutoModelForSeq2SeqLM, TrainerCallback, TrainerControl, TrainerState
 
-from clockhands.errors import CheckpointError, DataError, UsageError
-from clockhands.training import Diverged, Material, Recipe, Run, TrainingStopped, prepare, resume, train, vary
+from clockhands.errors import BusyError, CheckpointError, DataError, UsageError
+from clockhands.locking import hold
+from clockhands.training import (
+    Diverged,
+    Material,
+    Recipe,
+    Run,
+    TrainingStopped,
+    checkpoints,
+    prepare,
+    resume,
+    train,
+    vary,
+    watch,
+)
+from clockhands.training import run as run_module
 from clockhands.training import start as start_module
-from clockhands.training.trainer import ClockhandsTrainer
+from clockhands.training.run import note
+from clockhands.training.sections import Training
+from clockhands.training.trainer import ClockhandsTrainer, arguments
 from tests.training.tiny import tables
 
 NOBODY = 65534
@@ -38,7 +57,12 @@ def weights(run: Run | Path) -> bytes:
     return (getattr(run, "path", run) / "model.safetensors").read_bytes()
 
 
-def on_step(step: int, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def logged(run: Run) -> list[dict[str, Any]]:
+    """The record of a run without its speed."""
+    return [{key: value for key, value in line.items() if key != "tokens_per_second"} for line in run.metrics()]
+
+
+def on_step(step: int, act: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
     """Do something in the middle of a run, after so many updates."""
 
     class Act(TrainerCallback):
@@ -60,7 +84,7 @@ def test_a_run_folder_holds_everything(whole: Run) -> None:
     assert whole.finished
     assert whole.record["step"] == 24
     lines = whole.metrics()
-    assert [line["step"] for line in lines if "loss" in line] == [4, 7, 8, 12, 14, 16, 20, 21, 24]
+    assert [line["step"] for line in lines if "loss" in line] == [4, 8, 12, 16, 20, 24]
     assert [line["step"] for line in lines if "validation_loss" in line] == [7, 14, 21, 24]
     assert [path.name for path in whole.checkpoints()] == ["checkpoint-21", "checkpoint-24"]
     assert "training loss" in (whole.path / "curves.svg").read_text()
@@ -83,17 +107,148 @@ def test_the_same_recipe_gives_the_same_weights_and_another_seed_others(
 
 
 def test_looking_on_changes_nothing(whole: Run, material: Material, tmp_path: Path) -> None:
-    rare = train(tables(log_steps=100, eval_steps=None, save_steps=None), tmp_path / "rare", material=material)
+    seldom = tables(log_steps=100, eval_steps=None, save_steps=None, save_minutes=0)
+    rare = train(seldom, tmp_path / "rare", material=material)
     assert weights(rare) == weights(whole)
     assert rare.checkpoints() == []
 
 
-# 11 is inside an epoch and between two checkpoints, 8 is the end of an epoch (8 updates), 14 is a checkpoint's step.
-@pytest.mark.parametrize("step", [8, 11, 14])
-def test_ctrl_c_saves_and_resuming_ends_with_the_same_weights(
-    whole: Run, material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+def test_checkpoints_by_the_clock_change_nothing(
+    whole: Run, material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on_step(step, lambda: os.kill(os.getpid(), signal.SIGINT), monkeypatch)
+    monkeypatch.setattr(watch, "SHARE", 1e9)  # as often as they are due, which is after every step
+    saved: list[str] = []
+    monkeypatch.setattr(checkpoints, "discard", lambda folder, *_: saved.extend(map(str, checkpoints.listed(folder))))
+    often = train(tables(save_steps=None, save_minutes=1e-9), tmp_path / "often", material=material)
+    assert {Path(path).name for path in saved} == {f"checkpoint-{step}" for step in range(1, 25)}
+    assert weights(often) == weights(whole) and logged(often) == logged(whole)
+    monkeypatch.undo()
+    # As if it had been killed after step 13, one after a log line and between two evaluations.
+    for path in often.checkpoints()[13:]:
+        shutil.rmtree(path)
+    note(often.path, finished=False)
+    continued = resume(often.path)
+    assert weights(continued) == weights(whole) and logged(continued) == logged(whole)
+
+
+def test_checkpoints_by_the_clock_take_a_small_share_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(watch.time, "monotonic", lambda: now[0])
+    flow = watch.Flow(Training(max_steps=1000, save_minutes=1.0), watch.Stop(), validates=False)
+    flow.trainer = SimpleNamespace(saving_seconds=0.1)  # type: ignore[assignment]
+    args, state = arguments(flow.training, tmp_path), TrainerState(global_step=1, max_steps=1000)
+
+    def saves_at(seconds: float) -> bool:
+        now[0], control = seconds, TrainerControl()
+        flow.on_step_end(args, state, control)
+        return control.should_save
+
+    assert [saves_at(59.0), saves_at(60.0)] == [False, True]
+    flow.on_save(args, state, TrainerControl())
+    flow.trainer.saving_seconds = 6.0
+    assert [saves_at(60 + 60.0), saves_at(60 + 299.0), saves_at(60 + 300.0)] == [False, False, True]
+
+
+def test_by_default_a_run_is_saved_and_can_be_made_longer(whole: Run, material: Material, tmp_path: Path) -> None:
+    run = train(tables(save_steps=None, max_steps=11), tmp_path / "run", material=material)
+    assert [path.name for path in run.checkpoints()] == ["checkpoint-11"]
+    assert weights(resume(run.path, {"training.max_steps": 24})) == weights(whole)
+
+
+def test_a_run_that_is_busy_is_refused_and_left_alone(material: Material, tmp_path: Path) -> None:
+    run = train(tables(max_steps=2), tmp_path / "run", material=material)
+    before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+    found: list[BaseException] = []
+
+    def another() -> None:
+        for act in (
+            lambda: resume(run.path, {"training.max_steps": 3}),
+            lambda: train(tables(max_steps=3), run.path, material=material, overwrite=True),
+        ):
+            try:
+                act()
+            except BusyError as fault:
+                found.append(fault)
+
+    with hold(run.path):
+        thread = threading.Thread(target=another)
+        thread.start()
+        thread.join()
+    assert [f"process {os.getpid()} on" in str(fault) for fault in found] == [True, True]
+    assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
+
+
+def test_every_file_of_a_run_has_the_permissions_of_the_umask(material: Material, tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        run = train(tables(max_steps=2), tmp_path / "run", material=material)
+    finally:
+        os.umask(before)
+    modes = {str(path.relative_to(run.path)): path.stat().st_mode & 0o777 for path in run.path.rglob("*")}
+    assert {"model.safetensors", "checkpoints/checkpoint-2/model.safetensors", "run.json"} <= set(modes)
+    assert {name: oct(mode) for name, mode in modes.items() if mode not in (0o640, 0o750)} == {}
+
+
+def test_a_start_that_was_killed_is_taken_over_by_the_same_command(
+    material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: Any, **__: Any) -> None:
+        # As kill -9 leaves it: nothing is cleaned up.
+        monkeypatch.setattr(run_module.shutil, "rmtree", lambda *_, **__: None)
+        raise Killed
+
+    monkeypatch.setattr(start_module, "write_text", killed)
+    with pytest.raises(Killed):
+        train(tables(max_steps=2), tmp_path / "run", material=material)
+    monkeypatch.undo()
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [".starting"]
+    with pytest.raises(CheckpointError, match=r"stopped before it began; give the command that started it again"):
+        resume(tmp_path / "run")
+    (tmp_path / "run/thesis.tex").write_text("mine")
+    assert train(tables(max_steps=2), tmp_path / "run", material=material).finished
+    train(tables(max_steps=1), tmp_path / "run", material=material, overwrite=True)
+    assert (tmp_path / "run/thesis.tex").read_text() == "mine"
+    assert [path.name for path in Run.open(tmp_path / "run").checkpoints()] == ["checkpoint-1"]
+
+
+def test_a_faulty_start_leaves_the_former_run(
+    material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = train(tables(max_steps=1), tmp_path / "run", material=material)
+    before = weights(run)
+
+    def full(*_: Any, **__: Any) -> None:
+        raise DataError("cannot write: No space left on device")
+
+    monkeypatch.setattr(start_module, "write_text", full)
+    with pytest.raises(DataError, match="No space left"):
+        train(tables(max_steps=2), run.path, material=material, overwrite=True)
+    assert weights(run) == before and Run.open(run.path).finished
+    assert not (run.path / ".starting").exists()
+
+
+def test_fewer_steps_than_were_made_are_refused(material: Material, tmp_path: Path) -> None:
+    run = train(tables(max_steps=6), tmp_path / "run", material=material)
+    with pytest.raises(UsageError, match=r"has made 6 steps already, and 4 are asked for; give training.max_steps = 6"):
+        resume(run.path, {"training.max_steps": 4})
+    assert run.finished and Run.open(run.path).recipe.training.max_steps == 6
+    assert resume(run.path, {"training.max_steps": 6, "training.keep": 5}).record["step"] == 6, "it only finishes"
+
+
+# 11 is inside an epoch and between two checkpoints, 8 is the end of an epoch (8 updates), 14 is a checkpoint's step.
+@pytest.mark.parametrize(
+    ("step", "number"), [(8, signal.SIGTERM), (11, signal.SIGINT), (14, signal.SIGHUP)], ids=lambda value: str(value)
+)
+def test_ctrl_c_saves_and_resuming_ends_with_the_same_run(
+    whole: Run, material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, number: signal.Signals
+) -> None:
+    times = 2 if number == signal.SIGHUP else 1  # of a closed terminal both the system and the shell send word
+    on_step(step, lambda: [os.kill(os.getpid(), number) for _ in range(times)], monkeypatch)
     with pytest.raises(TrainingStopped, match=rf"stopped at step {step} of 24; continue with: clockhands train --res"):
         train(tables(), tmp_path / "run", material=material)
     monkeypatch.undo()
@@ -104,7 +259,21 @@ def test_ctrl_c_saves_and_resuming_ends_with_the_same_weights(
     continued = resume(tmp_path / "run")
     assert weights(continued) == weights(whole)
     assert continued.finished
-    assert [line["step"] for line in continued.metrics() if "validation_loss" in line] == [7, 14, 21, 24]
+    assert logged(continued) == logged(whole)
+    assert [path.name for path in continued.checkpoints()] == [path.name for path in whole.checkpoints()]
+
+
+def test_under_nohup_the_end_of_the_terminal_is_no_reason_to_stop(material: Material, tmp_path: Path) -> None:
+    class Close(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            os.kill(os.getpid(), signal.SIGHUP)
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        run = train(tables(max_steps=2), tmp_path / "run", material=material, watchers=[Close()])
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert run.record["step"] == 2
 
 
 def test_a_second_ctrl_c_stops_at_once(material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +330,7 @@ def test_a_longer_run_goes_on_from_a_finished_one(whole: Run, material: Material
 
 
 def test_a_finished_run_without_checkpoints_cannot_be_made_longer(material: Material, tmp_path: Path) -> None:
-    run = train(tables(max_steps=2, save_steps=None), tmp_path / "run", material=material)
+    run = train(tables(max_steps=2, save_steps=None, save_minutes=0), tmp_path / "run", material=material)
     with pytest.raises(CheckpointError, match="is finished and kept no checkpoint"):
         resume(run.path, {"training.max_steps": 4})
 
@@ -212,13 +381,26 @@ def closed(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 @pytest.mark.parametrize("closed", [0o555, 0o000], indirect=True, ids=["may be read", "may not be entered"])
 def test_a_folder_that_may_not_be_written_is_named(material: Material, closed: Path, powerless: None) -> None:
-    with pytest.raises(DataError, match=r"cannot make the run folder .*: Permission denied"):
+    with pytest.raises(DataError, match=r"cannot make the folder .*: Permission denied"):
         train(tables(), closed / "run", material=material)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can become somebody else")
+@pytest.mark.parametrize("closed", [0o755], indirect=True)
+def test_weights_that_may_not_be_read_are_told_from_missing_ones(material: Material, closed: Path) -> None:
+    run = train(tables(max_steps=1), closed / "run", material=material)
+    (run.path / "model.safetensors").chmod(0o600)
+    os.seteuid(NOBODY)
+    try:
+        with pytest.raises(CheckpointError, match=r"cannot read .*model\.safetensors: Permission denied"):
+            run.model()
+    finally:
+        os.seteuid(0)
 
 
 def test_a_run_folder_below_a_file_is_named(material: Material, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(DataError, match=r"cannot make the run folder .*file/run: Not a directory"):
+    with pytest.raises(DataError, match=r"cannot make the folder .*file/run: Not a directory"):
         train(tables(), tmp_path / "file" / "run", material=material)
 
 

@@ -7,6 +7,7 @@ code, and ``EXAMPLES``, commands that stand at the end of its ``--help`` and are
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
@@ -118,5 +119,7 @@ def _overview() -> str:
 
 
 def _say(message: str, code: int) -> int:
-    print(f"clockhands: {message}", file=sys.stderr)
+    # A terminal that was closed (SIGHUP) takes no words any more; the exit code is still to be right.
+    with contextlib.suppress(OSError):
+        print(f"clockhands: {message}", file=sys.stderr, flush=True)
     return code

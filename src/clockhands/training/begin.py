@@ -22,7 +22,7 @@ from clockhands.files import write_bytes
 from clockhands.model.config import TransformerConfig
 from clockhands.shapes import Tensor
 from clockhands.training.inherit import architecture, model_folder, model_table, tokenizer_folder
-from clockhands.training.run import note
+from clockhands.training.run import BEGIN, note
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from clockhands.training.material import Material
     from clockhands.training.recipe import Recipe
 
-WEIGHTS = "begin.safetensors"
 FREE = ("dropout", "dropout_places", "initialisation", "attention_scale")
 """Fields of the model that may change: no trained number has another meaning by them, but by ``attention_scale``, which
 is how logits are sharpened for longer texts."""
@@ -97,7 +96,7 @@ def _raise(faults: list[str]) -> None:
 
 def keep(begun: Beginning, run: Path, *, show: bool) -> None:
     """Keep the weights in a run folder; note, and ``show``, what is not among them. Raises DataError if it cannot."""
-    write_bytes(run / WEIGHTS, save(begun.weights, {"format": "pt"}))
+    write_bytes(run / BEGIN, save(begun.weights, {"format": "pt"}))
     note(run, begun={"from": str(begun.source), "drawn": list(begun.drawn), "left": list(begun.left)})
     if show and begun.told:
         print(begun.told, file=sys.stderr, flush=True)
@@ -117,17 +116,17 @@ def take_up(recipe: Recipe, model: PreTrainedModel, run: Path) -> None:
     if recipe.training.begin_from is None:
         return
     try:
-        weights = load_file(run / WEIGHTS)
+        weights = load_file(run / BEGIN)
     except (OSError, SafetensorError) as fault:
         raise CheckpointError(
-            f"{run / WEIGHTS}, the weights that this run began with, cannot be read ({fault}); train it anew"
+            f"{run / BEGIN}, the weights that this run began with, cannot be read ({fault}); train it anew"
         ) from fault
     model.load_state_dict(weights, strict=False)
 
 
 def forget(run: Path) -> None:
     """Remove what a finished run began with: what it goes on from is a checkpoint."""
-    (run / WEIGHTS).unlink(missing_ok=True)
+    (run / BEGIN).unlink(missing_ok=True)
 
 
 def _vocabulary_faults(ours: Tokenizers, theirs: Tokenizers, source: Path) -> list[str]:

@@ -18,16 +18,18 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from clockhands.errors import CheckpointError
+from clockhands.files import apply_umask, check_readable
 from clockhands.pretrained import PICKLES, load_state, opening, refuse_not_finite
 from clockhands.shapes import Tensor
 from clockhands.training.sections import Training
 
 PREFIX = "checkpoint-"
-STAGING = ".saving"
+STAGING, LEAVING = ".saving", ".deleting"
 WEIGHTS = "model.safetensors"
 KNOWN = re.compile(r"optimizer\.pt|scheduler\.pt|scaler\.pt|rng_state(_\d+)?\.pth|training_args\.bin")
 """The pickles that a Trainer writes; all but the last are read, as tensors and plain data, and the last by nobody."""
 STATE = "trainer_state.json"
+LOSS = "loss.json"
 
 
 def listed(folder: Path) -> list[Path]:
@@ -58,14 +60,31 @@ def staged(
             staging.mkdir(parents=True)
         wait()
         yield staging
+        wait()
+        if writer:
+            apply_umask(staging)
     except (OSError, SafetensorError, RuntimeError) as fault:
         shutil.rmtree(staging, ignore_errors=True)
         raise CheckpointError(_not_saved(folder, step, fault)) from fault
-    wait()
     if writer:
-        shutil.rmtree(target, ignore_errors=True)
+        remove(target)
         (staging / target.name).replace(target)
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def remove(checkpoint: Path) -> None:
+    """Delete a checkpoint; killed in the middle, it is gone all the same: no half of it has its name."""
+    leaving = checkpoint.with_name(LEAVING)
+    shutil.rmtree(leaving, ignore_errors=True)
+    if checkpoint.is_dir():
+        checkpoint.replace(leaving)
+        shutil.rmtree(leaving, ignore_errors=True)
+
+
+def tidy(folder: Path) -> None:
+    """Remove what a killed process left of a checkpoint that it was saving or deleting."""
+    for name in (STAGING, LEAVING):
+        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def read_state(checkpoint: Path) -> dict[str, object]:
@@ -73,6 +92,8 @@ def read_state(checkpoint: Path) -> dict[str, object]:
     try:
         state = json.loads((checkpoint / STATE).read_text("utf8"))
         step = state["global_step"]
+    except PermissionError as fault:
+        raise CheckpointError(f"{checkpoint / STATE} cannot be read: {fault.strerror}") from fault
     except FileNotFoundError as fault:
         raise CheckpointError(f"{checkpoint} is no checkpoint of a training run: {STATE} is missing") from fault
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as fault:
@@ -85,13 +106,34 @@ def read_state(checkpoint: Path) -> dict[str, object]:
 def read_weights(checkpoint: Path) -> dict[str, Tensor]:
     """The weights of a checkpoint. Raises CheckpointError if they are missing or damaged."""
     try:
+        check_readable(checkpoint / WEIGHTS)
         weights = load_file(checkpoint / WEIGHTS)
         refuse_not_finite(weights.items(), checkpoint)
         return weights
+    except PermissionError as fault:
+        raise CheckpointError(f"{checkpoint / WEIGHTS} cannot be read: {fault.strerror}") from fault
     except (OSError, SafetensorError) as fault:
         raise CheckpointError(
             f"{checkpoint / WEIGHTS} cannot be read ({fault}); delete that checkpoint to continue from the one before"
         ) from fault
+
+
+def read_loss(checkpoint: Path) -> tuple[list[float], int] | None:
+    """The sum of the losses since the last log line of every process, and the step of that line.
+
+    None for a checkpoint of an earlier version, which was always preceded by a log line. Raises CheckpointError for a
+    damaged one.
+    """
+    try:
+        saved = json.loads((checkpoint / LOSS).read_text("utf8"))
+        sums, step = [float(value) for value in saved["sums"]], int(saved["logged"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError) as fault:
+        raise CheckpointError(f"{checkpoint} is damaged: {LOSS} cannot be read ({fault})") from fault
+    if not sums:
+        raise CheckpointError(f"{checkpoint} is damaged: {LOSS} holds no loss")
+    return sums, step
 
 
 def check(checkpoint: Path) -> None:
@@ -102,6 +144,7 @@ def check(checkpoint: Path) -> None:
     from transformers import TrainerState
 
     read_state(checkpoint)
+    read_loss(checkpoint)
     with opening(checkpoint / STATE, "the record"):
         TrainerState.load_from_json(str(checkpoint / STATE))
     read_weights(checkpoint)
@@ -140,15 +183,36 @@ def best(checkpoints: Sequence[Path], loss: dict[int, float], count: int) -> lis
     return sorted(checkpoints, key=lambda path: (loss.get(step_of(path), math.inf), step_of(path)))[:count]
 
 
-def discard(folder: Path, training: Training, loss: dict[int, float]) -> None:
-    """Delete the checkpoints that are no longer needed: all but the last ``keep`` (or the best and the last one)."""
+def planned(checkpoints: Sequence[Path], training: Training, end: int) -> list[Path]:
+    """Those that the recipe asks for: of every ``save_steps`` steps, and of the end. Without ``save_steps`` all.
+
+    What a stop saved in between is gone on from, and nothing else: a run that was stopped averages and keeps the
+    checkpoints of one that was not.
+    """
+    every = training.save_steps
+    return [path for path in checkpoints if not every or step_of(path) % every == 0 or step_of(path) == end]
+
+
+def exhausted(loss: dict[int, float], patience: int | None) -> bool:
+    """Whether the validation loss has not fallen for ``patience`` evaluations."""
+    values = list(loss.values())
+    return bool(patience and values) and len(values) - 1 - values.index(min(values)) >= (patience or 0)
+
+
+def averaged(folder: Path, training: Training, loss: dict[int, float], end: int) -> list[Path]:
+    """The checkpoints whose mean is the model of a run that ended after ``end`` steps."""
+    found = planned(listed(folder), training, end)
+    return found[-training.keep :] if training.average == "last" else best(found, loss, training.keep)
+
+
+def discard(folder: Path, training: Training, loss: dict[int, float], end: int) -> None:
+    """Delete what is not needed any more: all but the newest, and the last or best ``keep`` that are planned."""
     there = listed(folder)
-    kept = set(there[-1:] if training.average == "best" else there[-training.keep :])
-    if training.average == "best":
-        kept |= set(best(there, loss, training.keep))
-    for path in there:
+    wanted = planned(there, training, end)
+    kept = best(wanted, loss, training.keep) if training.average == "best" else wanted[-training.keep :]
+    for path in there[:-1]:
         if path not in kept:
-            shutil.rmtree(path, ignore_errors=True)
+            remove(path)
 
 
 def mean(checkpoints: Sequence[Path]) -> dict[str, Tensor]:

@@ -106,6 +106,9 @@ class Training:
     ``precision`` is ``fp32``, ``bf16`` or ``auto``: bf16 on a GPU that has it, and on a CPU where a measurement of some
     milliseconds finds it at least 1.5 times as fast as fp32 (the run keeps what was decided). ``sharded``: the
     processes that torchrun or accelerate started keep a part of the model each (FSDP2) instead of a copy (DDP).
+
+    Checkpoints are saved every ``save_steps`` steps; without that every ``save_minutes`` minutes (0: never), but so
+    seldom that they take less than a fiftieth of the time, and at the end. ``keep`` of them stay.
     """
 
     begin_from: str | Path | None = None
@@ -134,6 +137,7 @@ class Training:
     log_steps: int = 50
     eval_steps: int | None = None
     save_steps: int | None = None
+    save_minutes: float = 1.0
     keep: int = 2
     average: Literal["none", "last", "best"] = "none"
     patience: int | None = None
@@ -155,6 +159,11 @@ class Training:
         if isinstance(self.warmup_steps, str):
             raise ValueError("training.warmup_steps is 'auto': defaults.settled() puts a number there")
         return self.warmup_steps
+
+    @property
+    def saves(self) -> bool:
+        """Whether checkpoints are saved without being asked for one by one; a stop is saved always."""
+        return bool(self.save_steps) or self.save_minutes > 0
 
     def faults(self) -> list[str]:
         """What cannot be, one sentence each."""
@@ -183,7 +192,10 @@ class Training:
                 self.final_rate > 0 and self.schedule != "cosine",
                 "training.final_rate is of the schedule 'cosine' alone",
             ),
-            (self.average != "none" and not saves, "training.average needs checkpoints: give training.save_steps"),
+            (
+                self.average != "none" and not saves,
+                "training.average needs checkpoints at fixed steps: give training.save_steps",
+            ),
             (bool(self.patience) and not evaluates, "training.patience counts evaluations: give training.eval_steps"),
             (
                 self.average == "best" and best_unjudged,
@@ -199,7 +211,7 @@ RANGES = (
     (COUNTS, lambda value: value >= 1, "at least 1"),
     (("learning_rate", "epsilon", "epochs"), lambda value: value > 0, "above 0"),
     (
-        ("seed", "warmup_steps", "warmup_from", "final_rate", "weight_decay", "clip", "explosion"),
+        ("seed", "warmup_steps", "warmup_from", "final_rate", "weight_decay", "clip", "explosion", "save_minutes"),
         lambda value: value >= 0,
         "0 or above",
     ),

@@ -7,19 +7,20 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
-from transformers import PreTrainedModel, TrainerCallback
+from transformers import PreTrainedModel, TrainerCallback, TrainerState
 from transformers.utils import logging
 
 from clockhands import __version__
 from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.files import write_text
+from clockhands.locking import hold
 from clockhands.training import checkpoints, curves
 from clockhands.training.architecture import build, configure
 from clockhands.training.begin import beginning, forget, keep, refuse_itself, take_up
@@ -27,12 +28,13 @@ from clockhands.training.defaults import settled, updates_of
 from clockhands.training.material import Material, prepare
 from clockhands.training.precision import Precision, decide, of_record
 from clockhands.training.recipe import Recipe, combine, load
-from clockhands.training.run import CURVES, RECIPE, Run, claim, export, note, refuse
+from clockhands.training.run import CURVES, METRICS, RECIPE, Run, export, note, refuse, starting, tidy
 from clockhands.training.sections import Training
 from clockhands.training.trainer import ClockhandsTrainer, arguments, compute_in
-from clockhands.training.watch import Flow, Health, Record, Stop, TrainingStopped
+from clockhands.training.watch import Flow, Health, Record, Stop, TrainingStopped, forget_after
 
 if TYPE_CHECKING:
+    from clockhands.shapes import Tensor
     from clockhands.training.progress import Show
 
 CHANGEABLE = (
@@ -41,6 +43,7 @@ CHANGEABLE = (
     "log_steps",
     "eval_steps",
     "save_steps",
+    "save_minutes",
     "keep",
     "average",
     "patience",
@@ -69,13 +72,14 @@ def train(
     look on as transformers' callbacks do.
     ``draw``: leave a picture of the curves.
     Raises ConfigError for a faulty recipe and for weights to begin with that do not fit it, UsageError if ``out``
-    exists, DataError for faulty text, Diverged, and TrainingStopped after Ctrl-C (resume it then).
+    exists, BusyError if another process writes there, DataError for faulty text, Diverged, and TrainingStopped after
+    Ctrl-C (resume it then).
     """
     recipe = settled(_recipe(recipe, settings or {}))
     _require(recipe.training.report_to)
     _check_launch(recipe.training)
     out = Path(out)
-    with _settled(recipe.training):
+    with _settled(recipe.training), ExitStack() as held:
         asked = arguments(recipe.training, out / "checkpoints")
         with asked.main_process_first():
             if asked.process_index == 0:
@@ -88,13 +92,15 @@ def train(
                 begun = beginning(recipe, material)
                 precision = decide(recipe.training, recipe.model, asked.device)
                 _tell(precision.sentence, show=show)
-                claim(out, overwrite=overwrite)
-                # Before recipe.toml, with which a folder can be resumed: a resumed run computes as it began.
-                note(out, precision=precision.to_dict())
-                if begun is not None:
-                    keep(begun, out, show=show)
-                material.tokenizers.save(out)
-                write_text(out / RECIPE, recipe.to_toml())
+                held.enter_context(hold(out))
+                refuse(out, overwrite=overwrite)
+                with starting(out) as staging:
+                    # Before recipe.toml, with which a folder can be resumed: a resumed run computes as it began.
+                    note(staging, precision=precision.to_dict())
+                    if begun is not None:
+                        keep(begun, staging, show=show)
+                    material.tokenizers.save(staging)
+                    write_text(staging / RECIPE, recipe.to_toml())
             else:
                 material = material or prepare(recipe, Run(out).tokenizers())
                 recipe = settled(recipe, updates_of(recipe, material, asked.world_size))
@@ -107,26 +113,37 @@ def resume(run: str | Path, settings: Mapping[str, Any] | None = None, *, show: 
     there is none. ``settings`` may change how long a run is and how often it is looked at, such as
     ``training.max_steps``. A finished run that is not made longer is left as it is.
 
-    Raises CheckpointError for a folder that is no run and for a damaged checkpoint, DataError if the text has changed.
+    Raises CheckpointError for a folder that is no run and for a damaged checkpoint, BusyError if another process writes
+    there, UsageError for fewer steps than were made, DataError if the text has changed.
     """
-    opened = Run.open(run)
-    recipe = _extended(opened.recipe, settings or {})
+    recipe = _extended(Run.open(run).recipe, settings or {})
     _require(recipe.training.report_to)
     _check_launch(recipe.training)
-    if opened.finished and recipe == opened.recipe:
-        return opened
-    found = opened.checkpoints()
-    last = found[-1] if found else None
-    if last is not None:
-        checkpoints.check(last)
-    elif opened.finished:
-        raise CheckpointError(f"{run} is finished and kept no checkpoint (training.save_steps) to go on from")
-    with _settled(recipe.training):
-        asked = arguments(recipe.training, opened.path / "checkpoints")
+    with _settled(recipe.training), ExitStack() as held:
+        asked = arguments(recipe.training, Path(run) / "checkpoints")
+        with asked.main_process_first():
+            if asked.process_index == 0:
+                held.enter_context(hold(Path(run)))
+                tidy(Path(run))
+        # Read again: until now another process may have written there.
+        opened = Run.open(run)
+        recipe = _extended(opened.recipe, settings or {})
+        if opened.finished and recipe == opened.recipe:
+            forget(opened.path)
+            return opened
+        last = next(iter(opened.checkpoints()[::-1]), None)
+        if last is not None:
+            checkpoints.check(last)
+        elif opened.finished:
+            raise CheckpointError(
+                f"{run} is finished and kept no checkpoint (training.save_steps, training.save_minutes) to go on from"
+            )
         material = prepare(recipe, opened.tokenizers())
-        if opened.record.get("data", material.fingerprint) != material.fingerprint:
-            raise DataError(f"the text of {run} is not what it was when training began; it cannot go on exactly")
+        _check_resumed(opened, recipe, material, last)
         if asked.process_index == 0:
+            # In this order: a run that is unfinished with its former recipe only finishes, and can be made longer then.
+            if opened.finished:
+                note(opened.path, finished=False)
             write_text(opened.path / RECIPE, recipe.to_toml())
         compute_in(asked, of_record(opened.record, recipe.training, recipe.model, asked.device))
         return _train(recipe, material, asked, opened.path, show, last)
@@ -153,12 +170,17 @@ def _train(
     record, health = Record(out), Health(recipe.training, out)
     flow = Flow(recipe.training, stop, validates=material.validation is not None)
     shown = _show() if show else None
-    watchers = [health, record, *([shown] if shown else [])]
-    trainer = _trainer(recipe)(recipe, material, model, asked, [flow, *watchers, *others])
+    watchers = [flow, health, record, *([shown] if shown else [])]
+    trainer = _trainer(recipe)(recipe, material, model, asked, [*watchers, *others])
+    trainer.last = last
     for watcher in watchers:
         watcher.trainer = trainer
     if asked.process_index == 0:
         note(out, **_facts(model, material, asked), finished=False)
+        forget_after(out / METRICS, 0 if last is None else checkpoints.step_of(last))
+    if last is not None and _is_over(trainer, last):
+        trainer._load_from_checkpoint(str(last))  # refuses the weights of another model
+        return _finish(trainer, recipe, out, stopped=False, draw=draw, weights=checkpoints.read_weights(last))
     try:
         with stop.listening():
             trainer.train(resume_from_checkpoint=None if last is None else str(last))
@@ -170,17 +192,33 @@ def _train(
     finally:
         if shown:
             shown.close()
-    stopped = stop.asked and trainer.state.global_step < trainer.state.max_steps
-    return _finish(trainer, recipe, out, stopped=stopped, draw=draw)
+    stopped = stop.asked and trainer.state.global_step < trainer.end()
+    return _finish(trainer, recipe, out, stopped=stopped, draw=draw, weights=trainer.weights())
 
 
-def _finish(trainer: ClockhandsTrainer, recipe: Recipe, out: Path, *, stopped: bool, draw: bool) -> Run:
+def _is_over(trainer: ClockhandsTrainer, last: Path) -> bool:
+    """Whether the last checkpoint is of the last step: the run was killed while it finished. The state is read then."""
+    trainer.state = TrainerState.load_from_json(str(last / checkpoints.STATE))
+    trainer.state.max_steps = updates_of(trainer.recipe, trainer.material)
+    return trainer.state.global_step >= trainer.end()
+
+
+def _finish(
+    trainer: ClockhandsTrainer,
+    recipe: Recipe,
+    out: Path,
+    *,
+    stopped: bool,
+    draw: bool,
+    weights: Mapping[str, Tensor] | None,
+) -> Run:
     """Save the model and draw the curves. Raises TrainingStopped if the run did not get to its end."""
     run, step = Run(out), trainer.state.global_step
-    weights = trainer.weights()
     if trainer.args.process_index == 0:
+        loss, folder = checkpoints.losses(vars(trainer.state)), out / "checkpoints"
+        checkpoints.discard(folder, recipe.training, loss, trainer.end())
         if not stopped and recipe.training.average != "none":
-            weights = checkpoints.mean(_averaged(run, recipe.training, trainer))
+            weights = checkpoints.mean(checkpoints.averaged(folder, recipe.training, loss, step))
         export(out, trainer.bare(), weights)
         if draw:
             curves.draw(run.metrics(), out / CURVES, out.name)
@@ -193,13 +231,6 @@ def _finish(trainer: ClockhandsTrainer, recipe: Recipe, out: Path, *, stopped: b
             f"stopped at step {step} of {trainer.state.max_steps}; continue with: clockhands train --resume {out}"
         )
     return run
-
-
-def _averaged(run: Run, training: Training, trainer: ClockhandsTrainer) -> list[Path]:
-    found = run.checkpoints()
-    if training.average == "last":
-        return found[-training.keep :]
-    return checkpoints.best(found, checkpoints.losses(vars(trainer.state)), training.keep)
 
 
 def _trainer(recipe: Recipe) -> type[ClockhandsTrainer]:
@@ -237,6 +268,18 @@ def _check(recipe: Recipe, material: Material) -> None:
     _check_lengths(recipe, material)
     if recipe.training.eval_steps and material.validation is None:
         raise UsageError(f"training.eval_steps is given, but corpus {recipe.corpus!r} has no validation split")
+
+
+def _check_resumed(opened: Run, recipe: Recipe, material: Material, last: Path | None) -> None:
+    """Raise DataError if the text is another now, UsageError if the run has made more steps than are asked for."""
+    if opened.record.get("data", material.fingerprint) != material.fingerprint:
+        raise DataError(f"the text of {opened.path} is not what it was when training began; it cannot go on exactly")
+    made, total = 0 if last is None else checkpoints.step_of(last), updates_of(recipe, material)
+    if made > total:
+        raise UsageError(
+            f"{opened.path} has made {made} steps already, and {total} are asked for; give training.max_steps = {made} "
+            f"to end it there, or more to go on"
+        )
 
 
 def _check_lengths(recipe: Recipe, material: Material) -> None:

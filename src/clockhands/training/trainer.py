@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from clockhands.data import IGNORED, PlannedBatches
+from clockhands.files import write_text
 from clockhands.pretrained import opening
 from clockhands.shapes import Tensor
 from clockhands.training import checkpoints
@@ -32,6 +35,9 @@ class ClockhandsTrainer(Trainer):
     """Differs from its base in six places: where batches come from, the learning rate, the evaluation (a mean over
     tokens, not over batches), how checkpoints get to the disk, what is counted without waiting for the device (target
     tokens, the first step whose loss is not a number), and no estimate of floating-point operations at every step.
+
+    A checkpoint also holds the sum of the losses since the last log line (``loss.json``): a resumed run logs the means
+    that it would have logged.
     """
 
     def __init__(
@@ -43,6 +49,8 @@ class ClockhandsTrainer(Trainer):
         callbacks: list[TrainerCallback],
     ) -> None:
         self.recipe, self.material = recipe, material
+        self.last: Path | None = None
+        self.saving_seconds = 0.0
         self.folder = Path(str(asked.output_dir))
         self._place = self.folder
         super().__init__(model, asked, material.collate, material.train, material.validation)
@@ -133,24 +141,53 @@ class ClockhandsTrainer(Trainer):
         with opening(str(checkpoint), "the optimiser of the checkpoint"):
             super()._load_optimizer_and_scheduler(checkpoint)
 
+    def running_loss(self) -> float | None:
+        """The mean loss of the steps since the last log line, over all processes; None where there are none."""
+        steps = self.state.global_step - self._globalstep_last_logged
+        return None if steps < 1 else float(self._gathered().mean()) / steps
+
+    def take_up_loss(self) -> None:
+        """Go on with the sum of the losses that the checkpoint holds; one of an earlier version was just logged."""
+        saved = None if self.last is None else checkpoints.read_loss(self.last)
+        if saved is not None:
+            sums, self._globalstep_last_logged = saved
+            fits, place = len(sums) == self.args.world_size, self.args.process_index
+            self._tr_loss.fill_(sums[place] if fits else sum(sums) / len(sums))
+
+    def _gathered(self) -> Tensor:
+        """The sum of the losses since the last log line of every process."""
+        return self.accelerator.gather(self._tr_loss.detach().reshape(1))
+
     def _get_output_dir(self, trial: Any) -> str:
         return str(self._place)
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
         """The base class's checkpoint, written aside and renamed when it is whole."""
+        begun = time.monotonic()
         folder, step = self.folder, self.state.global_step
-        writer = self.args.should_save
+        writer, sums = self.args.should_save, self._gathered().tolist()
         with checkpoints.staged(folder, step, writer=writer, wait=self.accelerator.wait_for_everyone) as staging:
             self._place = staging
             try:
                 super()._save_checkpoint(model, trial)
             finally:
                 self._place = folder
+            whole = staging / f"{checkpoints.PREFIX}{step}"
             # A pickle of the arguments, which stand in recipe.toml.
-            (staging / f"{checkpoints.PREFIX}{step}" / "training_args.bin").unlink(missing_ok=True)
+            (whole / "training_args.bin").unlink(missing_ok=True)
+            if writer:
+                loss = {"sums": sums, "logged": self._globalstep_last_logged}
+                write_text(whole / checkpoints.LOSS, json.dumps(loss) + "\n")
         if writer:
-            checkpoints.discard(folder, self.recipe.training, checkpoints.losses(vars(self.state)))
+            checkpoints.discard(folder, self.recipe.training, checkpoints.losses(vars(self.state)), self.end())
         self.accelerator.wait_for_everyone()
+        self.saving_seconds = time.monotonic() - begun
+
+    def end(self) -> int:
+        """The step with which training ends, as far as it is known yet."""
+        state = self.state
+        over = checkpoints.exhausted(checkpoints.losses(vars(state)), self.recipe.training.patience)
+        return state.global_step if over else state.max_steps
 
 
 class EpochLoader(DataLoader[Any]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
 import threading
 import time
@@ -17,13 +18,16 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from clockhands.errors import ClockhandsError
 from clockhands.files import write_text
+from clockhands.training import checkpoints
+from clockhands.training.run import METRICS
 from clockhands.training.sections import Training
 
 if TYPE_CHECKING:
     from clockhands.training.trainer import ClockhandsTrainer
 
-METRICS = "metrics.jsonl"
 NAMES = {"eval_loss": "validation_loss", "loss": "loss", "learning_rate": "learning_rate", "grad_norm": "grad_norm"}
+SHARE = 0.02
+"""Of the time of training that is spent on checkpoints at most, where they are saved by the clock."""
 
 
 class TrainingStopped(ClockhandsError):
@@ -37,13 +41,16 @@ class Diverged(ClockhandsError):
 
 
 class Stop:
-    """A flag that Ctrl-C (or SIGTERM) raises while a run trains; the run ends after its step, with a checkpoint.
+    """A flag that Ctrl-C raises while a run trains (or SIGTERM, or SIGHUP when its terminal is closed); the run ends
+    after its step, with a checkpoint.
 
-    A second Ctrl-C stops at once, and loses what was trained since the last checkpoint.
+    A second Ctrl-C stops at once, and loses what was trained since the last checkpoint. A second SIGHUP is none: of a
+    terminal that is closed both the system and the shell send word.
     """
 
     def __init__(self) -> None:
         self.asked = False
+        self.terminals: list[int] = []
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -51,7 +58,8 @@ class Stop:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._hear) for number in (signal.SIGINT, signal.SIGTERM)}
+        self.terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+        before = {number: signal.signal(number, self._hear) for number in _heard()}
         try:
             yield
         finally:
@@ -59,9 +67,20 @@ class Stop:
                 signal.signal(number, handler)
 
     def _hear(self, number: int, _: Any) -> None:
-        if self.asked:
+        # A terminal that is gone is none any more, and every word to it would be an error that ends the run unsaved.
+        for descriptor in [descriptor for descriptor in self.terminals if not os.isatty(descriptor)]:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+        if self.asked and number in (signal.SIGINT, signal.SIGTERM):
             raise KeyboardInterrupt
         self.asked = True
+
+
+def _heard() -> list[signal.Signals]:
+    """The signals that stop a run in an orderly way; under ``nohup`` the end of the terminal is none of them."""
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    return numbers
 
 
 class Watcher(TrainerCallback):
@@ -79,11 +98,8 @@ class Record(Watcher):
         self.seen = 0
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Forget lines past the checkpoint from which training goes on."""
+        """Start the clock."""
         self.clock, self.seen = time.monotonic(), 0
-        if state.is_world_process_zero:
-            kept = [line for line in read_metrics(self.path) if line["step"] <= state.global_step]
-            write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
 
     def on_log(
         self,
@@ -110,42 +126,60 @@ class Record(Watcher):
         return round(speed, 1)
 
 
-class Flow(TrainerCallback):
+class Flow(Watcher):
     """Decides at the end of a step what follows: a stop that was asked for, an evaluation, a checkpoint.
 
-    A checkpoint is always preceded by a log line: the line is where a loss that is no number is found, and a resumed
-    run then logs the same means. The end of the run is evaluated.
+    Checkpoints are saved every ``save_steps`` steps; without that, by the clock, whose moments change nothing of what
+    is trained and logged. The end of the run is evaluated, and saved.
     """
 
     def __init__(self, training: Training, stop: Stop, *, validates: bool) -> None:
         self.training, self.stop, self.validates = training, stop, validates
+        self.saved = time.monotonic()
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Go on with the mean of the loss, and start the clock."""
+        assert self.trainer is not None
+        self.trainer.take_up_loss()
+        self.saved = time.monotonic()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """After the base class's own decisions."""
         last = state.global_step >= state.max_steps
         control.should_evaluate = self.validates and (control.should_evaluate or last)
-        if self._asked(args, state):
-            control.should_training_stop = control.should_save = True
-        if last and self.training.save_steps:
-            control.should_save = True
-        control.should_log = control.should_log or control.should_save or last
+        stop, due = self._asked(args, state)
+        control.should_training_stop = control.should_training_stop or stop
+        control.should_save = control.should_save or stop or due or (last and self.training.saves)
+        control.should_log = control.should_log or last
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Stop when the validation loss has not fallen for ``patience`` evaluations."""
-        losses = [line["eval_loss"] for line in state.log_history if "eval_loss" in line]
-        patience = self.training.patience
-        if patience and len(losses) - 1 - losses.index(min(losses)) >= patience:
+        if checkpoints.exhausted(checkpoints.losses(vars(state)), self.training.patience):
             control.should_training_stop = True
-            control.should_save = bool(self.training.save_steps)
+            control.should_save = control.should_save or self.training.saves
 
-    def _asked(self, args: TrainingArguments, state: TrainerState) -> bool:
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """The next one is due that much later."""
+        self.saved = time.monotonic()
+
+    def _asked(self, args: TrainingArguments, state: TrainerState) -> tuple[bool, bool]:
+        """Whether somebody wants it to stop, and whether the clock wants a checkpoint; all processes get one answer."""
         if args.world_size == 1:
-            return self.stop.asked
+            return self.stop.asked, self._due()
         if state.global_step % self.training.log_steps:
+            return False, False
+        flags = torch.tensor([self.stop.asked, self._due() and state.is_world_process_zero], dtype=torch.int64)
+        flags = flags.to(args.device)
+        torch.distributed.all_reduce(flags)
+        stop, due = flags.tolist()
+        return bool(stop), bool(due)
+
+    def _due(self) -> bool:
+        if self.training.save_steps or not self.training.saves:
             return False
-        flag = torch.tensor(int(self.stop.asked), device=args.device)
-        torch.distributed.all_reduce(flag)
-        return bool(flag)
+        assert self.trainer is not None
+        pause = max(60 * self.training.save_minutes, self.trainer.saving_seconds / SHARE)
+        return time.monotonic() - self.saved >= pause
 
 
 class Health(Watcher):
@@ -163,9 +197,18 @@ class Health(Watcher):
         **_: Any,
     ) -> None:
         """Raises Diverged."""
-        loss = (logs or {}).get("loss")
-        if loss is None:
-            return
+        if "loss" in (logs or {}):
+            self._judge(float((logs or {})["loss"]), state)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Look at what was not logged yet before a checkpoint is made of it. Raises Diverged."""
+        if control.should_save and not control.should_log:
+            assert self.trainer is not None
+            loss = self.trainer.running_loss()
+            if loss is not None:
+                self._judge(loss, state)
+
+    def _judge(self, loss: float, state: TrainerState) -> None:
         first = next((line["loss"] for line in state.log_history if "loss" in line), loss)
         if not math.isfinite(loss):
             assert self.trainer is not None
@@ -176,14 +219,18 @@ class Health(Watcher):
             raise Diverged(self._advice(found))
 
     def _advice(self, found: str) -> str:
-        from clockhands.training.checkpoints import listed
-
-        there = listed(self.run / "checkpoints")
+        there = checkpoints.listed(self.run / "checkpoints")
         kept = f"the last good checkpoint is {there[-1]}" if there else "no checkpoint was saved before"
         return (
             f"{found}; training stopped, {kept}. Try a lower training.learning_rate (now {self.training.rate:g}), "
             f"more training.warmup_steps (now {self.training.warmup}), training.clip = 1.0, or model.norm = 'pre'"
         )
+
+
+def forget_after(path: Path, step: int) -> None:
+    """Leave out of a ``metrics.jsonl`` what follows the step from which training goes on."""
+    kept = [line for line in read_metrics(path) if line["step"] <= step]
+    write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
