@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,8 @@ import pytest
 from clockhands.comparison.run import run_plan, task
 from clockhands.comparison.store import RESULTS, Results, Store, read_results
 from clockhands.comparison.trial import items_of, run_trial
-from clockhands.errors import DataError, UsageError
+from clockhands.errors import BusyError, DataError, UsageError
+from clockhands.locking import hold
 from tests.comparison.planted import plan, results
 
 COSTS = {
@@ -44,6 +46,7 @@ def test_a_trial_measures_what_it_says(tmp_path: Path) -> None:
     again = run_trial(*task(Results(made, COSTS), "sinusoidal", 1, tmp_path, 1, True).arguments())
     assert again["curve"] == one["curve"] and again["items"] == one["items"]
     assert (tmp_path / "running" / "0-1" / "model.safetensors").is_file()
+    assert not list((tmp_path / "running" / "0-1" / "checkpoints").iterdir()), "no time is spent on what nobody reads"
 
 
 def test_a_trial_keeps_the_weights_that_it_begins_with(tmp_path: Path) -> None:
@@ -108,6 +111,40 @@ def _first_line(path: Path, child: subprocess.Popen[bytes]) -> str:
         assert child.poll() is None, "the comparison ended before it was killed"
         time.sleep(0.1)
     raise AssertionError("no trial ended within two minutes")
+
+
+def test_a_folder_in_which_another_process_writes_is_refused(tmp_path: Path) -> None:
+    found: list[str] = []
+
+    def another() -> None:
+        try:
+            run_plan(plan(), tmp_path / "out")
+        except BusyError as fault:
+            found.append(str(fault))
+
+    with hold(tmp_path / "out"):
+        thread = threading.Thread(target=another)
+        thread.start()
+        thread.join()
+    assert len(found) == 1 and f"out is in use: process {os.getpid()} on " in found[0]
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_trial_that_another_process_runs_is_no_result(tmp_path: Path) -> None:
+    arguments = task(Results(plan(), COSTS), "sinusoidal", 1, tmp_path, 1, False).arguments()
+    found: list[type[Exception]] = []
+
+    def another() -> None:
+        try:
+            run_trial(*arguments)
+        except BusyError as fault:
+            found.append(type(fault))
+
+    with hold(Path(arguments[6])):
+        thread = threading.Thread(target=another)
+        thread.start()
+        thread.join()
+    assert found == [BusyError]
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:

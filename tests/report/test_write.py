@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import io
 import subprocess
 import sys
+import threading
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -14,8 +16,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from clockhands.errors import DataError, UsageError
+from clockhands.errors import BusyError, DataError, UsageError
 from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Table
+from clockhands.locking import hold
 from clockhands.report import page, show, write
 from tests.report.demo import EVIL
 
@@ -34,6 +37,24 @@ def test_writes_page_json_figures_and_tables(tmp_path: Path) -> None:
     assert Findings.load(paths[1]) == RUN
     assert ET.parse(paths[2]).getroot().tag == "{http://www.w3.org/2000/svg}svg"
     assert list(csv.reader(io.StringIO(paths[3].read_text()))) == [["k", "v"], ["x", "0.25"]]
+
+
+def test_two_processes_do_not_mix_their_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.import_module("clockhands.report.write"), "PATIENCE", 0.05)
+    found: list[str] = []
+
+    def another() -> None:
+        try:
+            write(RUN, tmp_path)
+        except BusyError as fault:
+            found.append(str(fault))
+
+    with hold(tmp_path):
+        thread = threading.Thread(target=another)
+        thread.start()
+        thread.join()
+    assert len(found) == 1 and "is in use: process" in found[0]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_second_run_replaces_the_first_and_leaves_other_files(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from clockhands.comparison.plan import Plan, plan_of
 from clockhands.comparison.store import Result, Results, Store
 from clockhands.errors import UsageError
 from clockhands.findings import Findings, Number
+from clockhands.locking import hold
 from clockhands.training.recipe import Recipe, vary
 
 Watch = Callable[[str, Any], None]
@@ -58,11 +59,17 @@ def run_plan(
     ``on``: ``ray`` (the cluster that is there, or this machine) or an address, ``ray://host:10001``; ``gpus``: the part
     of a GPU that a trial gets there. ``keep``: leave the trained models in ``out/running``.
     Raises UsageError for a folder with another plan's results, for a device that is not in this machine, or without
-    Ray; ConfigError for a variant that cannot be built, KeyboardInterrupt when stopped: what had ended is kept.
+    Ray; BusyError if another process writes there; ConfigError for a variant that cannot be built, KeyboardInterrupt
+    when stopped: what had ended is kept.
     """
     if on is None:
         _require_devices(plan)
     runner = _workers(workers, threads, on, gpus)  # before anything is written: a wrong option leaves no folder
+    with hold(Path(out)):
+        return _run(plan, Path(out), runner, threads, keep, watch)
+
+
+def _run(plan: Plan, out: Path, runner: Workers, threads: int, keep: bool, watch: Watch) -> Results:
     store = Store(out)
     results = store.open(plan, None)
     if results is None:
@@ -70,7 +77,7 @@ def run_plan(
 
         results = store.open(plan, {name: cost.to_dict() for name, cost in costs(plan).items()})
     assert results is not None
-    tasks = [task(results, name, seed, Path(out), threads, keep) for name, seed in results.missing]
+    tasks = [task(results, name, seed, out, threads, keep) for name, seed in results.missing]
     trials = list(results.trials)
     if tasks:
         for result in runner.run(tasks, watch):
@@ -83,7 +90,9 @@ def run_plan(
 def task(results: Results, name: str, seed: int, out: Path, threads: int, keep: bool) -> Task:
     """One trial with its matched sizes and its share of the budget."""
     plan, cost = results.plan, results.costs[name]
-    changes = {**cost["changes"], "training.max_steps": cost["steps"], "training.threads": threads}
+    # A trial that was stopped is begun again, so nothing is saved by the clock, only where the plan's recipe says so.
+    settings = {"training.max_steps": cost["steps"], "training.threads": threads, "training.save_minutes": 0.0}
+    changes = {**cost["changes"], **settings}
     recipe = vary(plan.recipe_of(name, seed), changes)
     folder = out / "running" / f"{plan.variants.index(plan.variant(name))}-{seed}"
     return Task(recipe.tables, name, seed, plan.metric, plan.target, plan.inside, str(folder.absolute()), keep)

@@ -20,6 +20,7 @@ from clockhands import __version__
 from clockhands.comparison.plan import Plan
 from clockhands.errors import DataError, UsageError
 from clockhands.files import write_text
+from clockhands.locking import LOCK
 
 PLAN, RESULTS = "plan.json", "results.jsonl"
 Result = dict[str, Any]
@@ -90,7 +91,9 @@ class Store:
         """
         path = self.folder / PLAN
         if not path.exists():
-            if self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
+            if self.folder.exists() and (
+                not self.folder.is_dir() or {item.name for item in self.folder.iterdir()} - {LOCK}
+            ):
                 raise UsageError(f"{self.folder} exists and holds no comparison; choose another folder")
             if costs is None:
                 return None

@@ -18,7 +18,7 @@ from clockhands.comparison.inside import During, Inside
 from clockhands.comparison.memory import peak_mebibytes, watch_peak
 from clockhands.comparison.paired import draw_by_name
 from clockhands.data import Pair
-from clockhands.errors import ClockhandsError, PositionError
+from clockhands.errors import BusyError, ClockhandsError, PositionError
 from clockhands.findings import Number
 from clockhands.generation import Evaluation, evaluate, open_run, pair_loss, translate
 from clockhands.machine import machine
@@ -34,11 +34,12 @@ BEYOND = (2, 4)
 
 def run_trial(tables: Mapping[str, Any], variant: str, seed: int, metric: str, target: Number | None,
               measures: Sequence[str], folder: str, keep: bool) -> dict[str, Any]:  # fmt: skip
-    """Train and measure; a run that diverges or fails is a result too. Raises TrainingStopped after Ctrl-C."""
+    """Train and measure; a run that diverges or fails is a result too. Raises TrainingStopped after Ctrl-C, and
+    BusyError where another process runs the same trial."""
     result: dict[str, Any] = {"variant": variant, "seed": seed, "version": __version__}
     try:
         result |= {"status": "finished", **_measured(tables, seed, metric, target, measures, Path(folder), keep)}
-    except TrainingStopped:
+    except (BusyError, TrainingStopped):
         raise
     except Diverged as fault:
         result |= {"status": "diverged", "error": str(fault)}

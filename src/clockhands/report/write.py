@@ -7,24 +7,30 @@ from pathlib import Path
 from clockhands.errors import DataError, UsageError
 from clockhands.files import write_text
 from clockhands.findings import Findings
+from clockhands.locking import hold
 from clockhands.report.page import GENERATOR, compose, drawings
 from clockhands.report.section import to_csv
 from clockhands.report.svg import as_file
 from clockhands.report.text import slugs
 
+PATIENCE = 60.0
+"""Seconds to wait for another process that writes into the same folder: a report is written in less than one."""
+
 
 def write(findings: Findings, folder: str | Path, *, name: str = "index.html", title: str | None = None) -> list[Path]:
     """Write the report and return the paths, the page first.
 
-    An earlier report in the folder is replaced, figures and tables included. Raises UsageError if ``name`` or
-    ``findings.json`` is there and is not ours, DataError if a figure contradicts itself or the disk refuses.
+    An earlier report in the folder is replaced, figures and tables included. Two processes write one after the other.
+    Raises UsageError if ``name`` or ``findings.json`` is there and is not ours, DataError if a figure contradicts
+    itself or the disk refuses, BusyError if another process writes into the folder for more than a minute.
     """
     folder = Path(folder)
-    stale = _earlier(folder, name)
-    contents = _contents(findings, name, title)
-    for path in stale - set(contents):
-        (folder / path).unlink(missing_ok=True)
-    return [write_text(folder / path, text) for path, text in contents.items()]
+    with hold(folder, wait=PATIENCE):
+        stale = _earlier(folder, name)
+        contents = _contents(findings, name, title)
+        for path in stale - set(contents):
+            (folder / path).unlink(missing_ok=True)
+        return [write_text(folder / path, text) for path, text in contents.items()]
 
 
 def _contents(findings: Findings, name: str, title: str | None) -> dict[str, str]:

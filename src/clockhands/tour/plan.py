@@ -21,6 +21,7 @@ NUMBERS: Mapping[str, dict[str, Any]] = {
         "seed": 1,
         "threads": 1,
         "precision": "fp32",
+        "save_minutes": 0.0,
     },
 }
 ROLES: Mapping[str, dict[str, Any]] = {

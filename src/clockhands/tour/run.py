@@ -10,6 +10,7 @@ from clockhands import __version__
 from clockhands.data import Pair
 from clockhands.findings import Finding, Findings
 from clockhands.generation import Evaluation, Opened, evaluate, open_run
+from clockhands.locking import hold
 from clockhands.tour import encoding, inside, loud, outcome
 from clockhands.tour.plan import MAIN, TRIALS, Trial
 from clockhands.training import Material, Run, prepare, train
@@ -47,9 +48,14 @@ def tour(
     """Train the translator of *numbers* into ``out``, and its variants into ``out/variants``; measure all.
 
     ``say`` is told what is being done; ``show`` draws the progress of every training. Raises UsageError if ``out``
-    exists and ``overwrite`` is not given.
+    exists and ``overwrite`` is not given, BusyError if another process writes there.
     """
-    results = _train(Path(out), overwrite, show, say)
+    with hold(Path(out)):
+        return _tour(Path(out), overwrite, show, say)
+
+
+def _tour(out: Path, overwrite: bool, show: bool, say: Say) -> Findings:
+    results = _train(out, overwrite, show, say)
     say("measuring")
     main = results[MAIN.name]
     items: list[Finding] = [
