@@ -101,7 +101,8 @@ class Finding:
 
     ``name`` is a stable identifier (``loudness.ratio``); ``question`` a heading in a person's words; ``verdict`` one
     sentence with its number and what that is compared with; ``references`` the same as numbers, the most important
-    first; ``light`` how to colour it (``skip``: does not apply, and ``verdict`` says why).
+    first; ``basis`` what the value depends on besides the model (text, tokenizer, ...): two findings are comparable
+    where that is alike; ``light`` how to colour it (``skip``: does not apply, and ``verdict`` says why).
     """
 
     name: str
@@ -118,6 +119,7 @@ class Finding:
     source: str = ""
     command: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
+    basis: Mapping[str, str] = field(default_factory=dict)
 
     def reference(self, name: str) -> Reference | None:
         """Return the reference of this name; None if the value has none such."""

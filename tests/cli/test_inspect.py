@@ -36,6 +36,14 @@ def test_json_and_text_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture
     assert found["facts"]["text"] == "8 windows of 16 tokens"
 
 
+def test_texts_that_repeat_each_other_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = tmp_path / "my.txt"
+    text.write_text("The cat sat on the mat and the dog looked on. " * 40)
+    assert main(["inspect", MODEL, *SMALL, "--text", str(text), "--out", str(tmp_path / "report")]) == 0
+    assert "windows (88 %) repeat another one" in capsys.readouterr().err
+    assert Findings.load(tmp_path / "report" / "findings.json")["text"].light == "warn"
+
+
 def test_two_models_side_by_side(tmp_path: Path) -> None:
     assert main(["inspect", MODEL, MODEL, *SMALL, "--out", str(tmp_path)]) == 0
     assert Findings.load(tmp_path / "findings.json")["logits.layers"].value == pytest.approx(0.0)

@@ -28,14 +28,16 @@ def _ids(texts: int = 12, length: int = 20, vocabulary: int = VOCAB) -> torch.Te
 
 
 SAMPLED = {
-    "loudness", "recovery", "logits.layers", "survival", "survival.share", "heads.distance", "cause", "cause.swap",
+    "loudness", "directions", "recovery", "kernel", "kernel.frequencies", "kernel.terms", "logits.layers",
+    "logits.heads", "survival", "survival.share", "heads.positional", "heads.distance", "heads.across",
+    "cause.tokens", "cause", "cause.loss", "cause.swap",
 }  # fmt: skip
-"""What another text would change; the others are numbers of the weights, or counts of heads."""
+"""What another text would change; the others are numbers of the weights, or describe the text itself."""
 
 
 def _check_complete(findings: Findings) -> None:
     two_sides = "its encoder" in str(findings.facts["class"])
-    assert len({item.name for item in findings}) == len(findings) == 19 + two_sides
+    assert len({item.name for item in findings}) == len(findings) == 20 + two_sides
     for item in findings:
         assert item.question.endswith("?")
         assert item.verdict.endswith((".", ")")), item.verdict
@@ -48,6 +50,7 @@ def _check_complete(findings: Findings) -> None:
             assert item.details["group"]
             if item.name in SAMPLED:
                 assert item.interval is not None and item.interval[0] <= item.value <= item.interval[1]
+            assert "null" not in item.method.lower() or item.name.startswith("table")
     assert Findings.from_json(findings.to_json()).to_json() == findings.to_json()
     assert "<svg" in page(findings)
 
@@ -166,11 +169,20 @@ def test_windows_as_long_as_the_table_are_shifted_shortened() -> None:
 
 
 def test_two_models_side_by_side() -> None:
-    both = side_by_side(
-        inspect(_own("sum"), texts=_ids(), name="sum"), inspect(_own("rope"), texts=_ids(), name="rope")
-    )
+    """On one text they are compared; on two, what rests on the text stands apart and says why."""
+    found = inspect(_own("sum"), texts=_ids(), name="sum", control=False)
+    both = side_by_side(found, inspect(_own("rope"), texts=_ids(), name="rope", control=False))
     assert "Difference B − A" in both["logits.layers"].verdict
     assert "Measured" in both["loudness"].verdict or both["loudness"].light != "skip"
+    other = inspect(_own("sum"), texts=_ids(13), name="other", control=False)
+    apart = side_by_side(found, other)
+    assert "Not comparable with B: A and B differ in text." in apart["logits.layers.A"].verdict
+    assert apart["logits.layers.B"].value == other["logits.layers"].value
+    assert "Difference B − A" in apart["table.similarity"].verdict, "the weights alone decide it"
+    decoder = inspect(_own("sum", "decoder"), texts=_ids(), name="decoder", control=False)
+    third = side_by_side(found, decoder)
+    assert "differ in what attention may see and task" in third["cause.tokens.A"].verdict
+    assert "Difference B − A" in third["loudness"].verdict
 
 
 def _hooks(module: nn.Module) -> int:
@@ -255,6 +267,16 @@ def test_a_model_without_attention() -> None:
     model = NoAttention()
     with pytest.raises(CheckpointError, match="no attention was seen in NoAttention"):
         capture(model, lambda ids: (model.table(ids),), _ids())
+
+
+def test_a_language_model_in_a_folder_has_a_next_token(tmp_path: Path) -> None:
+    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 32}
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=VOCAB, **sizes))
+    model.save_pretrained(tmp_path)
+    found = inspect(tmp_path, texts=_ids(), control=False)["cause.loss"]
+    assert found.light != "skip" and found.unit == "nats"
+    expected = inspect(model, texts=_ids(), control=False)["cause.loss"]
+    assert found.value == pytest.approx(expected.value)
 
 
 def test_a_saved_folder(tmp_path: Path) -> None:

@@ -92,3 +92,18 @@ def test_order_is_a_s_then_what_b_adds() -> None:
     a = run("a", Finding("x", "", ""), Finding("y", "", ""))
     b = run("b", Finding("z", "", ""), Finding("y", "", ""), Finding("x", "", ""))
     assert [item.name for item in side_by_side(a, b)] == ["x", "y", "z"]
+
+
+def test_what_rests_on_different_things_is_not_put_together() -> None:
+    """Each stands alone, with its own number, and names what differs; what is alike, or unknown, is compared."""
+    a = finding(0.25, basis={"text": "one", "tokenizer": "t", "width": "8"}, light="good")
+    b = finding(0.75, basis={"text": "other", "tokenizer": "u", "width": "8"}, light="warn")
+    apart = side_by_side(run("m", a), run("n", b))
+    assert [item.name for item in apart] == ["f.A", "f.B"]
+    assert apart["f.A"].verdict == "m: V. Not comparable with B: A and B differ in text and tokenizer."
+    assert (apart["f.A"].value, apart["f.B"].value) == (0.25, 0.75)
+    assert apart["f.B"].question == "B: Q?"
+    same = side_by_side(run("m", a), run("n", finding(0.75, basis=a.basis)))
+    assert same["f"].value == 0.5
+    old = side_by_side(run("m", a), run("n", finding(0.75)))
+    assert old["f"].value == 0.5, "findings that were saved before do not say what they rest on"

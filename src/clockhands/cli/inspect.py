@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,6 +75,8 @@ def run(options: argparse.Namespace) -> int:
     from clockhands.report import show, side_by_side, write
 
     findings = found[0] if len(found) == 1 else side_by_side(*found)
+    for note in _notes(found, findings):
+        print(f"clockhands: {note}", file=sys.stderr)
     if options.json:
         print(findings.to_json())
         return 0
@@ -80,6 +84,19 @@ def run(options: argparse.Namespace) -> int:
     show(findings)
     print(f"\n{paths[0]}")
     return 0
+
+
+def _notes(found: list[Findings], shown: Findings) -> Iterator[str]:
+    """What a person should know beside the page: texts that repeat each other, and what was not compared."""
+    from clockhands.inspection.measures.repeated import warning
+
+    for findings in found:
+        if told := warning(findings["text"]):
+            yield f"{findings.facts['model']}: {told}"
+    reasons = dict.fromkeys(str(item.details["not comparable"]) for item in shown if "not comparable" in item.details)
+    if reasons:
+        advice = "; give both one text with --text FILE" if any(" text" in reason for reason in reasons) else ""
+        yield f"some measures are not comparable: {'; '.join(reasons)}{advice}"
 
 
 def _inspect(model: str, side: Side | None, options: argparse.Namespace) -> Findings:

@@ -21,6 +21,86 @@ def bootstrap(
     return interval(ratios)
 
 
+def bootstrap_layers(
+    numerator_LN: Float[Tensor, "L N"], denominator_LN: Float[Tensor, "L N"], draws: int = 400
+) -> tuple[float, float]:
+    """The 95 % interval of the mean over layers of Σ numerator / Σ denominator when the N texts are drawn again."""
+    count = numerator_LN.shape[1]
+    picks = torch.randint(count, (draws, count), generator=torch.Generator().manual_seed(0))
+    above, below = numerator_LN.double()[:, picks].sum(-1), denominator_LN.double()[:, picks].sum(-1)
+    return interval((above / below.clamp_min(1e-30)).mean(0))
+
+
+ROUNDING = 1e-9
+"""Squares of attention around uniform, summed over a text, below which attention is uniform."""
+
+
+class PlaceSums:
+    """What pairs of places have in common over texts: sums of attention less its uniform part, in groups of texts.
+
+    The share that the pair of places explains, and its jackknife interval, need the sums without each group.
+    """
+
+    def __init__(self, groups: int = 8) -> None:
+        self.count = groups
+        self.texts_G = torch.zeros(groups, dtype=torch.float64)
+        self.total_GHST = self.squares_GH = torch.zeros(())
+
+    def add(self, centred_BHST: Float[Tensor, "B H S T"]) -> None:
+        """Count in one batch; what a query may not see is zero."""
+        texts = len(centred_BHST)
+        if not self.total_GHST.ndim:
+            self.total_GHST = torch.zeros(self.count, *centred_BHST.shape[1:], dtype=torch.float64)
+            self.squares_GH = torch.zeros(self.count, centred_BHST.shape[1], dtype=torch.float64)
+        group_B = (torch.arange(texts) + int(self.texts_G.sum())) % self.count
+        centred = centred_BHST.double()
+        self.total_GHST.index_add_(0, group_B, centred)
+        self.squares_GH.index_add_(0, group_B, centred.square().sum((-1, -2)))
+        self.texts_G.index_add_(0, group_B, torch.ones(texts, dtype=torch.float64))
+
+    @property
+    def texts(self) -> int:
+        """How many texts were counted."""
+        return int(self.texts_G.sum())
+
+    def shares(self) -> tuple[Float[Tensor, " H"], Float[Tensor, "H two"], Float[Tensor, "G H"]]:
+        """The share of every head, its 95 % interval, and the shares without each group of texts."""
+        from scipy.stats import t
+
+        total, squares, texts = self.total_GHST.sum(0), self.squares_GH.sum(0), self.texts
+        value = self._share(total, squares, texts)
+        used = [group for group in range(self.count) if 0 < self.texts_G[group] < texts - 1]
+        if len(used) < 2:
+            return value, torch.stack([value, value], dim=-1), value[None]
+        without = torch.stack(
+            [
+                self._share(total - self.total_GHST[g], squares - self.squares_GH[g], texts - int(self.texts_G[g]))
+                for g in used
+            ]
+        )
+        error = ((len(used) - 1) / len(used) * (without - without.mean(0)).square().sum(0)).sqrt()
+        reach = float(t.ppf(0.975, len(used) - 1)) * error
+        return value, torch.stack([value - reach, value + reach], dim=-1), without
+
+    @staticmethod
+    def _share(total_HST: Tensor, squares_H: Tensor, texts: int) -> Tensor:
+        between = total_HST.square().sum((-1, -2)) / texts
+        # Uniform attention in float32 differs from uniform by rounding, and by the same in every text.
+        return torch.where(squares_H > ROUNDING * texts, explained(between, squares_H - between, texts), 0.0)
+
+
+def jackknife_mean(value: float, without_G: Float[Tensor, " G"]) -> tuple[float, float]:
+    """The 95 % interval of an estimate from the estimates without each of G groups of texts, by Student's t."""
+    from scipy.stats import t
+
+    groups = len(without_G)
+    if groups < 2:
+        return value, value
+    error = math.sqrt((groups - 1) / groups * float((without_G - without_G.mean()).square().sum()))
+    reach = float(t.ppf(0.975, groups - 1)) * error
+    return value - reach, value + reach
+
+
 def explained(between_H: Num[Tensor, " H"], within_H: Num[Tensor, " H"], count: int) -> Num[Tensor, " H"]:
     """The unbiased share of variance that a mean over ``count`` texts explains: the squares between, less what chance
     puts there (the residual mean square), over all squares."""
@@ -32,14 +112,10 @@ def jackknife(texts_NT: Tensor, estimate: Callable[[Tensor], float], groups: int
 
     Source: Tukey 1958; Wolter 2007, section 4.2, for groups.
     """
-    from scipy.stats import t
-
     count = min(groups, len(texts_NT))
     group_N = torch.arange(len(texts_NT)) % count
     without = torch.tensor([estimate(texts_NT[group_N != group]) for group in range(count)], dtype=torch.float64)
-    error = math.sqrt((count - 1) / count * float((without - without.mean()).square().sum()))
-    value, reach = estimate(texts_NT), float(t.ppf(0.975, count - 1)) * error
-    return value - reach, value + reach
+    return jackknife_mean(estimate(texts_NT), without)
 
 
 def mean_interval(values_N: Float[Tensor, " N"]) -> tuple[float, float]:

@@ -61,16 +61,24 @@ def open_subject(
         raise CheckpointError(f"{source} has model_type {raw.get('model_type')!r}, which transformers does not know")
     if Path(source).is_dir():
         check_weights(Path(source), raw)
-    model = _load(source, trust_remote_code)
+    model = _load(source, raw, trust_remote_code)
     tokenizer = tokenizer or _tokenizer(source, trust_remote_code)
     return Subject.of(model.to(place), tokenizer, _short(source), side)
 
 
-def _load(source: str | Path, trust_remote_code: bool) -> Any:
-    from transformers import AutoModel
+def _load(source: str | Path, raw: dict[str, Any], trust_remote_code: bool) -> Any:
+    """The stack of layers; of a checkpoint of a language model with the output layer, whose loss is measured."""
+    from transformers import AutoModel, AutoModelForCausalLM
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+    writes = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(raw.get("model_type", "")) in (raw.get("architectures") or ())
     with opening(source, "the model in"):
-        model = load_model(AutoModel, source, dtype=torch.float32, trust_remote_code=trust_remote_code)
+        model = load_model(
+            AutoModelForCausalLM if writes else AutoModel,
+            source,
+            dtype=torch.float32,
+            trust_remote_code=trust_remote_code,
+        )
     refuse_not_finite(model.named_parameters(), source)
     return model
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from clockhands.inspection.measures import (
     kernels,
     loudness,
     recovery,
+    repeated,
     share,
     survival,
     swap,
@@ -44,7 +47,7 @@ from clockhands.inspection.texts import USUAL, Ids, Windows, given_windows, pair
 from clockhands.shapes import Tensor
 
 TEXTS = 96
-CONTROL_TEXTS = 32
+CONTROL_TEXTS = survival.MOST_TEXTS
 BATCH = 8
 SHORTEST_WINDOW = 16
 PIECE = 80
@@ -53,12 +56,28 @@ LARGE = 400_000_000
 """Parameters above which no untrained control is built unless asked: it takes as much memory again."""
 
 GROUPS = {
+    ("text",): "The text",
     ("loudness", "directions", "recovery", "table"): "At the input",
     ("kernel", "logits"): "What attention is made of",
     ("survival", "heads"): "Through the layers",
     ("cause",): "What comes of it",
 }
 """Headings of the page, by the beginnings of the findings' names."""
+
+_READ = ("text", "tokenizer", "length of the windows")
+RESTS_ON: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("text",): _READ,
+    ("table",): (),
+    ("loudness", "recovery"): ("text", "tokenizer"),
+    ("directions",): ("text", "tokenizer", "width"),
+    ("cause.loss",): _READ,
+    ("survival", "cause"): (*_READ, "what attention may see", "task"),
+    ("heads",): (*_READ, "what attention may see"),
+    ("kernel", "logits"): _READ,
+}
+"""What the numbers rest on besides the model, by the beginnings of the findings' names."""
+MOST_COMPARED = 1000
+"""Texts that are looked at to tell whether two models read the same."""
 
 
 ATTENTION = {
@@ -132,13 +151,14 @@ def inspect(
         own = None if texts is None or isinstance(texts, Tensor) else texts
         seen = influence(subject, data.ids_NT, data.ordinary_T, data.source_NS)
         items = tuple(_findings(trained, fresh, seen, tick, own))
+        basis = _basis(trained, seen, texts if given is None else given)
         facts = _facts(trained, seen, _origin(subject, data, texts is None and ids is None), control)
         if subject is not opened:
             stored = str(next(opened.model.parameters()).dtype).removeprefix("torch.")
             facts["precision"] = f"float32; the weights are {stored}"
     return Findings(
         title=f"What position does inside {subject.label}",
-        items=tuple(_placed(item, command) for item in items),
+        items=tuple(_placed(item, command, basis) for item in items),
         facts=facts,
         signature=f"inspect|texts:{trained.capture.texts}x{trained.capture.length}|v:{__version__}",
         command=command,
@@ -286,6 +306,7 @@ def _findings(
     changes = cache(lambda: cause.interventions(subject, recorded))
     found: dict[str, Finding] = {}
     steps: list[Callable[[], Finding]] = [
+        lambda: repeated.repeated(recorded),
         lambda: loudness.loudness(subject, recorded, fresh.subject if fresh else None),
         lambda: directions.directions(subject, recorded),
         lambda: recovery.recovery(subject, recorded),
@@ -326,10 +347,36 @@ def _across(trained: Measured, fresh: Measured | None) -> list[Callable[[], Find
     return [lambda: across.across(trained.subject, trained.capture, control)]
 
 
-def _placed(finding: Finding, command: str) -> Finding:
-    """The finding under its heading, with the command that makes it again."""
+def _placed(finding: Finding, command: str, basis: Mapping[str, str]) -> Finding:
+    """The finding under its heading, with the command that makes it again and what it rests on."""
     group = next(group for prefixes, group in GROUPS.items() if finding.name.startswith(prefixes))
-    return replace(finding, command=command, details={**finding.details, "group": group})
+    keys = next(keys for prefixes, keys in RESTS_ON.items() if finding.name.startswith(prefixes))
+    mine = {key: basis[key] for key in keys}
+    return replace(finding, command=command, details={**finding.details, "group": group}, basis=mine)
+
+
+def _basis(found: Measured, seen: Influence, texts: Any) -> dict[str, str]:
+    """What the numbers rest on besides the model; two models are comparable where that is alike."""
+    subject, capture = found.subject, found.capture
+    read = texts
+    if texts is None:
+        read = subject.pairs if subject.pairs is not None else subject.texts if subject.texts is not None else "default"
+    if hasattr(read, "tolist"):
+        read = read.tolist()
+    vocabulary: dict[str, int] = getattr(subject.tokenizer, "get_vocab", dict)()
+    whole = f"the {subject.side} of an encoder-decoder"
+    return {
+        "text": _digest(read if isinstance(read, str) else list(islice(read, MOST_COMPARED))),
+        "tokenizer": _digest(sorted(vocabulary.items())) if vocabulary else "token ids",
+        "length of the windows": str(capture.length),
+        "what attention may see": seen.sentence,
+        "task": whole if subject.whole is not None else "language model" if seen.causal else "encoder",
+        "width": str(capture.hidden[0].shape[-1]),
+    }
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(repr(value).encode("utf8", "surrogatepass")).hexdigest()[:12]
 
 
 def _usual_length(subject: Subject, sample: int = 200) -> int:

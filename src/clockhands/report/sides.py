@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from clockhands.findings import Figure, Finding, Findings, Light, Panel, Scalar, Table
-from clockhands.report.text import quantity
+from clockhands.report.text import listed, quantity
 
 _WORST: tuple[Light, ...] = ("bad", "warn", "info", "good", "skip")
 
@@ -14,11 +14,14 @@ _WORST: tuple[Light, ...] = ("bad", "warn", "info", "good", "skip")
 def side_by_side(a: Findings, b: Findings) -> Findings:
     """What ``a`` and ``b`` found, together; names that only one of them has stay, and say whose they are.
 
-    The value of a common finding is B − A. No interval is given for it: those of A and B do not determine one.
+    The value of a common finding is B − A. Findings that do not rest on the same basis (text, tokenizer) are not put
+    together: each stands alone, and says in what the two differ. No interval is given for a difference: those of A and
+    B do not determine one.
     """
     names = _names(a, b)
     mine, other = ({item.name: item for item in findings} for findings in (a, b))
-    items = tuple(_pair(names, mine.get(name), other.get(name)) for name in dict.fromkeys([*mine, *other]))
+    both = dict.fromkeys([*mine, *other])
+    items = tuple(item for name in both for item in _together(names, mine.get(name), other.get(name)))
     return Findings(
         title=f"{names[0]} and {names[1]}",
         items=items,
@@ -42,6 +45,26 @@ def _facts(names: tuple[str, str], a: Findings, b: Findings) -> dict[str, Scalar
         elif key != "model":
             facts |= {f"{key}, {side}": value for side, value in zip("AB", values, strict=True) if value is not None}
     return facts
+
+
+def _together(names: tuple[str, str], a: Finding | None, b: Finding | None) -> tuple[Finding, ...]:
+    """One finding of two, or both apart where they are not comparable."""
+    if a is None or b is None or "skip" in (a.light, b.light):
+        return (_pair(names, a, b),)
+    differ = [key for key in a.basis if key in b.basis and a.basis[key] != b.basis[key]]
+    if not differ:
+        return (_pair(names, a, b),)
+    why = f"A and B differ in {listed(differ)}"
+    return tuple(
+        replace(
+            item,
+            name=f"{item.name}.{side}",
+            question=f"{side}: {item.question}",
+            verdict=f"{name}: {item.verdict} Not comparable with {other}: {why}.",
+            details={**item.details, "not comparable": why},
+        )
+        for item, side, name, other in ((a, "A", names[0], "B"), (b, "B", names[1], "A"))
+    )
 
 
 def _pair(names: tuple[str, str], a: Finding | None, b: Finding | None) -> Finding:

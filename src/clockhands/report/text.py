@@ -86,6 +86,11 @@ def slugs(findings: Iterable[Finding]) -> list[str]:
     return out
 
 
+def listed(words: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return " and ".join(part for part in (", ".join(words[:-1]), words[-1]) if part) if words else "none"
+
+
 def prose(text: str) -> str:
     """Plain text as HTML: blank lines part paragraphs, ``backticks`` become code, web addresses become links."""
     paragraphs = [part for part in re.split(r"\n\s*\n", text.strip()) if part]

@@ -13,8 +13,8 @@ CHOSEN = ("logits.layers", "heads.positional", "survival", "cause")
 """Those that every reader of a tour can follow; ``clockhands inspect`` has the others."""
 
 
-def findings(run: Path, texts: int = 48) -> Iterator[Finding]:
-    """Measured on the text that the run was trained on, with the untrained model as null."""
-    found = inspect(run, count=texts, command=f"clockhands inspect {run} --texts {texts}")
+def findings(run: Path) -> Iterator[Finding]:
+    """The numbers of ``clockhands inspect`` on the run, so that both pages say the same."""
+    found = inspect(run, command=f"clockhands inspect {run}")
     for name in CHOSEN:
         yield replace(found[name], details={**found[name].details, "group": "Inside the encoder"})

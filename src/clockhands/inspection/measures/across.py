@@ -9,8 +9,8 @@ import torch
 from clockhands.findings import Figure, Finding, Panel, Table
 from clockhands.inspection.calls import AttentionCall
 from clockhands.inspection.capture import Capture
-from clockhands.inspection.drawing import heatmap, percent, skip, untrained_as
-from clockhands.inspection.numbers import explained
+from clockhands.inspection.drawing import heatmap, percent, percent_range, skip, untrained_as
+from clockhands.inspection.numbers import PlaceSums, jackknife_mean
 from clockhands.inspection.seams import listening
 from clockhands.inspection.subject import Subject
 from clockhands.shapes import Bool, Float, Tensor
@@ -21,16 +21,20 @@ METHOD = (
     "that the pair (i, j) of places explains alone, unbiased as for the heads of self-attention. 'Near' is the "
     "attention within two places of the query's own number, beside what uniform attention would put there. The "
     "logits of cross-attention are not split: their queries and keys come from two texts, each with places of its"
-    " own. Null: fresh weights."
+    " own. Interval: jackknife over eight groups of texts. Untrained: fresh weights."
 )
 NEAR = 2
 
 
 @dataclass(frozen=True)
 class CrossStatistics:
-    """One cross-attention layer: by head, the share decided by place and the attention near the own number."""
+    """One cross-attention layer: by head, the share decided by place and the attention near the own number.
+
+    ``without_GH`` is the share without each group of texts.
+    """
 
     by_place_H: Float[Tensor, " H"]
+    without_GH: Float[Tensor, "G H"]
     near_H: Float[Tensor, " H"]
     near_uniform: float
 
@@ -39,27 +43,23 @@ class _Counts:
     """Sums over the texts of one cross-attention layer."""
 
     def __init__(self, ordinary_T: Bool[Tensor, " T"]) -> None:
-        self.ordinary_T, self.texts = ordinary_T, 0
-        self.total = self.squares = self.weights = self.uniform = torch.zeros(())
+        self.ordinary_T, self.places = ordinary_T, PlaceSums()
+        self.weights = self.uniform = torch.zeros(())
 
     def add(self, call: AttentionCall, count: int) -> None:
         weights = call.weights_BHST[:count].cpu().double()[:, :, self.ordinary_T]
         allowed = call.allowed_BHST[:count, :1].cpu()[:, :, self.ordinary_T]
         uniform = allowed / allowed.sum(-1, keepdim=True).clamp_min(1)
-        centred = weights - uniform
-        self.total, self.squares = self.total + centred.sum(0), self.squares + centred.square().sum(0)
+        self.places.add(weights - uniform)
         self.weights, self.uniform = self.weights + weights.sum(0), self.uniform + uniform.sum(0)
-        self.texts += count
 
     def statistics(self) -> CrossStatistics:
-        between = self.total.square().sum((-1, -2)) / self.texts
-        within = self.squares.sum((-1, -2)) - between
-        share = explained(between, within, self.texts)
-        rows, columns = self.total.shape[-2:]
+        share, _, without = self.places.shares()
+        rows, columns = self.weights.shape[-2:]
         places = self.ordinary_T.nonzero()
         near = (places - torch.arange(columns)).abs() <= NEAR
-        masses = [(mean * near).sum((-1, -2)) / (self.texts * rows) for mean in (self.weights, self.uniform)]
-        return CrossStatistics(share, masses[0], float(masses[1].mean()))
+        masses = [(mean * near).sum((-1, -2)) / (self.places.texts * rows) for mean in (self.weights, self.uniform)]
+        return CrossStatistics(share, without, masses[0], float(masses[1].mean()))
 
 
 def statistics(subject: Subject, capture: Capture, batch: int = 8) -> list[CrossStatistics]:
@@ -89,7 +89,9 @@ def across(subject: Subject, capture: Capture, control: tuple[Subject, Capture] 
     fresh = torch.stack([layer.by_place_H for layer in statistics(*control)]) if control else None
     layer, head = divmod(int(grid.argmax()), grid.shape[1])
     near = found[layer].near_H[head]
-    untrained = f" (untrained {percent(float(fresh.mean()))})" if fresh is not None else ""
+    value = float(grid.mean())
+    low, high = jackknife_mean(value, torch.stack([one.without_GH.mean(1) for one in found]).mean(0))
+    untrained = f"; untrained {percent(float(fresh.mean()))}" if fresh is not None else ""
     columns = ("layer", "head", "by place", f"attention within {NEAR} places", "uniform")
     rows = [
         (index + 1, number, share, one.near_H[number], one.near_uniform)
@@ -100,11 +102,13 @@ def across(subject: Subject, capture: Capture, control: tuple[Subject, Capture] 
         name="heads.across",
         question=QUESTION,
         verdict=(
-            f"Place alone explains {percent(float(grid.mean()))} of the attention over the source, on average over "
-            f"heads{untrained}; most in layer {layer + 1} head {head} ({percent(float(grid.max()))}), which spends "
-            f"{percent(float(near))} within {NEAR} places of its own (uniform {percent(found[layer].near_uniform)})."
+            f"Place alone explains {percent(value)} of the attention over the source, on average over heads (95 % "
+            f"interval {percent_range(low, high)}{untrained}); most in layer {layer + 1} head {head} "
+            f"({percent(float(grid.max()))}), which spends {percent(float(near))} within {NEAR} places of its own "
+            f"(uniform {percent(found[layer].near_uniform)})."
         ),
-        value=float(grid.mean()),
+        value=value,
+        interval=(low, high),
         references=untrained_as(None if fresh is None else float(fresh.mean())),
         light="info",
         table=Table.of(columns, rows),

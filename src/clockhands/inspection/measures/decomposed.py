@@ -22,8 +22,8 @@ METHOD = (
     "the constant's logits is the data-dependent term. μ and pos come from the other half of the texts, so that a"
     " model without position scores 0 and not one over the number of texts. The share of a term is cov(term, "
     "logit) / var(logit) after centring each query's logits over its keys, which softmax cannot see; shares sum "
-    "to 1 and can be slightly negative. Only ordinary tokens count. Interval: texts resampled. Null: fresh "
-    "weights."
+    "to 1 and can be slightly negative. Only ordinary tokens count. Interval: texts resampled. Untrained: "
+    "fresh weights."
 )
 SOURCE = "Ke et al. 2021 (TUPE), eq. 6; Dai et al. 2019, section 3.3, for the constant's terms; made exact by replay"
 
@@ -67,14 +67,22 @@ def layers(splits: Sequence[Split], control: Sequence[Split] | None = None) -> F
     content = grouped(shares[0])["content–content"]
     error = max(split.error for split in splits)
     moved = sum(float(share[TERMS.index(DATA)]) for share in shares) / len(shares)
-    untrained = f"; untrained {percent(fresh[0])} and {percent(fresh[-1])}" if fresh else ""
+    untrained = f" (untrained {percent(fresh[0])} and {percent(fresh[-1])})" if fresh else ""
+    numbers = f"{percent(along[0])}, 95 % interval {percent_range(low, high)}; content alone {percent(content)}"
+    if not float(splits[0].var_NH.sum()) > 0:
+        first = "The first layer looks at all tokens alike: the logits of a query are equal."
+    elif low <= 0:
+        first = f"No effect of position alone on where the first layer looks was found ({numbers})."
+    else:
+        first = (
+            f"Position alone decides {percent(along[0])} of where the first layer looks (95 % interval "
+            f"{percent_range(low, high)}), content alone {percent(content)}."
+        )
     return Finding(
         name="logits.layers",
         question=LAYERS,
         verdict=(
-            f"Position alone decides {percent(along[0])} of where the first layer looks (95 % interval "
-            f"{percent_range(low, high)}), content alone {percent(content)}; in the last layer "
-            f"position decides {percent(along[-1])}{untrained}. {_exactness(error, moved)}"
+            f"{first} In the last layer position decides {percent(along[-1])}{untrained}. {_exactness(error, moved)}"
         ),
         value=along[0],
         interval=(low, high),
@@ -116,17 +124,19 @@ def heads(splits: Sequence[Split], control: Sequence[Split] | None = None) -> Fi
     spread = (splits[chosen].var_NH.sum(0) / splits[chosen].var_NH.sum()).tolist()
     by_head = [positional(share) for share in shares]
     best = max(range(len(by_head)), key=by_head.__getitem__)
-    strong, every = _listeners(splits)
+    strong, surely, perhaps, every = _listeners(splits)
     fresh = _listeners(control)[0] if control else None
-    untrained = f" ({fresh} untrained)" if fresh is not None else ""
+    untrained = f"; untrained {fresh}" if fresh is not None else ""
     return Finding(
         name="logits.heads",
         question=HEADS,
         verdict=(
-            f"Position alone decides at least half of the logits in {strong} of {every} heads{untrained}; in layer "
-            f"{chosen + 1} head {best} listens to it most ({percent(by_head[best])})."
+            f"Position alone decides at least half of the logits in {strong} of {every} heads (95 % interval {surely} "
+            f"to {perhaps}{untrained}); of layer {chosen + 1} it decides most in head {best} "
+            f"({percent(by_head[best])})."
         ),
         value=float(strong),
+        interval=(float(surely), float(perhaps)),
         unit="heads",
         references=untrained_as(fresh),
         light="info",
@@ -141,10 +151,19 @@ def heads(splits: Sequence[Split], control: Sequence[Split] | None = None) -> Fi
     )
 
 
-def _listeners(splits: Sequence[Split]) -> tuple[int, int]:
-    """In how many heads position alone decides half of the logits or more, and how many heads there are."""
+def _listeners(splits: Sequence[Split]) -> tuple[int, int, int, int]:
+    """In how many heads position alone decides half of the logits or more; in how many its interval lies above that,
+    and reaches it; and how many heads there are."""
     along = [positional(row) for split in splits for row in split.heads()]
-    return sum(share >= 0.5 for share in along), len(along)
+    wanted = [TERMS.index(term) for name in POSITIONAL for term in GROUPS[name]]
+    ends = [
+        bootstrap(split.cov_NHt[:, head, wanted].sum(-1), split.var_NH[:, head])
+        for split in splits
+        for head in range(split.var_NH.shape[1])
+    ]
+    counts = (sum(value >= 0.5 for value in values) for values in (along, *zip(*ends, strict=True)))
+    strong, surely, perhaps = counts
+    return strong, surely, perhaps, len(along)
 
 
 def _stacks(names: Sequence[str], shares: Sequence[Tensor] | Tensor, label: str, fresh: list[float] | None) -> Figure:

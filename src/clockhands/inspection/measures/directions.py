@@ -24,7 +24,7 @@ METHOD = (
     "positions' variance; without truncation the smallest angle is always 0°; beside them those of random "
     "subspaces of the same sizes. Interval of the overlap: jackknife over ten groups of texts." + WITHOUT_FIRST
 )
-SOURCE = "the overlap is the RV coefficient of Escoufier 1973; the null's moments follow from Haar measure on O(d)"
+SOURCE = "the RV coefficient of Escoufier 1973; its moments under random rotations follow from Haar measure on O(d)"
 
 
 def overlap(words_DD: Float[Tensor, "D D"], places_DD: Float[Tensor, "D D"]) -> tuple[float, float, float]:
@@ -102,7 +102,7 @@ def _word_covariance(tables: Tables, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor
 
 
 def _angles(words: Tensor, places: Tensor, draws: int = 20) -> tuple[Table, float, float]:
-    """Smallest and median truncated angle with their nulls."""
+    """Smallest and median truncated angle beside those of random subspaces."""
     first, second = subspace(words, 0.9), subspace(places, 0.95)
     angles = principal_angles(first, second)
     generator = torch.Generator().manual_seed(0)
@@ -110,11 +110,11 @@ def _angles(words: Tensor, places: Tensor, draws: int = 20) -> tuple[Table, floa
         [principal_angles(first, _random_like(second, generator))[[0, len(angles) // 2]] for _ in range(draws)]
     )
     rows: list[tuple[Any, ...]] = []
-    for name, found, null in (
+    for name, found, drawn in (
         ("smallest", angles[0], chance[:, 0]),
         ("median", angles[len(angles) // 2], chance[:, 1]),
     ):
-        rows.append((f"{name} angle (degrees)", found, null.mean(), *interval(null)))
+        rows.append((f"{name} angle (degrees)", found, drawn.mean(), *interval(drawn)))
     rows.append(("dimensions of the words' subspace", first.shape[1], None, None, None))
     rows.append(("dimensions of the positions' subspace", second.shape[1], None, None, None))
     table = Table.of(("quantity", "value", "by chance", "chance low", "chance high"), rows)
@@ -136,7 +136,7 @@ def _figure(value: float, mean: float, spread: float) -> Figure:
                     mark("vline", (value,), label="this model", emphasis="main"),
                 ),
                 xlabel="overlap of the two covariances",
-                ylabel="density of the null",
+                ylabel="density under random rotations",
             ),
         ),
         height=0.4,

@@ -10,7 +10,7 @@ import torch
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.calls import AttentionCall
 from clockhands.inspection.drawing import heatmap, listed, mark, percent, untrained_as
-from clockhands.inspection.numbers import explained, interval
+from clockhands.inspection.numbers import PlaceSums, interval
 from clockhands.shapes import Bool, Float, Tensor
 
 POSITIONAL = "Which heads attend by place?"
@@ -20,21 +20,26 @@ METHOD = (
     "attention over the keys a query may see) that the pair (i, j) explains alone: the squares of the mean over "
     "texts, less what chance puts there (the residual mean square), over all squares; 0 for attention that has "
     "nothing to do with place, 1 for attention that is the same on every text. A head is named after an offset if"
-    " on average half of its attention goes there, and counted as positional from a share of 0.6."
+    " on average half of its attention goes there, and counted as positional from a share of 0.6. Interval of the "
+    "count: the heads whose own 95 % interval (jackknife over eight groups of texts) lies above that share, and "
+    "those whose interval reaches it. Untrained: fresh weights."
 )
 DISTANCE_METHOD = (
     "The mean of |i−j| under a head's attention, over ordinary tokens; queries from the middle half of the "
-    "window, so that both sides are open (all queries in causal models). Interval: texts resampled. Null: uniform "
-    "attention over the same keys."
+    "window, so that both sides are open (all queries in causal models). Interval: texts resampled. Uniform "
+    "attention: the same mean over all keys that a query may see."
 )
 REACH = 32
+STRONG = 0.6
+"""From this share on, a head attends mostly by place."""
 
 
 @dataclass(frozen=True)
 class HeadStatistics:
-    """One layer's heads over all texts: places, offsets and distances."""
+    """One layer's heads over all texts: places (with their 95 % interval), offsets and distances."""
 
     by_place_H: Float[Tensor, " H"]
+    by_place_H2: Float[Tensor, "H two"]
     offsets_HR: Float[Tensor, "H R"]
     first_H: Float[Tensor, " H"]
     distance_NH: Float[Tensor, "N H"]
@@ -67,8 +72,8 @@ class Counts:
     """What is summed over one layer's attention, batch by batch; memory grows with length² once, not with texts."""
 
     def __init__(self, ordinary_T: Bool[Tensor, " T"]) -> None:
-        self.ordinary_T, self.texts = ordinary_T, 0
-        self.total = self.squares = self.first = torch.zeros(())
+        self.ordinary_T, self.places = ordinary_T, PlaceSums()
+        self.first = torch.zeros(())
         self.allowed_ST = torch.ones(1, 1, dtype=torch.bool)
         self.reach: list[Tensor] = []
 
@@ -80,10 +85,12 @@ class Counts:
         self.first = self.first + weights[:, :, kept, 0].sum((0, 2), dtype=torch.float64) / int(kept.sum())
         self.allowed_ST = call.allowed_BHST[0, 0].cpu()[kept][:, kept]
         inner = inner / inner.sum(-1, keepdim=True).clamp_min(1e-12)
-        self.total = self.total + inner.sum(0, dtype=torch.float64)
-        self.squares = self.squares + inner.square().sum(0, dtype=torch.float64)
+        self.places.add((inner.double() - self._uniform()) * self.allowed_ST)
         self.reach.append(self._reach(inner))
-        self.texts += len(weights)
+
+    def _uniform(self) -> Float[Tensor, "S T"]:
+        """Uniform attention over the keys that each query may see."""
+        return self.allowed_ST / self.allowed_ST.sum(-1, keepdim=True).clamp_min(1)
 
     def _reach(self, inner_BHST: Float[Tensor, "B H S T"]) -> Float[Tensor, "B H"]:
         """The mean distance at which each head looks, text by text."""
@@ -93,21 +100,16 @@ class Counts:
 
     def statistics(self) -> HeadStatistics:
         """Places, offsets and distances of every head."""
-        allowed, mean_HST = self.allowed_ST, self.total / self.texts
-        uniform_ST = allowed / allowed.sum(-1, keepdim=True).clamp_min(1)
-        by_place = _by_place(mean_HST, self.squares, uniform_ST, self.texts, allowed)
+        allowed, texts, uniform_ST = self.allowed_ST, self.places.texts, self._uniform()
+        mean_HST = self.places.total_GHST.sum(0) / texts + uniform_ST
+        by_place, by_place_H2, _ = self.places.shares()
         queries = _queries(allowed)
         distance_ST = (torch.arange(len(allowed)) - torch.arange(len(allowed))[:, None]).double()
         uniform = float((uniform_ST * distance_ST.abs()).sum(-1)[queries].mean())
         offsets = _offsets(mean_HST, distance_ST)
         chance = _offsets(uniform_ST[None], distance_ST)[0]
-        return HeadStatistics(by_place, offsets, self.first / self.texts, torch.cat(self.reach), uniform, chance)
-
-
-def _by_place(mean_HST: Tensor, squares_HST: Tensor, uniform_ST: Tensor, count: int, allowed: Tensor) -> Tensor:
-    between = count * (mean_HST - uniform_ST).square()[:, allowed].sum(-1)
-    within = (squares_HST - count * mean_HST.square())[:, allowed].sum(-1)
-    return explained(between, within, count)
+        reach = torch.cat(self.reach)
+        return HeadStatistics(by_place, by_place_H2, offsets, self.first / texts, reach, uniform, chance)
 
 
 def _queries(allowed: Tensor) -> slice:
@@ -129,8 +131,9 @@ def _offsets(mean_HST: Tensor, distance_ST: Tensor) -> Tensor:
 def positional(found: Sequence[HeadStatistics], control: Sequence[HeadStatistics] | None = None) -> Finding:
     """How much of every head's attention the pair of places explains, and heads with a name."""
     grid = torch.stack([layer.by_place_H for layer in found])
-    strong = int((grid >= 0.6).sum())
-    fresh = int((torch.stack([layer.by_place_H for layer in control]) >= 0.6).sum()) if control else None
+    ends = torch.stack([layer.by_place_H2 for layer in found])
+    strong, surely, perhaps = (int((values >= STRONG).sum()) for values in (grid, ends[..., 0], ends[..., 1]))
+    fresh = int((torch.stack([layer.by_place_H for layer in control]) >= STRONG).sum()) if control else None
     named = [
         (index, head, layer.title(head), float(layer.offsets_HR[head].max()))
         for index, layer in enumerate(found)
@@ -143,15 +146,19 @@ def positional(found: Sequence[HeadStatistics], control: Sequence[HeadStatistics
         if told
         else " No head has a name."
     )
-    untrained = f" ({fresh} untrained)" if fresh is not None else ""
+    untrained = f"; untrained {fresh}" if fresh is not None else ""
     return Finding(
         name="heads.positional",
         question=POSITIONAL,
-        verdict=f"{strong} of {grid.numel()} heads attend mostly by place{untrained}.{naming}",
+        verdict=(
+            f"{strong} of {grid.numel()} heads attend mostly by place (95 % interval {surely} to {perhaps}{untrained})."
+            f"{naming}"
+        ),
         value=float(strong),
+        interval=(float(surely), float(perhaps)),
         unit="heads",
         references=untrained_as(fresh),
-        light="good" if strong else "info",
+        light="good" if surely else "info",
         table=_table(found),
         figure=Figure(
             (

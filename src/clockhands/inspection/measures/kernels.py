@@ -13,7 +13,7 @@ from clockhands.inspection.decomposition import Split, centred, parts
 from clockhands.inspection.drawing import level, mark, percent, percent_range, skip, untrained_as
 from clockhands.inspection.layer import Layer
 from clockhands.inspection.measures.decomposed import group_interval, grouped
-from clockhands.inspection.numbers import interval
+from clockhands.inspection.numbers import bootstrap_layers, interval
 from clockhands.inspection.subject import Subject
 from clockhands.model.attention import AttentionContext
 from clockhands.schemes import NoPosition
@@ -36,7 +36,7 @@ FREQUENCY = "Which of the rotation's hands does attention use?"
 FREQUENCY_METHOD = (
     "The logit is a sum over the pairs of dimensions that turn together: share of pair f = cov(s q_f·k_f, "
     "logit)/var(logit), logits centred over keys, pairs ordered from the fastest hand. 'Unrotated' is the same "
-    "for q·k as it would be without rotation. Null: fresh weights, where all pairs count about equally."
+    "for q·k as it would be without rotation. Interval: texts resampled. Untrained: fresh weights."
 )
 
 
@@ -155,7 +155,8 @@ def frequencies(subject: Subject, capture: Capture, control: Capture | None) -> 
     if subject.unknown:
         why = f"Which dimensions a {subject.kind} rotates together is not recorded here."
         return skip("kernel.frequencies", FREQUENCY, why)
-    shares = torch.stack([frequency_shares(subject, layer, capture.ordinary_T) for layer in capture.layers])
+    sums = [frequency_sums(subject, layer, capture.ordinary_T) for layer in capture.layers]
+    shares = torch.stack([shares_of(*each) for each in sums])
     mean = shares.mean(0)
     fresh = None
     if control is not None:
@@ -163,10 +164,15 @@ def frequencies(subject: Subject, capture: Capture, control: Capture | None) -> 
     plain = [unrotated_share(layer, capture.ordinary_T) for layer in capture.layers]
     told = [value for value in plain if value is not None]
     pairs = shares.shape[1] - 1
-    fastest = float(mean[: max(1, pairs // 4)].sum())
+    quarter = max(1, pairs // 4)
+    fastest = float(mean[:quarter].sum())
+    low, high = bootstrap_layers(
+        torch.stack([products_NF[:, :quarter].sum(1) for products_NF, _ in sums]),
+        torch.stack([variance_N for _, variance_N in sums]),
+    )
     rotated = f" Without rotation q·k would explain {percent(sum(told) / len(told))} of it." if told else ""
-    null = float(fresh[: max(1, pairs // 4)].sum()) if fresh is not None else None
-    untrained = f" (untrained {percent(null)})" if null is not None else ""
+    start = float(fresh[:quarter].sum()) if fresh is not None else None
+    untrained = f"; untrained {percent(start)}" if start is not None else ""
     marks = [mark("bars", range(pairs), mean[:pairs], label="mean over layers", emphasis="main")]
     if fresh is not None:
         marks.append(mark("points", range(pairs), fresh[:pairs], label="untrained", emphasis="null"))
@@ -174,10 +180,13 @@ def frequencies(subject: Subject, capture: Capture, control: Capture | None) -> 
         name="kernel.frequencies",
         question=FREQUENCY,
         verdict=(
-            f"The fastest quarter of the hands carries {percent(fastest)} of the logits' variance{untrained}.{rotated}"
+            f"The fastest quarter of the rotated pairs carries {percent(fastest)} of the logits' variance (95 % "
+            f"interval {percent_range(low, high)}; a quarter of the pairs {percent(quarter / pairs)}{untrained})."
+            f"{rotated}"
         ),
         value=fastest,
-        references=untrained_as(null),
+        interval=(low, high),
+        references=(Reference("equal pairs", quarter / pairs), *untrained_as(start)),
         light="info",
         table=Table.of(
             ("layer", "unrotated q·k", "dimensions not rotated", *(f"pair {f}" for f in range(pairs))),
@@ -193,8 +202,19 @@ def frequencies(subject: Subject, capture: Capture, control: Capture | None) -> 
 
 def frequency_shares(subject: Subject, layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> Float[Tensor, " F"]:
     """One share per rotating pair, and last that of the dimensions that do not rotate; the sum is 1 less any bias."""
-    total: Tensor | float = 0.0
-    variance = 0.0
+    return shares_of(*frequency_sums(subject, layer, ordinary_T))
+
+
+def shares_of(products_NF: Float[Tensor, "N F"], variance_N: Float[Tensor, " N"]) -> Float[Tensor, " F"]:
+    """Shares over all texts."""
+    return products_NF.sum(0) / variance_N.sum().clamp_min(1e-30)
+
+
+def frequency_sums(
+    subject: Subject, layer: Layer, ordinary_T: Bool[Tensor, " T"]
+) -> tuple[Float[Tensor, "N F"], Float[Tensor, " N"]]:
+    """Σ product · logit of each rotating pair (last, of what does not rotate), and Σ logit², text by text."""
+    products, variances = [], []
     for _, call in layer.calls():
         counted = (
             call.allowed_BHST
@@ -202,15 +222,13 @@ def frequency_shares(subject: Subject, layer: Layer, ordinary_T: Bool[Tensor, " 
             & ordinary_T.to(call.allowed_BHST.device)
         )
         logits = centred(call.logits_BHST, counted)
-        products = layer.scale * (call.q_BHSK.double() * (logits @ call.k_BHTK).double()).sum((0, 1, 2))
-        total = total + products.cpu()
-        variance += float(logits.double().square().sum())
-    assert isinstance(total, Tensor)
-    share_K = total / max(variance, 1e-30)
-    rotated = rotated_width(subject, len(share_K))
-    turning = share_K[:rotated]
-    pairs = turning.reshape(-1, 2).sum(-1) if subject.interleaved else turning.reshape(2, -1).sum(0)
-    return torch.cat([pairs, share_K[rotated:].sum()[None]])
+        products.append((layer.scale * (call.q_BHSK.double() * (logits @ call.k_BHTK).double()).sum((1, 2))).cpu())
+        variances.append(logits.double().square().sum((1, 2, 3)).cpu())
+    whole_NK = torch.cat(products)
+    rotated = rotated_width(subject, whole_NK.shape[1])
+    turning = whole_NK[:, :rotated]
+    pairs = turning.unflatten(1, (-1, 2)).sum(-1) if subject.interleaved else turning.unflatten(1, (2, -1)).sum(1)
+    return torch.cat([pairs, whole_NK[:, rotated:].sum(1, keepdim=True)], dim=1), torch.cat(variances)
 
 
 def rotated_width(subject: Subject, width: int) -> int:

@@ -9,9 +9,10 @@ import torch
 from clockhands.findings import Figure, Finding, Panel, Table
 from clockhands.inspection.capture import Capture
 from clockhands.inspection.decomposition import TERMS, Split, centred, means
-from clockhands.inspection.drawing import mark, percent, skip, untrained_as
+from clockhands.inspection.drawing import mark, percent, percent_range, skip, untrained_as
 from clockhands.inspection.layer import Layer
 from clockhands.inspection.measures.decomposed import grouped
+from clockhands.inspection.numbers import bootstrap_layers
 from clockhands.inspection.subject import Subject
 from clockhands.shapes import Bool, Float, Tensor
 
@@ -23,7 +24,8 @@ METHOD = (
     "of their place: where i is real and j is not, E tells f alone. Two texts for each binary digit of a place reach "
     "all pairs of two tokens; of a token with itself f and g cannot be told apart, and it is left out. Beside them the "
     "distance alone (c_ij with what the constant's queries and keys give; v·r) and preferred words (u·k). Shares of "
-    "the variance of the logits as in the split; f and g in the first texts. Null: fresh weights."
+    "the variance of the logits as in the split; f and g in the first texts. Interval: texts resampled. Untrained: "
+    "fresh weights."
 )
 COLUMNS = ("query's words × distance", "key's words × distance", "distance alone", "preferred words", "words alone")
 _GROUPS = ("distance (kernel and bias)", "preferred words (constant–content)", "content–content")
@@ -52,12 +54,18 @@ def separated(layer: Layer) -> tuple[Float[Tensor, "B H S T"], Float[Tensor, "B 
 
 def word_shares(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> tuple[float, float]:
     """The shares of f and g in the variance of the logits."""
+    asked_B, answered_B, variance_B = word_sums(layer, ordinary_T)
+    variance = float(variance_B.sum().clamp_min(1e-30))
+    return float(asked_B.sum()) / variance, float(answered_B.sum()) / variance
+
+
+def word_sums(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> tuple[Tensor, Tensor, Tensor]:
+    """Σ f · logit, Σ g · logit and Σ logit² of the first texts, one number for each."""
     real = layer.replay(layer.inputs_NTD[: layer.batch])
     ordinary = ordinary_T.to(real.logits_BHST.device)
     logits = centred(real.logits_BHST, real.allowed_BHST & ordinary[:, None] & ordinary).double()
-    variance = float(logits.square().sum().clamp_min(1e-30))
-    asked, answered = (float((term * logits).sum()) / variance for term in separated(layer))
-    return asked, answered
+    asked_B, answered_B = ((term * logits).sum((1, 2, 3)).cpu() for term in separated(layer))
+    return asked_B, answered_B, logits.square().sum((1, 2, 3)).cpu()
 
 
 def terms(
@@ -72,11 +80,15 @@ def terms(
         return skip("kernel.terms", QUESTION, f"Nothing that is added here depends on a word. {subject.mechanism}")
     if any(layer.holds for layer in capture.layers):
         return skip("kernel.terms", QUESTION, "Norms of queries and keys stand between the words and what they add.")
+    sums = [word_sums(layer, capture.ordinary_T) for layer in capture.layers]
     rows = _rows(capture, splits)
+    low, high = bootstrap_layers(
+        torch.stack([asked + answered for asked, answered, _ in sums]), torch.stack([variance for *_, variance in sums])
+    )
     asked, answered = (sum(row[column] for row in rows) / len(rows) for column in (0, 1))
     fresh = _rows(*control) if control else None
-    null = sum(row[0] + row[1] for row in fresh) / len(fresh) if fresh else None
-    untrained = f" (together untrained {percent(null)})" if null is not None else ""
+    start = sum(row[0] + row[1] for row in fresh) / len(fresh) if fresh else None
+    untrained = f"; untrained {percent(start)}" if start is not None else ""
     names = [str(index + 1) for index in range(len(rows))]
     stacks = [mark("stack", names, [row[column] for row in rows], label=name) for column, name in enumerate(COLUMNS)]
     return Finding(
@@ -84,10 +96,12 @@ def terms(
         question=QUESTION,
         verdict=(
             f"What the query's word asks of distances decides {percent(asked)} of the logits, what the key's word "
-            f"answers {percent(answered)}, on average over layers{untrained}."
+            f"answers {percent(answered)}, on average over layers (together {percent(asked + answered)}, 95 % interval "
+            f"{percent_range(low, high)}{untrained})."
         ),
         value=asked + answered,
-        references=untrained_as(null),
+        interval=(low, high),
+        references=untrained_as(start),
         light="info",
         table=Table.of(("layer", *COLUMNS), [(index + 1, *row) for index, row in enumerate(rows)]),
         figure=Figure((Panel(tuple(stacks), xlabel="layer", ylabel="share of logit variance"),)),
