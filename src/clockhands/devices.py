@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from clockhands.errors import UsageError
@@ -28,3 +30,14 @@ def open_device(name: str, source: str) -> torch.device:
         reason = str(fault).splitlines()[0]
         raise UsageError(f"{source} is {name!r}, which cannot be used here: {reason}") from fault
     return device
+
+
+def check_threads(count: int, name: str) -> None:
+    """Raise UsageError for a number of threads (or processes) that is below 1, or that only slows this machine down.
+
+    ``name``: of the option, for the message.
+    """
+    most = max(64, 4 * (os.cpu_count() or 1))
+    if not 1 <= count <= most:
+        least = "it must be 1 or more" if count < 1 else f"{most} are the most that help on {os.cpu_count()} cores"
+        raise UsageError(f"{name} is {count}; {least}")

@@ -47,6 +47,10 @@ class PositionError(UsageError):
     """A position lies outside what a scheme can encode, or has the wrong form."""
 
 
+class ClockhandsWarning(UserWarning):
+    """Something was done otherwise than one might think: text that was cut, left out, or read in another way."""
+
+
 def shown(value: object, room: int = 100) -> str:
     """Return a value as a message shows it: as Python writes it, and no longer than ``room`` characters."""
     try:

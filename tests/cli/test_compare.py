@@ -22,7 +22,7 @@ WRONG = [
     ([*VARY, "--set", "model.d_model"], "--set 'model.d_model' is not of the form KEY=VALUE"),
     ([*VARY, "--set", "model.d_modle=32"], "did you mean 'd_model'"),
     ([*VARY, "--seeds", "0"], "seeds is 0; one at least"),
-    ([*VARY, "--steps", "0", "--dry-run"], "the budget of steps is 0.0, but must be a number above 0"),
+    ([*VARY, "--steps", "0", "--dry-run"], "the budget of steps is 0.0, but must be a finite number above 0"),
     (["study", "scales"], "unknown study 'scales'; did you mean 'scale'?"),
 ]  # fmt: skip
 

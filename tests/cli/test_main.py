@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
 from clockhands.cli import VERBS, main
+from clockhands.errors import ClockhandsWarning
 
 HEAVY = ("torch", "numpy", "transformers", "matplotlib", "scipy")
 
@@ -50,7 +52,7 @@ def test_an_unknown_command_is_named(capsys: pytest.CaptureFixture[str]) -> None
     ("command", "said"),
     [
         ("translate runs/x --beem 4 zwei", "there is no option '--beem'; did you mean '--beam'?"),
-        ("translate runs/x --beam four", "argument --beam: invalid int value: 'four'"),
+        ("translate runs/x --beam four", "argument --beam: 'four' is not a whole number"),
         ("translate", "the following arguments are required: run"),
         ("train a.toml b.toml", "'b.toml' is one thing too many"),
     ],
@@ -95,3 +97,47 @@ def test_a_reader_that_has_gone_is_no_error(command: str) -> None:
     done = subprocess.run(asked, stdout=writing, stderr=subprocess.PIPE, env=buffered, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_an_argument_that_is_not_utf8_is_one_message() -> None:
+    """As the operating system hands it over: what was no UTF-8 became half a surrogate."""
+    done = subprocess.run(
+        [sys.executable, "-m", "clockhands", "translate", b"caf\xe9"], capture_output=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == b"clockhands: argument 2, 'caf\\udce9', is not UTF-8; write it so, or rename the file\n"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_nul_in_an_argument_is_one_message(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "--out", "a\0b"]) == 2
+    assert capsys.readouterr().err == "clockhands: argument 3, 'a\\x00b', holds the character NUL, which no name has\n"
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (MemoryError(), "the memory is not enough; take a smaller model, shorter texts or smaller batches"),
+        (RecursionError(), "what was given nests lists or tables too deeply to be read"),
+    ],
+)
+def test_what_the_machine_cannot_hold_is_one_message(
+    fault: Exception, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: object) -> int:
+        raise fault
+
+    monkeypatch.setattr("clockhands.cli.tour.run", fail)
+    assert main(["tour"]) == 1
+    assert capsys.readouterr().err == f"clockhands: {said}\n"
+
+
+def test_a_warning_of_ours_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def warn(_: object) -> int:
+        for _ in range(2):
+            warnings.warn("2 texts were cut", ClockhandsWarning, stacklevel=1)
+        return 0
+
+    monkeypatch.setattr("clockhands.cli.tour.run", warn)
+    assert main(["tour"]) == 0
+    assert capsys.readouterr().err == "clockhands: warning: 2 texts were cut\n" * 2

@@ -59,8 +59,17 @@ def test_drawing_writes_a_file(name: str, tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["schemes", "rope", "--draw", f"{__file__}/rope.svg"]) == 1
+    assert main(["schemes", "rope", "--draw", f"{__file__}/rope.svg"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_drawing_replaces_a_file_only_if_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.svg").write_text("mine")
+    assert main(["schemes", "rope", "--draw", str(tmp_path / "a.svg")]) == 2
+    assert "a.svg exists; name another file, or pass --overwrite" in capsys.readouterr().err
+    assert (tmp_path / "a.svg").read_text() == "mine"
+    assert main(["schemes", "rope", "--draw", str(tmp_path / "a.svg"), "--overwrite"]) == 0
+    assert "<svg" in (tmp_path / "a.svg").read_text("utf8")
 
 
 def test_options_change_what_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,7 +88,7 @@ def test_options_change_what_is_told(capsys: pytest.CaptureFixture[str]) -> None
         (["rope", "bas=3"], "unknown option of rope 'bas'; did you mean 'base'?"),
         (["rope", "base"], "'base' is no option; write option=value"),
         (["rope", "base=much"], "rope.base is 'much', but must be float"),
-        (["rope", "--draw", "rope.png"], "--draw writes SVG; name the file rope.png.svg"),
+        (["rope", "--draw", "rope.png"], "--draw rope.png: the format is SVG; name the file rope.svg"),
         (["--draw", "all.svg"], "--draw needs the name of a scheme"),
     ],
 )

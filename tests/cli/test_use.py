@@ -43,7 +43,8 @@ def test_a_file_grows_while_it_is_translated_and_keeps_its_lines_when_stopped(
     command = ["translate", str(translator.path), "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
     assert main(command) == 1
     kept = part.read_text("utf8").splitlines()
-    said = f"it is not UTF-8 (invalid start byte); the first {len(kept)} translations are in {part}\n"
+    wrong = "in, line 801: byte 1 (0xff) of the line is not utf-8; convert the file"
+    said = f"{wrong}; the first {len(kept)} translations are in {part}\n"
     assert capsys.readouterr().err.endswith(said)
     assert len(set(kept)) == 1 and len(kept) >= 64
     assert main(command) == 2
@@ -90,7 +91,7 @@ def test_attention_is_drawn_and_not_overwritten(
 def test_faults_are_one_line(translator: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     faults = {
         ("translate", "nowhere", "x"): "nowhere is no finished run: it is not there; `clockhands train` makes one",
-        ("translate", str(translator.path), "--input", "none.txt"): "cannot read none.txt: No such file or directory",
+        ("translate", str(translator.path), "--input", "none.txt"): "there is no file none.txt",
         ("translate", str(translator.path), "x", "--beam", "0"): "beam is 0; it must be 1 or more",
         ("translate", str(translator.path), "x", "--engine", "ctranslate"): "unknown engine 'ctranslate'; did you mean",
         ("translate", str(translator.path), "x", "--threads", "0"): "--threads is 0; it must be 1 or more",
@@ -98,6 +99,14 @@ def test_faults_are_one_line(translator: Run, tmp_path: Path, capsys: pytest.Cap
         ("evaluate", str(translator.path), "--length", "2x"): "test it on longer ones with --source and --target",
         ("evaluate", str(translator.path), "--split", "tset"): "unknown split 'tset'; did you mean 'test'?",
         ("generate", str(translator.path)): "the model there translates",
+        ("evaluate", str(translator.path), "--tokenize", "zzz"): "unknown tokenization of sacreBLEU 'zzz'",
+        ("translate", str(translator.path), "x", "--attention", "a.png"): "the format is SVG; name the file a.svg",
+        ("translate", str(translator.path), "x", "--max-length", "0"): "max_length is 0; it must be 1 or more",
+        ("translate", str(translator.path), "x", "--length-penalty", "0.5"): "length_penalty is 0.5, but beam is 1",
+        ("generate", str(translator.path), "--seed", "9" * 23): "'99999999999999999999999' does not fit into 64 bits",
+        ("generate", str(translator.path), "--seed", "-1"): "--seed is -1; it must be from 0 to 4294967295",
+        ("generate", str(translator.path), "--beam", "2", "--top-k", "3"): "nothing is drawn: leave out top_k",
+        ("generate", str(translator.path), "--temperature", "1e-320"): "the least is 0.001",
     }
     for command, message in faults.items():
         assert main(list(command)) in (1, 2)
@@ -109,7 +118,7 @@ def test_faults_are_one_line(translator: Run, tmp_path: Path, capsys: pytest.Cap
 def test_latin1_input_is_named(translator: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in.txt").write_bytes("für\n".encode("latin1"))
     assert main(["translate", str(translator.path), "--input", str(tmp_path / "in.txt")]) == 1
-    assert "in.txt: it is not UTF-8" in capsys.readouterr().err
+    assert "in.txt, line 1: byte 2 (0xfc) of the line is not utf-8; convert the file" in capsys.readouterr().err
 
 
 def test_generate_prints_prompt_and_continuation(writer: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,6 +160,8 @@ def test_evaluate_beyond_the_trained_length(writer: Run, capsys: pytest.CaptureF
         (["--length", "1x,much"], "'much' is neither a number nor a multiple like 2x"),
         (["--length", "2x", "--position.spectrum", "yarn"], "--position.spectrum yarn needs --factor"),
         (["--length", "2x", "--set", "position.spectrum=ntk"], "--position.spectrum ntk needs --factor"),
+        (["--beam", "4", "--tokenize", "char"], "its loss is measured, and --beam, --tokenize is for translations"),
+        (["--text", "a", "--split", "test"], "--text and --split each say what to evaluate on; give one of them"),
         (
             ["--set", "position.slopes=a", "position.form=b"],
             "(rope) have no options slopes, form; they have",
@@ -163,6 +174,21 @@ def test_what_cannot_be_evaluated_is_one_line(
     assert main(["evaluate", str(writer.path), *arguments]) == 2
     printed = capsys.readouterr().err
     assert message in printed and printed.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("position.spectrum=[1]", "rope.spectrum is [1], but must be"),
+        ("position.base=1e400", "rope.base is inf, but must be a finite number"),
+        ("position.base=" + "9" * 5000, "rope.base is '99999"),
+    ],
+)
+def test_an_option_of_a_scheme_that_cannot_be(
+    option: str, message: str, writer: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", str(writer.path), "--set", option]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_a_translator_is_told_which_split_is_longer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,3 +209,39 @@ def test_a_translator_is_told_which_split_is_longer(tmp_path: Path, capsys: pyte
     assert main(["evaluate", str(tmp_path / "r"), "--length", "2x"]) == 2
     wanted = "with --split longer-7 or longer-8 or longer-9, or --source and --target"
     assert wanted in capsys.readouterr().err
+
+
+def test_only_line_feeds_end_a_sentence(
+    translator: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = "Tom saw\rAnna\r\nAnna\x0bsaw\u2028Tom\x85now\n".encode()
+    wanted = ["Tom saw\rAnna", "Anna\x0bsaw\u2028Tom\x85now"]
+    (tmp_path / "in.txt").write_bytes(content)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf8"))
+    for given in ([], ["--input", str(tmp_path / "in.txt")]):
+        assert main(["translate", str(translator.path), "--json", *given]) == 0
+        printed = capsys.readouterr().out.split("\n")[:-1]
+        assert [json.loads(line)["source"] for line in printed] == wanted
+
+
+@pytest.mark.parametrize("content", [gzip.compress(b"Tom saw Anna\n" * 99)[:-9], b"\x1f\x8bfake", b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "reader", ["translate --input", "evaluate --source", "train --text", "train --data", "inspect --text"]
+)
+def test_a_damaged_file_is_one_message_for_every_reader(
+    reader: str, content: bytes, translator: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.tsv.gz").write_bytes(content)
+    (tmp_path / "good.txt").write_text("Tom\n")
+    verb, option = reader.split()
+    command = [verb] if verb == "train" else [verb, str(translator.path)]
+    command += [option, "bad.tsv.gz"]
+    command += ["--target", "good.txt"] if option == "--source" else []
+    command += ["--set", "training.max_steps=1", "model.preset=tiny"] if verb == "train" else []
+    assert main(command) == 1
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1 and "bad.tsv.gz" in printed
+    assert "is broken gzip" in printed or "is not utf-8" in printed
+    assert not (tmp_path / "runs").exists()

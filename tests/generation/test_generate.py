@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from clockhands.errors import UsageError
+from clockhands.errors import ClockhandsWarning, UsageError
 from clockhands.generation import generate
 from clockhands.training import Run
 
@@ -30,8 +32,26 @@ def test_samples_differ_and_an_empty_prompt_starts_a_text(writer: Run) -> None:
         ({"temperature": -1.0}, "temperature is -1.0; it must be 0 or more"),
         ({"top_p": 1.5}, "top_p is 1.5; it is a share, at most 1"),
         ({"samples": 2, "temperature": 0.0}, "samples is 2, but without sampling all would be the same"),
+        ({"temperature": 1e-320}, "temperature is 1e-320; the least is 0.001, or 0 for the likeliest token"),
+        ({"temperature": math.nan}, "temperature is nan; it must be 0 or more"),
+        ({"temperature": math.inf}, "temperature is inf; it must be finite"),
+        ({"top_p": math.nan}, "top_p is nan; it must be 1e-09 or more"),
+        ({"top_k": -3}, "top_k is -3; it must be 0 or more"),
+        ({"max_prompt": 0}, "max_prompt is 0; it must be 1 or more"),
+        ({"beam": 2, "top_k": 3}, "beam is 2, a search, and nothing is drawn: leave out top_k"),
+        ({"beam": 2, "temperature": 0.5, "seed": 1}, "nothing is drawn: leave out temperature, seed"),
+        ({"temperature": 0, "top_p": 0.5}, "the likeliest token each time, and nothing is drawn: leave out top_p"),
+        ({"tokens": 10**13}, "texts of 10,000,000,000,001 tokens at a time need .* of memory, and .* are free; lower"),
+        ({"samples": 10**12}, "1,000,000,000,000 texts of .* need .* of memory"),
     ],
 )
 def test_impossible_values_are_named(writer: Run, given: dict[str, float], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         generate(writer, "x", **given)
+
+
+def test_of_a_long_prompt_the_end_is_read_and_that_is_said(writer: Run) -> None:
+    with pytest.warns(ClockhandsWarning, match="the prompt has 24 tokens, and the last 18 are read; raise max_prompt"):
+        long = generate(writer, "xxxxxxthe cat sat on the", tokens=6, temperature=0, max_prompt=18)
+    assert long == ["xxxxxxthe cat sat on the mat. "]
+    assert long[0][6:] == generate(writer, "the cat sat on the", tokens=6, temperature=0)[0]

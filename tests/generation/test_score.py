@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from clockhands.errors import DataError
+from clockhands.errors import DataError, UsageError
 from clockhands.generation import exact_match, score_translations
 from clockhands.generation.score import bootstrap_interval
 
@@ -52,3 +52,8 @@ def test_unequal_numbers_and_nothing_are_refused() -> None:
         score_translations(["a"], ["a", "b"])
     with pytest.raises(DataError, match="nothing to score"):
         score_translations([], [])
+
+
+def test_a_tokenization_that_there_is_not() -> None:
+    with pytest.raises(UsageError, match="unknown tokenization of sacreBLEU 'zzz'; choose one of 13a, char, intl"):
+        score_translations(["a"], ["a"], tokenize="zzz")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from clockhands.data import open_corpus
-from clockhands.errors import CheckpointError, DataError, UsageError
+from clockhands.errors import CheckpointError, ClockhandsWarning, DataError, UsageError
 from clockhands.generation import Search, generate, open_run, translate
 from clockhands.training import Run
 
@@ -139,3 +140,44 @@ def test_positions_can_be_bent_at_load_time(writer: Run) -> None:
     assert "factor" not in open_run(writer).model.config.core.decoder.options
     with pytest.raises(UsageError, match=r"unknown position option of this model \(rope\) 'spectrm'; did you mean 'sp"):
         open_run(writer, position={"spectrm": "yarn"})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"max_length": 0}, "max_length is 0; it must be 1 or more"),
+        ({"max_source": 0}, "max_source is 0; it must be 1 or more"),
+        ({"batch": 0}, "batch is 0; it must be 1 or more"),
+        ({"beam": 2, "length_penalty": math.nan}, "length_penalty is nan; it must be from -100 to 100"),
+        ({"beam": 2, "length_penalty": 1e300}, "length_penalty is 1e[+]300; it must be from -100 to 100"),
+        ({"length_penalty": 0.6}, "length_penalty is 0.6, but beam is 1: it is for a search among several"),
+    ],
+)
+def test_a_search_that_cannot_be(given: dict[str, float], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Search(**given)
+
+
+def test_a_long_line_is_cut_and_counted(translator: Run) -> None:
+    opened = open_run(translator)
+    lines = ["Tom saw Anna", "Tom saw Anna " * 130_000, "Anna saw " * 100]
+    with pytest.warns(
+        ClockhandsWarning, match=r"2 texts have more than 9 tokens, .* the first 9 are read; raise max_s"
+    ):
+        cut = list(translate(opened, lines, Search(max_source=9)))
+    # What is read of the second is its first 8 words and its end.
+    short = list(translate(opened, ["Tom saw Anna", "Tom saw Anna Tom saw Anna Tom saw"], Search(max_source=9)))
+    assert [t.text for t in cut[:2]] == [t.text for t in short]
+    assert cut[1].source == lines[1]
+
+
+def test_a_beam_that_no_memory_holds_is_refused_before_anything_is_written(
+    translator: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clockhands.generation.room.free_memory", lambda device: 10**6)
+    found = list(translate(translator, ["Tom saw Anna"] * 3, Search(beam=2)))
+    assert len(found) == 3
+    with pytest.raises(
+        UsageError, match=r"3,000 texts of 4 tokens at a time need .* are free; lower --beam or --batch"
+    ):
+        list(translate(translator, ["Tom saw Anna"] * 3, Search(beam=1000)))

@@ -11,11 +11,12 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 from clockhands import __version__
-from clockhands.errors import ClockhandsError, UsageError, nearest
+from clockhands.errors import ClockhandsError, ClockhandsWarning, UsageError, nearest, shown
 
 VERBS = {
     "tour": "train a small translator and see what its positional encoding does (start here)",
@@ -52,7 +53,12 @@ class Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0, 1 (it failed) or 2 (it was used wrongly)."""
     try:
-        code = _answer(list(sys.argv[1:] if arguments is None else arguments))
+        given = list(sys.argv[1:] if arguments is None else arguments)
+        _check_text(given)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", ClockhandsWarning)
+            warnings.showwarning = _one_line(warnings.showwarning)
+            code = _answer(given)
         sys.stdout.flush()
         return code
     except SystemExit as stopped:
@@ -64,6 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _say(str(fault), fault.exit_code)
     except KeyboardInterrupt:
         return _say("stopped", 130)
+    except MemoryError:
+        return _say("the memory is not enough; take a smaller model, shorter texts or smaller batches", 1)
+    except RecursionError:
+        return _say("what was given nests lists or tables too deeply to be read", 1)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): not an error, and nothing more may be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -73,6 +83,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if fault.strerror is None:
             raise
         return _say(f"{fault.filename}: {fault.strerror}" if fault.filename else fault.strerror, 1)
+
+
+def _check_text(given: list[str]) -> None:
+    """Raise UsageError for an argument that no file, table or message can hold: bytes that are not UTF-8, or NUL."""
+    for number, argument in enumerate(given, 1):
+        try:
+            argument.encode("utf8")
+        except UnicodeEncodeError as fault:
+            raise UsageError(
+                f"argument {number}, {shown(argument)}, is not UTF-8; write it so, or rename the file"
+            ) from fault
+        if "\0" in argument:
+            raise UsageError(f"argument {number}, {shown(argument)}, holds the character NUL, which no name has")
+
+
+def _one_line(usual: Callable[..., None]) -> Callable[..., None]:
+    """Return what prints a warning of ours as one line, and others as ``usual``."""
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, ClockhandsWarning):
+            print(f"clockhands: warning: {message}", file=sys.stderr, flush=True)
+        else:
+            usual(message, category, *place, **more)
+
+    return show
 
 
 def _answer(given: list[str]) -> int:

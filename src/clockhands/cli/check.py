@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from clockhands.cli.common import prepare
+from clockhands.cli.common import number, prepare, telling_new_folder, whole
 
 if TYPE_CHECKING:
     from clockhands.checking.against import Parting
@@ -71,8 +71,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         const="runs/conformance",
         help="every architecture that transformers can build: the matrix, written to FOLDER (default: %(const)s)",
     )
-    parser.add_argument("--jobs", type=int, help="processes for --all (default: 1)")
-    parser.add_argument("--limit", type=float, help="seconds awake for one architecture of --all (default: 120)")
+    parser.add_argument("--jobs", type=whole, help="processes for --all (default: 1)")
+    parser.add_argument("--limit", type=number, help="seconds awake for one architecture of --all (default: 120)")
     parser.add_argument("--dtype", help="precision of a real checkpoint (default: float32)")
     parser.add_argument("--device", help="cpu, cuda, cuda:1 (default: cpu)")
     parser.add_argument(
@@ -80,7 +80,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         choices=("memory", "streamed"),
         help="hold them in memory, or read them layer by layer from their files, as is done where they do not fit",
     )
-    parser.add_argument("--threads", type=int, help="threads of this process (default: 1 with --tiny)")
+    parser.add_argument("--threads", type=whole, help="threads of this process (default: 1 with --tiny)")
     parser.add_argument("--trust-remote-code", action="store_true", help="run code that comes with the model")
 
 
@@ -115,9 +115,10 @@ def _checked(options: argparse.Namespace) -> int:
     if options.report:
         from clockhands.report import write
 
-        for result in results:
-            folder = options.report if len(results) == 1 else f"{options.report}/{result.model.replace(':', '-')}"
-            print(f"report: {write(result.findings(), folder)[0]}", file=sys.stderr)
+        with telling_new_folder(options.report):
+            for result in results:
+                folder = options.report if len(results) == 1 else f"{options.report}/{result.model.replace(':', '-')}"
+                print(f"report: {write(result.findings(), folder)[0]}", file=sys.stderr)
     return _verdict(results, before, options.baseline) or int(parting is not None and not parting.same)
 
 
@@ -136,8 +137,10 @@ def _validate(options: argparse.Namespace) -> None:
         if getattr(options, mode) and given and not outruled:
             label = "a model" if mode == "model" else f"--{mode}"
             raise UsageError(f"{label} does not go with {', '.join(given)}: {why}")
-    if options.jobs is not None and options.jobs < 1:
-        raise UsageError(f"--jobs is {options.jobs}; it must be 1 or more")
+    if options.jobs is not None:
+        from clockhands.devices import check_threads
+
+        check_threads(options.jobs, "--jobs")
     if options.limit is not None and options.limit <= 0:
         raise UsageError(f"--limit is {options.limit:g}; it must be more than 0 seconds")
 
@@ -213,15 +216,16 @@ def _matrix(options: argparse.Namespace) -> int:
         print(f"{done}/{total} {result.model} {result.seconds:.1f} s: {marks}", file=sys.stderr, flush=True)
 
     before = _baseline(options)
-    results = sweep(
-        every(),
-        options.all,
-        only=_words(options.only),
-        slow=options.slow,
-        workers=options.jobs or 1,
-        limit=options.limit or 120.0,
-        tell=tell,
-    )
+    with telling_new_folder(options.all):
+        results = sweep(
+            every(),
+            options.all,
+            only=_words(options.only),
+            slow=options.slow,
+            workers=options.jobs or 1,
+            limit=options.limit or 120.0,
+            tell=tell,
+        )
     for path in publish(results, options.all):
         print(path)
     return _verdict(results, before, options.baseline) if before is not None else 0

@@ -3,25 +3,106 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from clockhands.generation import Search
 
 
+def whole(written: str) -> int:
+    """Read a whole number of at most 64 bits; 1e3 is one. For argparse, which names the option."""
+    from clockhands.errors import shown
+
+    try:
+        number = int(written) if len(written) < 400 else None
+    except ValueError:
+        try:
+            value = float(written)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{shown(written)} is not a whole number") from None
+        if not math.isfinite(value) or not value.is_integer():
+            raise argparse.ArgumentTypeError(f"{shown(written)} is not a whole number") from None
+        number = int(value)
+    if number is None or not -(2**63) <= number < 2**63:
+        raise argparse.ArgumentTypeError(f"{shown(written)} does not fit into 64 bits")
+    return number
+
+
+def number(written: str) -> float:
+    """Read a finite number. For argparse, which names the option."""
+    from clockhands.errors import shown
+
+    try:
+        value = float(written)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{shown(written)} is not a number") from None
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{shown(written)} is not a finite number")
+    return value
+
+
+def check_seed(seed: int | None) -> None:
+    """Raise UsageError unless every generator of random numbers takes ``--seed``."""
+    from clockhands.errors import UsageError
+    from clockhands.schemes.catalogue import LARGEST_SEED
+
+    if seed is not None and not 0 <= seed <= LARGEST_SEED:
+        raise UsageError(f"--seed is {seed}; it must be from 0 to {LARGEST_SEED}")
+
+
+def check_file(option: str, path: str | None, *, overwrite: bool, suffix: str = "") -> None:
+    """Raise UsageError unless a file can be written there: its folder exists, and nothing is in the way.
+
+    ``suffix``: the one format that is written, such as ``.svg``. Nothing is checked where ``path`` is None.
+    """
+    from clockhands.errors import UsageError
+
+    if path is None:
+        return
+    place = Path(path)
+    if suffix and place.suffix.lower() != suffix:
+        raise UsageError(f"{option} {path}: the format is {suffix[1:].upper()}; name the file {place.stem}{suffix}")
+    if place.is_dir():
+        raise UsageError(f"{option} {path}: that is a folder; name a file in it")
+    if not place.parent.is_dir():
+        raise UsageError(f"{option} {path}: there is no folder {place.parent}; make it first, or name another file")
+    if place.exists() and not overwrite:
+        raise UsageError(f"{path} exists; name another file, or pass --overwrite")
+
+
+@contextmanager
+def telling_new_folder(path: str | Path, *, quiet: bool = False) -> Iterator[None]:
+    """Say on standard error, once it is done, that the folder in which a folder was to be made was made too."""
+    parent = Path(path).absolute().parent
+    missing = not parent.exists()
+    try:
+        yield
+    finally:
+        if missing and not quiet and parent.exists():
+            print(f"made the folder {Path(path).parent}, which was not there", file=sys.stderr)
+
+
 def add_device(parser: argparse.ArgumentParser) -> None:
     """Where to compute, and with how many threads."""
     parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: the GPU if there is one)")
-    parser.add_argument("--threads", type=int, help="threads of this process (default: torch decides)")
+    parser.add_argument("--threads", type=whole, help="threads of this process (default: torch decides)")
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
     """How to decode."""
-    parser.add_argument("--beam", type=int, default=1, help="beams; 1 is greedy (default: %(default)s)")
-    parser.add_argument("--length-penalty", type=float, default=1.0, help="exponent of the length (default: 1)")
-    parser.add_argument("--batch", type=int, default=64, help="sentences at a time (default: %(default)s)")
-    parser.add_argument("--max-length", type=int, help="most tokens of one translation")
+    parser.add_argument("--beam", type=whole, default=1, help="beams; 1 is greedy (default: %(default)s)")
+    parser.add_argument("--length-penalty", type=number, default=1.0, help="exponent of the length (default: 1)")
+    parser.add_argument("--batch", type=whole, default=64, help="sentences at a time (default: %(default)s)")
+    parser.add_argument("--max-length", type=whole, help="most tokens of one translation (default: twice the text's, "
+                        "and 50)")  # fmt: skip
+    parser.add_argument("--max-source", type=whole, default=1024, metavar="N",
+                        help="tokens of a text that are read; the rest is cut (default: %(default)s)")  # fmt: skip
     parser.add_argument("--engine", default="clockhands", metavar="NAME",
                         help="ctranslate2 takes less time, and fewer models (default: our own decoder)")  # fmt: skip
     parser.add_argument("--compute-type", default="float32", metavar="TYPE",
@@ -33,7 +114,13 @@ def search_of(options: argparse.Namespace) -> Search:
     from clockhands.generation import Search
 
     return Search(
-        options.beam, options.length_penalty, options.batch, options.max_length, options.engine, options.compute_type
+        options.beam,
+        options.length_penalty,
+        options.batch,
+        options.max_length,
+        options.engine,
+        options.compute_type,
+        options.max_source,
     )
 
 
@@ -43,12 +130,10 @@ def prepare(options: argparse.Namespace) -> None:
     import torch
     from transformers.utils import logging
 
-    from clockhands.devices import open_device
-    from clockhands.errors import UsageError
+    from clockhands.devices import check_threads, open_device
 
     if options.threads is not None:
-        if options.threads < 1:
-            raise UsageError(f"--threads is {options.threads}; it must be 1 or more")
+        check_threads(options.threads, "--threads")
         torch.set_num_threads(options.threads)
     if options.device is not None:
         open_device(options.device, "--device")

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clockhands.cli.common import number, telling_new_folder, whole
 from clockhands.errors import ClockhandsError, UsageError
 
 if TYPE_CHECKING:
@@ -33,14 +34,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", dest="settings", help="fields of all"
     )
-    parser.add_argument("--seeds", type=int, help="how many (default: 5, the fewest for a verdict)")
+    parser.add_argument("--seeds", type=whole, help="how many (default: 5, the fewest for a verdict)")
     parser.add_argument("--baseline", metavar="NAME", help="the variant that others are compared with")
     parser.add_argument("--metric", help="exact, chrf or loss (default: the task's own)")
     parser.add_argument("--match", help="what is equal besides the budget: width, parameters or compute")
-    parser.add_argument("--target", type=float, help="note when the validation loss reaches this")
+    parser.add_argument("--target", type=number, help="note when the validation loss reaches this")
     budget = parser.add_mutually_exclusive_group()
     for kind in ("steps", "tokens", "seconds"):
-        budget.add_argument(f"--{kind}", type=float, help=f"{kind} of training for each trial")
+        budget.add_argument(f"--{kind}", type=number, help=f"{kind} of training for each trial")
     parser.add_argument("--out", default="runs/compare", help="results and report (default: %(default)s)")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and what it costs; train nothing")
     parser.add_argument("--format", choices=FORMATS, default="page", help="a page, or the table on standard output")
@@ -49,10 +50,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_running(parser: argparse.ArgumentParser) -> None:
     """Where and how trials run."""
-    parser.add_argument("--workers", type=int, default=1, help="processes side by side (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=1, help="threads of each (default: %(default)s)")
+    parser.add_argument("--workers", type=whole, default=1, help="processes side by side (default: %(default)s)")
+    parser.add_argument("--threads", type=whole, default=1, help="threads of each (default: %(default)s)")
     parser.add_argument("--on", metavar="WHERE", help="ray, or the address of a cluster: ray://host:10001")
-    parser.add_argument("--gpus", type=float, default=0.0, help="the part of a GPU that a trial gets on Ray")
+    parser.add_argument("--gpus", type=number, default=0.0, help="the part of a GPU that a trial gets on Ray")
     parser.add_argument("--keep", action="store_true", help="keep the trained models, in OUT/running")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
 
@@ -64,7 +65,8 @@ def run(options: argparse.Namespace) -> int:
         from clockhands.cli.trials import describe
 
         return describe(plan, options.workers)
-    results = execute(plan, options, options.out)
+    with telling_new_folder(options.out, quiet=options.quiet):
+        results = execute(plan, options, options.out)
     return present(results, options, command(options))
 
 
@@ -178,7 +180,7 @@ def command(options: argparse.Namespace) -> str:
         "seconds",
     ):
         value = getattr(options, name)
-        words += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)] if value is not None else []
+        words += [f"--{name}", f"{value:.17g}" if isinstance(value, float) else str(value)] if value is not None else []
     words += ["--vary", *options.vary] if options.vary else []
     words += ["--set", *options.settings] if options.settings else []
     return shlex.join([*words, "--out", options.out])

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clockhands.cli.common import add_device, add_search, prepare, search_of
+from clockhands.cli.common import add_device, add_search, number, prepare, search_of
 from clockhands.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,19 +23,20 @@ EXAMPLES = (
     "clockhands evaluate runs/shakespeare --length 1x,2x,4x",
     "clockhands evaluate runs/rope --length 2x,4x --position.spectrum yarn --factor 4",
 )
+OF_TRANSLATION = ("beam", "length_penalty", "batch", "max_length", "max_source", "engine", "compute_type")
 BENDS = ("linear", "ntk", "dynamic", "yarn")
 """Spectra that change nothing by a factor of 1, their default."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="folder of a trained run")
-    parser.add_argument("--split", default="test", help="of the run's own corpus (default: %(default)s)")
+    parser.add_argument("--split", help="of the run's own corpus (default: test, or validation where there is none)")
     parser.add_argument("--source", metavar="FILE", help="sentences to translate, one a line, instead of the corpus")
     parser.add_argument("--target", metavar="FILE", help="their references, line by line")
     parser.add_argument("--text", metavar="FILE", help="plain text, for a language model")
     parser.add_argument("--length", metavar="L,L", help="windows of a language model: tokens, or 2x the trained length")
     parser.add_argument("--position.spectrum", dest="spectrum", metavar="NAME", help="bend a rotary model: yarn, ntk …")
-    parser.add_argument("--factor", type=float, help="how many times longer, for --position.spectrum")
+    parser.add_argument("--factor", type=number, help="how many times longer, for --position.spectrum")
     parser.add_argument("--set", nargs="+", default=[], dest="settings", metavar="position.KEY=VALUE",
                         help="any option of the model's schemes, for this evaluation")  # fmt: skip
     parser.add_argument("--tokenize", default="13a", help="sacreBLEU's; none for tokenised text (default: 13a)")
@@ -48,16 +49,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if bool(options.source) != bool(options.target):
         raise UsageError("--source and --target go together: what is translated, and what it is compared with")
+    named = [f"--{name}" for name in ("source", "text", "split") if getattr(options, name)]
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(named)} each say what to evaluate on; give one of them")
+    search = search_of(options)
     prepare(options)
     from clockhands.generation import evaluate, open_run
 
     opened = open_run(options.run, device=options.device, position=_position(options))
+    if opened.kind != "encoder-decoder":
+        _refuse_translation(options)
     text = _text(opened, options)
     results = {
         length: evaluate(
             opened,
             text,
-            search=search_of(options),
+            search=search,
             tokenize=options.tokenize,
             lowercase=options.lowercase,
             length=length,
@@ -70,6 +77,17 @@ def run(options: argparse.Namespace) -> int:
     for length, result in results.items():
         _show(length, result)
     return 0
+
+
+def _refuse_translation(options: argparse.Namespace) -> None:
+    """Raise UsageError for options of translation, which a language model has no use for."""
+    from clockhands.generation import Search
+
+    usual = {"tokenize": "13a", "lowercase": False, **vars(Search())}
+    given = [name for name in (*OF_TRANSLATION, "tokenize", "lowercase") if getattr(options, name) != usual[name]]
+    if given:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UsageError(f"{options.run} is a language model: its loss is measured, and {names} is for translations")
 
 
 def _position(options: argparse.Namespace) -> dict[str, Any]:
@@ -94,11 +112,15 @@ def _position(options: argparse.Namespace) -> dict[str, Any]:
     return {key: value for key, value in changes.items() if value is not None}
 
 
-def _needs_length(spectrum: str | None) -> bool:
+def _needs_length(spectrum: Any) -> bool:
     """Whether a spectrum asks how long the trained texts were; the run knows."""
     from clockhands.schemes.rotary.spectra import SPECTRA
 
-    return spectrum in SPECTRA and "original_length" in SPECTRA[spectrum].__dataclass_fields__
+    return (
+        isinstance(spectrum, str)
+        and spectrum in SPECTRA
+        and "original_length" in SPECTRA[spectrum].__dataclass_fields__
+    )
 
 
 def _trained_length(run: Path) -> int | None:
@@ -119,8 +141,7 @@ def _text(opened: Opened, options: argparse.Namespace) -> Sequence[Pair] | Seque
         return read_documents(options.text, "file")
     recipe = Run.open(opened.path).recipe
     corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
-    usual = options.split == "test" and "test" not in corpus and "validation" in corpus
-    split = "validation" if usual else options.split
+    split = options.split or ("validation" if "test" not in corpus and "validation" in corpus else "test")
     return corpus.pairs(split) if corpus.kind == "translation" else corpus.documents(split)
 
 

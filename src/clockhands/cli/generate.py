@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from clockhands.cli.common import add_device, prepare
+from clockhands.cli.common import add_device, check_seed, number, prepare, whole
 
 EXAMPLES = (
     'clockhands generate runs/shakespeare --prompt "ROMEO:" --tokens 200 --seed 1',
@@ -17,18 +17,21 @@ EXAMPLES = (
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="folder of a trained run")
     parser.add_argument("--prompt", default="", help="the text to continue (default: the start of a text)")
-    parser.add_argument("--tokens", type=int, default=200, help="how many tokens to add (default: %(default)s)")
-    parser.add_argument("--temperature", type=float, default=0.8, help="0 takes the likeliest (default: %(default)s)")
-    parser.add_argument("--top-k", type=int, default=0, help="draw among the k likeliest tokens (default: all)")
-    parser.add_argument("--top-p", type=float, default=1.0, help="draw among the likeliest that make up this share")
-    parser.add_argument("--beam", type=int, default=1, help="search this many beams instead of sampling")
-    parser.add_argument("--samples", type=int, default=1, help="how many continuations")
-    parser.add_argument("--seed", type=int, help="draw the same again")
+    parser.add_argument("--tokens", type=whole, default=200, help="how many tokens to add (default: %(default)s)")
+    parser.add_argument("--max-prompt", type=whole, default=1024, metavar="N",
+                        help="tokens of the prompt that are read, the last ones (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--temperature", type=number, help="0 takes the likeliest (default: 0.8)")
+    parser.add_argument("--top-k", type=whole, help="draw among the k likeliest tokens (default: all)")
+    parser.add_argument("--top-p", type=number, help="draw among the likeliest that make up this share (default: 1)")
+    parser.add_argument("--beam", type=whole, default=1, help="search this many beams instead of sampling")
+    parser.add_argument("--samples", type=whole, default=1, help="how many continuations")
+    parser.add_argument("--seed", type=whole, help="draw the same again")
     parser.add_argument("--json", action="store_true", help="JSON Lines with prompt and text")
     add_device(parser)
 
 
 def run(options: argparse.Namespace) -> int:
+    check_seed(options.seed)
     prepare(options)
     from clockhands.generation import generate, open_run
 
@@ -42,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
         beam=options.beam,
         samples=options.samples,
         seed=options.seed,
+        max_prompt=options.max_prompt,
     )
     for text in texts:
         print(json.dumps({"prompt": options.prompt, "text": text}, ensure_ascii=False) if options.json else text)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clockhands.cli.common import add_device, prepare
+from clockhands.cli.common import add_device, prepare, telling_new_folder, whole
 from clockhands.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", metavar="FOLDER", default="report", help="where the page goes (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON instead of writing a page")
-    parser.add_argument("--texts", type=int, default=96, help="windows of text to read (default: %(default)s)")
-    parser.add_argument("--length", type=int, help="tokens in a window (default: 128, or what the model can read)")
+    parser.add_argument("--texts", type=whole, default=96, help="windows of text to read (default: %(default)s)")
+    parser.add_argument("--length", type=whole, help="tokens in a window (default: 128, or what the model can read)")
     parser.add_argument(
         "--control",
         action=argparse.BooleanOptionalAction,
@@ -80,7 +80,8 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(findings.to_json())
         return 0
-    paths = write(findings, options.out)
+    with telling_new_folder(options.out):
+        paths = write(findings, options.out)
     show(findings)
     print(f"\n{paths[0]}")
     return 0

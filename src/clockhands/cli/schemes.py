@@ -6,6 +6,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
+from clockhands.cli.common import check_file
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -26,6 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", help="the scheme to explain (default: list them all)")
     parser.add_argument("options", nargs="*", metavar="option=value", help="options of the scheme to draw it with")
     parser.add_argument("--draw", metavar="FILE.svg", help="draw it to a file")
+    parser.add_argument("--overwrite", action="store_true", help="replace that file where it exists")
     parser.add_argument("--json", action="store_true", help="the same as JSON")
 
 
@@ -39,6 +42,7 @@ def run(options: argparse.Namespace) -> int:
         everything = pages()
         print(json.dumps([one.to_dict() for one in everything], indent=1)) if options.json else _list(everything)
         return 0
+    check_file("--draw", options.draw, overwrite=options.overwrite, suffix=".svg")
     given = _read(options.name, options.options)
     told = page(options.name, given)
     if options.draw:
@@ -138,14 +142,11 @@ def _symbol(value: Any, low: float, high: float, symbols: str) -> str:
 
 
 def _draw(name: str, given: dict[str, Any], path: str) -> None:
-    from clockhands.errors import UsageError
     from clockhands.files import write_text
     from clockhands.report.draw import draw
     from clockhands.report.svg import as_file
     from clockhands.scheme_pages.picture import figure
 
-    if not path.endswith(".svg"):
-        raise UsageError(f"--draw writes SVG; name the file {path}.svg")
     write_text(path, as_file(draw(figure(name, given), name)))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from clockhands.cli.common import telling_new_folder, whole
 from clockhands.cli.compare import FORMATS, add_running
 
 EXAMPLES = (
@@ -16,7 +17,7 @@ EXAMPLES = (
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("name", nargs="?", help="the study to run; without one they are listed")
-    parser.add_argument("--seeds", type=int, help="how many (default: as the study says, 5 or more)")
+    parser.add_argument("--seeds", type=whole, help="how many (default: as the study says, 5 or more)")
     parser.add_argument("--out", help="results and page (default: runs/studies/NAME)")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and what it costs; train nothing")
     parser.add_argument("--format", choices=FORMATS, default="page", help="a page, or the table on standard output")
@@ -38,7 +39,8 @@ def run(options: argparse.Namespace) -> int:
     from clockhands.files import write_text
 
     options.out = options.out or str(Path("runs") / "studies" / options.name)
-    results = execute(plan, options, options.out)
+    with telling_new_folder(options.out, quiet=options.quiet):
+        results = execute(plan, options, options.out)
     write_text(Path(options.out) / "study.json", results.to_json())
     seeds = "" if options.seeds is None else f" --seeds {options.seeds}"
     return present(results, options, f"clockhands study {options.name}{seeds}")

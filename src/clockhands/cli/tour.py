@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from clockhands.cli.common import telling_new_folder
+
 EXAMPLES = ("clockhands tour --out runs/tour",)
 
 
@@ -24,7 +26,8 @@ def run(options: argparse.Namespace) -> int:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     say = (lambda text: None) if options.quiet else (lambda text: print(text, file=sys.stderr, flush=True))
-    findings = tour(options.out, overwrite=options.overwrite, show=not options.quiet, say=say)
+    with telling_new_folder(options.out, quiet=options.quiet):
+        findings = tour(options.out, overwrite=options.overwrite, show=not options.quiet, say=say)
     page = write(findings, Path(options.out), name="report.html")[0]
     show(findings)
     print(f'\nThe page: {page}\nTranslate more:  clockhands translate {options.out} "zweihundertdrei"')

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from clockhands.cli.common import telling_new_folder, whole
 from clockhands.errors import ConfigError, UsageError
 
 EXAMPLES = (
@@ -49,11 +50,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         dest="settings",
         help="any key of a recipe, such as training.max_steps=2000 position.scheme=rope",
     )
-    parser.add_argument("--out", metavar="RUN", help="the folder to make (default: runs/ and the recipe's name)")
+    parser.add_argument(
+        "--out", metavar="RUN", help="the folder to make, and those it stands in (default: runs/ and the recipe's name)"
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace a run that is there")
     parser.add_argument("--resume", metavar="RUN", help="go on from a run's last checkpoint, exactly")
-    parser.add_argument("--threads", type=int, metavar="N", help="processor threads")
-    parser.add_argument("--seed", type=int, metavar="N", help="of weights, dropout and the order of batches")
+    parser.add_argument("--threads", type=whole, metavar="N", help="processor threads")
+    parser.add_argument("--seed", type=whole, metavar="N", help="of weights, dropout and the order of batches")
     parser.add_argument("--dry-run", action="store_true", help="print the resolved recipe and the size of the model")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
 
@@ -69,7 +72,9 @@ def run(options: argparse.Namespace) -> int:
     from clockhands.training import train
 
     out = options.out or str(Path("runs") / (Path(options.recipe).stem if options.recipe else recipe.corpus))
-    _conclude(train(recipe, out, overwrite=options.overwrite, show=not options.quiet))
+    with telling_new_folder(out, quiet=options.quiet):
+        trained = train(recipe, out, overwrite=options.overwrite, show=not options.quiet)
+    _conclude(trained)
     return 0
 
 
@@ -133,9 +138,12 @@ def _describe(recipe: Any) -> int:
     from clockhands.training.architecture import build
     from clockhands.training.begin import beginning
     from clockhands.training.defaults import settled, updates_of
+    from clockhands.training.room import check_batches, check_recipe
 
+    check_recipe(recipe)
     material = prepare(recipe)
     recipe = settled(recipe, updates_of(recipe, material))
+    check_batches(recipe, material)
     begun = beginning(recipe, material)
     with torch.device("meta"):
         model = build(recipe, material.tokenizers)

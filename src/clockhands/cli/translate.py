@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clockhands.cli.common import add_device, add_search, prepare, search_of
-from clockhands.errors import ClockhandsError, DataError, UsageError
+from clockhands.cli.common import add_device, add_search, check_file, prepare, search_of
+from clockhands.errors import ClockhandsError, UsageError
 
 if TYPE_CHECKING:
     from clockhands.generation import Opened, Translation
@@ -43,11 +42,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.text and options.input:
         raise UsageError("give sentences or --input, not both")
-    part = f"{options.output}.part" if options.output else None
-    for name in (options.output, options.attention, part):
-        if name and Path(name).exists() and not options.overwrite:
-            what = " (what an interrupted translation left)" if name == part else ""
-            raise UsageError(f"{name} exists{what}; name another file, or pass --overwrite")
+    check_file("--output", options.output, overwrite=options.overwrite)
+    check_file("--attention", options.attention, overwrite=options.overwrite, suffix=".svg")
+    if options.output and options.attention and Path(options.output).absolute() == Path(options.attention).absolute():
+        raise UsageError(f"--output and --attention both name {options.output}; give each its own file")
+    part = f"{options.output}.part"
+    if options.output and Path(part).exists() and not options.overwrite:
+        raise UsageError(
+            f"{part} exists (what an interrupted translation left); name another file, or pass --overwrite"
+        )
     prepare(options)
     from clockhands.generation import open_run, translate
 
@@ -92,21 +95,17 @@ def _write(lines: Iterator[str], path: str) -> None:
 
 
 def _sentences(options: argparse.Namespace) -> Iterator[str]:
+    from clockhands.data.readers import stream_lines, without_end
+
     if options.text:
         yield from options.text
         return
     if options.input is None:
         # What is not UTF-8 on a pipe is replaced: half of a stream must not be lost for one byte.
-        sys.stdin.reconfigure(errors="replace")  # type: ignore[union-attr]
-        yield from (line.rstrip("\n") for line in sys.stdin)
+        sys.stdin.reconfigure(errors="replace", newline="\n")  # type: ignore[union-attr]
+        yield from map(without_end, sys.stdin)
         return
-    path = Path(options.input)
-    try:
-        with gzip.open(path, "rt", encoding="utf8") if path.suffix == ".gz" else path.open(encoding="utf8") as lines:
-            yield from (line.rstrip("\n") for line in lines)
-    except (OSError, UnicodeDecodeError) as fault:
-        reason = f"it is not UTF-8 ({fault.reason})" if isinstance(fault, UnicodeDecodeError) else fault.strerror
-        raise DataError(f"cannot read {path}: {reason}") from fault
+    yield from stream_lines(options.input)
 
 
 def _only(sentences: Iterator[str]) -> list[str]:

@@ -17,6 +17,7 @@ from clockhands.errors import ConfigError, UsageError
 from clockhands.model.size import count_parameters
 from clockhands.training import Material, Recipe, prepare, vary
 from clockhands.training.architecture import build, configure
+from clockhands.training.room import check_batches, check_recipe
 
 TIMED = 3
 CLOSE = 0.005
@@ -48,6 +49,8 @@ def costs(plan: Plan) -> dict[str, Cost]:
     materials: dict[str, Material] = {}
     recipes = {variant.name: plan.recipe_of(variant.name, plan.seeds[0]) for variant in plan.variants}
     for recipe in recipes.values():
+        check_recipe(recipe)
+    for recipe in recipes.values():
         if material_key(recipe) not in materials:
             materials[material_key(recipe)] = prepare(recipe)
     material = {name: materials[material_key(recipe)] for name, recipe in recipes.items()}
@@ -77,6 +80,7 @@ def _check(plan: Plan, recipes: dict[str, Recipe], material: dict[str, Material]
     for name, recipe in recipes.items():
         try:
             parameters(recipe, material[name])
+            check_batches(recipe, material[name])
         except UsageError as fault:
             reasons = fault.faults if isinstance(fault, ConfigError) else (str(fault),)
             faults += [f"variant {name!r} cannot be built: {reason}" for reason in reasons]

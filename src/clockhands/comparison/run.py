@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from clockhands.comparison.plan import Plan, plan_of
 from clockhands.comparison.store import Result, Results, Store
+from clockhands.devices import check_threads
 from clockhands.errors import UsageError
 from clockhands.findings import Findings, Number
 from clockhands.locking import hold
@@ -123,8 +124,9 @@ def _require_devices(plan: Plan) -> None:
 
 def _workers(workers: int, threads: int, on: str | None, gpus: float) -> Workers:
     for name, value in (("workers", workers), ("threads", threads)):
-        if value < 1:
-            raise UsageError(f"{name} is {value}; it must be 1 or more")
+        check_threads(value, name)
+    if not 0 <= gpus < 1000:
+        raise UsageError(f"gpus is {gpus}; it must be 0 or more, and the part of a GPU or some of them")
     if on is None:
         if gpus:
             raise UsageError("a part of a GPU for each trial is given out by Ray alone: add --on ray")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -12,13 +13,15 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from clockhands.data.pairs import Pair
-from clockhands.errors import DataError, UsageError, unknown
+from clockhands.errors import ClockhandsWarning, DataError, UsageError, unknown
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from clockhands.data.tokens import Tokenizers
 
+LONGEST = 1024
+"""Tokens of the longest text that is read whole where no other bound is asked for."""
 IGNORED = -100
 """The label that no loss counts."""
 CHUNK = 10_000
@@ -141,21 +144,42 @@ def encode_pairs(
     *,
     max_length: int | None = None,
     longer: str = "raise",
+    option: str = "max_length",
 ) -> PairDataset:
     """Encode both sides. A pair with a side of more than ``max_length`` ids (its end included) is refused (``longer``
     is ``raise``), left out (``drop``; ``dropped`` of the result counts them) or shortened (``cut``; its ends stay).
+    ``option``: where the bound was set, for the messages.
 
+    A ClockhandsWarning counts the pairs that were left out or shortened.
     Raises DataError for a longer pair if it is to be refused, and if nothing remains; UsageError for another word.
     """
     sources = encode_texts(tokenizers.source, [pair.source for pair in pairs])
     targets = encode_texts(tokenizers.target, [pair.target for pair in pairs])
     rows = list(zip(sources, targets, strict=True))
     if max_length is not None:
+        count = sum(max(map(len, row)) > max_length for row in rows)
         rows = _shorten(rows, max_length, longer)
+        if count and rows:
+            done = "left out" if longer == "drop" else "cut there"
+            said = f"{count:,} of {len(pairs):,} pairs have a side of more than {max_length:,} tokens"
+            warnings.warn(f"{said}, and are {done}; raise {option} to read them whole", ClockhandsWarning, stacklevel=2)
     if not rows:
         raise DataError(f"none of {len(pairs)} pairs is left: all are longer than max_length={max_length}")
     kept_sources, kept_targets = zip(*rows, strict=True)
     return PairDataset(Ragged.of(kept_sources), Ragged.of(kept_targets), len(pairs) - len(rows))
+
+
+def shortened(rows: list[list[int]], longest: int, option: str) -> list[list[int]]:
+    """Cut each row to ``longest`` ids, its last one kept; a ClockhandsWarning counts those that were longer.
+
+    ``option``: where the bound was set, for the warning.
+    """
+    count = sum(len(row) > longest for row in rows)
+    if count:
+        texts = "1 text has" if count == 1 else f"{count:,} texts have"
+        said = f"{texts} more than {longest:,} tokens, and only the first {longest:,} are read; raise {option} for more"
+        warnings.warn(said, ClockhandsWarning, stacklevel=2)
+    return [_cut(row, longest) for row in rows]
 
 
 def encode_stream(tokenizer: PreTrainedTokenizerBase, documents: Sequence[str]) -> NDArray[np.int32]:

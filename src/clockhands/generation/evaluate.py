@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from clockhands.data import IGNORED, Pair, encode_pairs, encode_stream
 from clockhands.data.collate import Batch, PairCollator, WindowCollator
-from clockhands.data.encoding import Example, WindowDataset
+from clockhands.data.encoding import LONGEST, Example, WindowDataset
 from clockhands.errors import DataError
 from clockhands.findings import Table
 from clockhands.generation.opened import Opened, open_run
-from clockhands.generation.score import Score, Tokenization, bootstrap_interval, score_translations
+from clockhands.generation.score import Score, bleu_scorer, bootstrap_interval, score_translations
 from clockhands.generation.translate import Search, Translation, translate
 
 
@@ -63,7 +63,7 @@ def evaluate(
     text: Sequence[Pair] | Sequence[str],
     *,
     search: Search | None = None,
-    tokenize: Tokenization = "13a",
+    tokenize: str = "13a",
     lowercase: bool = False,
     length: int | None = None,
     buckets: int = 5,
@@ -78,6 +78,7 @@ def evaluate(
         raise DataError("there is no text to evaluate on")
     if isinstance(text[0], Pair):
         opened.require("encoder-decoder", "evaluate translations")
+        bleu_scorer(tokenize, lowercase=lowercase)  # What is wrong with it is said before anything is translated.
         pairs = [pair for pair in text if isinstance(pair, Pair)]
         return _evaluate_pairs(opened, pairs, search or Search(), tokenize, lowercase, buckets)
     opened.require("decoder", "evaluate continuations")
@@ -85,20 +86,20 @@ def evaluate(
 
 
 def _evaluate_pairs(
-    opened: Opened, pairs: list[Pair], search: Search, tokenize: Tokenization, lowercase: bool, buckets: int
+    opened: Opened, pairs: list[Pair], search: Search, tokenize: str, lowercase: bool, buckets: int
 ) -> Evaluation:
     done = tuple(translate(opened, [pair.source for pair in pairs], search))
     references = [pair.target for pair in pairs]
     texts = [translation.text for translation in done]
     scores = score_translations(texts, references, tokenize=tokenize, lowercase=lowercase)
-    loss = pair_loss(opened, pairs, search.batch)
+    loss = pair_loss(opened, pairs, search.batch, search.max_source)
     exact_N = np.array([a.strip() == b.strip() for a, b in zip(texts, references, strict=True)])
     return Evaluation((*scores, loss.score()), loss, _by_length(loss, exact_N, buckets), done)
 
 
-def pair_loss(opened: Opened, pairs: Sequence[Pair], batch: int = 64) -> Loss:
-    """The loss of each target given its source."""
-    dataset = encode_pairs(pairs, opened.tokenizers)
+def pair_loss(opened: Opened, pairs: Sequence[Pair], batch: int = 64, longest: int = LONGEST) -> Loss:
+    """The loss of each target given its source, both cut to ``longest`` tokens; a ClockhandsWarning says how many."""
+    dataset = encode_pairs(pairs, opened.tokenizers, max_length=longest, longer="cut", option="max_source")
     order = np.argsort(dataset.lengths.max(axis=1), kind="stable")
     collate = PairCollator(opened.tokenizers.source.pad_token_id)
     nats_N, tokens_N = np.zeros(len(order)), np.zeros(len(order), np.int64)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.errors import DataError
+from clockhands.errors import DataError, UsageError, unknown
 
 RESAMPLES = 1000
 SEED = 12_345
@@ -33,7 +33,7 @@ class Score:
 
 
 def score_translations(
-    hypotheses: Sequence[str], references: Sequence[str], *, tokenize: Tokenization = "13a", lowercase: bool = False
+    hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str = "13a", lowercase: bool = False
 ) -> list[Score]:
     """BLEU, chrF and exact match, in percent, of hypotheses against one reference each.
 
@@ -45,12 +45,24 @@ def score_translations(
         raise DataError(f"{len(hypotheses)} translations for {len(references)} references; they must be as many")
     if not hypotheses:
         raise DataError("there is nothing to score: no translation and no reference")
-    from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    bleu = BLEU(tokenize=tokenize, lowercase=lowercase)
+    bleu = bleu_scorer(tokenize, lowercase=lowercase)
     scores = [_corpus(metric, hypotheses, references) for metric in (bleu, CHRF(lowercase=lowercase))]
     return [*scores, exact_match(hypotheses, references)]
+
+
+def bleu_scorer(tokenize: str, *, lowercase: bool) -> Any:
+    """Return sacreBLEU's BLEU. Raises UsageError for a tokenization that is unknown or whose package is missing."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    if tokenize not in get_args(Tokenization):
+        raise UsageError(unknown("tokenization of sacreBLEU", tokenize, get_args(Tokenization)))
+    try:
+        return BLEU(tokenize=tokenize, lowercase=lowercase)
+    except (ImportError, RuntimeError) as fault:
+        # Japanese needs a package of its own, and sacreBLEU says which.
+        raise UsageError(f"--tokenize {tokenize}: {' '.join(str(fault).split())}") from fault
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Score:

@@ -79,7 +79,7 @@ def read_value(written: str, kind: Any = Any) -> Any:
     except (ValueError, RecursionError):
         # No TOML, an integer of more digits than Python reads, or lists in lists in lists.
         value = {"True": True, "False": False}.get(written, written)
-    if fits(convert(value, kind), kind):
+    if kind is Any or fits(convert(value, kind), kind):
         return value
     if fits(written, kind):
         return written

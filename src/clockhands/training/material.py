@@ -26,6 +26,7 @@ from clockhands.data import (
     open_tokenizer,
     train_tokenizers,
 )
+from clockhands.data.encoding import LONGEST
 from clockhands.training.recipe import Recipe
 
 Data = PairDataset | WindowDataset
@@ -101,7 +102,10 @@ def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Material:
 
 
 def _of_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers) -> Material:
-    limits: dict[str, Any] = {"max_length": recipe.batches.max_length, "longer": recipe.batches.longer}
+    given = recipe.batches
+    limits: dict[str, Any] = {"max_length": given.max_length, "longer": given.longer, "option": "batches.max_length"}
+    if given.max_length is None:
+        limits |= {"max_length": LONGEST, "longer": "drop"}
     train = encode_pairs(corpus.pairs("train"), tokenizers, **limits)
     has_validation = "validation" in corpus
     validation = encode_pairs(corpus.pairs("validation"), tokenizers, **limits) if has_validation else None

@@ -54,7 +54,8 @@ class Batching:
     """``[batches]``: how examples are put together. ``tokens`` or ``size`` bounds a batch over all processes.
 
     ``tokens``: examples times the longest side, pads included. ``bucketed``: examples of like lengths together.
-    ``max_length``: pairs with a longer side are refused (``raise``), left out (``drop``) or shortened (``cut``).
+    ``max_length``: pairs with a longer side are refused (``raise``), left out (``drop``) or shortened (``cut``); where
+    none is given, pairs with a side of more than 1,024 tokens are left out.
     A language model reads windows of ``window`` tokens that start anywhere; ``per_epoch`` batches count as an epoch.
     A masked one predicts the share ``masked`` of them.
     """

@@ -28,6 +28,7 @@ from clockhands.training.defaults import settled, updates_of
 from clockhands.training.material import Material, prepare
 from clockhands.training.precision import Precision, decide, of_record
 from clockhands.training.recipe import Recipe, combine, load
+from clockhands.training.room import check_batches, check_recipe
 from clockhands.training.run import CURVES, METRICS, RECIPE, Run, export, note, refuse, starting, tidy
 from clockhands.training.sections import Training
 from clockhands.training.trainer import ClockhandsTrainer, arguments, compute_in
@@ -78,6 +79,7 @@ def train(
     recipe = settled(_recipe(recipe, settings or {}))
     _require(recipe.training.report_to)
     _check_launch(recipe.training)
+    check_recipe(recipe)
     out = Path(out)
     with _settled(recipe.training), ExitStack() as held:
         asked = arguments(recipe.training, out / "checkpoints")
@@ -119,6 +121,7 @@ def resume(run: str | Path, settings: Mapping[str, Any] | None = None, *, show: 
     recipe = _extended(Run.open(run).recipe, settings or {})
     _require(recipe.training.report_to)
     _check_launch(recipe.training)
+    check_recipe(recipe)
     with _settled(recipe.training), ExitStack() as held:
         asked = arguments(recipe.training, Path(run) / "checkpoints")
         with asked.main_process_first():
@@ -264,6 +267,7 @@ def _recipe(recipe: Recipe | str | Path | Mapping[str, Any], settings: Mapping[s
 def _check(recipe: Recipe, material: Material) -> None:
     """Raise UsageError or ConfigError for what a recipe asks of this text and cannot have."""
     configure(recipe, material.tokenizers)
+    check_batches(recipe, material)
     material.batches(recipe)
     _check_lengths(recipe, material)
     if recipe.training.eval_steps and material.validation is None:

@@ -1,0 +1,77 @@
+"""Whether what a recipe asks for fits the memory: judged by arithmetic before text is read or a folder is claimed."""
+
+from __future__ import annotations
+
+import torch
+
+from clockhands.data import WindowDataset
+from clockhands.devices import check_threads
+from clockhands.errors import UsageError
+from clockhands.machine import free_memory
+from clockhands.model.config import TransformerConfig
+from clockhands.model.size import bytes_needed, in_words, size_fault
+from clockhands.training.architecture import configure
+from clockhands.training.material import EVALUATED, Material
+from clockhands.training.recipe import Recipe
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Raise UsageError if the model alone does not fit the memory, or for more threads than help.
+
+    The vocabulary is the usual one here: the tokenizer is not there yet.
+    """
+    if recipe.training.threads is not None:
+        check_threads(recipe.training.threads, "training.threads")
+    # Of a model that is divided among processes, each holds a part that only they know.
+    fault = None if recipe.training.sharded else size_fault(recipe.model, training=True, device=_device(recipe))
+    if fault is not None:
+        raise UsageError(fault)
+
+
+def check_batches(recipe: Recipe, material: Material) -> None:
+    """Raise UsageError if the model with its real vocabulary, or its largest batch, does not fit the memory."""
+    if recipe.training.sharded:
+        return
+    core, device = configure(recipe, material.tokenizers).core, _device(recipe)
+    fault = size_fault(core, training=True, device=device)
+    if fault is not None:
+        raise UsageError(fault)
+    available = free_memory(device)
+    order = recipe.batches.per_epoch * (recipe.batches.size or 1) * 8
+    if isinstance(material.train, WindowDataset) and order > available:
+        raise UsageError(
+            f"batches.per_epoch x batches.size windows are {order // 8:,}, and their order alone needs "
+            f"{in_words(order)} of memory, and {in_words(available)} are free; lower them"
+        )
+    tokens = _tokens(recipe, material.train)
+    needed = bytes_needed(core, training=True) + tokens * _bytes_a_token(core)
+    if material.validation is not None:
+        evaluated = EVALUATED * _tokens(recipe, material.validation)
+        needed = max(needed, bytes_needed(core) + evaluated * 4 * core.d_model)
+    if needed > available:
+        raise UsageError(
+            f"a batch of {tokens:,} tokens needs {in_words(needed)} of memory with this model, and "
+            f"{in_words(available)} are free; lower batches.size or batches.tokens, bound the examples with "
+            "batches.max_length or batches.window, and raise training.accumulate instead"
+        )
+
+
+def _tokens(recipe: Recipe, data: Material | object) -> int:
+    """The tokens of the largest batch, pads included, over both sides: examples times the longest of each."""
+    given = recipe.batches
+    if isinstance(data, WindowDataset):
+        return max(given.tokens or 0, (given.size or 1) * data.length)
+    longest, count = data.longest, len(data)  # type: ignore[attr-defined,arg-type]
+    size = min(given.size or count, count)
+    return min(given.tokens * 2 if given.tokens else size * sum(longest), size * sum(longest))
+
+
+def _bytes_a_token(core: TransformerConfig) -> int:
+    """Bytes that the backward pass keeps of one token at the least: its states in every layer, in float32."""
+    layers = max(core.layers(side) for side in core.sides if side != "cross")
+    return 4 * layers * (6 * core.d_model + core.d_ff)
+
+
+def _device(recipe: Recipe) -> torch.device:
+    usable = recipe.training.device != "cpu" and torch.cuda.is_available()
+    return torch.device("cuda" if usable else "cpu")

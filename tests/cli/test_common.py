@@ -1,0 +1,130 @@
+"""What options take, on every command line: numbers, files, folders."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+from pathlib import Path
+
+import pytest
+
+from clockhands.cli import VERBS, Parser, main
+from clockhands.cli.common import check_file, number, telling_new_folder, whole
+from clockhands.data.encoding import LONGEST
+from clockhands.errors import UsageError
+
+
+def options(verb: str) -> list[argparse.Action]:
+    parser = Parser()
+    importlib.import_module(f"clockhands.cli.{verb}").arguments(parser)
+    return parser._actions
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_option_takes_a_number_by_any_other_door(verb: str) -> None:
+    assert {action.dest for action in options(verb) if action.type in (int, float)} == set()
+
+
+NUMBERS = [(verb, action) for verb in VERBS for action in options(verb) if action.type in (whole, number)]
+
+
+@pytest.mark.parametrize(("verb", "action"), NUMBERS, ids=[f"{verb} {a.option_strings[0]}" for verb, a in NUMBERS])
+def test_no_number_of_any_command_is_infinite_or_nan(
+    verb: str, action: argparse.Action, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for written in ("nan", "inf", "-1e400", "zwei", "9" * 5000):
+        assert main([verb, "x", f"{action.option_strings[0]}={written}"]) == 2
+        printed = capsys.readouterr().err
+        assert printed.startswith(f"clockhands: argument {action.option_strings[0]}: ") and printed.count("\n") == 1
+        assert len(printed) < 250
+
+
+def test_whole_numbers() -> None:
+    assert [whole(written) for written in ("7", "1e3", "-2", "2.0")] == [7, 1000, -2, 2]
+    for written in ("1.5", "1e30", str(2**63), "9" * 5000):
+        with pytest.raises(argparse.ArgumentTypeError):
+            whole(written)
+
+
+def test_a_file_is_written_where_a_folder_is_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "there.svg").write_text("")
+    check_file("--output", None, overwrite=False)
+    check_file("--output", str(tmp_path / "new.svg"), overwrite=False, suffix=".svg")
+    check_file("--output", str(tmp_path / "there.svg"), overwrite=True, suffix=".svg")
+    for name, said in {
+        "there.svg": "exists; name another file, or pass --overwrite",
+        "no/new.svg": "there is no folder .*no; make it first",
+        "new.png": "the format is SVG; name the file new.svg",
+        "new": "the format is SVG; name the file new.svg",
+        "": "the format is SVG",
+    }.items():
+        with pytest.raises(UsageError, match=said):
+            check_file("--output", str(tmp_path / name), overwrite=False, suffix=".svg")
+    with pytest.raises(UsageError, match="that is a folder; name a file in it"):
+        check_file("--output", str(tmp_path), overwrite=True)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "translate nowhere x --output no/out.txt",
+        "translate nowhere x --attention no/a.svg",
+        "translate nowhere x --attention a.png",
+        "schemes rope --draw no/rope.svg",
+    ],
+)
+def test_a_wrong_file_is_refused_before_anything_is_opened(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(command.split()) == 2
+    printed = capsys.readouterr().err
+    assert "make it first" in printed or "the format is SVG; name the file a.svg" in printed
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_made_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with telling_new_folder("run"):
+        Path("run").mkdir()
+    with telling_new_folder("quiet/run", quiet=True):
+        Path("quiet/run").mkdir(parents=True)
+    with telling_new_folder("none/run"):
+        pass
+    assert capsys.readouterr().err == ""
+    with telling_new_folder("runs/run"):
+        Path("runs/run").mkdir(parents=True)
+    assert capsys.readouterr().err == "made the folder runs, which was not there\n"
+
+
+def test_the_longest_text_is_the_same_everywhere() -> None:
+    defaults = {
+        action.dest: action.default for verb in ("translate", "evaluate", "generate") for action in options(verb)
+    }
+    assert defaults["max_source"] == defaults["max_prompt"] == LONGEST
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "translate x y --threads 100000",
+        "train --corpus roles --threads 100000 --set training.max_steps=1 --out r",
+        "compare --corpus roles --vary position.scheme=none,rope --steps 1 --threads 100000 --out r",
+        "compare --corpus roles --vary position.scheme=none,rope --steps 1 --workers 100000 --out r",
+        "check --all r --jobs 100000",
+        "inspect x --threads 100000",
+        "translate x y --threads 0",
+    ],
+)
+def test_a_hundred_thousand_threads_are_refused_everywhere(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(command.split()) == 2
+    printed = capsys.readouterr().err
+    most = max(64, 4 * (os.cpu_count() or 1))
+    assert f"is 100000; {most} are the most that help" in printed or "is 0; it must be 1 or more" in printed
+    assert not (tmp_path / "r").exists()
