@@ -94,6 +94,11 @@ def test_an_unknown_rope_type(tmp_path: Path, keys: dict[str, Any]) -> None:
         open_subject(_change(tmp_path, **keys))
 
 
+def test_the_rotation_of_images_is_no_matter_of_text(tmp_path: Path) -> None:
+    tiny("llama").save_pretrained(tmp_path)
+    open_subject(_change(tmp_path, vision_config={"rope_parameters": {"rope_type": "axial"}}))
+
+
 def test_weights_only_as_pickle(folder: Path) -> None:
     torch.save({}, folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()

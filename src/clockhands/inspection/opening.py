@@ -136,8 +136,8 @@ def _refuse_unknown(raw: dict[str, Any], source: str | Path) -> None:
 def _rope_types(raw: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Every rope type written in a configuration, with its key; some name one per layer type, some nest sub-models."""
     for key, value in raw.items():
-        if not isinstance(value, dict):
-            continue
+        if not isinstance(value, dict) or key in ("vision_config", "audio_config"):
+            continue  # only what reads text is measured
         where = f"{prefix}{key}"
         if key in ("rope_scaling", "rope_parameters") or prefix.startswith(("rope_scaling", "rope_parameters")):
             for name in ("rope_type", "type"):

@@ -51,6 +51,9 @@ class OwnSubject(Subject):
         whole = f"Clockhands {self.core.config.kind} Transformer"
         return whole if self.side is None else f"{whole}, its {self.side}"
 
+    def find_positions(self) -> None:
+        """Nothing is looked for: the model itself tells."""
+
     @property
     def unknown(self) -> bool:
         return False

@@ -50,7 +50,7 @@ class Subject:
     ``whole`` is the encoder-decoder that the stack is a part of, None for a single stack. ``texts`` are what it was
     trained on, where that is known: the default to measure it on; ``pairs`` the same for a decoder, with what the
     encoder read, and ``source_tokenizer`` reads that. ``language_model`` is the model with its output layer, where one
-    was given that predicts tokens.
+    was given that predicts tokens. ``table`` is what is added at the input, if a table is.
     """
 
     model: nn.Module
@@ -89,10 +89,15 @@ class Subject:
         if whole is None and stack is not model and _output_layer(model) is not None:
             subject.language_model = model.eval()
         subject.check_reads_tokens()
-        subject.table = find_input_table(stack, subject.forward, subject.sample(), subject.word_rows())
-        rows = None if subject.table is None else subject.table.rows_PD(stack)
-        subject.mechanisms = family.mechanisms(config) if family else seen(stack, rows)
+        subject.find_positions()
         return subject
+
+    def find_positions(self) -> None:
+        """Find the table at the input, and name how position enters."""
+        self.table = find_input_table(self.model, self.forward, self.sample(), self.word_rows())
+        rows = None if self.table is None else self.table.rows_PD(self.model)
+        config = getattr(self.whole or self.model, "config", None)
+        self.mechanisms = self.family.mechanisms(config) if self.family else seen(self.model, rows)
 
     @property
     def label(self) -> str:
@@ -184,11 +189,10 @@ class Subject:
         """Two texts of ordinary tokens, no token at the same place in both: what effects are tried on."""
         config: Any = getattr(self.whole or self.model, "config", None)
         told = config.to_dict() if hasattr(config, "to_dict") else {}
-        special = {value for name, value in told.items() if name.endswith(("token_id", "token_index", "_idx"))
-                   and isinstance(value, int)}  # fmt: skip
+        ends = ("token_id", "token_index", "_idx")
+        special = {value for name, value in told.items() if name.endswith(ends) and isinstance(value, int)}
         known = min(self.vocabulary or 1000, 1000)
-        usable = [token for token in range(known) if token not in special][-PLACES:]
-        ids = torch.tensor(usable)
+        ids = torch.tensor([token for token in range(known) if token not in special][-PLACES:])
         return torch.stack([ids, ids.roll(1)])
 
     def check_reads_tokens(self) -> None:
@@ -207,8 +211,8 @@ class Subject:
             raise
         except Exception as fault:  # foreign code: what it needs besides token ids, it says in its own way
             raise CheckpointError(
-                f"{self.name} cannot be inspected: a {type(self.model).__name__} does not run on token ids alone "
-                f"({type(fault).__name__}: {_first_line(fault)})"
+                f"{self.name} cannot be inspected: a {type(self.model).__name__} does not run on the ids of "
+                f"{ids.shape[1]} tokens and nothing else ({type(fault).__name__}: {_first_line(fault)})"
             ) from fault
         shapes = {tuple(state.shape[:-1]) for state in states if isinstance(state, Tensor)}
         if shapes != {tuple(ids.shape)}:
@@ -236,18 +240,21 @@ class Subject:
         ids_BT = self.checked(ids_BT).to(self.device)
         if self.looks_across:
             options |= self._read(ids_BT if source_BS is None else source_BS.to(self.device))
-        output = self.model(
-            input_ids=ids_BT,
-            attention_mask=torch.ones_like(ids_BT),
-            output_hidden_states=True,
-            return_dict=True,
-            **({"use_cache": False} if "use_cache" in _arguments(self.model) else {}),
-            **options,
-        )
+        with _attention_kept(self.model):
+            output = self.model(
+                input_ids=ids_BT,
+                attention_mask=torch.ones_like(ids_BT),
+                output_hidden_states=True,
+                return_dict=True,
+                **({"use_cache": False} if "use_cache" in _arguments(self.model) else {}),
+                **options,
+            )
         return tuple(self._stream(state, ids_BT.shape) for state in output.hidden_states)
 
-    def _stream(self, state: Tensor, shape: torch.Size) -> Tensor:
+    def _stream(self, state: Any, shape: torch.Size) -> Tensor:
         """One vector per token: of parallel streams the one that attention reads, streams of a token side by side."""
+        if isinstance(state, tuple):  # Pegasus X keeps its global tokens beside the text's
+            return self._stream(state[0], shape)
         if state.ndim == 4 and state.shape[1:3] == shape:  # Gemma 3n
             return state[getattr(self.model.config, "altup_active_idx", 0)]
         return state.flatten(2) if state.ndim == 4 and state.shape[:2] == shape else state  # hyper-connections
@@ -263,7 +270,8 @@ class Subject:
         if "logits_to_keep" in known:
             options["logits_to_keep"] = 1
         mask = torch.ones_like(ids_BT)
-        return self.language_model(input_ids=ids_BT, attention_mask=mask, return_dict=True, **options).logits[:, -1]
+        with _attention_kept(self.model):
+            return self.language_model(input_ids=ids_BT, attention_mask=mask, return_dict=True, **options).logits[:, -1]
 
     def in_float32(self) -> Subject:
         """Return this subject, or a copy of it in float32 if its weights are narrower: measures would overflow."""
@@ -273,7 +281,9 @@ class Subject:
         names = [name for name in ("whole", "language_model", "model", "core") if getattr(self, name, None) is not None]
         # One copy of all together, so that what they share stays shared.
         copies = copy.deepcopy([getattr(self, name) for name in names])
-        return replace(self, **{name: each.float() for name, each in zip(names, copies, strict=True)})
+        found = replace(self, **{name: each.float() for name, each in zip(names, copies, strict=True)})
+        found.find_positions()  # factors that were read in half precision are rough
+        return found
 
     def _read(self, source_BS: Tensor) -> dict[str, Tensor]:
         """What the decoder is given of a source."""
@@ -399,6 +409,17 @@ def _arguments(model: nn.Module) -> frozenset[str]:
     import inspect
 
     return frozenset(inspect.signature(model.forward).parameters)
+
+
+@contextmanager
+def _attention_kept(model: Any) -> Iterator[None]:
+    """Afterwards a model attends as before: BigBird gives up its sparse attention for good once a text is short."""
+    before = getattr(model, "attention_type", None)
+    try:
+        yield
+    finally:
+        if hasattr(model, "set_attention_type") and model.attention_type != before:
+            model.set_attention_type(before)
 
 
 def _configuration(model: nn.Module) -> Any:
