@@ -153,25 +153,29 @@ def _traced(
     """Follow a table's rows to the first module that is given token and position together."""
     tensor: Tensor = operator.attrgetter(path)(model)
     noise = _noise(tensor.data.reshape(tensor.shape[-2:]))
-    added = noise[first : first + ids_2T.shape[1]]
+    added = noise[first : first + ids_2T.shape[1]].float()
     plain = _inputs(model, lambda: forward(ids_2T), ids_2T.shape)
     with edited(tensor, lambda data: data.add_(noise)):
         moved = _inputs(model, lambda: forward(ids_2T), ids_2T.shape)
     for (name, x), (other, y) in zip(plain, moved, strict=True):
         if name != other or x.shape[-1] != added.shape[-1]:
             continue
-        change = y - x
+        change = y.float() - x.float()
         factor = float((change * added).sum() / (added.square().sum() * len(ids_2T)))
         carries_tokens = not torch.allclose(x[0], x[1], rtol=1e-4, atol=1e-6)
-        if carries_tokens and factor and _near(change, factor * added):
+        if carries_tokens and factor and _near(change, factor * added, y):
             norm = "" if before.shape == x.shape and _near(before, x) else _norm(model, plain, x)
             scale, words = _words(model, forward, ids_2T, words_VE, name, x)
             return InputTable(path, first, factor, name, norm, scale, words)
     return None
 
 
-def _near(x: Tensor, y: Tensor) -> bool:
-    return bool((x - y).abs().max() <= 1e-4 * y.abs().max())
+def _near(x: Tensor, y: Tensor, rounded: Tensor | None = None) -> bool:
+    """Whether x and y are the same but for rounding, also to the precision in which ``rounded`` was computed."""
+    error = 1e-4 * y.abs().max()
+    if rounded is not None:
+        error = error + 4 * torch.finfo(rounded.dtype).eps * rounded.abs().max()
+    return bool((x - y).abs().max() <= error)
 
 
 def _inputs(model: nn.Module, run: Callable[[], object], shape: torch.Size) -> list[tuple[str, Tensor]]:

@@ -42,6 +42,17 @@ class Tables:
     scale: float
     norm: nn.Module | None
 
+    def __post_init__(self) -> None:
+        """Raises CheckpointError for values that are no numbers: nothing that is measured of them would be one."""
+        for what, rows in (("position", self.positions_PD), ("token", self.words_VD)):
+            broken = ~rows.isfinite().all(dim=-1)
+            if bool(broken.any()):
+                row = int(broken.nonzero()[0])
+                raise CheckpointError(
+                    f"the {what} table holds NaN or infinite values (first in row {row}), so the model cannot be "
+                    "inspected; its weights are damaged"
+                )
+
 
 @dataclass
 class Subject:
@@ -205,6 +216,10 @@ class Subject:
                     f"{reads}, and inspect measures models that are given token ids"
                 )
         ids = self.sample()
+        if self.longest is not None and self.longest < ids.shape[1]:
+            raise CheckpointError(
+                f"{self.name} reads no more than {self.longest} tokens at a time; inspect needs {ids.shape[1]} or more"
+            )
         try:
             states = self.forward(ids)
         except ClockhandsError:
