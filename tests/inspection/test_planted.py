@@ -179,20 +179,10 @@ def test_nulls_stay_null(seed: int) -> None:
     similarity = position_table.similarity(subject)
     assert similarity.value == pytest.approx(similarity.references[0].value, abs=0.15)
     assert hands.hands(subject).value == 0
-    assert position_table.shift(subject).value > 0.8  # type: ignore[operator]
+    assert position_table.shift(subject).light == "info"
     states = torch.randn(24, LENGTH, 16, generator=generator)
     assert abs(share.unbiased_share(states)) < 0.01
     assert float(survival.position_hits(states, Splits.of(torch.arange(24))).mean()) < 4 / LENGTH
-
-
-@pytest.mark.parametrize("periods", [(6.0, 20.0, 50.0), (9.3,), (3.3, 11.0, 29.0, 64.0)])
-def test_planted_hands_are_found_with_their_periods(periods: tuple[float, ...]) -> None:
-    sizes = torch.arange(len(periods), 0, -1).repeat_interleave(2)
-    rows = clock(128, periods)[:, : 2 * len(periods)] * sizes
-    turn = torch.linalg.qr(torch.randn(40, 40)).Q[: rows.shape[1]]
-    rows = rows @ turn + 0.02 * torch.randn(128, 40)
-    found = hands.find_hands(rows.double())
-    assert sorted(hand.period for hand in found) == pytest.approx(sorted(periods), rel=0.03)
 
 
 def test_a_clock_is_a_rotation_and_depends_on_distance_alone() -> None:

@@ -1,162 +1,270 @@
-"""Clock hands: pairs of coordinates of the position table that turn at constant speed."""
+"""Clock hands: what turns at constant speed all along the position table."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import listed, mark, skip
-from clockhands.inspection.measures.table import rows_in_use
+from clockhands.inspection.drawing import listed, mark, percent
+from clockhands.inspection.lines import (
+    AGREEMENT,
+    FEWEST_TURNS,
+    ROUND,
+    SURROGATES,
+    Array,
+    Line,
+    Spectrum,
+    find_lines,
+    slow_basis,
+)
+from clockhands.inspection.measures.table import Rows, rows_of
 from clockhands.inspection.numbers import linear_fit
 from clockhands.inspection.subject import Subject
 from clockhands.shapes import Float, Tensor
 
 QUESTION = "Does the table hold clock hands?"
+MOST_ROWS = 1024
 METHOD = (
-    "For every pair among the 16 leading principal components of the table the angle atan2(y, x) is unwrapped "
-    "along the sequence and a line fitted to it; a pair is a hand if R² > 0.9, if its steps are alike (mean "
-    "resultant length above 0.8), if it makes at least one full turn, and if its radius varies by less than half "
-    "and its two components are as strong as each other (within 15 %). Components are used once, the straightest "
-    "pair first. Fixed sinusoids need no components: their own pairs of columns are read, and every hand must "
-    "turn at exactly constant speed. Null: the same rows in random order, where an unwrapped angle is a random "
-    "walk and can look straight, but never steady."
+    "A hand is a frequency whose cosine and sine span a plane of the table, in which the rows turn from the first "
+    f"to the last; row 0 is left out, and at most {MOST_ROWS} rows are read. Pairs of columns that are one such "
+    "circle each are read first. In the rest the strongest peak of the periodogram, summed over the channels, is "
+    "added to a least-squares model, all frequencies are refined together, and so on with what is left. A line "
+    "counts if its amplitudes in all channels, fitted to the first three quarters of the rows, agree with those "
+    "fitted to the last: agreement is 2 Re⟨c₁, c₂⟩ / (|c₁|² + |c₂|²), 1 for a line without noise, about two "
+    f"thirds for noise, because half of the rows are the same. It must be above {AGREEMENT}, and above that of "
+    f"every line in surrogates of what the lines leave: {SURROGATES} with the same spectrum and random phases, "
+    f"{SURROGATES} of an autoregression fitted to it. Reference: the number of lines above {AGREEMENT} in a "
+    "surrogate, on average; rows in random order are none here, for any smooth table beats them. Neighbouring "
+    "lines in one plane are one hand whose speed or size varies. A hand must make two turns within the table: "
+    "slower ones cannot be told from a trend. Mixed hands are told apart if one makes about two turns more than "
+    "the other within the table; hands in columns of their own need no such distance. benchmarks/hands.py plants "
+    "hands, and smooth tables without any. Intervals: 95 %, for white noise."
 )
 MOST_DOTS = 64
-LEADING = 16
-
-
-@dataclass(frozen=True)
-class Hand:
-    """Two coordinates that turn together: tokens per turn, and how much like a clock.
-
-    ``straightness`` is R² of the angle against position, ``steadiness`` the mean resultant length of its steps (1: all
-    steps equal), ``wobble`` the radius' standard deviation over its mean.
-    """
-
-    first: int
-    second: int
-    period: float
-    straightness: float
-    steadiness: float
-    wobble: float
-    orbit_T2: Float[Tensor, "T two"]
-
-
-def hand_of(orbit_T2: Float[Tensor, "T two"], first: int = 0, second: int = 1) -> Hand:
-    """Measure one pair of coordinates."""
-    angle = torch.atan2(orbit_T2[:, 1], orbit_T2[:, 0])
-    turn = torch.remainder(angle.diff() + math.pi, 2 * math.pi) - math.pi
-    slope, straightness = linear_fit(torch.cat([angle[:1], angle[0] + turn.cumsum(0)]))
-    radius = orbit_T2.norm(dim=-1)
-    wobble = float(radius.std() / radius.mean().clamp_min(1e-30))
-    steadiness = float(torch.polar(torch.ones_like(turn), turn).mean().abs())
-    return Hand(first, second, 2 * math.pi / max(abs(slope), 1e-12), straightness, steadiness, wobble, orbit_T2)
-
-
-def find_hands(rows_PD: Float[Tensor, "P D"]) -> list[Hand]:
-    """Hands among the principal components, the straightest first."""
-    u, s, _ = torch.linalg.svd(rows_PD - rows_PD.mean(0), full_matrices=False)
-    points = (u * s)[:, : min(LEADING, int((s > 1e-6 * s[0]).sum()))]
-    width = points.shape[1]
-    pairs = [hand_of(points[:, [i, j]], i, j) for i in range(width) for j in range(i + 1, width)]
-    found: list[Hand] = []
-    used: set[int] = set()
-    for hand in sorted(pairs, key=lambda hand: -hand.straightness):
-        if _is_hand(hand) and not {hand.first, hand.second} & used:
-            found.append(hand)
-            used |= {hand.first, hand.second}
-    return found
-
-
-def _is_hand(hand: Hand) -> bool:
-    even = hand.straightness > 0.9 and hand.steadiness > 0.8 and hand.wobble < 0.5
-    spread = hand.orbit_T2.std(0)
-    round_enough = bool(spread.min() > 0.85 * spread.max())
-    return even and round_enough and hand.period <= len(hand.orbit_T2)
-
-
-def exact_hands(rows_PD: Float[Tensor, "P D"]) -> list[Hand]:
-    """The hands of a fixed sinusoid, read from its own columns; empty if they are not paired in a known way."""
-    width = rows_PD.shape[1] // 2
-    layouts = [
-        [(2 * i, 2 * i + 1) for i in range(width)],
-        [(i, i + width) for i in range(width)],
-    ]
-    for pairs in layouts:
-        hands = [hand_of(rows_PD[:, [i, j]], i, j) for i, j in pairs]
-        if all(hand.straightness > 0.9999 and hand.wobble < 1e-3 for hand in hands):
-            return hands
-    return []
+MOST_NAMED = 12
+"""Periods named in a verdict; the table has all."""
 
 
 def hands(subject: Subject) -> Finding:
-    """How many hands the table holds, and how fast they turn."""
-    rows, tables = rows_in_use(subject), subject.tables()
-    if rows is None or tables is None:
-        return skip("table.hands", QUESTION, subject.absent("There is no position table to look at."))
-    exact = exact_hands(tables.positions_PD[:256].double()) if "sinusoid" in subject.mechanisms else []
-    found = exact or find_hands(rows)
-    generator = torch.Generator().manual_seed(0)
-    chance = sum(len(find_hands(rows[torch.randperm(len(rows), generator=generator)])) for _ in range(5)) / 5
+    """How many hands the position table holds, and how fast they turn."""
+    rows = rows_of(subject, "table.hands", QUESTION, MOST_ROWS)
+    if isinstance(rows, Finding):
+        return rows
+    exact = exact_hands(rows.raw_PD)
+    if exact.periods:
+        return _exact_finding(rows, exact)
+    centred = rows.centred_PD.numpy()
+    found = find_lines(centred)
     return Finding(
         name="table.hands",
         question=QUESTION,
-        verdict=_verdict(found, bool(exact), chance),
-        value=float(len(found)),
-        references=(Reference("rows shuffled", chance),),
+        verdict=_verdict(centred, found),
+        value=float(len(found.turning)),
+        references=(Reference("smooth surrogates", found.null),) if found.surrogates else (),
         unit="hands",
-        light="good" if len(found) > chance else "info",
-        table=Table.of(
-            (
-                "first coordinate",
-                "second coordinate",
-                "tokens per turn",
-                "R² of the angle",
-                "steadiness of the steps",
-                "variation of the radius",
-            ),
-            [(hand.first, hand.second, hand.period, hand.straightness, hand.steadiness, hand.wobble) for hand in found],
-        ),
-        figure=_figure(found) if found else None,
+        light="good" if found.turning else "info",
+        table=Table.of(COLUMNS, [_row(line) for line in (*found.turning, *found.swinging)]),
+        figure=_figure([(line.period, orbit(centred, found, line)) for line in found.turning]),
         method=METHOD,
-        source="Vaswani et al. 2017, section 3.5; for learned tables Yamamoto & Matsuzaki 2023",
+        source="Vaswani et al. 2017, section 3.5; Yamamoto & Matsuzaki 2023; Theiler et al. 1992 (surrogates)",
+        details={
+            "agreement needed": found.needed,
+            "best agreement without a hand": found.best_other,
+            "surrogates": found.surrogates,
+            "slow share": slow_share(centred, found),
+        },
     )
 
 
-def _verdict(found: list[Hand], exact: bool, chance: float) -> str:
+COLUMNS = (
+    "tokens per turn",
+    "low",
+    "high",
+    "share of the variance",
+    "agreement",
+    "roundness",
+    "what it does",
+    "read from",
+)
+
+
+def _row(line: Line) -> tuple[float | str | None, ...]:
+    low, high = (2 * math.pi / (line.frequency + sign * 1.96 * line.error) for sign in (1, -1))
+    if line.parts:
+        low, high = _range(line)
+    does = "swings" if line.roundness < ROUND else "turns, its speed or size varies" if line.parts else "turns"
+    where = f"columns {line.columns[0]} and {line.columns[1]}" if line.columns else "a plane across columns"
+    return (line.period, low, high, line.share, line.agreement, line.roundness, does, where)
+
+
+def _verdict(rows_nD: Array, found: Spectrum) -> str:
+    slow = slow_share(rows_nD, found)
+    told = [_turning(found), _varying(found), _swinging(found.swinging)]
+    if slow > 0.1:
+        told.append(
+            f"{percent(slow)} of the variance moves more slowly than one turn in {len(rows_nD) / 2:.0f} tokens; a "
+            f"table of {len(rows_nD)} rows is too short to tell whether that turns."
+        )
+    return " ".join(sentence for sentence in told if sentence)
+
+
+def _turning(found: Spectrum) -> str:
+    if not found.turning:
+        reached = f" (best agreement {found.best_other:.2f}; {found.needed:.2f} needed)" if found.best_other > 0 else ""
+        return f"No hand: nothing in the table turns at constant speed all along it{reached}."
+    number = f"{len(found.turning)} hands turn" if len(found.turning) > 1 else "One hand turns"
+    lowest = min(line.agreement for line in found.turning)
+    beaten = f"; {found.surrogates} smooth surrogates reach {found.best_surrogate:.2f}" if found.surrogates else ""
+    speed = "" if any(line.parts for line in found.turning) else " at constant speed"
+    return (
+        f"{number}{speed}, once in {_periods(found.turning)} tokens (the table's two ends agree by at least "
+        f"{lowest:.2f}{beaten})."
+    )
+
+
+def _varying(found: Spectrum) -> str:
+    varying = [line for line in found.turning if line.parts]
+    if not varying:
+        return ""
+    ranges = listed("{:.1f} to {:.1f}".format(*_range(line)) for line in varying)
+    return f"{len(varying)} of them {'turns' if len(varying) == 1 else 'turn'} at a speed that varies: {ranges}."
+
+
+def _range(line: Line) -> tuple[float, float]:
+    """The shortest and the longest period of a hand whose speed varies."""
+    periods = [line.period, *(part.period for part in line.parts)]
+    return min(periods), max(periods)
+
+
+def _swinging(lines: Sequence[Line]) -> str:
+    if not lines:
+        return ""
+    return f"Something swings back and forth without turning, once in {_periods(lines)} tokens."
+
+
+def _periods(lines: Sequence[Line]) -> str:
+    periods = [f"{line.period:.1f}" for line in lines]
+    if len(periods) <= MOST_NAMED:
+        return listed(periods)
+    return f"{', '.join(periods[: MOST_NAMED - 1])} ... {periods[-1]}"
+
+
+def slow_share(rows_nD: Array, found: Spectrum) -> float:
+    """The share of the variance that is slower than half a table, beyond what white noise would have there; hands are
+    taken out."""
+    left = rows_nD - _waves_of(rows_nD, (*found.turning, *found.swinging))
+    basis = np.linalg.qr(slow_basis(len(left), 3))[0]
+    slow, total = float(((basis.T @ (left - left.mean(0))) ** 2).sum()), float((left**2).sum())
+    by_chance = total * (basis.shape[1] - 1) / (len(left) - 1)
+    return max(slow - by_chance, 0.0) / float((rows_nD**2).sum())
+
+
+def _waves_of(rows_nD: Array, lines: Sequence[Line]) -> Array:
+    return sum((line.waves(len(rows_nD)) for line in lines), np.zeros_like(rows_nD))
+
+
+def orbit(rows_nD: Array, found: Spectrum, line: Line) -> Float[Tensor, "T two"]:
+    """The table's rows in the plane of one line, less the other lines and what is slow."""
+    others = [other for other in (*found.turning, *found.swinging) if other is not line]
+    left = rows_nD - _waves_of(rows_nD, others)
+    own = _waves_of(rows_nD, [line])
+    basis = np.linalg.qr(slow_basis(len(left), 3))[0]
+    left = left - basis @ (basis.T @ (left - own))
+    axes = np.linalg.svd(line.plane_2D, full_matrices=False)[2]
+    return torch.from_numpy(left @ axes.T)
+
+
+@dataclass(frozen=True)
+class ExactHands:
+    """Pairs of columns that turn at exactly constant speed: their periods and orbits, and how many are zero."""
+
+    periods: tuple[float, ...] = ()
+    orbits: tuple[Float[Tensor, "T two"], ...] = ()
+    pairs: tuple[tuple[int, int], ...] = ()
+    zero: int = 0
+
+
+def exact_hands(rows_PD: Float[Tensor, "P D"]) -> ExactHands:
+    """The hands of sinusoids as they are computed, neighbours or halves paired; none unless every pair that is not zero
+    is one. Nothing is estimated here, so that hands far slower than the table are read too."""
+    width = rows_PD.shape[1] // 2
+    if rows_PD.shape[1] % 2:
+        return ExactHands()
+    for pairs in ([(2 * i, 2 * i + 1) for i in range(width)], [(i, i + width) for i in range(width)]):
+        lively = [pair for pair in pairs if bool(rows_PD[:, pair].any())]
+        periods = [exact_period(rows_PD[:, pair]) for pair in lively]
+        if lively and all(period is not None for period in periods):
+            known = [period for period in periods if period is not None]
+            return ExactHands(
+                tuple(known), tuple(rows_PD[:, pair] for pair in lively), tuple(lively), width - len(lively)
+            )
+    return ExactHands()
+
+
+def exact_period(orbit_T2: Float[Tensor, "T two"]) -> float | None:
+    """Tokens per turn of a point that turns around zero with steps alike; None for any other."""
+    radius = orbit_T2.norm(dim=-1)
+    if float(radius.std()) >= 1e-3 * float(radius.mean()):
+        return None
+    angle = torch.atan2(orbit_T2[:, 1], orbit_T2[:, 0])
+    turn = torch.remainder(angle.diff() + math.pi, 2 * math.pi) - math.pi
+    slope, straightness = linear_fit(torch.cat([angle[:1], angle[0] + turn.cumsum(0)]))
+    return 2 * math.pi / abs(slope) if straightness > 0.9999 and slope != 0 else None
+
+
+def _exact_finding(rows: Rows, found: ExactHands) -> Finding:
+    ordered = sorted(zip(found.periods, found.orbits, found.pairs, strict=True), key=lambda hand: hand[0])
+    first, last = ordered[0][0], ordered[-1][0]
+    half = len(rows.raw_PD) / FEWEST_TURNS
+    slower = sum(period > half for period in found.periods)
+    told = f"All {len(ordered)} pairs of columns turn" if len(ordered) > 1 else "The one pair of columns turns"
+    zero = f" {found.zero} pairs are zero." if found.zero > 1 else " One pair is zero." if found.zero else ""
+    beyond = f" {slower} of them make fewer than two turns within the table." if slower else ""
+    return Finding(
+        name="table.hands",
+        question=QUESTION,
+        verdict=f"{told} at exactly constant speed, once in {first:.1f} to {last:,.0f} tokens.{zero}{beyond}"
+        if len(ordered) > 1
+        else f"{told} at exactly constant speed, once in {first:.1f} tokens.{zero}",
+        value=float(len(ordered)),
+        unit="hands",
+        light="good",
+        table=Table.of(
+            ("tokens per turn", "first column", "second column"), [(period, *pair) for period, _, pair in ordered]
+        ),
+        figure=_figure([(period, points) for period, points, _ in ordered]),
+        method="Every pair of columns that is not zero keeps its distance from zero within 0.1 %, and its angle is a "
+        "straight line (R² above 0.9999), from row 1 on: the speed is read from the columns as they are.",
+        source="Vaswani et al. 2017, section 3.5",
+    )
+
+
+def _figure(found: list[tuple[float, Tensor]]) -> Figure | None:
+    """The orbits of up to four hands, spread over the range of periods; None of none."""
     if not found:
-        return f"No pair of components turns at constant speed (shuffled rows give {chance:.1f} such pairs)."
-    if exact:
-        periods = sorted(hand.period for hand in found)
-        reach = f"{periods[0]:.1f} to {periods[-1]:,.0f}"
-        return f"All {len(found)} pairs turn at exactly constant speed, once in {reach} tokens."
-    number = f"{len(found)} hands turn" if len(found) > 1 else "One hand turns"
-    periods_text = listed(f"{hand.period:.1f}" for hand in sorted(found, key=lambda hand: hand.period))
-    return f"{number} at constant speed, once in {periods_text} tokens (shuffled rows give {chance:.1f})."
-
-
-def _figure(found: list[Hand]) -> Figure:
-    """The orbits of up to four hands, spread over the range of periods."""
-    ordered = sorted(found, key=lambda hand: hand.period)
+        return None
+    ordered = sorted(found, key=lambda hand: hand[0])
     step = max(1, math.ceil(len(ordered) / 4))
     caption = f"At most two turns, and at most {MOST_DOTS} positions of them; point at a dot for its position."
-    return Figure(tuple(_orbit(hand) for hand in ordered[::step]), caption=caption, columns=2, height=1.0)
+    return Figure(tuple(_orbit(*hand) for hand in ordered[::step]), caption=caption, columns=2, height=1.0)
 
 
-def _orbit(hand: Hand) -> Panel:
-    steps = min(len(hand.orbit_T2), 1 + math.ceil(2 * hand.period))
+def _orbit(period: float, orbit_T2: Tensor) -> Panel:
+    steps = min(len(orbit_T2), 1 + math.ceil(2 * period))
     places = range(0, steps, max(1, math.ceil(steps / MOST_DOTS)))
-    orbit = hand.orbit_T2[list(places)]
-    edge = 1.08 * float(orbit.abs().max())
+    shown = orbit_T2[list(places)]
+    edge = 1.08 * float(shown.abs().max())
     return Panel(
         (
-            mark("line", orbit[:, 0], orbit[:, 1], emphasis="main"),
-            mark("points", orbit[:, 0], orbit[:, 1], names=tuple(f"position {t}" for t in places)),
+            mark("line", shown[:, 0], shown[:, 1], emphasis="main"),
+            mark("points", shown[:, 0], shown[:, 1], names=tuple(f"position {t + 1}" for t in places)),
         ),
-        title=f"{hand.period:,.1f} tokens per turn",
+        title=f"{period:,.1f} tokens per turn",
         xlim=(-edge, edge),
         ylim=(-edge, edge),
         equal=True,

@@ -1,0 +1,106 @@
+"""The verdict on hands, tried where it is true and where it is false, in tables that a model really adds."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from clockhands.findings import Finding
+from clockhands.inspection.measures import hands
+from clockhands.inspection.subject import Subject
+
+from .tables import learned, mixed, sinusoid, walk
+
+
+def found(rows_PD: torch.Tensor) -> Finding:
+    return hands.hands(learned(rows_PD))
+
+
+def test_a_learned_table_of_exact_sinusoids_is_told_its_own_periods() -> None:
+    finding = found(sinusoid(128, 64))
+    periods = [row[0] for row in finding.table.rows]
+    assert periods == pytest.approx([2 * math.pi * 10000 ** (k / 32) for k in range(32)], rel=1e-3)
+    assert finding.verdict.startswith("All 32 pairs of columns turn at exactly constant speed, once in 6.3 to ")
+    assert "of them make fewer than two turns within the table" in finding.verdict
+
+
+def test_a_hand_that_is_zero_is_told_and_hides_no_other() -> None:
+    rows = sinusoid(128, 64)
+    rows[:, 4:6] = 0
+    finding = found(rows)
+    assert finding.value == 31
+    assert "One pair is zero." in finding.verdict
+
+
+def test_noise_makes_it_an_estimate_that_stops_where_the_table_does() -> None:
+    finding = found(sinusoid(128, 64) + 0.1 * torch.randn(128, 64, generator=torch.Generator().manual_seed(0)))
+    periods = [row[0] for row in finding.table.rows]
+    assert periods == pytest.approx([2 * math.pi * 10000 ** (k / 32) for k in range(9)], rel=0.01)
+    assert "9 hands turn at constant speed, once in 6.3, 8.4, 11.2" in finding.verdict
+    assert "moves more slowly than one turn in 64 tokens; a table of 127 rows is too short" in finding.verdict
+
+
+def test_hands_across_columns_are_told_with_what_they_beat() -> None:
+    finding = found(mixed(128, 64, [5.0, 9.0, 31.0]))
+    assert [row[0] for row in finding.table.rows] == pytest.approx([5, 9, 31], rel=0.01)
+    assert all(low < period < high for period, low, high, *_ in finding.table.rows)
+    assert "3 hands turn at constant speed, once in 5.0, 9.0 and 31.0 tokens" in finding.verdict
+    assert "120 smooth surrogates reach 0." in finding.verdict
+    assert finding.light == "good"
+    assert finding.reference("smooth surrogates") is not None
+    assert finding.figure is not None and len(finding.figure.panels) == 3
+
+
+def test_the_picture_of_a_hand_is_a_circle() -> None:
+    figure = found(mixed(128, 64, [5.0, 31.0], noise=0.02)).figure
+    assert figure is not None
+    for panel in figure.panels:
+        dots = panel.marks[1]
+        radius = torch.tensor(dots.x) ** 2 + torch.tensor(dots.y) ** 2
+        assert float(radius.sqrt().std() / radius.sqrt().mean()) < 0.15
+
+
+@pytest.mark.parametrize("width", [64, 384])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_random_walk_has_no_hand(seed: int, width: int) -> None:
+    finding = found(walk(128, width, seed))
+    assert finding.value == 0
+    assert finding.verdict.startswith("No hand: nothing in the table turns at constant speed all along it (best agr")
+    assert finding.light == "info"
+
+
+def test_another_first_row_changes_nothing() -> None:
+    rows = mixed(128, 64, [5.0, 9.0, 31.0])
+    other = rows.clone()
+    other[0] += 50
+    assert found(other).verdict == found(rows).verdict
+
+
+def test_what_swings_is_told_apart() -> None:
+    wave = torch.cos(2 * math.pi * torch.arange(128) / 12)
+    generator = torch.Generator().manual_seed(0)
+    rows = wave[:, None] * torch.randn(64, generator=generator) + 0.05 * torch.randn(128, 64, generator=generator)
+    verdict = found(rows).verdict
+    assert verdict.startswith("No hand")
+    assert "Something swings back and forth without turning, once in 12.0 tokens." in verdict
+
+
+def test_a_trend_is_told_to_be_too_slow() -> None:
+    trend = torch.linspace(-1, 1, 128)[:, None] * torch.ones(64)
+    rows = trend + 0.05 * torch.randn(128, 64, generator=torch.Generator().manual_seed(0))
+    assert "of the variance moves more slowly than one turn in 64 tokens" in found(rows).verdict
+    noise = torch.randn(128, 64, generator=torch.Generator().manual_seed(0))
+    assert "more slowly" not in found(noise).verdict
+
+
+def test_a_fixed_sinusoid_of_ours_is_exact() -> None:
+    from clockhands.model import Transformer, TransformerConfig
+
+    model = Transformer(
+        TransformerConfig(vocab_size=20, d_model=16, num_heads=2, d_ff=16, encoder_layers=1, decoder_layers=1)
+    )
+    finding = hands.hands(Subject.of(model))
+    assert finding.value == 8
+    assert finding.verdict.startswith("All 8 pairs of columns turn at exactly constant speed")

@@ -1,0 +1,126 @@
+"""Lines must be found where they were planted, at their periods, and nowhere else (rates: benchmarks/hands.py)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from benchmarks.hands import SMOOTH, encoding_speeds, findable, hands_of, invented, planted, rotation, walk
+from scipy.signal import lfilter
+
+from clockhands.inspection.lines import AGREEMENT, agreements, burg, find_lines, waves
+
+Random = np.random.Generator
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_planted_periods_are_found_within_one_per_cent(seed: int) -> None:
+    """A sample of the population of benchmarks/hands.py, of the smaller tables."""
+    table = next(table for table in map(_small, range(40 * seed, 40 * seed + 40)) if table is not None)
+    assert table["missed"] == 0, table
+    assert table["invented"] == 0, table
+
+
+def _small(seed: int) -> dict[str, float | str | bool] | None:
+    """One of at most 256 rows and 64 columns; drawing its size first costs nothing."""
+    rng = np.random.default_rng(seed)
+    small = int(rng.choice([128, 256, 512, 1024])) <= 256 and int(rng.choice([64, 384])) == 64
+    return planted(seed) if small else None
+
+
+@pytest.mark.slow
+def test_both_rates_hold() -> None:
+    """95 of 100 planted tables whole; at most 1 smooth table in 20 with a hand, over all kinds together and by kind."""
+    tables = [planted(seed) for seed in range(60)]
+    assert sum(table["missed"] == 0 for table in tables) >= 0.95 * len(tables)
+    seen = {kind: sum(invented(kind, 128, 64, seed) for seed in range(20)) for kind in SMOOTH}
+    assert sum(seen.values()) <= 0.05 * 20 * len(SMOOTH), seen
+    assert max(seen.values()) <= 4, "binomial(20, 0.05): five or more once in 400"
+
+
+def test_at_most_one_smooth_table_in_twenty_has_a_hand() -> None:
+    """One of each kind: noise of many kinds, trends, steps, special rows, few dimensions."""
+    seen = [kind for kind in SMOOTH if invented(kind, 128, 64, seed=0)]
+    assert len(seen) <= 3, f"of {len(SMOOTH)}; at a rate of 1 in 20 four or more come once in 20"
+
+
+def test_a_table_as_it_stands_gives_up_hands_that_are_close() -> None:
+    rng = np.random.default_rng(0)
+    speeds = encoding_speeds(32, 128, rng)
+    rows, left = hands_of(128, 64, speeds, rng, 0.1, mixed=False)
+    turns = [128 / line.period for line in find_lines(rows).turning]
+    wanted = findable(left, 128, mixed=False, fewest=2)
+    assert len(wanted) >= 8
+    assert all(min(abs(np.array(turns) / turn - 1)) < 0.01 for turn in wanted)
+
+
+def test_the_error_of_a_period_is_covered_by_its_interval() -> None:
+    inside = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        rows, speeds = hands_of(128, 64, np.array([0.7]), rng, 0.3, mixed=True)
+        (line,) = find_lines(rows).turning
+        inside.append(abs(line.frequency - speeds[0]) < 1.96 * line.error)
+    assert sum(inside) >= 9
+
+
+def test_a_hand_whose_speed_varies_is_one_hand() -> None:
+    rng = np.random.default_rng(0)
+    t = np.arange(512)
+    angle = 2 * np.pi * t / 8 + 1.5 * np.sin(2 * np.pi * t / 512)
+    rows = np.stack([np.cos(angle), np.sin(angle)], 1) @ rotation(64, rng)[:2] + 0.02 * rng.standard_normal((512, 64))
+    (line,) = find_lines(rows).turning
+    assert line.parts, "lines beside the carrier are no hands of their own"
+    assert line.period == pytest.approx(8, rel=0.01)
+
+
+def test_what_swings_does_not_turn() -> None:
+    rng = np.random.default_rng(0)
+    wave = np.cos(2 * np.pi * np.arange(256) / 20)
+    rows = wave[:, None] * rng.standard_normal(64) + 0.1 * rng.standard_normal((256, 64))
+    found = find_lines(rows)
+    assert not found.turning
+    assert [line.period for line in found.swinging] == pytest.approx([20], rel=0.01)
+
+
+def test_power_alone_makes_no_line() -> None:
+    """In a random walk of two dimensions the strongest waves agree by chance: only surrogates tell."""
+    seen = [find_lines(walk(128, 2, np.random.default_rng(seed))) for seed in range(12)]
+    assert sum(found.best_other > AGREEMENT for found in seen) > 6
+    assert sum(bool(found.turning) for found in seen) <= 2
+
+
+def test_noise_agrees_by_the_share_of_common_rows() -> None:
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((512, 400))
+    found = agreements(noise, 2 * np.pi * np.array([20.0, 55.5, 130.2]) / 512)
+    assert found == pytest.approx(2 / 3, abs=0.08)
+    wave = waves(np.arange(512.0), np.array([0.5])) @ rng.standard_normal((2, 400))
+    assert agreements(wave, np.array([0.5])) == pytest.approx(1)
+
+
+def test_burg_finds_a_planted_autoregression() -> None:
+    drawn = np.random.default_rng(0).standard_normal((400, 30))
+    rows = lfilter([1.0], [1.0, -1.2, 0.5], drawn, axis=0)[50:]
+    assert burg(rows, 2) == pytest.approx([1, -1.2, 0.5], abs=0.03)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 9, 17, 24, 33])
+@pytest.mark.parametrize("kind", ["noise", "zero", "constant", "one row", "one column"])
+def test_degenerate_tables_have_no_hands_and_raise_nothing(count: int, kind: str) -> None:
+    rows = np.random.default_rng(count).standard_normal((count, 6))
+    if kind == "one row":
+        rows[1:] = rows[:1] * 0
+    elif kind != "noise":
+        rows = {"zero": 0 * rows, "constant": 0 * rows + 0.1, "one column": rows[:, :1]}[kind]
+    with np.errstate(all="raise"):
+        found = find_lines(rows)
+    assert not found.turning
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_one_mixed_hand_is_one(seed: int) -> None:
+    """Some pair of its columns looks like a circle of its own."""
+    rng = np.random.default_rng(seed)
+    rows, _ = hands_of(128, 64, np.array([0.7]), rng, 0.02, mixed=True)
+    (line,) = find_lines(rows).turning
+    assert line.share == pytest.approx(1, abs=0.1)
