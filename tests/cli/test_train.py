@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import tomllib
 from pathlib import Path
 
@@ -30,8 +32,21 @@ def test_a_corpus_by_flags_alone_and_on_from_there(here: Path, capsys: pytest.Ca
     command = ["train", "--corpus", "roles", "--preset", "tiny", "--seed", "3", "--set", *SMALL, *STEPS]
     assert main([*command, "position.scheme=rope", "--threads", "1", "--out", "runs/r"]) == 0
     captured = capsys.readouterr()
+    said = captured.err.splitlines()
+    assert said[0] == "reading the text (roles)"
+    assert said[1] == "learning a tokenizer (bpe); the text has 80 pairs for training"
+    assert re.fullmatch(r"encoding the text with \d+ tokens", said[2])
+    # d_model is 16 and the warm-up a tenth of 4 steps; what is known before the first step is said before it.
+    ahead = next(i for i, line in enumerate(said) if line.startswith("training "))
+    assert "parameters for 4 steps; learning rate 0.008, warm-up 0 steps; the loss is in nats per token" in said[ahead]
+    steps = [i for i, line in enumerate(said) if line.startswith("step ")]
+    assert ahead < steps[0] and re.search(r"^step 2 of 4 .* s left$", captured.err, re.M)
     assert "step 4 of 4" in captured.err
     assert captured.out.startswith("runs/r: 4 steps, ")
+    loss = float(re.search(r"validation loss ([\d.]+)", captured.out)[1])  # type: ignore[index]
+    tokens = len(Run.open("runs/r").tokenizers().target)
+    assert f"perplexity {math.exp(loss):,.1f}"[:-2] in captured.out
+    assert f"a uniform guess among {tokens} tokens has {math.log(tokens):.2f}" in captured.out
     assert "next: clockhands translate runs/r" in captured.out
     recipe = Run.open("runs/r").recipe
     assert (recipe.training.seed, recipe.training.threads, recipe.model.decoder.scheme) == (3, 1, "rope")

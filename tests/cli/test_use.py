@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,9 @@ def test_generate_prints_prompt_and_continuation(writer: Run, capsys: pytest.Cap
 def test_evaluate_prints_scores_with_signatures(translator: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", str(translator.path)]) == 0
     printed = capsys.readouterr().out
+    assert printed.startswith("split test (20 pairs of who did what to whom, English to Esperanto")
+    tokens = len(translator.tokenizers().target)
+    assert f"(loss: lower is better; a uniform guess among {tokens} tokens has {math.log(tokens):.2f}" in printed
     assert "BLEU|#:1|bs:1000" in printed and "exact match %" in printed and "loss|nats per token" in printed
 
 
@@ -140,7 +144,15 @@ def test_evaluate_own_files(translator: Run, tmp_path: Path, capsys: pytest.Capt
     assert "has 1 lines and" in capsys.readouterr().err
     (tmp_path / "t").write_text("Tomo vidis Annan\n", encoding="utf8")
     assert main([*command, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["scores"][0]["name"] == "BLEU"
+    found = json.loads(capsys.readouterr().out)[0]
+    assert found["scores"][0]["name"] == "BLEU"
+    assert found["text"] == f"1 pairs of {tmp_path / 's'} and {tmp_path / 't'}"
+
+
+def test_evaluate_says_which_split_stands_in_for_a_missing_one(writer: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", str(writer.path)]) == 0
+    said = capsys.readouterr().out.splitlines()[0]
+    assert said == "split validation (1 documents of text.txt; there is no test split)"
 
 
 def test_evaluate_beyond_the_trained_length(writer: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,27 +55,32 @@ def run(options: argparse.Namespace) -> int:
     search = search_of(options)
     prepare(options)
     from clockhands.generation import evaluate, open_run
+    from clockhands.progress import Counter
 
     opened = open_run(options.run, device=options.device, position=_position(options))
     if opened.kind != "encoder-decoder":
         _refuse_translation(options)
-    text = _text(opened, options)
-    results = {
-        length: evaluate(
-            opened,
-            text,
-            search=search,
-            tokenize=options.tokenize,
-            lowercase=options.lowercase,
-            length=length,
-        )
-        for length in _lengths(opened, options)
-    }
+    text, what = _text(opened, options)
+    lengths = list(_lengths(opened, options))
+    with Counter() as progress:
+        results = {
+            length: evaluate(
+                opened,
+                text,
+                search=search,
+                tokenize=options.tokenize,
+                lowercase=options.lowercase,
+                length=length,
+                progress=progress,
+            )
+            for length in lengths
+        }
     if options.json:
-        print(json.dumps([_plain(length, result) for length, result in results.items()], indent=1))
+        print(json.dumps([{"text": what, **_plain(length, result)} for length, result in results.items()], indent=1))
         return 0
+    print(what)
     for length, result in results.items():
-        _show(length, result)
+        _show(length, result, len(opened.tokenizers.target))
     return 0
 
 
@@ -130,19 +135,24 @@ def _trained_length(run: Path) -> int | None:
     return recipe.batches.window if recipe.model.kind != "encoder-decoder" else recipe.batches.max_length
 
 
-def _text(opened: Opened, options: argparse.Namespace) -> Sequence[Pair] | Sequence[str]:
+def _text(opened: Opened, options: argparse.Namespace) -> tuple[Sequence[Pair] | Sequence[str], str]:
+    """The text to score, and one line that says which it is."""
     from clockhands.data import open_corpus
     from clockhands.data.readers import read_documents, read_parallel
     from clockhands.training import Run
 
     if options.source:
-        return list(read_parallel(options.source, options.target))
+        pairs = list(read_parallel(options.source, options.target))
+        return pairs, f"{len(pairs):,} pairs of {options.source} and {options.target}"
     if options.text:
-        return read_documents(options.text, "file")
+        return read_documents(options.text, "file"), f"the text of {options.text}"
     recipe = Run.open(opened.path).recipe
     corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
     split = options.split or ("validation" if "test" not in corpus and "validation" in corpus else "test")
-    return corpus.pairs(split) if corpus.kind == "translation" else corpus.documents(split)
+    text = corpus.pairs(split) if corpus.kind == "translation" else corpus.documents(split)
+    items = "pairs" if corpus.kind == "translation" else "documents"
+    instead = "; there is no test split" if split != (options.split or "test") else ""
+    return text, f"split {split} ({len(text):,} {items} of {corpus.description or corpus.name}{instead})"
 
 
 def _lengths(opened: Opened, options: argparse.Namespace) -> Iterator[int | None]:
@@ -189,11 +199,14 @@ def _plain(length: int | None, result: Evaluation) -> dict[str, Any]:
     }
 
 
-def _show(length: int | None, result: Evaluation) -> None:
+def _show(length: int | None, result: Evaluation, tokens: int) -> None:
+    from clockhands.generation.score import uniform_guess
+
     if length is not None:
         print(f"windows of {length} tokens")
     for score in result.scores:
         print(score)
+    print(f"(loss: lower is better; {uniform_guess(tokens)})")
     _print_table(result.by_length)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import Any
 
@@ -168,5 +169,12 @@ def _conclude(run: Any) -> None:
     last = f", validation loss {validation[-1]:.4f}" if validation else ""
     print(f"{run.path}: {run.record['step']:,} steps, {run.record['parameters']:,} parameters{last}")
     verb = {"encoder-decoder": 'translate {} "..."', "decoder": 'generate {} --prompt "..."'}.get(run.recipe.model.kind)
+    if validation:
+        from clockhands.generation.score import uniform_guess
+
+        tokens = "masked tokens" if run.recipe.model.kind == "encoder" else "target tokens"
+        guess = uniform_guess(len(run.tokenizers().target))
+        print(f"that is the mean of all {tokens} of the validation split, in nats: perplexity "
+              f"{math.exp(validation[-1]):,.1f}; {guess}")  # fmt: skip
     if verb:
         print(f"next: clockhands {verb.format(run.path)}")

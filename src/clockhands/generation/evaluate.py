@@ -22,6 +22,7 @@ from clockhands.findings import Table
 from clockhands.generation.opened import Opened, open_run
 from clockhands.generation.score import Score, bleu_scorer, bootstrap_interval, score_translations
 from clockhands.generation.translate import Search, Translation, translate
+from clockhands.progress import Count, count_nothing
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,9 @@ def evaluate(
     lowercase: bool = False,
     length: int | None = None,
     buckets: int = 5,
+    progress: Count = count_nothing,
 ) -> Evaluation:
-    """Evaluate a translator on pairs, or a language model on documents.
+    """Evaluate a translator on pairs, or a language model on documents. ``progress`` is told what is done of what.
 
     A language model reads windows of ``length`` tokens (by default 128) side by side; its table is by place in the
     window. Raises UsageError if the text is of the other kind, DataError if there is none.
@@ -80,30 +82,48 @@ def evaluate(
         opened.require("encoder-decoder", "evaluate translations")
         bleu_scorer(tokenize, lowercase=lowercase)  # What is wrong with it is said before anything is translated.
         pairs = [pair for pair in text if isinstance(pair, Pair)]
-        return _evaluate_pairs(opened, pairs, search or Search(), tokenize, lowercase, buckets)
+        return _evaluate_pairs(opened, pairs, search or Search(), tokenize, lowercase, buckets, progress)
     opened.require("decoder", "evaluate continuations")
-    return _evaluate_stream(opened, [t for t in text if isinstance(t, str)], length or 128, buckets)
+    return _evaluate_stream(opened, [t for t in text if isinstance(t, str)], length or 128, buckets, progress)
 
 
 def _evaluate_pairs(
-    opened: Opened, pairs: list[Pair], search: Search, tokenize: str, lowercase: bool, buckets: int
+    opened: Opened,
+    pairs: list[Pair],
+    search: Search,
+    tokenize: str,
+    lowercase: bool,
+    buckets: int,
+    progress: Count,
 ) -> Evaluation:
-    done = tuple(translate(opened, [pair.source for pair in pairs], search))
+    translations = []
+    progress("translating", 0, len(pairs))
+    for translation in translate(opened, [pair.source for pair in pairs], search):
+        translations.append(translation)
+        progress("translating", len(translations), len(pairs))
+    done = tuple(translations)
     references = [pair.target for pair in pairs]
     texts = [translation.text for translation in done]
     scores = score_translations(texts, references, tokenize=tokenize, lowercase=lowercase)
-    loss = pair_loss(opened, pairs, search.batch, search.max_source)
+    loss = pair_loss(opened, pairs, search.batch, search.max_source, progress)
     exact_N = np.array([a.strip() == b.strip() for a, b in zip(texts, references, strict=True)])
     return Evaluation((*scores, loss.score()), loss, _by_length(loss, exact_N, buckets), done)
 
 
-def pair_loss(opened: Opened, pairs: Sequence[Pair], batch: int = 64, longest: int = LONGEST) -> Loss:
+def pair_loss(
+    opened: Opened,
+    pairs: Sequence[Pair],
+    batch: int = 64,
+    longest: int = LONGEST,
+    progress: Count = count_nothing,
+) -> Loss:
     """The loss of each target given its source, both cut to ``longest`` tokens; a ClockhandsWarning says how many."""
     dataset = encode_pairs(pairs, opened.tokenizers, max_length=longest, longer="cut", option="max_source")
     order = np.argsort(dataset.lengths.max(axis=1), kind="stable")
     collate = PairCollator(opened.tokenizers.source.pad_token_id)
     nats_N, tokens_N = np.zeros(len(order)), np.zeros(len(order), np.int64)
-    for indices in _chunks(order, batch):
+    for start, indices in enumerate(_chunks(order, batch)):
+        progress("measuring the loss", start * batch, len(order))
         loss_BS = token_losses(opened, collate([dataset[int(i)] for i in indices]))
         nats_N[indices] = loss_BS.sum(-1).cpu().numpy()
         tokens_N[indices] = dataset.lengths[indices, 1]
@@ -122,12 +142,14 @@ def token_losses(opened: Opened, batch: Batch) -> torch.Tensor:
     return F.cross_entropy(logits_BSV.transpose(1, 2), labels_BS, ignore_index=IGNORED, reduction="none")
 
 
-def _evaluate_stream(opened: Opened, documents: list[str], length: int, buckets: int) -> Evaluation:
+def _evaluate_stream(opened: Opened, documents: list[str], length: int, buckets: int, progress: Count) -> Evaluation:
     stream = encode_stream(opened.tokenizers.source, documents)
     windows = WindowDataset(stream, length)
-    loss_NS = np.concatenate([
-        token_losses(opened, WindowCollator()(examples)).cpu().numpy() for examples in _examples(windows, 32)
-    ])  # fmt: skip
+    parts: list[NDArray[np.float32]] = []
+    for examples in _examples(windows, 32):
+        progress("reading windows", 32 * len(parts), len(windows))
+        parts.append(token_losses(opened, WindowCollator()(examples)).cpu().numpy())
+    loss_NS = np.concatenate(parts)
     loss = Loss(loss_NS.sum(1).astype(np.float64), np.full(len(loss_NS), loss_NS.shape[1]))
     edges = np.linspace(0, loss_NS.shape[1], min(buckets, loss_NS.shape[1]) + 1).astype(int)
     rows = [

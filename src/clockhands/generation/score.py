@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -30,6 +31,11 @@ class Score:
         places = {"loss": 3, "perplexity": 2}.get(self.name, 1)
         value, low, high = (f"{number:.{places}f}" for number in (self.value, self.low, self.high))
         return f"{self.name}|{self.signature} = {value} [{low}, {high}]"
+
+
+def uniform_guess(tokens: int) -> str:
+    """Say what loss a model has that knows nothing, beside which any other can be read."""
+    return f"a uniform guess among {tokens:,} tokens has {math.log(tokens):.2f} (perplexity {tokens:,})"
 
 
 def score_translations(

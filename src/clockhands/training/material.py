@@ -27,6 +27,7 @@ from clockhands.data import (
     train_tokenizers,
 )
 from clockhands.data.encoding import LONGEST
+from clockhands.progress import Say, say_nothing
 from clockhands.training.recipe import Recipe
 
 Data = PairDataset | WindowDataset
@@ -85,10 +86,20 @@ class Material:
         return digest.hexdigest()
 
 
-def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Material:
-    """Read the corpus, learn or open the tokenizers (unless given) and encode. Raises DataError and UsageError."""
+def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None, *, progress: Say = say_nothing) -> Material:
+    """Read the corpus, learn or open the tokenizers (unless given) and encode; ``progress`` is told of each.
+
+    Raises DataError and UsageError.
+    """
+    progress(f"reading the text ({recipe.corpus})")
     corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
-    tokenizers = tokenizers or _tokenizers(recipe, corpus)
+    items = "pairs" if corpus.kind == "translation" else "documents"
+    if tokenizers is None:
+        asked = recipe.tokenizer
+        how = f"opening the tokenizer {asked.name}" if asked.name else f"learning a tokenizer ({asked.kind})"
+        progress(f"{how}; the text has {len(corpus['train']):,} {items} for training")
+        tokenizers = _tokenizers(recipe, corpus)
+    progress(f"encoding the text with {len(tokenizers.target):,} tokens")
     if corpus.kind == "translation":
         return _of_pairs(recipe, corpus, tokenizers)
     window, tokenizer = recipe.batches.window, tokenizers.source

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
+from clockhands.progress import time_left
 from clockhands.training.watch import Watcher
 
 REFRESH = 0.1
@@ -25,11 +26,13 @@ class Show(Watcher):
         self.task = TaskID(0)
         self.looked = 0.0
         self.logged = (0.0, 0)
+        self.begun = (0.0, 0)
         self.words: dict[str, str] = {}
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Show an empty bar, or how many steps there are."""
         self.logged = (time.monotonic(), 0)
+        self.begun = (time.monotonic(), state.global_step)
         if not state.is_world_process_zero or not self.console.is_terminal:
             return
         columns = (MofNCompleteColumn(), BarColumn(), TextColumn("{task.fields[words]}"), TimeRemainingColumn())
@@ -66,7 +69,10 @@ class Show(Watcher):
         if self.bar is not None:
             self.bar.update(self.task, completed=state.global_step, words=words)
         else:
-            self.console.print(f"step {state.global_step:,} of {state.max_steps:,}  {words}", highlight=False)
+            started, first = self.begun
+            left = time_left(state.global_step - first, state.max_steps - first, time.monotonic() - started)
+            parts = (f"step {state.global_step:,} of {state.max_steps:,}", words, left)
+            self.console.print("  ".join(part for part in parts if part), highlight=False)
 
     def close(self) -> None:
         """Take the bar away."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,7 +19,9 @@ from clockhands import __version__
 from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.files import write_text
+from clockhands.generation.score import uniform_guess
 from clockhands.locking import hold
+from clockhands.progress import say, say_nothing
 from clockhands.training import checkpoints, curves
 from clockhands.training.architecture import build, configure
 from clockhands.training.begin import beginning, forget, keep, refuse_itself, take_up
@@ -29,7 +30,7 @@ from clockhands.training.material import Material, prepare
 from clockhands.training.precision import Precision, decide, of_record
 from clockhands.training.recipe import Recipe, combine, load
 from clockhands.training.room import check_batches, check_recipe
-from clockhands.training.run import CURVES, METRICS, RECIPE, Run, export, note, refuse, starting, tidy
+from clockhands.training.run import CURVES, METRICS, RECIPE, Run, export, note, rank, refuse, starting, tidy
 from clockhands.training.sections import Training
 from clockhands.training.trainer import ClockhandsTrainer, arguments, compute_in
 from clockhands.training.watch import Flow, Health, Record, Stop, TrainingStopped, forget_after
@@ -76,6 +77,7 @@ def train(
     exists, BusyError if another process writes there, DataError for faulty text, Diverged, and TrainingStopped after
     Ctrl-C (resume it then).
     """
+    tell = say if show else say_nothing
     recipe = settled(_recipe(recipe, settings or {}))
     _require(recipe.training.report_to)
     _check_launch(recipe.training)
@@ -88,12 +90,13 @@ def train(
                 # What can be wrong is found before there is a folder, which would be in the way of the next attempt.
                 refuse(out, overwrite=overwrite)
                 refuse_itself(recipe, out)
-                material = material or prepare(recipe)
+                material = material or prepare(recipe, progress=tell)
                 recipe = settled(recipe, updates_of(recipe, material, asked.world_size))
                 _check(recipe, material)
                 begun = beginning(recipe, material)
                 precision = decide(recipe.training, recipe.model, asked.device)
-                _tell(precision.sentence, show=show)
+                if precision.sentence:
+                    tell(precision.sentence)
                 held.enter_context(hold(out))
                 refuse(out, overwrite=overwrite)
                 with starting(out) as staging:
@@ -141,7 +144,7 @@ def resume(run: str | Path, settings: Mapping[str, Any] | None = None, *, show: 
             raise CheckpointError(
                 f"{run} is finished and kept no checkpoint (training.save_steps, training.save_minutes) to go on from"
             )
-        material = prepare(recipe, opened.tokenizers())
+        material = prepare(recipe, opened.tokenizers(), progress=say if show and rank() == 0 else say_nothing)
         _check_resumed(opened, recipe, material, last)
         if asked.process_index == 0:
             # In this order: a run that is unfinished with its former recipe only finishes, and can be made longer then.
@@ -184,6 +187,8 @@ def _train(
     if last is not None and _is_over(trainer, last):
         trainer._load_from_checkpoint(str(last))  # refuses the weights of another model
         return _finish(trainer, recipe, out, stopped=False, draw=draw, weights=checkpoints.read_weights(last))
+    if show and asked.process_index == 0:
+        say(_ahead(recipe, material, updates_of(recipe, material, asked.world_size), model))
     try:
         with stop.listening():
             trainer.train(resume_from_checkpoint=None if last is None else str(last))
@@ -234,6 +239,16 @@ def _finish(
             f"stopped at step {step} of {trainer.state.max_steps}; continue with: clockhands train --resume {out}"
         )
     return run
+
+
+def _ahead(recipe: Recipe, material: Material, updates: int, model: PreTrainedModel) -> str:
+    """One line about what is trained, and the loss from which it starts."""
+    training, tokens = recipe.training, len(material.tokenizers.target)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    return (
+        f"training {parameters:,} parameters for {updates:,} steps; learning rate {training.rate:g}, warm-up "
+        f"{training.warmup:,} steps; the loss is in nats per token, and {uniform_guess(tokens)}"
+    )
 
 
 def _trainer(recipe: Recipe) -> type[ClockhandsTrainer]:
@@ -333,11 +348,6 @@ def _check_launch(training: Training) -> None:
             "training.sharded divides the model among processes, and there is one; start several: "
             "torchrun --nproc-per-node 2 -m clockhands train ..."
         )
-
-
-def _tell(sentence: str, *, show: bool) -> None:
-    if show and sentence:
-        print(sentence, file=sys.stderr, flush=True)
 
 
 def _show() -> Show:
