@@ -42,13 +42,18 @@ def read_toml(path: str | Path, what: str = "the file") -> dict[str, Any]:
     except ValueError as fault:
         # Bytes that are not UTF-8, a fault of the syntax, or an integer of more digits than Python reads.
         raise DataError(f"{path} is no TOML: {str(fault)[:200]}") from fault
-    level: list[Any] = [tables]
-    for _ in range(DEEPEST):
-        level = [inner for item in level for inner in (item.values() if isinstance(item, Mapping) else item)]
-        level = [item for item in level if isinstance(item, (Mapping, list))]
-    if level:
+    if is_deep(tables, DEEPEST):
         raise DataError(_too_deep(path))
     return tables
+
+
+def is_deep(tables: Mapping[str, Any], deepest: int) -> bool:
+    """Say whether tables and lists stand within each other more than ``deepest`` levels deep."""
+    level: list[Any] = [tables]
+    for _ in range(deepest):
+        level = [inner for item in level for inner in (item.values() if isinstance(item, Mapping) else item)]
+        level = [item for item in level if isinstance(item, (Mapping, list))]
+    return bool(level)
 
 
 def _too_deep(path: str | Path) -> str:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clockhands.errors import CheckpointError, ClockhandsError, DataError
-from clockhands.files import check_readable
+from clockhands.errors import CheckpointError, ClockhandsError, ConfigError, DataError
+from clockhands.files import check_readable, is_deep
 from clockhands.machine import free_memory
 from clockhands.quiet import quiet, without_bars
 from clockhands.shapes import Tensor
@@ -30,9 +30,14 @@ if TYPE_CHECKING:
 
 OWN = "clockhands"
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-TOKENIZER = "tokenizer_config.json"
+TOKENIZER, GENERATION = "tokenizer_config.json", "generation_config.json"
 ADAPTER = "adapter_config.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+FOREIGN = (
+    "auto_map", "custom_pipelines", "quantization_config", "attn_implementation", "experts_implementation",
+    "fusion_config", "transformers_weights",
+)  # fmt: skip
+"""Settings by which transformers loads or runs something else; a model of this project has none of them."""
 LARGEST_TEXT = 2**26
 """Bytes of the largest configuration that is read; those of real models have some thousands."""
 DEEPEST = 64
@@ -40,7 +45,7 @@ DEEPEST = 64
 ROOM = 1.2
 """What a model needs besides its weights, as a factor."""
 MOST = {
-    re.compile(r"layers?(_per_\w+)?$|^n_layers?$|blocks?$|^depths?$"): 10_000,
+    re.compile(r"layers?(_per_\w+)?$|^n_layers?$|blocks?$|^depths?$"): 2_000,
     re.compile(r"heads?$|experts?$|labels?$|groups?$"): 2**17,
 }
 """Counts that transformers turns into objects or lists, however small each is, and the largest that is taken."""
@@ -66,7 +71,7 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         kind = {list: "a list", str: "a text", type(None): "null"}.get(type(found), "a number")
         raise CheckpointError(f"{path} cannot be read: it holds {kind}, not a table of settings")
-    if _is_deep(found):
+    if is_deep(found, DEEPEST):
         raise CheckpointError(f"{path} cannot be read: it is nested more than {DEEPEST} levels deep")
     return found
 
@@ -86,19 +91,6 @@ def _refuse_strange_file(path: Path) -> None:
     if path.exists():
         raise CheckpointError(f"{path} is not an ordinary file")
     raise CheckpointError(f"{path} is not there")
-
-
-def _is_deep(table: Any) -> bool:
-    """Whether tables and lists stand within each other deeper than any real configuration."""
-    level = [table]
-    for _ in range(DEEPEST):
-        level = [
-            inner
-            for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, (dict, list))
-        ]
-    return bool(level)
 
 
 def configuration(source: str | Path) -> dict[str, Any]:
@@ -175,18 +167,19 @@ def refuse_code(raw: Mapping[str, Any], source: str | Path, *, trust_remote_code
     A model of this project never needs any, so there trust is not asked for.
     """
     if is_own(raw):
-        brought = next((key for key in ("auto_map", "custom_pipelines", "quantization_config") if raw.get(key)), None)
-        if brought is not None:
+        foreign = next((key for key in FOREIGN if raw.get(key) is not None), None)
+        if foreign is not None:
             raise CheckpointError(
-                f"{source} sets {brought} in {CONFIG}, which no run of this project does; what it names is neither "
-                f"loaded nor run: take {brought} out where you trust the rest"
+                f"{source} sets {foreign} in {CONFIG}, which no run of this project does; what it names is neither "
+                f"loaded nor run: take {foreign} out where you trust the rest"
             )
+        return
     kernels = [
         f"{key} = {value!r}"
         for key, value in _entries(raw)
         if "_implementation" in key and isinstance(value, str) and "/" in value
     ]
-    if kernels and (is_own(raw) or not trust_remote_code):
+    if kernels and not trust_remote_code:
         raise CheckpointError(untrusted(source, f"{kernels[0]}, a kernel of the hub"))
     if "auto_map" in raw and not is_known(raw) and not trust_remote_code:
         raise CheckpointError(untrusted(source, f"model_type {raw.get('model_type')!r}"))
@@ -219,12 +212,15 @@ def asks_nothing() -> Iterator[None]:
 
 @contextmanager
 def opening(source: str | Path, what: str = "the model in") -> Iterator[None]:
-    """Turn whatever a library raises while it opens ``source`` into one CheckpointError.
+    """Turn whatever is raised while ``source`` is opened into one CheckpointError.
 
-    Libraries raise anything for a damaged or hostile file, so every exception is meant; those of ours pass.
+    Libraries raise anything for a damaged or hostile file, so every exception is meant; of ours, only the faults of a
+    configuration, which somebody else wrote.
     """
     try:
         yield
+    except ConfigError as fault:
+        raise CheckpointError(f"{source} describes no model that can be built: {fault}") from fault
     except ClockhandsError:
         raise
     except Exception as fault:
@@ -235,8 +231,11 @@ def opening(source: str | Path, what: str = "the model in") -> Iterator[None]:
 
 def first_line(fault: BaseException) -> str:
     """Take the first line of what a library said, at most 300 characters; its kind where it said nothing."""
-    text = str(getattr(fault, "strerror", None) or fault).strip()
-    return text.splitlines()[0][:300] if text else type(fault).__name__
+    lines = str(getattr(fault, "strerror", None) or fault).strip().splitlines()
+    if not lines:
+        return type(fault).__name__
+    # Some end their first line in a colon, and say on the next one what is wrong.
+    return " ".join(line.strip() for line in lines[: 1 + lines[0].endswith(":")])[:300]
 
 
 def check_weights(folder: Path, raw: Mapping[str, Any] | None = None) -> None:
@@ -372,17 +371,33 @@ def load_tokenizer(
     """Open the tokenizer of a folder or hub name. Raises CheckpointError."""
     from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+    for path in _tokenizer_files(Path(source)):
+        _refuse_strange_file(path)
     where = "" if Path(source).is_dir() else " (no folder here, so taken for a name on the Hugging Face hub)"
     named = opening(f"{str(source)!r}{where}", "the tokenizer")
     with named, quiet("huggingface_hub"), quiet("transformers"), asks_nothing():
         for settings in _tokenizer_settings(Path(source)):
             _refuse_strange_class(settings.get("tokenizer_class"), source)
-        found = AutoTokenizer.from_pretrained(
-            str(source), trust_remote_code=trust_remote_code, local_files_only=local_files_only
-        )
+        try:
+            found = AutoTokenizer.from_pretrained(
+                str(source), trust_remote_code=trust_remote_code, local_files_only=local_files_only
+            )
+        except Exception:
+            # What the library says rarely names the file; the first that is no JSON at all is told of instead.
+            for path in _tokenizer_files(Path(source)):
+                if path.suffix == ".json":
+                    read_json(path)
+            raise
     if not isinstance(found, PreTrainedTokenizerBase):
         raise CheckpointError(f"{source} names a {type(found).__name__} as its tokenizer, which is none")
     return found
+
+
+def _tokenizer_files(folder: Path) -> list[Path]:
+    """The files of a folder that a tokenizer is read from, by the usual names."""
+    names = ("tokenizer.json", TOKENIZER, "special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt",
+             "merges.txt", "tokenizer.model", "chat_template.jinja")  # fmt: skip
+    return [folder / name for name in names if (folder / name).exists() or (folder / name).is_symlink()]
 
 
 def _tokenizer_settings(folder: Path) -> Iterator[dict[str, Any]]:

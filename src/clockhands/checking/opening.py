@@ -22,6 +22,7 @@ from clockhands.pretrained import (
     numbers_of,
     opening,
     refuse_not_finite,
+    stored_bytes,
     weight_files,
 )
 
@@ -45,7 +46,8 @@ def open_model(
     config = load_configuration(name, trust_remote_code=trust_remote_code)
     kind, declared = _kind(config), " ".join(config.architectures or ())
     if Path(name).is_dir():
-        weight_files(Path(name), configuration(name))
+        for path in weight_files(Path(name), configuration(name)):
+            stored_bytes(path)
     headless = bool(declared) and kind != "seq2seq" and not _HEADS.search(declared)
     auto = transformers.AutoModel if headless else _AUTO[kind]
     place, precision = open_device(device, "device"), _dtype(dtype)

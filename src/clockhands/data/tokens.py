@@ -51,11 +51,10 @@ class Tokenizers:
 
     @property
     def fingerprint(self) -> str:
-        """What changes when a text gets other ids, or ids another text: of the vocabularies, and of a text encoded."""
+        """What changes when a text gets other ids, or ids another text; saving and opening does not change it."""
         digest = hashlib.blake2b(digest_size=16)
         for tokenizer in (self.source, self.target):
-            vocabulary = sorted(tokenizer.get_vocab().items(), key=itemgetter(1))
-            digest.update(json.dumps([vocabulary, tokenizer(SAMPLE)["input_ids"]]).encode())
+            digest.update(json.dumps(_behaviour(tokenizer)).encode())
         return digest.hexdigest()
 
     @classmethod
@@ -64,6 +63,17 @@ class Tokenizers:
         source = open_tokenizer(folder)
         apart = (Path(folder) / "target" / "tokenizer_config.json").is_file()
         return cls(source, open_tokenizer(Path(folder) / "target") if apart else source)
+
+
+def _behaviour(tokenizer: PreTrainedTokenizerBase) -> list[Any]:
+    """The words with their ids, the words as text, and what becomes of a sample: its form, its pieces, its ids."""
+    words = sorted(tokenizer.get_vocab().items(), key=itemgetter(1))
+    some = [number for _, number in words[:256]]
+    backend: Any = getattr(tokenizer, "backend_tokenizer", None)
+    normalised = backend.normalizer.normalize_str(SAMPLE) if backend is not None and backend.normalizer else SAMPLE
+    splits = backend is not None and backend.pre_tokenizer
+    pieces = [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str(normalised)] if splits else []
+    return [words, tokenizer.decode(some), normalised, pieces, tokenizer(SAMPLE)["input_ids"]]
 
 
 def train_tokenizers(

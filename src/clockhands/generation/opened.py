@@ -15,16 +15,18 @@ import torch
 
 from clockhands.data import Tokenizers
 from clockhands.devices import open_device
-from clockhands.errors import CheckpointError, ConfigError, UsageError, unknown
+from clockhands.errors import CheckpointError, UsageError, unknown
 from clockhands.model.config import TransformerConfig
 from clockhands.model.size import size_fault
 from clockhands.pretrained import (
     CONFIG,
+    GENERATION,
     check_weights,
     configuration,
     is_own,
     load_model,
     opening,
+    read_json,
     refuse_code,
     refuse_not_finite,
 )
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
     from clockhands.model.huggingface_config import ClockhandsConfig
 
+RECIPE = "recipe.toml"
+"""What only the folder of a training run has."""
 TASKS = {
     "encoder-decoder": "translates",
     "decoder": "continues text",
@@ -83,8 +87,7 @@ def open_run(
     folder = Path(getattr(run, "path", run))
     chosen = open_device(device or ("cuda" if torch.cuda.is_available() else "cpu"), "device")
     model = open_model(folder, dtype=dtype, position=position)
-    tokenizers = Tokenizers.load(folder)
-    _check_tokenizers(model.config, tokenizers, folder)  # type: ignore[arg-type]
+    tokenizers = open_tokenizers(folder, model.config)  # type: ignore[arg-type]
     return Opened(model.to(chosen), tokenizers, folder)  # type: ignore[arg-type]
 
 
@@ -93,6 +96,7 @@ def open_model(
 ) -> PreTrainedModel:
     """Open the model of a folder, in evaluation mode, on the CPU. Arguments and errors as those of ``open_run``."""
     raw, _ = read_configuration(folder)
+    config = open_configuration(folder)
     import clockhands.model.huggingface as face
 
     faces = {
@@ -100,7 +104,7 @@ def open_model(
         "decoder": face.ClockhandsForCausalLM,
         "encoder": face.ClockhandsForMaskedLM,
     }
-    config = _config(folder, raw)
+    _check_generation(folder, config)
     if position:
         config = repositioned(config, position)
     _check_size(config.core, folder, dtype)
@@ -132,21 +136,39 @@ def read_configuration(folder: Path) -> tuple[dict[str, Any], TransformerConfig]
         what = f"{path} names no model type" if kind is None else what
         raise CheckpointError(f"{what}; `clockhands inspect` and `clockhands check` open any Hugging Face checkpoint")
     refuse_code(raw, folder)
-    try:
+    with opening(path, "the configuration"):
         return raw, TransformerConfig.from_dict(raw.get("transformer", {}), "transformer")
-    except ConfigError as fault:
-        raise CheckpointError(f"{path} describes no model that can be built: {fault}") from fault
 
 
-def _config(folder: Path, raw: Mapping[str, Any]) -> ClockhandsConfig:
-    """The configuration as transformers has it. Raises CheckpointError where a value of it cannot be."""
+def open_configuration(folder: Path) -> ClockhandsConfig:
+    """Open the configuration as transformers has it. Raises CheckpointError where a value of it cannot be."""
     from clockhands.model.huggingface_config import ClockhandsConfig
 
-    try:
-        with opening(folder / CONFIG, "the configuration"):
-            return ClockhandsConfig.from_dict(dict(raw))
-    except ConfigError as fault:
-        raise CheckpointError(f"{folder / CONFIG} describes no model that can be built: {fault}") from fault
+    raw, _ = read_configuration(folder)
+    if not isinstance(getattr(torch, str(raw.get("dtype") or "float32"), None), torch.dtype):
+        raise CheckpointError(f"{folder / CONFIG} sets dtype = {raw['dtype']!r}, which torch has not; use float32")
+    with opening(folder / CONFIG, "the configuration"):
+        return ClockhandsConfig.from_dict(dict(raw))
+
+
+def _check_generation(folder: Path, config: ClockhandsConfig) -> None:
+    """Raise CheckpointError unless generation can begin, and what is kept about it (if anything is) can be read.
+
+    transformers takes the configuration in place of a damaged file, and any number for an id.
+    """
+    from clockhands.model.huggingface_config import IDS, id_faults
+
+    if config.core.kind == "encoder-decoder" and config.decoder_start_token_id is None and config.bos_token_id is None:
+        raise CheckpointError(
+            f"{folder / CONFIG} names no token that a translation begins with; set decoder_start_token_id"
+        )
+    path = folder / GENERATION
+    if not path.exists() and not path.is_symlink():
+        return
+    settings = read_json(path)
+    wrong = id_faults({name: settings.get(name) for name in IDS}, config.core.vocab_size)
+    if wrong:
+        raise CheckpointError(f"{path} does not fit the model: {'; '.join(wrong)}")
 
 
 def _check_size(core: TransformerConfig, folder: Path, dtype: str | torch.dtype) -> None:
@@ -156,17 +178,18 @@ def _check_size(core: TransformerConfig, folder: Path, dtype: str | torch.dtype)
         raise CheckpointError(f"{folder / CONFIG}: {fault}")
 
 
-def _check_tokenizers(config: ClockhandsConfig, tokenizers: Tokenizers, folder: Path) -> None:
-    """Raise CheckpointError if the tokenizers are not those that the model was trained with.
+def open_tokenizers(folder: Path, config: ClockhandsConfig) -> Tokenizers:
+    """Open the tokenizers of a folder for a model. Raises CheckpointError if it was trained with others.
 
-    Those of a run from before fingerprints were kept are only counted.
+    Those of a run from before fingerprints were kept are only counted: as many as embeddings in a run of ours, and no
+    more than these in any other folder, whose embeddings may have been padded.
     """
-    core = config.core
+    core, tokenizers = config.core, Tokenizers.load(folder)
     for side, tokenizer in (("encoder", tokenizers.source), ("decoder", tokenizers.target)):
         if side not in core.sides:
             continue
         rows, largest = core.vocabulary(side), max(tokenizer.get_vocab().values(), default=-1)
-        if largest >= rows:
+        if largest >= rows or (largest < rows - 1 and (folder / RECIPE).is_file()):
             raise CheckpointError(
                 f"the tokenizer in {folder} has ids up to {largest:,}, and the {side} has {rows:,} embeddings; it is "
                 "not the one that the model was trained with: put back the tokenizer files of that run"
@@ -177,6 +200,7 @@ def _check_tokenizers(config: ClockhandsConfig, tokenizers: Tokenizers, folder: 
             f"{tokenizers.fingerprint}, and config.json has {config.tokenizer_fingerprint}): put back the tokenizer "
             "files of that run"
         )
+    return tokenizers
 
 
 def _check_read(read: Mapping[str, Any], folder: Path, *, bent: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import torch
 
 from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, ClockhandsError
+from clockhands.files import read_toml
 from clockhands.inspection.subject import Side, Subject
 from clockhands.pretrained import (
     check_fits,
@@ -102,11 +102,14 @@ def _trained_on(run: Path) -> Corpus | None:
     """What a run learned from, by its recipe; None if that cannot be had any more."""
     from clockhands.data import corpus_options, open_corpus
 
+    path = run / "recipe.toml"
+    if not path.is_file():
+        return None
     try:
-        data = tomllib.loads((run / "recipe.toml").read_text(encoding="utf8"))["data"]
+        data = read_toml(path)["data"]
         known = corpus_options(data["corpus"])
         return open_corpus(data["corpus"], **{key: value for key, value in data.items() if key in known})
-    except (OSError, KeyError, ValueError, ClockhandsError):
+    except (KeyError, TypeError, ValueError, AttributeError, ClockhandsError):
         return None
 
 

@@ -155,7 +155,7 @@ class TransformerConfig:
             raise ConfigError(wrong, "the model")
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any], source: str = "the model") -> TransformerConfig:
+    def from_dict(cls, given: Any, source: str = "the model") -> TransformerConfig:
         """From a table as in a recipe or a config.json. ``encoder``, ``decoder``, ``cross`` may be names or tables.
 
         Raises ConfigError naming every unknown key (with the nearest name) and every value that cannot be.

@@ -34,18 +34,19 @@ class ClockhandsConfig(PreTrainedConfig):
 
     def __init__(
         self,
-        transformer: dict[str, Any] | None = None,
-        label_smoothing: float = 0.0,
-        smoothing: str = "all",
-        pad_token_id: int | None = None,
-        bos_token_id: int | None = None,
-        eos_token_id: int | list[int] | None = None,
-        decoder_start_token_id: int | None = None,
+        # Any: a config.json may hold anything, and what it holds is judged below.
+        transformer: Any = None,
+        label_smoothing: Any = 0.0,
+        smoothing: Any = "all",
+        pad_token_id: Any = None,
+        bos_token_id: Any = None,
+        eos_token_id: Any = None,
+        decoder_start_token_id: Any = None,
         use_cache: bool = True,
-        tokenizer_fingerprint: str | None = None,
+        tokenizer_fingerprint: Any = None,
         **kwargs: Any,
     ) -> None:
-        core = TransformerConfig.from_dict(transformer or {}, "config.transformer")
+        core = TransformerConfig.from_dict({} if transformer is None else transformer, "config.transformer")
         self.transformer = core.to_dict()
         self.label_smoothing, self.smoothing, self.use_cache = label_smoothing, smoothing, use_cache
         self.pad_token_id, self.bos_token_id, self.eos_token_id = pad_token_id, bos_token_id, eos_token_id
@@ -97,7 +98,7 @@ def _parsed(table: str) -> TransformerConfig:
     return TransformerConfig.from_dict(json.loads(table), "config.transformer")
 
 
-def loss_faults(rate: float, smoothing: str, pad: int | None) -> list[str]:
+def loss_faults(rate: Any, smoothing: Any, pad: Any) -> list[str]:
     """What is wrong with the training loss, one sentence each."""
     wrong = []
     if not isinstance(rate, (int, float)) or not isinstance(smoothing, str):

@@ -23,11 +23,11 @@ LIMITS = {
     "num_kv_heads": 2**16,
     "head_dim": 2**17,
     "d_ff": 2**22,
-    "encoder_layers": 10_000,
-    "decoder_layers": 10_000,
+    "encoder_layers": 2_000,
+    "decoder_layers": 2_000,
 }
-"""The largest sizes that are taken at all, on any machine: each is several times that of every model known. The deepest
-one published has 1,000 layers (Wang et al. 2022, DeepNet)."""
+"""The largest sizes that are taken at all, on any machine: each is more than that of every model known. The deepest one
+published has 1,000 layers (Wang et al. 2022, DeepNet); more than 2,000 take longer to build than anybody waits."""
 SMALL = 2**26
 """Bytes up to which a scheme is simply built; above, it is built without storage (which takes a second to prepare)."""
 LAYER_OVERHEAD = 2**17

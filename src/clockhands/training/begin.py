@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save
 from clockhands.data import Tokenizers
 from clockhands.errors import CheckpointError, ConfigError, UsageError
 from clockhands.files import write_bytes
+from clockhands.generation.opened import open_model, open_tokenizers
 from clockhands.model.config import TransformerConfig
 from clockhands.shapes import Tensor
 from clockhands.training.inherit import architecture, model_folder, model_table, tokenizer_folder
@@ -61,9 +62,10 @@ def beginning(recipe: Recipe, material: Material) -> Beginning | None:
         return None
     source = Path(recipe.training.begin_from)
     config = architecture(source)
-    tokenizers = Tokenizers.load(tokenizer_folder(source))
+    opened = _open(source)
+    tokenizers = open_tokenizers(tokenizer_folder(source), opened.config)  # type: ignore[arg-type]
     _raise(_vocabulary_faults(material.tokenizers, tokenizers, source) + _model_faults(recipe.model, config, source))
-    old, new = _parameters(recipe, material, source)
+    old, new = dict(opened.named_parameters()), _shapes(recipe, material)
     changed = tuple(_changed(recipe.model, config))
     both = [name for name in new if name in old and not name.startswith(changed)]
     _raise(
@@ -74,19 +76,21 @@ def beginning(recipe: Recipe, material: Material) -> Beginning | None:
         ]
     )
     drawn, left = (tuple(name for name in names if name not in both) for names in (new, old))
-    return Beginning(source, {name: old[name].contiguous() for name in both}, drawn, left)
+    return Beginning(source, {name: old[name].detach().contiguous() for name in both}, drawn, left)
 
 
-def _parameters(recipe: Recipe, material: Material, source: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Those of the old model, and the shapes of the new one's. No random number of the new model is spent."""
-    from clockhands.generation.opened import open_model
+def _open(source: Path) -> PreTrainedModel:
+    """The old model. No random number of the new one is spent."""
+    with torch.random.fork_rng(devices=[]):
+        return open_model(model_folder(source), dtype=torch.float32)
+
+
+def _shapes(recipe: Recipe, material: Material) -> dict[str, Tensor]:
+    """The parameters of the new model, without storage."""
     from clockhands.training.architecture import build
 
-    with torch.random.fork_rng(devices=[]):
-        opened = open_model(model_folder(source), dtype=torch.float32)
-        with torch.device("meta"):
-            new = build(recipe, material.tokenizers)
-    return {name: value.detach() for name, value in opened.named_parameters()}, dict(new.named_parameters())
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        return dict(build(recipe, material.tokenizers).named_parameters())
 
 
 def _raise(faults: list[str]) -> None:

@@ -32,6 +32,7 @@ from clockhands.data import Tokenizers
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.files import UNFINISHED, apply_umask, remove_unfinished, write_text
 from clockhands.locking import LOCK
+from clockhands.pretrained import read_json
 from clockhands.training import checkpoints
 from clockhands.training.recipe import Recipe, combine, read_tables
 
@@ -82,12 +83,8 @@ class Run:
     @property
     def record(self) -> dict[str, Any]:
         """What ``run.json`` says; empty before training has begun."""
-        try:
-            return dict(json.loads((self.path / RECORD).read_text("utf8")))
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError) as fault:
-            raise CheckpointError(f"{self.path / RECORD} cannot be read: {fault}") from fault
+        path = self.path / RECORD
+        return read_json(path) if path.exists() else {}
 
     @property
     def finished(self) -> bool:
@@ -105,8 +102,12 @@ class Run:
         return checkpoints.listed(self.path / "checkpoints")
 
     def tokenizers(self) -> Tokenizers:
-        """What reads its source and writes its target."""
-        return Tokenizers.load(self.path)
+        """What reads its source and writes its target. Raises CheckpointError if its model was trained with others."""
+        from clockhands.generation.opened import open_configuration, open_tokenizers
+
+        folders = (self.path, *self.checkpoints()[::-1])
+        saved = next((folder for folder in folders if (folder / CONFIG).is_file()), None)
+        return Tokenizers.load(self.path) if saved is None else open_tokenizers(self.path, open_configuration(saved))
 
     def model(self) -> PreTrainedModel:
         """The trained model, or where training has not ended that of the last checkpoint; in evaluation mode.

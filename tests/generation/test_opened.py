@@ -1,0 +1,272 @@
+"""A run that somebody damaged, or made to do harm, ends in one message with its path."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from clockhands.cli import main
+from clockhands.data import Tokenizers, train_tokenizer
+from clockhands.errors import CheckpointError, DataError
+from clockhands.generation.opened import open_run
+from clockhands.model import preset
+from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
+from clockhands.model.huggingface_config import ClockhandsConfig
+
+TEXT = ["the cat sees a dog", "a dog sees the cat"]
+Damage = Callable[[Path], object]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a translator of words, untrained."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    tokenizer = train_tokenizer(TEXT, kind="word")
+    tokenizers = Tokenizers(tokenizer, tokenizer)
+    sizes = {"vocab_size": len(tokenizer), "d_model": 16, "num_heads": 2, "d_ff": 16}
+    config = ClockhandsConfig(
+        transformer=preset("tiny", {**sizes, "encoder": "rope", "decoder": "rope"}).to_dict(),
+        pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,
+        tokenizer_fingerprint=tokenizers.fingerprint,
+    )  # fmt: skip
+    ClockhandsForSeq2SeqLM(config).save_pretrained(folder)
+    tokenizers.save(folder)
+    (folder / "recipe.toml").write_text("")
+    return folder
+
+
+def text(name: str, content: str | bytes) -> Damage:
+    return lambda run: (run / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def cut(name: str) -> Damage:
+    return lambda run: (run / name).write_bytes((run / name).read_bytes()[: (run / name).stat().st_size // 2])
+
+
+def top(**keys: Any) -> Damage:
+    def damage(run: Path) -> None:
+        path = run / "config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **keys}))
+
+    return damage
+
+
+def core(**keys: Any) -> Damage:
+    def damage(run: Path) -> None:
+        table = json.loads((run / "config.json").read_text())["transformer"]
+        top(transformer={**table, **keys})(run)
+
+    return damage
+
+
+def folder(name: str) -> Damage:
+    return lambda run: ((run / name).unlink(), (run / name).mkdir())
+
+
+def pipe(name: str) -> Damage:
+    return lambda run: ((run / name).unlink(), os.mkfifo(run / name))
+
+
+def link(name: str, to: str) -> Damage:
+    return lambda run: ((run / name).unlink(), (run / name).symlink_to(to))
+
+
+def weight(value: float, index: int = 0) -> Damage:
+    def damage(run: Path) -> None:
+        weights = load_file(run / "model.safetensors")
+        name = sorted(weights)[index]
+        weights[name].view(-1)[-1] = value
+        save_file(weights, run / "model.safetensors", {"format": "pt"})
+
+    return damage
+
+
+def header(run: Path) -> None:
+    """A length of 2⁶⁰ bytes."""
+    whole = (run / "model.safetensors").read_bytes()
+    (run / "model.safetensors").write_bytes((2**60).to_bytes(8, "little") + whole[8:])
+
+
+def swapped(run: Path) -> None:
+    """The tokenizer of another run, with as many words."""
+    tokenizer = train_tokenizer([line.replace("cat", "cow") for line in TEXT], kind="word")
+    Tokenizers(tokenizer, tokenizer).save(run)
+
+
+def lowercased(run: Path) -> None:
+    """The same words, and another way to them."""
+    tokenizer = train_tokenizer(TEXT, kind="word", lowercase=True)
+    Tokenizers(tokenizer, tokenizer).save(run)
+
+
+def larger(run: Path) -> None:
+    path = run / "tokenizer.json"
+    table = json.loads(path.read_text("utf8"))
+    table["model"]["vocab"]["zebra"] = 999
+    path.write_text(json.dumps(table), encoding="utf8")
+
+
+def smaller(run: Path) -> None:
+    tokenizer = train_tokenizer(["a"], kind="word")
+    Tokenizers(tokenizer, tokenizer).save(run)
+    top(tokenizer_fingerprint=None)(run)
+
+
+NESTED = '{"a":' * 50_000 + "1" + "}" * 50_000
+DAMAGES: dict[str, tuple[Damage, str]] = {
+    "a list": (text("config.json", "[]"), "config.json cannot be read: it holds a list, not a table"),
+    "null": (text("config.json", "null"), "config.json cannot be read: it holds null"),
+    "a text": (text("config.json", '"x"'), "config.json cannot be read: it holds a text"),
+    "a number": (text("config.json", "3"), "config.json cannot be read: it holds a number"),
+    "not UTF-8": (text("config.json", b"\xff\xfe{}"), "config.json cannot be read: it is not UTF-8"),
+    "nested": (text("config.json", NESTED), "config.json cannot be read: it is nested thousands of levels deep"),
+    "nested enough": (text("config.json", '{"a":' * 90 + "1" + "}" * 90), "it is nested more than 64 levels deep"),
+    "transformer a list": (top(transformer=[1]), r"transformer is \[1\], but must be a table"),
+    "transformer null": (top(transformer=None), "transformer is None, but must be a table"),
+    "start too large": (top(decoder_start_token_id=999), "decoder_start_token_id is 999; it must be the id of a token"),
+    "start negative": (top(decoder_start_token_id=-1), "decoder_start_token_id is -1; it must be the id of a token"),
+    "no start": (top(decoder_start_token_id=None, bos_token_id=None), "names no token that a translation begins with"),
+    "pad negative": (top(pad_token_id=-1), "pad_token_id is -1; it must be the id of a token"),
+    "an end too large": (top(eos_token_id=[2, 10**9]), "eos_token_id is 1000000000; it must be the id of a token"),
+    "begin a fraction": (top(bos_token_id=1.5), r"bos_token_id is 1\.5; it must be the id of a token"),
+    "eps infinite": (core(norm_eps=float("inf")), "norm_eps is inf, but must be a finite number"),
+    "base infinite": (
+        core(decoder={"scheme": "rope", "base": float("inf")}),
+        r"decoder: rope\.base is inf, but must be a finite number",
+    ),
+    "a million layers": (
+        core(decoder_layers=10**6),
+        r"transformer\.decoder_layers = 1000000 .* no model has more than",
+    ),
+    "d_model": (core(d_model=10**7), "d_model is 10,000,000; the largest that is taken"),
+    "vocabulary": (core(vocab_size=10**11), "vocab_size is 100,000,000,000; the largest that is taken"),
+    "memory": (core(vocab_size=2 * 10**9, d_model=2**14), r"config\.json: a model of these sizes .* TiB of memory"),
+    "a table of positions": (
+        core(encoder={"scheme": "learned", "max_length": 10**12}),
+        r"config\.json: a model of these",
+    ),
+    "smoothing": (top(smoothing=[]), r"label_smoothing is 0\.0 and smoothing \[\]"),
+    "dtype": (top(dtype="load"), "sets dtype = 'load', which torch has not"),
+    "labels": (top(num_labels=10**9), "sets num_labels = 1000000000"),
+    "quantised": (
+        top(quantization_config={"quant_method": "gptq"}),
+        "sets quantization_config in config.json, which no",
+    ),
+    "kernel": (top(attn_implementation="evil/kernel"), "sets attn_implementation in config.json, which no run"),
+    "weights elsewhere": (top(transformers_weights="../x.safetensors"), "sets transformers_weights in config.json"),
+    "NaN": (
+        weight(float("nan")),
+        r"damaged: 1 of 256 numbers of model\.decoder\.blocks\.0\.attention\.out\.weight are NaN",
+    ),
+    "infinite": (
+        weight(float("-inf"), -1),
+        r"damaged: 1 of 16 numbers of model\.encoder\.norm\.weight are NaN or infinite",
+    ),
+    "header": (header, "model.safetensors is no safetensors file, or a damaged one"),
+    "weights cut": (cut("model.safetensors"), "model.safetensors is no safetensors file, or a damaged one"),
+    "tokenizer cut": (cut("tokenizer.json"), "tokenizer.json cannot be read"),
+    "tokenizer a list": (text("tokenizer.json", "[]"), "tokenizer.json cannot be read: it holds a list"),
+    "tokenizer's settings": (
+        text("tokenizer_config.json", "[]"),
+        "tokenizer_config.json cannot be read: it holds a list",
+    ),
+    "tokenizer's class": (text("tokenizer_config.json", '{"tokenizer_class": 3}'), "tokenizer_class = 3; it must be"),
+    "tokenizer's code": (text("tokenizer_config.json", '{"auto_map": 3}'), "cannot open the tokenizer"),
+    "another tokenizer": (swapped, "is not the one that the model was trained with"),
+    "a tokenizer of lower case": (lowercased, "is not the one that the model was trained with"),
+    "a larger tokenizer": (larger, r"has ids up to 999, and the encoder has \d+ embeddings"),
+    "a smaller tokenizer": (smaller, r"has ids up to 4, and the encoder has \d+ embeddings"),
+    "generation": (cut("generation_config.json"), "generation_config.json cannot be read"),
+    "generation's ids": (text("generation_config.json", '{"eos_token_id": 999}'), "eos_token_id is 999; it must be"),
+    "generation's numbers": (text("generation_config.json", '{"max_new_tokens": "x"}'), "cannot open the model"),
+    "config a folder": (folder("config.json"), "config.json is a folder; a file of that name is needed"),
+    "weights a folder": (folder("model.safetensors"), "model.safetensors is a folder"),
+    "tokenizer a folder": (folder("tokenizer.json"), "tokenizer.json is a folder"),
+    "config a pipe": (pipe("config.json"), "config.json is not an ordinary file"),
+    "weights a pipe": (pipe("model.safetensors"), "model.safetensors is not an ordinary file"),
+    "tokenizer a pipe": (pipe("tokenizer.json"), "tokenizer.json is not an ordinary file"),
+    "a link to nothing": (link("config.json", "/nowhere"), "config.json is a link to /nowhere, which is not there"),
+    "a link to a device": (link("model.safetensors", "/dev/zero"), "model.safetensors is not an ordinary file"),
+    "a link to itself": (link("tokenizer.json", "tokenizer.json"), r"tokenizer\.json is a link to tokenizer\.json"),
+    "an adapter": (text("adapter_config.json", "{}"), "holds an adapter of another model"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_what_was_done_to_a_run_is_told_in_one_message(name: str, run: Path, tmp_path: Path) -> None:
+    damage, message = DAMAGES[name]
+    damaged = tmp_path / "damaged"
+    shutil.copytree(run, damaged)
+    damage(damaged)
+    with pytest.raises((CheckpointError, DataError), match=message) as caught:
+        open_run(damaged)
+    assert str(damaged) in str(caught.value)
+
+
+@pytest.mark.parametrize("verb", ["inspect", "check", "begin_from"])
+@pytest.mark.parametrize("name", ["transformer a list", "start too large", "a million layers", "NaN", "weights cut"])
+def test_other_verbs_tell_it_too(
+    name: str, verb: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(run, damaged)
+    DAMAGES[name][0](damaged)
+    begin = ["train", "--corpus", "roles", "--out", str(tmp_path / "out"), "--set", "data.train=40"]
+    begin += ["training.max_steps=1"]
+    words = {"begin_from": [*begin, f"training.begin_from={damaged}"]}.get(verb, [verb, str(damaged)])
+    assert main(words) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("clockhands: ") and str(damaged) in said and "Traceback" not in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_whole_run_opens_and_so_does_one_behind_links(run: Path, tmp_path: Path) -> None:
+    """As the hub's cache holds models: a folder of links to ordinary files."""
+    for path in run.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    assert open_run(tmp_path).tokenizers.fingerprint == open_run(run).tokenizers.fingerprint
+
+
+def test_a_run_from_before_fingerprints_opens(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "old")
+    path = tmp_path / "old" / "config.json"
+    table = json.loads(path.read_text("utf8"))
+    del table["tokenizer_fingerprint"]
+    path.write_text(json.dumps(table), encoding="utf8")
+    assert open_run(tmp_path / "old").kind == "encoder-decoder"
+
+
+def test_embeddings_that_were_padded_open_outside_of_a_run(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "padded")
+    smaller(tmp_path / "padded")
+    (tmp_path / "padded" / "recipe.toml").unlink()
+    assert len(open_run(tmp_path / "padded").tokenizers.source) == 5
+
+
+def test_a_pickle_beside_safetensors_is_not_looked_at(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "both")
+    (tmp_path / "both" / "pytorch_model.bin").write_bytes(b"no pickle")
+    torch.testing.assert_close(
+        dict(open_run(tmp_path / "both").model.named_parameters()), dict(open_run(run).model.named_parameters())
+    )
+
+
+def test_the_fingerprint_is_that_of_what_a_tokenizer_does(tmp_path: Path) -> None:
+    """It outlives saving, and a truncation set meanwhile; it changes with a word, an id, or the form of the text."""
+    tokenizer = train_tokenizer(TEXT, kind="word")
+    both = Tokenizers(tokenizer, tokenizer)
+    both.save(tmp_path)
+    opened = Tokenizers.load(tmp_path)
+    opened.source("a text", truncation=True, max_length=2)
+    assert re.fullmatch("[0-9a-f]{32}", both.fingerprint) and opened.fingerprint == both.fingerprint
+    other = train_tokenizer(TEXT, kind="word", lowercase=True)
+    assert Tokenizers(tokenizer, other).fingerprint != both.fingerprint != Tokenizers(other, other).fingerprint
