@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -83,7 +84,9 @@ def test_position_0_is_left_out_of_loudness_and_overlap() -> None:
 def test_equal_position_rows_are_no_fault(value: float) -> None:
     """Zero or constant rows divided by zero."""
     subject, recorded = _tables(_random(VOCAB), torch.full((LENGTH, 64), value))
-    assert loudness.loudness(subject, recorded).value == pytest.approx(0.0, abs=1e-9)
+    loud = loudness.loudness(subject, recorded)
+    assert loud.value == pytest.approx(0.0, abs=1e-9) and loud.light == "bad"
+    assert "all position rows are equal, so that they tell no place from another" in loud.verdict
     found = recovery.recovery(subject, recorded)
     assert found.light == "skip" and "All position rows are equal" in found.verdict
 
@@ -179,6 +182,40 @@ def test_the_probe_is_fitted_on_as_many_texts_whatever_is_read() -> None:
     model = planted.uniform("encoder", "sinusoidal")
     values = [survival.probe(*planted.subject_of(model, texts)).position for texts in (48, 96)]
     assert values[0] == pytest.approx(values[1])
+
+
+def test_a_network_sees_places_that_only_the_length_of_a_state_holds() -> None:
+    """The mean of more and more words is shorter and shorter, under a causal mask; without one it is the same."""
+    causal = survival.survival(*planted.subject_of(planted.uniform("decoder", keeps=False), 48))
+    alike = survival.survival(*planted.subject_of(planted.alone("decoder"), 48))
+    told = [found.verdict.split("A network, which sees lengths too, explains ")[1] for found in (causal, alike)]
+    assert float(told[0].split()[0]) > 5
+    assert told[1].startswith("0.0 % of the place")
+    heard = survival.survival(*planted.subject_of(planted.uniform("encoder", "sinusoidal")))
+    assert "A network" not in heard.verdict
+
+
+@pytest.mark.parametrize(("pairs", "least", "most"), [([0, 1], 0.9, 1.01), ([5, 6, 7], -0.01, 0.1)])
+def test_which_pairs_carry_the_logits(pairs: list[int], least: float, most: float) -> None:
+    """Only fast pairs of the rotation, then only slow ones: 16 dimensions of a head are 8 pairs, half a head apart."""
+    model: Any = planted.uniform("encoder", "rope")
+    with torch.no_grad():
+        rows = model.encoder.blocks[0].attention.qkv.weight[:64].unflatten(0, (2, 2, 16))
+        both = [*pairs, *(pair + 8 for pair in pairs)]
+        rows[:, :, both] = torch.randn(2, 2, len(both), 32, generator=torch.Generator().manual_seed(0))
+    subject, recorded = planted.subject_of(model)
+    found = kernels.frequencies(subject, recorded, None)
+    assert least < found.value < most  # type: ignore[operator]
+    assert found.verdict.startswith("The fastest quarter of the rotated pairs carries")
+    assert found.interval is not None and found.interval[0] <= found.value <= found.interval[1]  # type: ignore[operator]
+    assert found.references[0].name == "equal pairs" and found.references[0].value == 0.25
+
+
+def test_a_split_that_misses_the_logits_says_so() -> None:
+    (exact,) = _splits(planted.copying(), 16)
+    assert "The terms rebuild the logits to" in decomposed.layers([exact]).verdict
+    missed = decomposed.layers([replace(exact, error=0.3)])
+    assert "But the terms miss the logits by up to 30 % of the largest" in missed.verdict and missed.light == "warn"
 
 
 def test_how_much_of_the_state_is_position() -> None:

@@ -40,6 +40,11 @@ class Levels:
         return self.position / max(self.total, 1e-30)
 
     @property
+    def silent(self) -> bool:
+        """Whether all position rows are equal, up to rounding."""
+        return self.position <= 1e-12 * self.total
+
+    @property
     def total(self) -> float:
         """The mean squared length of what enters the first block."""
         return self.word + self.position + self.constant
@@ -103,6 +108,8 @@ def loudness(subject: Subject, capture: Capture, control: Subject | None = None)
 
 
 def _judge(found: Levels) -> tuple[Light, str]:
+    if found.silent:
+        return "bad", "all position rows are equal, so that they tell no place from another"
     heard = found.position / (found.position + found.word)
     if heard < 0.01:
         return "bad", f"a word is {found.ratio:.0f} times as long as a position, which is hardly audible"
@@ -113,7 +120,7 @@ def _judge(found: Levels) -> tuple[Light, str]:
 
 def _factor(tables: Tables, trained: Levels, fresh: Levels | None) -> str:
     """What the factor on the words does, at initialisation and now; empty without one."""
-    if abs(tables.scale - 1) < 1e-6:
+    if abs(tables.scale - 1) < 1e-6 or trained.silent:
         return ""
     bare = trained.ratio / tables.scale
     start = f" (untrained {fresh.ratio:.2g}, and {fresh.ratio / tables.scale:.2g} without it)" if fresh else ""
