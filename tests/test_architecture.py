@@ -1,0 +1,43 @@
+"""ARCHITECTURE.md names what is there: paths, names beside them, and the floors of the import linter."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "ARCHITECTURE.md").read_text("utf8")
+PATHS = sorted(set(re.findall(r"`((?:src|tests|docs)/[\w/.]+)`", PAGE)))
+NAMED = re.findall(r"`(src/[\w/]+\.py)`: `(\w+)(?:\.(\w+))?`", PAGE)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_path_is_there(path: str) -> None:
+    assert (ROOT / path).is_file(), f"ARCHITECTURE.md names {path}"
+
+
+@pytest.mark.parametrize(("path", "name", "member"), NAMED, ids=lambda part: str(part))
+def test_every_name_is_defined_where_the_page_says(path: str, name: str, member: str) -> None:
+    text = (ROOT / path).read_text("utf8")
+    for wanted in filter(None, (name, member)):
+        assert re.search(rf"^\s*(?:def|class) {wanted}\b", text, re.MULTILINE), f"{path} defines no {wanted}"
+
+
+def test_the_floors_are_those_of_the_import_linter() -> None:
+    (contract,) = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))["tool"]["importlinter"]["contracts"]
+    enforced = [set(layer.split(" | ")) for layer in contract["layers"]]
+    block = PAGE.split("```")[1]
+    drawn = [set(re.split(r"\s{2,}", line)[0].split(" | ")) for line in block.strip().splitlines()]
+    assert drawn[:-1] == enforced[:-1]
+    assert drawn[-1] <= enforced[-1]
+
+
+def test_the_walks_are_short() -> None:
+    walks = re.split(r"^\*\*", PAGE.split("## Three walks")[1].split("## Rules")[0], flags=re.MULTILINE)[1:]
+    rooms = [len(re.findall(r"^\d+\. ", walk, re.MULTILINE)) for walk in walks]
+    assert rooms[0] <= 12
+    assert rooms[1] <= 10
+    assert len(rooms) == 3
