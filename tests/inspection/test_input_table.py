@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +12,9 @@ import torch
 from torch import nn
 from transformers import AutoModel
 
-from clockhands.checking.builds import find, loud, tiny_config
+from clockhands.checking.builds import build_model, find, loud, tiny_config
 from clockhands.inspection.input_table import InputTable, find_input_table, position_enters
+from clockhands.inspection.opening import open_subject
 from clockhands.inspection.subject import Subject
 
 FIRST = {
@@ -139,6 +141,15 @@ def test_words_that_are_projected_before_positions_are_added_are_read_from_the_m
     tables = subject.tables()
     assert tables is not None
     torch.testing.assert_close(tables.words_VD, model.decoder.project_in(model.decoder.embed_tokens.weight).detach())
+
+
+def test_a_decoder_that_is_saved_alone_has_its_table(tmp_path: Path) -> None:
+    """BartForCausalLM wraps its decoder in a class that gives no embeddings."""
+    (build,) = [build for build in find("bart") if build.kind == "causal"]
+    build_model(tiny_config(build), "causal").save_pretrained(tmp_path)
+    subject = open_subject(tmp_path)
+    assert subject.table is not None
+    assert (subject.table.first, subject.kind) == (2, "BartDecoder")
 
 
 def test_where_neighbours_are_mixed_no_token_has_a_vector() -> None:

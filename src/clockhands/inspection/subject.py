@@ -95,6 +95,8 @@ class Subject:
         side = chosen_side(side, whole is not None, name)
         if whole is not None:
             stack = whole.get_decoder() if side == "decoder" else whole.get_encoder()
+        elif type(stack).__name__.endswith("DecoderWrapper"):  # of BartForCausalLM and its kin: nothing but a name
+            stack = stack.decoder
         family = FAMILIES.get(getattr(config, "model_type", ""))
         subject = cls(stack.eval(), tokenizer, name, family, (), side=side, whole=whole)
         if whole is None and stack is not model and _output_layer(model) is not None:
