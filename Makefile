@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: tour install test coverage check-style clean
+.PHONY: tour install test test-elsewhere test-lowest mutants coverage check-style clean
 tour: $(VENV)/.installed
 	$(BIN)/clockhands tour --out runs/tour --overwrite
 
@@ -29,11 +29,30 @@ check-style: $(VENV)/.test-installed
 
 # Two processes, one thread each: threads that fight over two cores cost three times the time.
 test: check-style
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+# The tests as on a processor without AVX-512, and with another number of threads: none may assert what either decides.
+test-elsewhere: $(VENV)/.test-installed
+	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 CT2_FORCE_CPU_ISA=AVX2 OMP_NUM_THREADS=2 $(BIN)/python -m pytest -n 1
+
+# The tests with the lowest versions that pyproject.toml declares, but torch as constraints.txt has it.
+LOWEST := $(VENV)-lowest
+test-lowest: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(LOWEST)
+	$(PYTHON) -c "import tomllib; print(*(need.replace('>=', '==') for need in tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'] if not need.startswith('torch>')), sep='\n')" > $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) torch -r $(LOWEST)/lowest.txt beartype hypothesis pytest pytest-xdist
+	$(LOWEST)/bin/python -m pip install --quiet --no-deps --editable .
+	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n 2 --dist worksteal
+
+# Changes of one place each that the tests beside it do not notice: in the files that differ from main, or
+# make mutants SAMPLE=300 SEED=0, or make mutants FILES=src/clockhands/schemes/bias/fire.py. What was stopped goes on.
+mutants: $(VENV)/.test-installed
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[mutants]'
+	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED)) $(FILES)
 
 # All tests, also those that train for minutes (several processes, the compiler, the whole tour), and what they cover.
 coverage: $(VENV)/.test-installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --slow --cov --cov-report=term
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-lowest .mutants build dist *.egg-info

@@ -18,7 +18,8 @@ install_import_hook("clockhands", "beartype.beartype")
 
 import torch
 
-torch.set_num_threads(1)
+# One thread for each process of tests, unless the environment says otherwise.
+torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or 1))
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 
 

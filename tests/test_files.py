@@ -16,6 +16,7 @@ from clockhands.files import (
     LARGEST_SETTINGS,
     apply_umask,
     check_readable,
+    find_recipe,
     growing,
     read_toml,
     remove_unfinished,
@@ -82,6 +83,19 @@ def test_what_is_no_file_of_settings_is_one_message(tmp_path: Path, content: byt
 def test_a_file_of_settings_that_cannot_be_read(tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(DataError, match=f"cannot read the plan .*{message}"):
         read_toml(f"{tmp_path}/{name}", "the plan")
+
+
+def test_a_recipe_of_ours_is_found_from_any_folder_and_never_instead_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ours = Path(__file__).parent.parent / "recipes" / "numbers.toml"
+    assert find_recipe("recipes/numbers.toml").samefile(ours)
+    for other in ("recipes/none.toml", "numbers.toml", "elsewhere/recipes/numbers.toml", "a\0b"):
+        assert find_recipe(other) == Path(other)
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "numbers.toml").symlink_to(tmp_path / "nowhere")
+    assert find_recipe("recipes/numbers.toml") == Path("recipes/numbers.toml"), "a broken link is a file of the user's"
 
 
 def test_a_growing_file_can_be_followed_and_takes_its_name_at_the_end(tmp_path: Path) -> None:

@@ -56,6 +56,19 @@ def is_deep(tables: Mapping[str, Any], deepest: int) -> bool:
     return bool(level)
 
 
+def find_recipe(path: str | Path) -> Path:
+    """Return the path of a recipe or plan; ``recipes/NAME.toml`` is found from any folder.
+
+    A file that exists is itself. Otherwise a path of this form is that of the recipe that comes with Clockhands: inside
+    the installed package, or in the checkout that the package is imported from.
+    """
+    path, package = Path(path), Path(__file__).resolve().parent
+    if path.parent != Path("recipes") or os.path.lexists(path):
+        return path
+    shipped = (folder / "recipes" / path.name for folder in (package, package.parents[1]))
+    return next((found for found in shipped if found.is_file()), path)
+
+
 def _too_deep(path: str | Path) -> str:
     return f"{path} nests tables or lists more than {DEEPEST} deep; no file of settings needs that"
 

@@ -42,7 +42,7 @@ from clockhands.comparison.asked import (
     variant_faults,
 )
 from clockhands.errors import ConfigError, shown, unknown
-from clockhands.files import read_toml
+from clockhands.files import find_recipe, read_toml
 from clockhands.findings import Number
 from clockhands.schemes.catalogue import fits, misfits
 from clockhands.training.fields import read_value
@@ -186,7 +186,7 @@ def read_plan(path: str | Path, settings: Mapping[str, Any] | None = None) -> Pl
 
     Raises DataError for a file that cannot be read, ConfigError with every fault of its content.
     """
-    path = Path(path)
+    path = find_recipe(path)
     return plan_from_tables({**read_toml(path, "the plan"), **(settings or {})}, path.parent, str(path))
 
 

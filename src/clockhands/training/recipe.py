@@ -12,7 +12,7 @@ import tomli_w
 
 from clockhands.data import CORPORA
 from clockhands.errors import ConfigError, shown, unknown
-from clockhands.files import read_toml
+from clockhands.files import find_recipe, read_toml
 from clockhands.model.config import TransformerConfig
 from clockhands.model.presets import PRESETS
 from clockhands.schemes import CATALOGUE
@@ -142,7 +142,7 @@ def vary(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
 
 def read_tables(path: str | Path) -> Tables:
     """The tables of a recipe file, unchecked, with absolute paths. Raises DataError."""
-    path = Path(path)
+    path = find_recipe(path)
     tables = read_toml(path, "the recipe")
     stray = [f"{key} stands outside any table" for key, value in tables.items() if not isinstance(value, dict)]
     if stray:

@@ -9,7 +9,7 @@ import torch
 from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from clockhands.schemes.rotary.spectra import Proportional, Spectrum, Yarn
+from clockhands.schemes.rotary.spectra import LongRope, Proportional, Spectrum, Yarn
 
 HEAD_DIM, BASE = 16, 100.0
 
@@ -47,3 +47,11 @@ def test_a_share_that_is_no_whole_number_of_pairs_is_rounded_down(share: float, 
     assert (omega > 0).tolist() == [pair < kept for pair in range(HEAD_DIM // 2)]
     if kept:
         torch.testing.assert_close(omega, theirs(Proportional(share=share)), atol=1e-7, rtol=1e-6)
+
+
+def test_factors_that_are_too_few_or_not_above_zero_are_named_with_how_many_pairs_there_are() -> None:
+    wrong = LongRope(factor=4.0, short_factor=(1.0,) * 3, long_factor=(1.0,) * 7 + (0.0,)).faults(HEAD_DIM)
+    assert wrong == [
+        "rope.short_factor has 3 numbers, but 8 pairs turn",
+        "rope.long_factor holds 0.0, but all must be above 0",
+    ]
