@@ -25,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,11 +36,11 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path("src/clockhands")
 SESSIONS = ROOT / ".mutants"
 HEAVY = ("torch", "torch._dynamo", "transformers", "transformers.models.llama.modeling_llama", "scipy.stats", "pytest")
-MEMORY, LEAST_SECONDS = 16 << 30, 40
+MEMORY, LEAST_SECONDS, UNKNOWN_SECONDS = 16 << 30, 40, 300
 ARGUMENTS = ("-x", "-q", "-p", "no:cacheprovider", "--no-header")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Mutant:
     """One change: the operator of cosmic-ray, and which of the places of a file that it could change."""
 
@@ -100,18 +101,18 @@ def annotations(text: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
 def draw(found: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
     """So many places, each as likely as any other, with one of the changes that are possible there."""
     by_place: dict[tuple[Any, ...], list[Mutant]] = {}
-    for mutant in found:
+    for mutant in sorted(found):
         by_place.setdefault((mutant.path, mutant.start, mutant.end), []).append(mutant)
     stream = random.Random(seed)
     places = stream.sample(sorted(by_place), min(count, len(by_place)))
     return [stream.choice(by_place[place]) for place in places]
 
 
-def tests_beside(path: str, root: Path = ROOT) -> list[str]:
+def beside(path: str, root: Path = ROOT) -> list[str]:
     """The arguments of pytest for the tests beside a module.
 
     The test at the mirrored path; the oracle and laws of the schemes that the module defines; otherwise the tests of
-    its package that import the module; otherwise all of the mirrored folder.
+    its package that import the module; otherwise all of the mirrored folder, or of the nearest above it.
     """
     module = Path(path).relative_to(PACKAGE)
     folder = Path("tests") / module.parent
@@ -121,15 +122,16 @@ def tests_beside(path: str, root: Path = ROOT) -> list[str]:
     chosen = [str(mirrored)] if (root / mirrored).is_file() else []
     if module.parts[0] == "schemes" and (names := schemes_of(root / path)):
         chosen += [f"tests/schemes/{file}.py" for file in ("test_laws", "test_declarations")]
-        # The ids of the laws are "scheme(options)-side".
-        chosen += ["-k", " or ".join([*(f"[{name}(" for name in names), mirrored.stem])] if len(chosen) else []
+        # The ids of the laws are "scheme(options)-side", after the values of other parameters; others are of the file.
+        chosen += ["-k", " or ".join([f"{before}{name}" for name in names for before in "[-"] + [mirrored.stem])]
     if chosen:
         return chosen
     dotted = ".".join(("clockhands", *module.with_suffix("").parts)).removesuffix(".__init__")
     every = sorted((root / "tests" / module.parts[0]).rglob("test_*.py")) + sorted((root / "tests").glob("test_*.py"))
+    named = [file for file in every if file.name == f"test_{module.parts[0]}.py"]
     importing = [file for file in every if re.search(imports(dotted), file.read_text("utf8"))]
-    near = importing or sorted((root / folder).glob("test_*.py"))
-    return [str(file.relative_to(root)) for file in near]
+    near = [sorted((root / parent).glob("test_*.py")) for parent in (folder, *folder.parents[:-1])]
+    return [str(file.relative_to(root)) for file in importing or named or next(filter(None, near), [])]
 
 
 def imports(module: str) -> str:
@@ -191,16 +193,14 @@ def run_tests(root: Path, arguments: Sequence[str], seconds: int) -> tuple[str, 
     return told, usage.ru_utime + usage.ru_stime
 
 
-def test_mutant(root: Path, mutant: Mutant, limits: dict[tuple[str, ...], int]) -> tuple[str, str]:
+def try_mutant(root: Path, mutant: Mutant, limits: dict[tuple[str, ...], int]) -> tuple[str, str]:
     """Whether the tests notice a change: "killed", "survived" or "no tests"; and the change as a diff."""
     import cosmic_ray.plugins
     from cosmic_ray.mutating import mutate_code
 
-    file, arguments = root / mutant.path, tuple(tests_beside(mutant.path, root))
-    if arguments and arguments not in limits:
-        sys.dont_write_bytecode = False
+    file, arguments = root / mutant.path, tuple(beside(mutant.path, root))
+    if arguments and arguments not in limits and not isinstance(limits, defaultdict):
         told, spent = run_tests(root, arguments, 3600)
-        sys.dont_write_bytecode = True
         if told not in ("passed", "no tests"):
             output = (root.parent / "output.txt").read_text("utf8")
             raise SystemExit(
@@ -216,13 +216,18 @@ def test_mutant(root: Path, mutant: Mutant, limits: dict[tuple[str, ...], int]) 
         return "no tests", shown
     try:
         file.write_text(changed_text, "utf8")
-        # A change that keeps the size within a second would be taken for what is compiled already.
-        for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
-            compiled.unlink()
+        forget_compiled(file)
         told, _ = run_tests(root, arguments, limits[arguments])
     finally:
         file.write_text(text, "utf8")
+        forget_compiled(file)
     return {"passed": "survived", "no tests": "survived"}.get(told, "killed"), shown
+
+
+def forget_compiled(file: Path) -> None:
+    """Remove what Python compiled of a file: a change of equal length within a second would be taken for it."""
+    for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
+        compiled.unlink()
 
 
 def difference(before: str, after: str) -> str:
@@ -233,14 +238,19 @@ def difference(before: str, after: str) -> str:
     return " | ".join(" ".join(line.split()) for line in lines)
 
 
-def go_on(chosen: Sequence[Mutant], session: Path, minutes: float | None) -> dict[Mutant, tuple[str, str]]:
-    """Test the mutants that a session has no result for, and return all results."""
+def go_on(
+    chosen: Sequence[Mutant], session: Path, minutes: float | None, trust: bool = False
+) -> dict[Mutant, tuple[str, str]]:
+    """Test the mutants that a session has no result for, and return all results.
+
+    ``trust``: the tests are known to pass without a change, so nobody measures how long they take.
+    """
     from cosmic_ray.work_db import WorkDB, use_db
     from cosmic_ray.work_item import MutationSpec, WorkItem, WorkResult
 
     session.parent.mkdir(exist_ok=True)
     until = time.monotonic() + 60 * (minutes or 1e9)
-    limits: dict[tuple[str, ...], int] = {}
+    limits: dict[tuple[str, ...], int] = defaultdict(lambda: UNKNOWN_SECONDS) if trust else {}
     with use_db(str(session), WorkDB.Mode.create) as db, copy_of_tree() as root:
         if not db.num_work_items:
             for number, one in enumerate(chosen):
@@ -255,7 +265,7 @@ def go_on(chosen: Sequence[Mutant], session: Path, minutes: float | None) -> dic
         for number, one in enumerate(chosen):
             if number in results or time.monotonic() > until:
                 continue
-            told, shown = results[number] = test_mutant(root, one, limits)
+            told, shown = results[number] = try_mutant(root, one, limits)
             outcome = "survived" if told == "no tests" else told
             db.set_result(f"{number:05}", WorkResult("normal", f"{told}\n{shown}", outcome, shown))
             print(f"{len(results):>5}/{len(chosen)} {told:<9} {one}  {shown}", flush=True)
@@ -283,6 +293,7 @@ def main() -> int:
     parser.add_argument("--against", default="main", help="the branch (default: main)")
     parser.add_argument("--sample", type=int, help="so many places drawn from the files, or from all packages")
     parser.add_argument("--seed", type=int, default=0, help="of the sample (default: 0)")
+    parser.add_argument("--trust", action="store_true", help="do not run the tests without a change first")
     parser.add_argument("--minutes", type=float, help="stop after so long; the same command goes on")
     given = parser.parse_args()
     everything = modules(git("ls-files", str(PACKAGE)).split())
@@ -294,7 +305,7 @@ def main() -> int:
     print(f"{len(chosen)} of {len(found)} mutants in {len(files)} files")
     texts = "".join((ROOT / path).read_text("utf8") for path in files)
     plan = hashlib.sha256(repr((chosen, texts)).encode()).hexdigest()[:12]
-    results = go_on(chosen, SESSIONS / f"{plan}.sqlite", given.minutes) if chosen else {}
+    results = go_on(chosen, SESSIONS / f"{plan}.sqlite", given.minutes, given.trust) if chosen else {}
     print(report(results, len(chosen)))
     return 0
 

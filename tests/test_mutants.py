@@ -1,0 +1,82 @@
+"""`make mutants`: which changes are tried, by which tests, and what is said of those that nothing noticed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import mutants
+from tests.mutants import ROOT, Mutant, annotations, beside, difference, draw, imports, report, schemes_of
+
+
+def places(count: int, changes: int = 3) -> list[Mutant]:
+    return [
+        Mutant(f"src/clockhands/{line % 7}.py", f"core/{change}", line, (line, 4), (line, 5))
+        for line in range(count)
+        for change in range(changes)
+    ]
+
+
+def test_a_sample_is_decided_by_its_seed_and_has_one_change_of_a_place() -> None:
+    found = places(200)
+    drawn = draw(found, 50, 3)
+    assert drawn == draw(list(reversed(found)), 50, 3) != draw(found, 50, 4)
+    assert len({(one.path, one.start) for one in drawn}) == 50
+    assert len(draw(found, 1000, 0)) == 200
+    assert {one.operator for one in drawn} == {"core/0", "core/1", "core/2"}
+
+
+def test_annotations_and_what_only_type_checkers_read_are_left_alone() -> None:
+    text = "if TYPE_CHECKING:\n    import a\ndef f(x: int | None = 1 | 2) -> int | str:\n    y: int | None = 3\n"
+    lines = text.splitlines()
+    covered = [(start, end) for start, end in annotations(text)]
+    assert ((1, 0), (2, 12)) in covered
+    said = {lines[start[0] - 1][start[1] : end[1]] for start, end in covered if start[0] == end[0]}
+    assert said == {"int | None", "int | str"}
+
+
+@pytest.mark.parametrize(
+    ("module", "tests"),
+    [
+        ("files.py", ["tests/test_files.py"]),
+        ("schemes/rotary/spectra.py", ["tests/schemes/rotary/test_spectra.py"]),
+        ("positions/making.py", ["tests/test_positions.py"]),
+    ],
+)
+def test_the_beside_a_module_are_those_of_its_mirrored_path(module: str, tests: list[str]) -> None:
+    assert beside(f"src/clockhands/{module}") == tests
+
+
+def test_a_scheme_has_its_laws_and_oracle_beside_it() -> None:
+    chosen = beside("src/clockhands/schemes/bias/fire.py")
+    assert chosen[:2] == ["tests/schemes/bias/test_fire.py", "tests/schemes/test_laws.py"]
+    assert chosen[-2:] == ["-k", "[fire or -fire or test_fire"]
+    assert schemes_of(ROOT / "src/clockhands/schemes/bias/swin.py") == ["swin", "log-cpb"]
+
+
+def test_every_module_of_the_package_has_tests_that_exist() -> None:
+    listed = mutants.modules(mutants.git("ls-files", "src/clockhands").split())
+    chosen = {path: beside(path) for path in listed}
+    files = {name for arguments in chosen.values() for name in arguments if name.endswith(".py")}
+    assert files and all((ROOT / name).is_file() for name in files)
+    assert not [path for path, arguments in chosen.items() if not arguments]
+
+
+def test_an_import_of_a_module_is_known_in_every_form() -> None:
+    import re
+
+    for text in ("from clockhands.a.b import c", "import clockhands.a.b", "from clockhands.a import x, b"):
+        assert re.search(imports("clockhands.a.b"), text)
+    for text in ("from clockhands.a.bc import d", "from clockhands.a import bc"):
+        assert not re.search(imports("clockhands.a.b"), text)
+
+
+def test_what_is_reported_is_counted_with_its_interval_and_its_survivors() -> None:
+    chosen = places(40, changes=1)
+    results = {one: ("killed" if at % 10 else "survived", "- a | + b") for at, one in enumerate(chosen[:30])}
+    told = report(results, len(chosen))
+    # Wilson's interval of 27 of 30.
+    assert told.startswith("27 of 30 mutants killed: 90.0% [74.4%, 96.5%]")
+    assert "10 of 40 were not tested" in told
+    assert told.count("survived: src/clockhands") == 3
+    assert difference("a\nb\n", "a\nc\n") == "-b | +c"
+    assert report({}, 0) == "no mutant was tested"
