@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 import clockhands
@@ -21,7 +22,7 @@ from clockhands.data import Pair, Tokenizers, open_corpus, open_tokenizer
 from clockhands.errors import CheckpointError, ClockhandsError
 from clockhands.generation import open_run
 from clockhands.inspection import open_subject
-from clockhands.pretrained import asks_nothing
+from clockhands.pretrained import asks_nothing, refuse_not_finite, weight_files
 from clockhands.training import Run, resume, train
 
 Capture: TypeAlias = pytest.CaptureFixture[str]
@@ -229,8 +230,8 @@ def test_no_verb_runs_what_lies_in_a_folder_or_asks_whether_to(
     attack: str, verb: str, translator: Path, writer: Path, canary: Canary, tmp_path: Path, capsys: Capture
 ) -> None:
     assert run_verb(attack, verb, (translator, writer), canary, tmp_path) in (1, 2)
-    said = capsys.readouterr().err
-    assert said.startswith("clockhands: ") and said.count("\n") == 1 and str(tmp_path / "evil") in said
+    told, _, said = capsys.readouterr().err.partition("clockhands: ")
+    assert said.count("\n") == 1 and str(tmp_path / "evil") in said and "Traceback" not in told
     assert not (tmp_path / "out").exists()
 
 
@@ -364,3 +365,54 @@ def test_there_is_one_door(package: str) -> None:
                 assert "trust_remote_code" in given, f"{where} does not say whether to trust"
             if name == "from_pretrained" and owner == "opener":
                 assert given.get("use_safetensors") is True, f"{where} may open a pickle"
+
+
+def llama(folder: Path, **keys: Any) -> Path:
+    """A foreign checkpoint of two narrow layers, its configuration changed."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    LlamaForCausalLM(LlamaConfig(vocab_size=20, num_key_value_heads=2, **sizes)).save_pretrained(folder)
+    change(folder / "config.json", **keys)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"num_hidden_layers": 10**6}, "num_hidden_layers = 1000000 in config.json; no model has more than 2,000"),
+        ({"text_config": {"num_layers": 1e300}}, r"text_config\.num_layers = 1e\+300 in config\.json; no model"),
+        ({"num_labels": 10**9}, "num_labels = 1000000000 in config.json; no model has more than"),
+        (
+            {"attn_implementation": "evil/kernel"},
+            r"brings its own code \(attn_implementation = 'evil/kernel', a kernel",
+        ),
+        ({"transformers_weights": "pytorch_model.bin"}, "names 'pytorch_model.bin' as its weights"),
+    ],
+)
+def test_a_foreign_configuration_is_judged_before_anything_is_built(
+    keys: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    """By what looks inside and by what checks: one door for both."""
+    folder = llama(tmp_path, **keys)
+    for opened in (lambda: open_subject(folder), lambda: clockhands.check(str(folder))):
+        with pytest.raises(CheckpointError, match=message):
+            opened()
+
+
+@pytest.mark.parametrize("target", ["../part.safetensors", "/etc/part.safetensors", "part.bin", 3])
+def test_an_index_names_safetensors_beside_it_and_nothing_else(target: Any, tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": target}}))
+    with pytest.raises(CheckpointError, match=r"names '.*' for weights; only safetensors|it names no files"):
+        weight_files(tmp_path, {})
+
+
+def test_what_is_not_finite_is_named_and_what_is_large_is_not(tmp_path: Path) -> None:
+    """The sum of these large numbers would be infinite, and none of them is."""
+    large = torch.full((4,), torch.finfo(torch.float32).max)
+    fine = {"large": large, "half": torch.full((9,), 60_000.0, dtype=torch.float16), "ids": torch.arange(3)}
+    fine |= {"none": torch.zeros(0), "eight": torch.ones(2).to(torch.float8_e4m3fn), "hollow": large.to("meta")}
+    refuse_not_finite(fine.items(), tmp_path)
+    for value in (torch.nan, torch.inf, -torch.inf):
+        with pytest.raises(CheckpointError, match="2 of 4 numbers of bad are NaN or infinite"):
+            refuse_not_finite({**fine, "bad": torch.tensor([1.0, value, value, 0.0])}.items(), tmp_path)
