@@ -67,7 +67,7 @@ def append_positions(k_BHTK: Float[Tensor, "B H T K"], kpos_BT: KeyPositions) ->
 
 
 def split_positions(
-    stored_BHTK: Float[Tensor, "B H T Kp"], width: int, like_BS: Num[Tensor, ...]
+    stored_BHTK: Float[Tensor, "B H T Kp"], width: int, like_BS: Num[Tensor, "*any"]
 ) -> tuple[Float[Tensor, "B H T K"], KeyPositions]:
     """Split stored keys into ``width`` channels of keys and their positions, in the form and dtype of ``like_BS``."""
     dtype = carrier_dtype(stored_BHTK.dtype, like_BS.dtype)

@@ -102,7 +102,7 @@ def working(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def single_axis(pos: Num[Tensor, "*B"], scheme: str) -> Num[Tensor, ...]:
+def single_axis(pos: Num[Tensor, "*B"], scheme: str) -> Num[Tensor, "*any"]:
     """Positions of one coordinate without the coordinate axis: [B, S], or [B, H, S] where every head has its own.
 
     Raises PositionError for several coordinates.
