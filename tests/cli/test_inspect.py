@@ -194,5 +194,5 @@ def test_a_tokenizer_that_brings_code_runs_none_and_asks_nothing(
     (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass T: pass\n")
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("it asked on standard input"))
     assert main(["inspect", str(weights / "model"), "--threads", "1", "--tokenizer", str(tmp_path)]) == 1
-    assert "cannot open the tokenizer" in capsys.readouterr().err
+    assert "brings its own code" in capsys.readouterr().err
     assert not (tmp_path / "ran").exists()
