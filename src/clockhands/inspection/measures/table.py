@@ -307,7 +307,11 @@ def principal(rows: Tensor, most: int = 10) -> Float[Tensor, "P k"]:
 
 
 def shift_errors(points_Pk: Float[Tensor, "P k"], step: int, splits: int = 5) -> tuple[float, float]:
-    """Held-out relative errors of the best linear map and of the best rotation from p_t to p_t+step."""
+    """Errors of the best linear map and of the best rotation from p_t to p_t+step, relative to the squared length.
+
+    Judged on rows held out at random, without a reference: what the studies compare between schemes. ``step_errors``
+    judges one table by itself.
+    """
     source, target = points_Pk[:-step], points_Pk[step:]
     generator = torch.Generator().manual_seed(0)
     linear = rotated = 0.0
