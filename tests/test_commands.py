@@ -37,30 +37,47 @@ ELSEWHERE = {
 }
 
 
-def commands() -> list[str]:
-    """The first column of code in the README's table of jobs, then the examples of every verb, each once."""
+def rows() -> list[str]:
+    """The first column of code in the README's table of jobs."""
     readme = (ROOT / "README.md").read_text(encoding="utf8")
     found = re.findall(r"^\|[^|\n]+\| `(clockhands [^`\n]+)` \|$", readme, re.M)
     assert len(found) > 10, "the README's table of jobs is gone"
-    for verb in VERBS:
-        found += importlib.import_module(f"clockhands.cli.{verb}").EXAMPLES
+    return found
+
+
+def examples(*verbs: str) -> list[str]:
+    """The examples at the end of the help of these verbs, each once."""
+    found = [example for verb in verbs for example in importlib.import_module(f"clockhands.cli.{verb}").EXAMPLES]
     return list(dict.fromkeys(found))
+
+
+def prepared(folder: Path) -> Path:
+    """What a reader has before the first command: the recipes, text of their own, and a foreign checkpoint."""
+    shutil.copytree(ROOT / "recipes", folder / "recipes")
+    for name, text in {"train": 60, "test": 4}.items():
+        (folder / f"{name}.de").write_text("ein Hund sieht eine Katze\neine Katze\n" * text, encoding="utf8")
+        (folder / f"{name}.en").write_text("a dog sees a cat\na cat\n" * text, encoding="utf8")
+    pairs = "".join(f"Hund {n}\tdog {n}\n" for n in range(120))
+    (folder / "pairs.tsv").write_text(f"source\ttarget\n{pairs}", encoding="utf8")
+    (folder / "my.txt").write_text((ROOT / "README.md").read_text(encoding="utf8"), encoding="utf8")
+    _foreign(folder / "llama")
+    return folder
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which nobody has trained anything yet."""
+    monkeypatch.chdir(prepared(tmp_path))
+    return tmp_path
 
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder as the examples assume it: recipes, some text, a few runs and a foreign checkpoint."""
     folder = tmp_path_factory.mktemp("work")
-    shutil.copytree(ROOT / "recipes", folder / "recipes")
+    prepared(folder)
     shutil.copy(ROOT / "README.md", folder)
-    for name, text in {"train": 60, "test": 4}.items():
-        (folder / f"{name}.de").write_text("ein Hund sieht eine Katze\neine Katze\n" * text, encoding="utf8")
-        (folder / f"{name}.en").write_text("a dog sees a cat\na cat\n" * text, encoding="utf8")
-    rows = "".join(f"Hund {n}\tdog {n}\n" for n in range(120))
-    (folder / "pairs.tsv").write_text(f"source\ttarget\n{rows}", encoding="utf8")
-    (folder / "my.txt").write_text((ROOT / "README.md").read_text(encoding="utf8"), encoding="utf8")
     _runs(folder)
-    _foreign(folder / "llama")
     shutil.copytree(folder / "llama", folder / "weights", ignore=shutil.ignore_patterns("tokenizer*", "special*"))
     np.save(folder / "ids.npy", np.random.default_rng(0).integers(2, 96, (24, 32)))
     before = Path.cwd()
@@ -101,18 +118,39 @@ def _foreign(folder: Path) -> None:
     LlamaForCausalLM(config).save_pretrained(folder)
 
 
-@pytest.mark.parametrize("command", commands())
-def test_every_command_that_is_shown_runs(command: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for start, reason in ELSEWHERE.items():
-        if command.startswith(start):
-            pytest.skip(f"{start}: {reason}")
+@pytest.mark.parametrize("command", examples(*(verb for verb in VERBS if verb != "train")))
+def test_every_example_of_a_help_runs(command: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order in which they stand, in one folder that holds the runs they name."""
+    if command.startswith("clockhands tour"):
+        shutil.rmtree("runs/tour", ignore_errors=True)
+    _type(command, monkeypatch)
+
+
+def test_the_readmes_commands_run_in_the_order_in_which_they_stand(
+    empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a reader types them, one after the other: none needs what a later one makes, nor is in another's way."""
+    for command in rows():
+        _type(command, monkeypatch)
+    _run_python()
+
+
+def test_the_examples_of_train_run_in_the_order_in_which_they_stand(
+    empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for command in examples("train"):
+        _type(command, monkeypatch)
+
+
+def _type(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a command as it is shown, on few texts and for few steps."""
+    if any(command.startswith(start) for start in ELSEWHERE):
+        return
     monkeypatch.setattr(tour_run, "TRIALS", SHORT)
     words, given, target = _parsed(command)
     if "runs/tour" in words and words[0] != "tour" and not Path("runs/tour").is_dir():
         # The tour is the first command that is shown; this is for a test that is run alone.
         tour_run.tour("runs/tour")
-    if words[0] in ("train", "tour"):
-        _make_way(words)
     if words[0] == "train":
         words = _quickly(words)
     if words[0] == "inspect" and "--texts" not in words:
@@ -122,7 +160,7 @@ def test_every_command_that_is_shown_runs(command: str, workplace: Path, monkeyp
         if target:
             stack.enter_context(contextlib.redirect_stdout(stack.enter_context(target.open("w", encoding="utf8"))))
         # `check` ends with 1 where it finds a fault, and says so: that is its job.
-        assert main(words) in ((0, 1) if words[0] == "check" else (0,))
+        assert main(words) in ((0, 1) if words[0] == "check" else (0,)), command
     if target:
         assert target.stat().st_size
 
@@ -140,12 +178,6 @@ def _parsed(command: str) -> tuple[list[str], bytes, Path | None]:
     return words, given, target
 
 
-def _make_way(words: list[str]) -> None:
-    """Remove what an earlier command wrote to the same folder; what a person would do."""
-    if "--out" in words:
-        shutil.rmtree(words[words.index("--out") + 1], ignore_errors=True)
-
-
 def _quickly(words: list[str]) -> list[str]:
     """The same training, a few steps long and on little text."""
     settings = ["training.max_steps=3"]
@@ -158,11 +190,11 @@ def _quickly(words: list[str]) -> list[str]:
     return [*kept[:at], *settings, *kept[at:]] if at else [*kept, "--set", *settings]
 
 
-def test_the_readmes_python_runs(workplace: Path) -> None:
+def _run_python() -> None:
+    """The README's blocks of Python, in the folder in which its commands have run."""
     readme = (ROOT / "README.md").read_text(encoding="utf8")
     for block in re.findall(r"```python\n(.*?)```", readme, re.S):
         quick = block.replace('{"position.scheme": "rope"}', repr({"position.scheme": "rope", **FEW}))
-        shutil.rmtree("runs/numbers", ignore_errors=True)
         exec(compile(quick, "README.md", "exec"), {})
 
 

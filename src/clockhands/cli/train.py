@@ -14,6 +14,7 @@ EXAMPLES = (
     "clockhands train recipes/numbers.toml --set training.max_steps=20 --out runs/numbers",
     "clockhands train --corpus roles --preset tiny --set training.max_steps=20 position.scheme=rope --out runs/roles",
     "clockhands train --resume runs/numbers --set training.max_steps=30",
+    "clockhands train --text my.txt --preset tiny --set position.scheme=rope training.max_steps=20 --out runs/rope",
     "clockhands train --text my.txt --set training.begin_from=runs/rope position.scheme=none training.max_steps=20 "
     "--out runs/dropped",
 )
