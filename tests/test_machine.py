@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
+import pytest
 import torch
 
 from clockhands.machine import allowances, free_memory, machine, processor
@@ -26,3 +29,16 @@ def test_a_machine_has_a_name_and_cores() -> None:
     assert processor() and machine("cpu") == f"{processor()}, {os.cpu_count()} cores"
     if Path("/proc/cpuinfo").is_file() and "model name" in Path("/proc/cpuinfo").read_text():
         assert f": {processor()}\n" in Path("/proc/cpuinfo").read_text()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limits of this kind")
+def test_a_limited_address_space_is_all_there_is() -> None:
+    code = """
+import resource, psutil, torch
+from clockhands.machine import free_memory
+size = psutil.Process().memory_info().vms + 300 * 2**20
+resource.setrlimit(resource.RLIMIT_AS, (size, size))
+print(free_memory(torch.device("cpu")))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 200 * 2**20 < int(done.stdout) <= 300 * 2**20

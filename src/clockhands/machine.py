@@ -29,10 +29,10 @@ def machine(device: str) -> str:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that can still be had there; in a container no more than it is allowed."""
+    """Bytes that can still be had there; in a container, or under ``ulimit -v``, no more than is allowed."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return min([int(psutil.virtual_memory().available), *allowances(_own_group())])
+    return min([int(psutil.virtual_memory().available), *allowances(_own_group()), *own_allowance()])
 
 
 def allowances(group: Path) -> Iterator[int]:
@@ -45,6 +45,16 @@ def allowances(group: Path) -> Iterator[int]:
             limit = int((each / "memory.max").read_text())
             counts = dict(line.split() for line in (each / "memory.stat").read_text().splitlines())
             yield max(limit - int((each / "memory.current").read_text()) + int(counts.get("inactive_file", 0)), 0)
+
+
+def own_allowance() -> Iterator[int]:
+    """Bytes that this process may still map, where its address space is limited (``ulimit -v``)."""
+    with contextlib.suppress(ImportError):  # Windows has no such limits, and no such module.
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY:
+            yield max(limit - int(psutil.Process().memory_info().vms), 0)
 
 
 def _own_group() -> Path:

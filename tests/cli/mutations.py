@@ -1,0 +1,330 @@
+"""Commands, recipes, plans and configuration files that work, changed at random in one to three places.
+
+What would only take long, and is what was asked for (a million steps), is not drawn; what no machine holds is.
+"""
+
+# ruff: noqa: E501 (commands stand as they are typed)
+from __future__ import annotations
+
+import importlib
+import json
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from clockhands.cli import VERBS, Parser
+from clockhands.training.tables import known_keys
+
+NUMBERS = ("nan", "inf", "-inf", "1e400", "1e-320", "-1", "0", "1", "2", "3", "7", "0.5", "-0.5", "1e3", "2147483648",
+           "9223372036854775807", "9223372036854775808", "99999999999999999999999", "9" * 5000)  # fmt: skip
+TEXTS = ("", " ", "\x00", "\udce9", "ä", "\u2028", "x" * 100_000, "none", "true", "../..", "/dev/null", "a.tsv", "~nobody/x",
+         "zzz", "RoPE", "[", "]", "=", "{}", "%s", "--", "-", "..", "a.txt/b", "run")  # fmt: skip
+NESTED = "[" * 5000 + "]" * 5000
+TOML = (*NUMBERS, '""', '"x"', '"none"', "true", "[]", "{}", "[1]", '["a", "b"]', "[[1], [2]]", "{a = 1}", '"\\u0000"',
+        NESTED, "1979-05-27", f'"{"x" * 100_000}"', '"../.."', '"/dev/null"', "'''a\nb'''")  # fmt: skip
+JSON = ("NaN", "Infinity", "-Infinity", "1e400", "-1", "0", "1", "2147483648", "9223372036854775808", "1" * 5000, "0.5",
+        "1e-320", "true", "false", "null", '""', '"x"', '"\\u0000"', '"\\ud800"', "[]", "[1]", "[null]", "{}", '{"a": 1}',
+        NESTED, f'"{"x" * 100_000}"', '"../.."')  # fmt: skip
+SLOW = ("max_steps", "epochs", "accumulate", "--steps", "--tokens", "--seconds", "--seeds")
+"""What may be asked for in any number; of these only numbers that are few, or that nothing holds, are drawn."""
+FEW = tuple(text for text in NUMBERS if text not in ("1e3", "2147483648", "9223372036854775807"))
+NEVER = ("--all", "--slow", "--limit")
+"""The whole matrix of `check`, and checks that compile: minutes."""
+RECIPE: dict[str, dict[str, str]] = {
+    "data": {"corpus": '"table"', "train": '"a.tsv"', "holdout": "0.2"},
+    "tokenizer": {"kind": '"word"'},
+    "model": {"preset": '"tiny"', "d_model": "16", "d_ff": "16", "num_heads": "2", "encoder_layers": "1", "decoder_layers": "1"},
+    "position": {"scheme": '"rope"', "base": "500.0"},
+    "batches": {"size": "8"},
+    "training": {"max_steps": "1", "learning_rate": "1e-3", "log_steps": "1", "seed": "3"},
+}  # fmt: skip
+PLAN = {
+    "recipe": "{" + ", ".join(f"{name} = {{{', '.join(f'{k} = {v}' for k, v in table.items())}}}" for name, table in RECIPE.items()) + "}",
+    "seeds": "2", "metric": '"exact"', "match": '"width"', "budget": "{steps = 1}", "target": "0.1", "inside": "[]",
+    "vary": '{"position.scheme" = ["rope", "none"]}', "title": '"a"', "baseline": '"rope"',
+}  # fmt: skip
+COMMANDS = (
+    "schemes", "schemes rope base=500", "schemes alibi --draw a.svg", "schemes --json", "study", "--version", "tour --out a.tsv",
+    "train --data a.tsv --preset tiny --set training.max_steps=1 model.d_model=16 tokenizer.kind=word --out new --quiet",
+    "train --source a.de --target a.en --preset tiny --set training.max_steps=1 model.d_model=16 --dry-run --seed 3 --threads 1",
+    "train --text a.txt --preset tiny --set training.max_steps=1 model.d_model=16 batches.window=16 data.unit=file --dry-run",
+    "train --resume run --set training.max_steps=2 --quiet",
+    "translate run Hund --beam 2 --length-penalty 0.6 --batch 2 --max-length 5 --json",
+    "translate run --input a.de --output out.txt --max-length 5 --max-source 9",
+    "translate run Hund --attention a.svg --threads 1 --device cpu",
+    "evaluate run --source a.de --target a.en --max-length 5 --tokenize char --lowercase --json",
+    "evaluate run --split validation --max-length 5", "evaluate writer --text a.txt --length 8,1x --set position.base=500",
+    "evaluate writer --length 2x --position.spectrum yarn --factor 2 --json",
+    "generate writer --prompt cat --tokens 3 --temperature 0.5 --top-k 3 --top-p 0.9 --samples 2 --seed 3",
+    "generate writer --tokens 3 --beam 2 --json --max-prompt 4",
+    "compare a.toml --dry-run --seeds 2 --workers 1", "inspect run --texts 8 --length 8 --no-control --json --side encoder",
+    "compare --data a.tsv --vary model.d_model=8,16 --set model.d_ff=8 --steps 1 --seeds 2 --dry-run --metric loss --match width",
+    "check run --only shift --threads 1", "check --type gpt2 --tiny --only shift",
+)  # fmt: skip
+OF_RUN = (
+    "translate run Hund --max-length 5", "evaluate run --source a.de --target a.en --max-length 5", "evaluate run --split validation --max-length 5",
+    "train --resume run --quiet --set training.max_steps=2", "train --data a.tsv --set training.begin_from=run training.max_steps=1 --out new --quiet",
+    "inspect run --texts 8 --length 8 --no-control --json", "check run --only shift", "train --resume run --dry-run",
+)  # fmt: skip
+OF_WRITER = (
+    "generate writer --tokens 3 --seed 1", "evaluate writer --length 8", "inspect writer --texts 8 --length 8 --no-control --json",
+    "train --text a.txt --set training.begin_from=writer training.max_steps=1 batches.window=16 --out new --quiet", "check writer --only shift",
+)  # fmt: skip
+FILES = ("config.json", "generation_config.json", "tokenizer_config.json", "tokenizer.json", "run.json", "recipe.toml",
+         "metrics.jsonl", "model.safetensors")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command with the files it finds; ``copies`` are folders by the folder they are a copy of."""
+
+    arguments: list[str]
+    files: dict[str, bytes] = field(default_factory=dict)
+    copies: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        files = {name: content[:3000] for name, content in self.files.items()}
+        return f"Case({[a[:200] for a in self.arguments]}, {files}, {self.copies})"
+
+
+def cases(folder: Path) -> st.SearchStrategy[Case]:
+    """All kinds of mutations; ``folder`` holds the runs that ``forks`` made."""
+    return st.one_of(recipes(), settings_of_recipes(), plans(), commands(), texts(), configurations(folder))
+
+
+@st.composite
+def recipes(draw: st.DrawFn) -> Case:
+    """A recipe file: keys dropped, added, given another value; whole tables too; or its bytes changed."""
+    tables = {name: dict(table) for name, table in RECIPE.items()}
+    real = draw(st.booleans())
+    for _ in range(draw(st.integers(1, 3))):
+        table = draw(st.sampled_from(list(RECIPE)))
+        key = draw(st.one_of(st.sampled_from(keys(table)), st.sampled_from([*RECIPE[table], "zzz"])))
+        match draw(st.sampled_from(["set", "set", "set", "drop", "replace"])):
+            case "set":
+                tables.setdefault(table, {})[key] = draw(st.sampled_from(quick(key, TOML)))
+            case "drop":
+                tables.get(table, {}).pop(key, None)
+            case "replace":
+                tables[table] = {"": draw(st.sampled_from(TOML))}
+    lines = [
+        line
+        for name, table in tables.items()
+        for line in (
+            [f"{name} = {table['']}"] if "" in table else [f"[{name}]", *(f"{k} = {v}" for k, v in table.items())]
+        )
+    ]
+    first = [line for line in lines if line.split(" = ")[0] in tables]
+    content = "\n".join([*first, *(line for line in lines if line not in first)]).encode("utf8", "surrogatepass")
+    if draw(st.integers(0, 4)) == 0:
+        content, real = draw(damaged(content)), False
+    command = ["train", "a.toml", "--quiet", "--out", "new", *([] if real else ["--dry-run"])]
+    return Case(command, {"a.toml": content})
+
+
+@st.composite
+def settings_of_recipes(draw: st.DrawFn) -> Case:
+    """Values after ``--set``, to a recipe that is right."""
+    content = "\n".join(
+        line for name, table in RECIPE.items() for line in [f"[{name}]", *(f"{k} = {v}" for k, v in table.items())]
+    )
+    written = []
+    for _ in range(draw(st.integers(1, 3))):
+        table = draw(st.sampled_from([*RECIPE, "position.encoder", "position.transform_options", "zzz", ""]))
+        key = draw(st.sampled_from([*keys(table.split(".")[0]), "encoder", "zzz", ""]))
+        value = draw(st.sampled_from(quick(key, (*TOML, *TEXTS))))
+        written.append(f"{table}.{key}={value}" if table else f"{key}{value}")
+    real = [] if draw(st.booleans()) else ["--dry-run"]
+    return Case(["train", "a.toml", "--out", "new", "--quiet", *real, "--set", *written], {"a.toml": content.encode()})
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Case:
+    """A plan of ``compare``."""
+    plan = dict(PLAN)
+    for _ in range(draw(st.integers(1, 3))):
+        key = draw(st.sampled_from([*PLAN, "variant", "zzz"]))
+        if draw(st.integers(0, 4)) == 0:
+            plan.pop(key, None)
+        else:
+            tables = ('{"position.scheme" = [1, 2]}', '{zzz = [1]}', '[{name = "a", set = {"model.d_ff" = nan}}]', '[{name = 1}]',
+                      '{steps = nan}', '{steps = "x"}', '{zzz = 1}', '["zzz"]', '"zzz.toml"', "{data = {corpus = [1]}}")  # fmt: skip
+            plan[key] = draw(st.sampled_from((*TOML, *tables)))
+    content = "\n".join(f"{key} = {value}" for key, value in plan.items()).encode("utf8", "surrogatepass")
+    if draw(st.integers(0, 4)) == 0:
+        content = draw(damaged(content))
+    return Case(["compare", "a.toml", "--dry-run", "--out", "new"], {"a.toml": content})
+
+
+@st.composite
+def commands(draw: st.DrawFn) -> Case:
+    """A command line: words replaced, dropped, doubled, exchanged; options of this and other verbs added."""
+    base = draw(st.sampled_from(COMMANDS)).split(" ")
+    words = list(base)
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.integers(0, max(len(words) - 1, 0)))
+        match draw(st.sampled_from(["replace", "replace", "drop", "double", "exchange", "add", "add", "other"])):
+            case "replace" if words:
+                words[place] = draw(st.sampled_from(quick(words[place - 1], (*NUMBERS, *TEXTS))))
+            case "drop" if (
+                words
+                and words[place] not in ("--dry-run", "--out", "a.tsv")
+                and not words[place].startswith("training.max")
+            ):
+                del words[place]
+            case "double" if words:
+                words.insert(place, words[place])
+            case "exchange" if len(words) > 1:
+                words[place - 1], words[place] = words[place], words[place - 1]
+            case "add":
+                verb = words[0] if words and words[0] in OPTIONS else "train"
+                words += draw(option(verb))
+            case "other":
+                words += draw(option(draw(st.sampled_from(list(OPTIONS)))))
+    if too_long(words):
+        words = [*base, "--zzz"]
+    return Case(words, copies={"run": "run", "writer": "writer"})
+
+
+@st.composite
+def option(draw: st.DrawFn, verb: str) -> list[str]:
+    """An option of a verb with a value, or without the one it needs."""
+    name, takes = draw(st.sampled_from(OPTIONS[verb]))
+    value = draw(st.sampled_from(quick(name, (*NUMBERS, *TEXTS))))
+    return [name, value] if takes or draw(st.integers(0, 5)) == 0 else [name]
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> Case:
+    """The files of text that commands read, damaged."""
+    commands = {
+        "a.tsv": "train --data a.tsv --preset tiny --dry-run --set training.max_steps=1",
+        "a.de": draw(st.sampled_from((
+            "translate run --input a.de --max-length 5", "evaluate run --source a.de --target a.en --max-length 5",
+            "train --source a.de --target a.en --preset tiny --dry-run --set training.max_steps=1",
+        ))),
+        "a.txt": draw(st.sampled_from((
+            "evaluate writer --text a.txt --length 8", "inspect writer --text a.txt --texts 8 --length 8 --no-control --json",
+            "train --text a.txt --preset tiny --dry-run --set training.max_steps=1 batches.window=8",
+        ))),
+        "a.jsonl": "train --data a.jsonl --preset tiny --dry-run --set training.max_steps=1",
+        "a.csv": "train --data a.csv --preset tiny --dry-run --set training.max_steps=1 data.source=a data.target=b",
+    }  # fmt: skip
+    name = draw(st.sampled_from(list(commands)))
+    rows = {
+        "a.tsv": b"source\ttarget\n" + b"eins\tone\nzwei\ttwo\n" * 20,
+        "a.csv": b"a,b\n" + b'"eins","one"\nzwei,two\n' * 20,
+        "a.jsonl": b'{"source": "eins", "target": "one"}\n{"source": "zwei", "target": "two"}\n' * 20,
+        "a.de": b"ein Hund\nzwei Hunde\n" * 30, "a.txt": b"the cat sat on the mat. " * 40,
+    }  # fmt: skip
+    lines = rows[name].split(b"\n")
+    if draw(st.booleans()):
+        odd = (b"", b"\t", b"a\tb\tc", b"\x00", b"\xff", b"\r", b"x" * 200_000, b"w " * 400_000, NESTED.encode(), b'"', b",", b"a,a",
+               b"source\tsource", b'{"source": 1}', b'{"source": "\\ud800", "target": "x"}', b"[1]", "\u2028\x85".encode())  # fmt: skip
+        lines[draw(st.integers(0, min(3, len(lines) - 1)))] = draw(st.sampled_from(odd))
+        content = b"\n".join(lines)
+    else:
+        content = draw(damaged(rows[name]))
+    return Case(commands[name].split(" "), {name: content}, {"run": "run", "writer": "writer"})
+
+
+@st.composite
+def configurations(draw: st.DrawFn, folder: Path) -> Case:
+    """The files of a run: values replaced, keys dropped, bytes changed; and the commands that open it."""
+    run = draw(st.sampled_from(["run", "writer"]))
+    command = draw(st.sampled_from(OF_RUN if run == "run" else OF_WRITER))
+    name = draw(st.sampled_from([name for name in FILES if (folder / run / name).is_file()]))
+    content = (folder / run / name).read_bytes()
+    if not name.endswith(".json") or draw(st.integers(0, 3)) == 0:
+        content = draw(damaged(content))
+    else:
+        document = json.loads(content)
+        mark = "\u0001hostile\u0001"
+        put = replaced(draw, document, mark)
+        content = json.dumps(put).replace(json.dumps(mark), draw(st.sampled_from(JSON))).encode("utf8", "surrogatepass")
+    return Case(command.split(" "), {f"{run}/{name}": content}, {"run": "run", "writer": "writer"})
+
+
+def replaced(draw: st.DrawFn, document: Any, mark: str) -> Any:
+    """The document with one value, at any depth, replaced by the mark, or dropped."""
+    if not isinstance(document, (dict, list)) or not document or draw(st.integers(0, 5)) == 0:
+        return mark
+    keys_of = list(document) if isinstance(document, dict) else list(range(len(document)))
+    key = draw(st.sampled_from(keys_of))
+    changed = dict(document) if isinstance(document, dict) else list(document)
+    if draw(st.integers(0, 7)) == 0:
+        del changed[key]
+    else:
+        changed[key] = replaced(draw, document[key], mark)
+    return changed
+
+
+@st.composite
+def damaged(draw: st.DrawFn, content: bytes) -> bytes:
+    """Bytes cut off, overwritten, put in, doubled, or in front of them a mark."""
+    place = draw(st.integers(0, max(len(content) - 1, 0)))
+    odd = (b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"\x1f\x8b\x08\x00", b"\r", b"[", b"]", b'"', b"'", b"=", b"\n\n", b"9" * 5000,
+           b"[" * 5000, b"{", b"}", b"a.b.c.d = 1\n", b"\xc3\xa4", NESTED.encode())  # fmt: skip
+    match draw(st.sampled_from(["cut", "flip", "put", "front", "double", "empty", "binary"])):
+        case "cut":
+            return content[:place]
+        case "flip" if content:
+            return content[:place] + bytes([content[place] ^ (1 << draw(st.integers(0, 7)))]) + content[place + 1 :]
+        case "put":
+            return content[:place] + draw(st.sampled_from(odd)) + content[place:]
+        case "front":
+            return draw(st.sampled_from(odd)) + content
+        case "double":
+            return content + content
+        case "binary":
+            return draw(st.binary(max_size=200))
+    return b""
+
+
+def keys(table: str) -> list[str]:
+    """The keys that a table of the recipe above takes, those of a few schemes too."""
+    if table == "position":
+        schemes = ("rope", "learned", "sinusoidal", "alibi", "t5", "randomised", "fire")
+        return sorted({key for name in schemes for key in known_keys({"position": {"scheme": name}}, "position")})
+    return sorted(known_keys({"data": {"corpus": "table"}}, table)) if table in RECIPE else ["zzz"]
+
+
+def quick(name: str, values: tuple[str, ...]) -> tuple[str, ...]:
+    """The values of which none asks only for patience."""
+    slow = any(name.endswith(word) for word in SLOW)
+    return tuple(value for value in values if not slow or value in FEW or value not in NUMBERS)
+
+
+def too_long(words: list[str]) -> bool:
+    """Whether a mutated command could be right and take minutes: a tour, a study, a comparison, training for epochs."""
+    if any(word.startswith(never) for word in words for never in NEVER):
+        return True
+    match words[:1]:
+        case ["tour"]:
+            places = [value for name, value in pairwise(words) if name == "--out"]
+            return "--help" not in words and places[-1:] != ["a.tsv"]
+        case ["study"]:
+            return len(words) > 1 and "--dry-run" not in words
+        case ["compare"]:
+            return "--dry-run" not in words
+    return False
+
+
+def _options() -> dict[str, list[tuple[str, bool]]]:
+    found = {}
+    for verb in VERBS:
+        parser = Parser()
+        importlib.import_module(f"clockhands.cli.{verb}").arguments(parser)
+        found[verb] = [
+            (name, action.nargs != 0)
+            for action in parser._actions
+            for name in action.option_strings
+            if name not in NEVER
+        ]
+    return found
+
+
+OPTIONS = _options()
