@@ -258,8 +258,9 @@ def test_the_api_runs_nothing_either(translator: Path, canary: Canary, tmp_path:
         lambda: resume(evil, {"training.max_steps": 3}),
     ]
     for call in calls:
-        with pytest.raises(ClockhandsError, match="brings its own code"):
+        with pytest.raises(ClockhandsError, match="brings its own code") as caught:
             call()
+        assert "which is never run here" in str(caught.value)
         canary.sings()
 
 

@@ -185,12 +185,12 @@ def refuse_code(raw: Mapping[str, Any], source: str | Path, *, trust_remote_code
         raise CheckpointError(untrusted(source, f"model_type {raw.get('model_type')!r}"))
 
 
+TRUST = "which would run on this machine; read it, then give --trust-remote-code (trust_remote_code=True)"
+
+
 def untrusted(source: str | Path, what: str) -> str:
     """Say that something brings code, and how to allow it."""
-    return (
-        f"{source} brings its own code ({what}), which would run on this machine; "
-        "read it, then give --trust-remote-code (trust_remote_code=True)"
-    )
+    return f"{source} brings its own code ({what}), {TRUST}"
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from tokenizers import Tokenizer, processors
 from clockhands.data.kinds import KINDS, SPECIAL, normalizer
 from clockhands.data.pairs import Corpus
 from clockhands.errors import CheckpointError, DataError, UsageError, unknown
-from clockhands.pretrained import load_tokenizer
+from clockhands.pretrained import TRUST, load_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -162,7 +162,8 @@ def open_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
     try:
         tokenizer = load_tokenizer(name, local_files_only=here or not _reachable(str(name)))
     except CheckpointError as fault:
-        raise DataError(str(fault)) from fault
+        # No command that trains or translates can be told to trust it.
+        raise DataError(str(fault).replace(TRUST, "which is never run here; take a tokenizer without code")) from fault
     # Which class of the tokenizer's own code stood beside it: that is not used, and must not be saved into a run.
     tokenizer.init_kwargs.pop("auto_map", None)
     if tokenizer.eos_token is None:
