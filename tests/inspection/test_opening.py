@@ -153,3 +153,17 @@ def test_a_run_is_measured_on_what_it_was_trained_on(tmp_path: Path) -> None:
     corpus = _trained_on(tmp_path)
     assert corpus is not None
     assert corpus.sources("train") == open_corpus("numbers", source="de", train=50).sources("train")
+
+
+def test_no_data_set_of_the_hub_is_opened_to_look_into_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def load(*given: object) -> dict[str, list[dict[str, str]]]:
+        asked.append(given)
+        return {"train": [{"source": f"zwei {n}", "target": f"two {n}"} for n in range(100)]}
+
+    monkeypatch.setattr("clockhands.data.hub.load_data_set", load)
+    for dataset, opened in (("somebody/tracker", 0), (str(tmp_path), 1)):
+        (tmp_path / "recipe.toml").write_text(f'[data]\ncorpus = "huggingface"\ndataset = "{dataset}"\n')
+        assert (_trained_on(tmp_path) is not None) == bool(opened)
+        assert len(asked) == opened

@@ -99,7 +99,10 @@ def _own_run(source: str | Path, device: str, side: Side | None) -> Subject:
 
 
 def _trained_on(run: Path) -> Corpus | None:
-    """What a run learned from, by its recipe; None if that cannot be had any more."""
+    """Open the corpus that a run learned from, by its recipe; None if that cannot be had here.
+
+    A data set of the hub is not opened: somebody who looks into a run has not asked for the network.
+    """
     from clockhands.data import corpus_options, open_corpus
 
     path = run / "recipe.toml"
@@ -107,6 +110,8 @@ def _trained_on(run: Path) -> Corpus | None:
         return None
     try:
         data = read_toml(path)["data"]
+        if data["corpus"] == "huggingface" and not Path(data["dataset"]).is_dir():
+            return None
         known = corpus_options(data["corpus"])
         return open_corpus(data["corpus"], **{key: value for key, value in data.items() if key in known})
     except (KeyError, TypeError, ValueError, AttributeError, ClockhandsError):
