@@ -136,7 +136,7 @@ def test_checkpoints_by_the_clock_take_a_small_share_of_the_time(
 ) -> None:
     now = [0.0]
     monkeypatch.setattr(watch.time, "monotonic", lambda: now[0])
-    flow = watch.Flow(Training(max_steps=1000, save_minutes=1.0), watch.Stop(), validates=False)
+    flow = watch.Flow(Training(max_steps=1000, learning_rate=1e-3, save_minutes=1.0), watch.Stop(), validates=False)
     flow.trainer = SimpleNamespace(saving_seconds=0.1)  # type: ignore[assignment]
     args, state = arguments(flow.training, tmp_path), TrainerState(global_step=1, max_steps=1000)
 
