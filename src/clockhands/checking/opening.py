@@ -43,6 +43,7 @@ def open_model(
     streamed by default where they do not fit, which is told. Weights are read from safetensors only. Raises UsageError
     for a dtype, a device or a way that there is not, CheckpointError with what was wrong with the files.
     """
+    place, precision = open_device(device, "device"), _dtype(dtype)
     config = load_configuration(name, trust_remote_code=trust_remote_code)
     kind, declared = _kind(config), " ".join(config.architectures or ())
     if Path(name).is_dir():
@@ -50,7 +51,6 @@ def open_model(
             stored_bytes(path)
     headless = bool(declared) and kind != "seq2seq" and not _HEADS.search(declared)
     auto = transformers.AutoModel if headless else _AUTO[kind]
-    place, precision = open_device(device, "device"), _dtype(dtype)
     options: dict[str, Any] = {"dtype": precision, "trust_remote_code": trust_remote_code}
     numbers = numbers_of(auto, config, trust_remote_code=trust_remote_code)
     streamed = _streams(name, weights, None if numbers is None else numbers * precision.itemsize, place)
