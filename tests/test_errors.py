@@ -37,3 +37,10 @@ def test_a_value_is_shown_short_whatever_it_is() -> None:
     assert shown("x" * 5000).endswith("... (5,002 characters)") and len(shown("x" * 5000)) < 120
     assert shown(10**5000) == "a value of type int, too large to be written here"
     assert shown(nested) == "a value of type list, too large to be written here"
+
+
+def test_a_fault_of_many_thousand_characters_is_cut() -> None:
+    message = str(ConfigError(["9" * 20_000 + " stands outside any table", "scheme 'ropee' is unknown"]))
+    assert len(message) < 2_000
+    assert "(20,025 characters)" in message
+    assert "scheme 'ropee' is unknown" in message

@@ -25,7 +25,7 @@ class ConfigError(UsageError):
     """A configuration has faults; all of them are reported together, one a line."""
 
     def __init__(self, faults: Sequence[str], source: str = "configuration") -> None:
-        self.faults = tuple(faults)
+        self.faults = tuple(map(cut_long, faults))
         self.source = source
         count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
         super().__init__(f"{source} has {count}:\n" + "\n".join(f"  - {fault}" for fault in self.faults))
@@ -49,6 +49,11 @@ class PositionError(UsageError):
 
 class ClockhandsWarning(UserWarning):
     """Something was done otherwise than one might think: text that was cut, left out, or read in another way."""
+
+
+def cut_long(line: str, room: int = 1000) -> str:
+    """Cut one line of a message to ``room`` characters: a damaged file may hold a name of many thousand."""
+    return line if len(line) <= room else f"{line[: room - 100]}... ({len(line):,} characters)"
 
 
 def shown(value: object, room: int = 100) -> str:

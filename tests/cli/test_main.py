@@ -141,3 +141,10 @@ def test_a_warning_of_ours_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.setattr("clockhands.cli.tour.run", warn)
     assert main(["tour"]) == 0
     assert capsys.readouterr().err == "clockhands: warning: 2 texts were cut\n" * 2
+
+
+def test_a_word_of_many_thousand_characters_is_cut_in_the_message(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["9" * 20_000]) == 2
+    message = capsys.readouterr().err
+    assert len(message) < 1_200
+    assert "there is no command '999" in message

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from clockhands import __version__
-from clockhands.errors import ClockhandsError, ClockhandsWarning, UsageError, nearest, shown
+from clockhands.errors import ClockhandsError, ClockhandsWarning, UsageError, cut_long, nearest, shown
 
 VERBS = {
     "tour": "train a small translator and see what its positional encoding does (start here)",
@@ -156,5 +156,6 @@ def _overview() -> str:
 def _say(message: str, code: int) -> int:
     # A terminal that was closed (SIGHUP) takes no words any more; the exit code is still to be right.
     with contextlib.suppress(OSError):
-        print(f"clockhands: {message}", file=sys.stderr, flush=True)
+        text = "\n".join(map(cut_long, message.split("\n")))
+        print(f"clockhands: {text}", file=sys.stderr, flush=True)
     return code
