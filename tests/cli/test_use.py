@@ -236,7 +236,11 @@ def test_only_line_feeds_end_a_sentence(
         assert [json.loads(line)["source"] for line in printed] == wanted
 
 
-@pytest.mark.parametrize("content", [gzip.compress(b"Tom saw Anna\n" * 99)[:-9], b"\x1f\x8bfake", b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "content",
+    [gzip.compress(b"Tom saw Anna\n" * 99, mtime=0)[:-9], b"\x1f\x8bfake", b"\xff\xfe"],
+    ids=["cut off", "fake", "no text"],
+)
 @pytest.mark.parametrize(
     "reader", ["translate --input", "evaluate --source", "train --text", "train --data", "inspect --text"]
 )
