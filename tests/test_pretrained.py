@@ -22,7 +22,7 @@ from clockhands.data import Pair, Tokenizers, open_corpus, open_tokenizer
 from clockhands.errors import CheckpointError, ClockhandsError
 from clockhands.generation import open_run
 from clockhands.inspection import open_subject
-from clockhands.pretrained import asks_nothing, refuse_not_finite, weight_files
+from clockhands.pretrained import forbid_questions, list_weight_files, refuse_not_finite
 from clockhands.training import Run, resume, train
 
 Capture: TypeAlias = pytest.CaptureFixture[str]
@@ -322,7 +322,7 @@ def test_transformers_asks_where_nobody_keeps_it_from_asking(tmp_path: Path, mon
     with pytest.raises(ValueError, match="trust_remote_code"):
         AutoTokenizer.from_pretrained(str(folder))
     assert len(bird.asked) == 1
-    with pytest.raises(ValueError, match="trust_remote_code"), asks_nothing():
+    with pytest.raises(ValueError, match="trust_remote_code"), forbid_questions():
         AutoTokenizer.from_pretrained(str(folder))
     assert len(bird.asked) == 1
     with pytest.raises(ValueError, match="trust_remote_code"):
@@ -330,7 +330,7 @@ def test_transformers_asks_where_nobody_keeps_it_from_asking(tmp_path: Path, mon
     assert len(bird.asked) == 2, "outside of the door transformers is as it was"
 
 
-DOOR = "pretrained.py"
+DOOR = "pretrained"
 OPENERS = {"from_pretrained", "from_config", "load_dataset", "load_from_disk", "get_class_from_dynamic_module"}
 UNPICKLES = {"torch.load": {"weights_only": True}, "np.load": {"allow_pickle": False}}
 
@@ -358,7 +358,7 @@ def test_there_is_one_door(package: str) -> None:
             owner, name = named(call)
             given = {keyword.arg: getattr(keyword.value, "value", keyword.value) for keyword in call.keywords}
             where = f"{path}:{call.lineno}"
-            assert name not in OPENERS or path.name == DOOR, f"{where} opens by itself; {DOOR} is for that"
+            assert name not in OPENERS or package == DOOR, f"{where} opens by itself; {DOOR} is for that"
             assert owner not in ("pickle", "joblib", "dill", "cloudpickle"), f"{where} unpickles"
             for option, safe in UNPICKLES.get(f"{owner}.{name}", {}).items():
                 assert given.get(option) is safe, f"{where} may unpickle; pass {option}={safe}"
@@ -405,7 +405,7 @@ def test_a_foreign_configuration_is_judged_before_anything_is_built(
 def test_an_index_names_safetensors_beside_it_and_nothing_else(target: Any, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": target}}))
     with pytest.raises(CheckpointError, match=r"names '.*' for weights; only safetensors|it names no files"):
-        weight_files(tmp_path, {})
+        list_weight_files(tmp_path, {})
 
 
 def test_what_is_not_finite_is_named_and_what_is_large_is_not(tmp_path: Path) -> None:

@@ -16,14 +16,14 @@ from clockhands.devices import open_device
 from clockhands.errors import UsageError
 from clockhands.machine import free_memory
 from clockhands.pretrained import (
-    configuration,
+    count_bytes,
+    count_numbers,
+    explain_faults,
+    list_weight_files,
     load_configuration,
     load_model,
-    numbers_of,
-    opening,
+    read_configuration,
     refuse_not_finite,
-    stored_bytes,
-    weight_files,
 )
 
 _AUTO = {
@@ -47,19 +47,19 @@ def open_model(
     config = load_configuration(name, trust_remote_code=trust_remote_code)
     kind, declared = _kind(config), " ".join(config.architectures or ())
     if Path(name).is_dir():
-        for path in weight_files(Path(name), configuration(name)):
-            stored_bytes(path)
+        for path in list_weight_files(Path(name), read_configuration(name)):
+            count_bytes(path)
     headless = bool(declared) and kind != "seq2seq" and not _HEADS.search(declared)
     auto = transformers.AutoModel if headless else _AUTO[kind]
     options: dict[str, Any] = {"dtype": precision, "trust_remote_code": trust_remote_code}
-    numbers = numbers_of(auto, config, trust_remote_code=trust_remote_code)
+    numbers = count_numbers(auto, config, trust_remote_code=trust_remote_code)
     streamed = _streams(name, weights, None if numbers is None else numbers * precision.itemsize, place)
     if streamed:
-        with opening(name, "with its weights streamed (hold them in memory, or check it with --tiny) the model"):
+        with explain_faults(name, "with its weights streamed (hold them in memory, or check it with --tiny) the model"):
             return open_streamed(auto, name, place, **options), kind
     if place.type != "cpu":
         options["device_map"] = {"": device}
-    with opening(name, "the model"):
+    with explain_faults(name, "the model"):
         model = load_model(auto, name, **options).eval()
     refuse_not_finite(model.named_parameters(), name)
     return model, kind

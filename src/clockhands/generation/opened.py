@@ -22,10 +22,10 @@ from clockhands.pretrained import (
     CONFIG,
     GENERATION,
     check_weights,
-    configuration,
+    explain_faults,
     is_own,
     load_model,
-    opening,
+    read_configuration,
     read_json,
     refuse_code,
     refuse_not_finite,
@@ -95,7 +95,7 @@ def open_model(
     folder: Path, *, dtype: str | torch.dtype = "auto", position: Mapping[str, Any] | None = None
 ) -> PreTrainedModel:
     """Open the model of a folder, in evaluation mode, on the CPU. Arguments and errors as those of ``open_run``."""
-    raw, _ = read_configuration(folder)
+    raw, _ = read_own_configuration(folder)
     config = open_configuration(folder)
     import clockhands.model.huggingface as face
 
@@ -109,7 +109,7 @@ def open_model(
         config = repositioned(config, position)
     _check_size(config.core, folder, dtype)
     check_weights(folder, raw)
-    with opening(folder, "the model in"), quiet("transformers"):
+    with explain_faults(folder, "the model in"), quiet("transformers"):
         model, read = load_model(
             faces[config.core.kind], folder, config=config, dtype=dtype, local_files_only=True,
             ignore_mismatched_sizes=True, output_loading_info=True,
@@ -120,7 +120,7 @@ def open_model(
     return opened
 
 
-def read_configuration(folder: Path) -> tuple[dict[str, Any], TransformerConfig]:
+def read_own_configuration(folder: Path) -> tuple[dict[str, Any], TransformerConfig]:
     """Read ``config.json`` of a model of this project as it is written, and the architecture that it describes.
 
     Raises CheckpointError where there is none, or another model's, or one that cannot be.
@@ -129,14 +129,14 @@ def read_configuration(folder: Path) -> tuple[dict[str, Any], TransformerConfig]
     if not path.exists() and not path.is_symlink():
         found = f"a folder without {CONFIG}" if folder.is_dir() else "a file" if folder.exists() else "not there"
         raise CheckpointError(f"{folder} is no finished run: it is {found}; `clockhands train` makes one")
-    raw = configuration(folder)
+    raw = read_configuration(folder)
     if not is_own(raw):
         kind = raw.get("model_type")
         what = f"{folder} holds a model of type {kind!r}, not one of this project"
         what = f"{path} names no model type" if kind is None else what
         raise CheckpointError(f"{what}; `clockhands inspect` and `clockhands check` open any Hugging Face checkpoint")
     refuse_code(raw, folder)
-    with opening(path, "the configuration"):
+    with explain_faults(path, "the configuration"):
         return raw, TransformerConfig.from_dict(raw.get("transformer", {}), "transformer")
 
 
@@ -144,10 +144,10 @@ def open_configuration(folder: Path) -> ClockhandsConfig:
     """Open the configuration as transformers has it. Raises CheckpointError where a value of it cannot be."""
     from clockhands.model.huggingface_config import ClockhandsConfig
 
-    raw, _ = read_configuration(folder)
+    raw, _ = read_own_configuration(folder)
     if not isinstance(getattr(torch, str(raw.get("dtype") or "float32"), None), torch.dtype):
         raise CheckpointError(f"{folder / CONFIG} sets dtype = {raw['dtype']!r}, which torch has not; use float32")
-    with opening(folder / CONFIG, "the configuration"):
+    with explain_faults(folder / CONFIG, "the configuration"):
         return ClockhandsConfig.from_dict(dict(raw))
 
 

@@ -15,13 +15,13 @@ from clockhands.inspection.subject import Side, Subject
 from clockhands.pretrained import (
     check_fits,
     check_weights,
-    configuration,
+    count_numbers,
+    explain_faults,
     is_known,
     is_own,
     load_model,
     load_tokenizer,
-    numbers_of,
-    opening,
+    read_configuration,
     refuse_code,
     refuse_not_finite,
 )
@@ -48,7 +48,7 @@ def open_subject(
     large; UsageError for a device that is not in this machine.
     """
     place = open_device(device, "device")
-    raw = configuration(source)
+    raw = read_configuration(source)
     _refuse_unknown(raw, source)
     refuse_code(raw, source, trust_remote_code=trust_remote_code)
     if is_own(raw):
@@ -72,7 +72,7 @@ def _load(source: str | Path, raw: dict[str, Any], trust_remote_code: bool) -> A
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     writes = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(raw.get("model_type", "")) in (raw.get("architectures") or ())
-    with opening(source, "the model in"):
+    with explain_faults(source, "the model in"):
         model = load_model(
             AutoModelForCausalLM if writes else AutoModel,
             source,
@@ -163,7 +163,7 @@ def float32_bytes(raw: dict[str, Any]) -> int:
         config = AutoConfig.for_model(**_decoded(raw))
     except Exception:  # opening the model will say what is wrong with it
         return 0
-    return 4 * (numbers_of(AutoModel, config) or 0)
+    return 4 * (count_numbers(AutoModel, config) or 0)
 
 
 def _decoded(raw: Any) -> Any:

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 from clockhands.errors import CheckpointError
 from clockhands.files import apply_umask, check_readable
-from clockhands.pretrained import PICKLES, load_state, opening, refuse_not_finite
+from clockhands.pretrained import PICKLES, explain_faults, load_state, refuse_not_finite
 from clockhands.shapes import Tensor
 from clockhands.training.sections import Training
 
@@ -145,7 +145,7 @@ def check(checkpoint: Path) -> None:
 
     read_state(checkpoint)
     read_loss(checkpoint)
-    with opening(checkpoint / STATE, "the record"):
+    with explain_faults(checkpoint / STATE, "the record"):
         TrainerState.load_from_json(str(checkpoint / STATE))
     read_weights(checkpoint)
     for path in sorted(checkpoint.iterdir()):

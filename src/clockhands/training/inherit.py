@@ -51,10 +51,10 @@ def model_folder(begun: Path) -> Path:
 
 def architecture(begun: Path) -> TransformerConfig:
     """What model it is. Raises CheckpointError if it is none of this project."""
-    from clockhands.generation.opened import read_configuration
+    from clockhands.generation.opened import read_own_configuration
 
     try:
-        return read_configuration(model_folder(begun))[1]
+        return read_own_configuration(model_folder(begun))[1]
     except CheckpointError as fault:
         raise CheckpointError(f"training.begin_from: {str(fault).removeprefix('training.begin_from: ')}") from fault
 

@@ -15,7 +15,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from clockhands.data import IGNORED, PlannedBatches
 from clockhands.files import write_text
-from clockhands.pretrained import opening
+from clockhands.pretrained import explain_faults
 from clockhands.shapes import Tensor
 from clockhands.training import checkpoints
 from clockhands.training.material import Data, Material
@@ -133,12 +133,12 @@ class ClockhandsTrainer(Trainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: torch.nn.Module | None = None) -> None:
         """The base class's; weights of another model are a CheckpointError."""
-        with opening(resume_from_checkpoint, "the weights of the checkpoint"):
+        with explain_faults(resume_from_checkpoint, "the weights of the checkpoint"):
             super()._load_from_checkpoint(resume_from_checkpoint, model)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         """The base class's; a state of another optimiser is a CheckpointError."""
-        with opening(str(checkpoint), "the optimiser of the checkpoint"):
+        with explain_faults(str(checkpoint), "the optimiser of the checkpoint"):
             super()._load_optimizer_and_scheduler(checkpoint)
 
     def running_loss(self) -> float | None:

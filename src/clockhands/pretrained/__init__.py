@@ -1,0 +1,63 @@
+"""The one door to what somebody else made: configurations, weights, tokenizers and data sets.
+
+A folder may come from anybody. Nothing that it holds runs as code unless ``trust_remote_code`` is true, and nothing
+asks a question on standard input (transformers does where nobody says whether to trust). Weights are read from
+safetensors alone: a pickle can run anything. Sizes are judged before memory is taken. What cannot be opened is a
+CheckpointError with the path and what to do. No module elsewhere calls ``from_pretrained``, ``from_config``
+or ``load_dataset``; a test reads the source for it.
+"""
+
+from __future__ import annotations
+
+from clockhands.pretrained.configuration import (
+    is_known,
+    is_own,
+    load_configuration,
+    read_configuration,
+    read_json,
+    refuse_code,
+    reload_configuration,
+)
+from clockhands.pretrained.data_sets import load_data_set
+from clockhands.pretrained.file_names import CONFIG, GENERATION, PICKLES, TOKENIZER, WEIGHTS
+from clockhands.pretrained.guards import TRUST, explain_faults, first_line, forbid_questions
+from clockhands.pretrained.models import build_model, count_numbers, load_model
+from clockhands.pretrained.tokenizers import load_tokenizer
+from clockhands.pretrained.weights import (
+    check_fits,
+    check_weights,
+    count_bytes,
+    list_weight_files,
+    load_state,
+    refuse_not_finite,
+)
+
+__all__ = [
+    "CONFIG",
+    "GENERATION",
+    "PICKLES",
+    "TOKENIZER",
+    "TRUST",
+    "WEIGHTS",
+    "build_model",
+    "check_fits",
+    "check_weights",
+    "count_bytes",
+    "count_numbers",
+    "explain_faults",
+    "first_line",
+    "forbid_questions",
+    "is_known",
+    "is_own",
+    "list_weight_files",
+    "load_configuration",
+    "load_data_set",
+    "load_model",
+    "load_state",
+    "load_tokenizer",
+    "read_configuration",
+    "read_json",
+    "refuse_code",
+    "refuse_not_finite",
+    "reload_configuration",
+]

@@ -1,0 +1,174 @@
+"""Configurations that somebody else wrote: read as they are, and judged before anything is built from them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from clockhands.errors import CheckpointError
+from clockhands.files import check_readable, is_deep
+from clockhands.pretrained.file_names import CONFIG, FOREIGN, OWN
+from clockhands.pretrained.guards import describe_untrusted, explain_faults, first_line, forbid_questions
+from clockhands.quiet import quiet
+
+LARGEST_TEXT = 2**26
+"""Bytes of the largest configuration that is read; those of real models have some thousands."""
+DEEPEST = 64
+"""Levels of tables and lists within each other that a configuration may have."""
+MOST = {
+    re.compile(r"layers?(_per_\w+)?$|^n_layers?$|blocks?$|^depths?$"): 2_000,
+    re.compile(r"heads?$|experts?$|labels?$|groups?$"): 2**17,
+}
+"""Counts that transformers turns into objects or lists, however small each is, and the largest that is taken."""
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON file that holds one table.
+
+    Raises CheckpointError, with the path, for a file that is missing, no ordinary file, too large, not UTF-8, not JSON,
+    nested too deeply, or holds something else.
+    """
+    try:
+        refuse_strange_file(path)
+        if path.stat().st_size > LARGEST_TEXT:
+            raise CheckpointError(f"{path} has {path.stat().st_size:,} bytes; no configuration is as large")
+        found = json.loads(path.read_text(encoding="utf8"))
+    except UnicodeDecodeError as fault:
+        raise CheckpointError(f"{path} cannot be read: it is not UTF-8 ({fault.reason})") from fault
+    except RecursionError as fault:
+        raise CheckpointError(f"{path} cannot be read: it is nested thousands of levels deep") from fault
+    except (OSError, ValueError) as fault:
+        raise CheckpointError(f"{path} cannot be read: {first_line(fault)}") from fault
+    if not isinstance(found, dict):
+        kind = {list: "a list", str: "a text", type(None): "null"}.get(type(found), "a number")
+        raise CheckpointError(f"{path} cannot be read: it holds {kind}, not a table of settings")
+    if is_deep(found, DEEPEST):
+        raise CheckpointError(f"{path} cannot be read: it is nested more than {DEEPEST} levels deep")
+    return found
+
+
+def refuse_strange_file(path: Path) -> None:
+    """Raise CheckpointError unless a file, or what a link leads to, is an ordinary one: a pipe would never end."""
+    if path.is_file():
+        try:
+            check_readable(path)
+        except PermissionError as fault:
+            raise CheckpointError(f"cannot read {path}: {fault.strerror}; its owner can allow it") from fault
+        return
+    if path.is_dir():
+        raise CheckpointError(f"{path} is a folder; a file of that name is needed")
+    if path.is_symlink() and not path.exists():
+        raise CheckpointError(f"{path} is a link to {path.readlink()}, which is not there")
+    if path.exists():
+        raise CheckpointError(f"{path} is not an ordinary file")
+    raise CheckpointError(f"{path} is not there")
+
+
+def read_configuration(source: str | Path) -> dict[str, Any]:
+    """Read the ``config.json`` of a folder or of a name on the Hugging Face hub, as it is written.
+
+    transformers would drop or repair what must be refused. Raises CheckpointError for a missing path, for what cannot
+    be read, and for counts that no model has.
+    """
+    path = Path(source)
+    if path.is_file():
+        raise CheckpointError(f"{source} is a file; give the folder that holds config.json and model.safetensors")
+    if path.is_dir():
+        if not (path / CONFIG).exists() and not (path / CONFIG).is_symlink():
+            raise CheckpointError(f"{source} holds no config.json, so it is no saved model")
+        raw = read_json(path / CONFIG)
+    else:
+        raw = _of_hub(source)
+    _refuse_counts(raw, source)
+    return raw
+
+
+def _of_hub(source: str | Path) -> dict[str, Any]:
+    path = Path(source)
+    if path.is_absolute() or str(source).startswith((".", "~")) or str(source).count("/") != 1:
+        raise CheckpointError(
+            f"there is no folder {source}; give a saved model's folder, or a hub name such as org/name"
+        )
+    from transformers import PreTrainedConfig
+
+    try:
+        with quiet("huggingface_hub"), forbid_questions():
+            return dict(PreTrainedConfig.get_config_dict(str(source))[0])
+    except Exception as fault:  # whatever the network, the cache or the file gives
+        raise CheckpointError(
+            f"{source} is neither a folder here nor a model that the hub gives: {first_line(fault)}"
+        ) from fault
+
+
+def _refuse_counts(raw: Mapping[str, Any], source: str | Path) -> None:
+    """Raise CheckpointError for a count of layers, heads or labels that would be built one by one."""
+    for key, value in _entries(raw):
+        for pattern, most in MOST.items():
+            if isinstance(value, (int, float)) and pattern.search(key.rpartition(".")[2]) and not value <= most:
+                raise CheckpointError(
+                    f"{source} sets {key} = {value!r} in config.json; no model has more than {most:,}"
+                )
+
+
+def _entries(raw: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting of a configuration with its dotted key, those of nested tables too."""
+    for key, value in raw.items():
+        if isinstance(value, dict):
+            yield from _entries(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def is_own(raw: Mapping[str, Any]) -> bool:
+    """Whether a configuration is of a model of this project."""
+    return raw.get("model_type") == OWN
+
+
+def is_known(raw: Mapping[str, Any]) -> bool:
+    """Whether transformers has the code for a configuration's type of model."""
+    from transformers import CONFIG_MAPPING
+
+    kind = raw.get("model_type")
+    return isinstance(kind, str) and kind in CONFIG_MAPPING
+
+
+def refuse_code(raw: Mapping[str, Any], source: str | Path, *, trust_remote_code: bool = False) -> None:
+    """Raise CheckpointError if opening a model of this configuration would run code that is not of transformers.
+
+    A model of this project never needs any, so there trust is not asked for.
+    """
+    if is_own(raw):
+        foreign = next((key for key in FOREIGN if raw.get(key) is not None), None)
+        if foreign is not None:
+            raise CheckpointError(
+                f"{source} sets {foreign} in {CONFIG}, which no run of this project does; what it names is neither "
+                f"loaded nor run: take {foreign} out where you trust the rest"
+            )
+        return
+    kernels = [
+        f"{key} = {value!r}"
+        for key, value in _entries(raw)
+        if "_implementation" in key and isinstance(value, str) and "/" in value
+    ]
+    if kernels and not trust_remote_code:
+        raise CheckpointError(describe_untrusted(source, f"{kernels[0]}, a kernel of the hub"))
+    if "auto_map" in raw and not is_known(raw) and not trust_remote_code:
+        raise CheckpointError(describe_untrusted(source, f"model_type {raw.get('model_type')!r}"))
+
+
+def load_configuration(source: str | Path, *, trust_remote_code: bool = False) -> Any:
+    """Open the configuration of a folder or hub name as transformers has it. Raises CheckpointError."""
+    from transformers import AutoConfig
+
+    refuse_code(read_configuration(source), source, trust_remote_code=trust_remote_code)
+    with explain_faults(source, "the configuration of"), quiet("huggingface_hub"), forbid_questions():
+        return AutoConfig.from_pretrained(str(source), trust_remote_code=trust_remote_code)
+
+
+def reload_configuration(config: Any, folder: str | Path) -> Any:
+    """Read a configuration back from a folder that it was saved to, as the same class."""
+    with forbid_questions():
+        return type(config).from_pretrained(str(folder))

@@ -1,0 +1,62 @@
+"""What stands between a foreign file and this process: no question is asked, and every fault becomes one message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from clockhands.errors import CheckpointError, ClockhandsError, ConfigError
+from clockhands.pretrained.file_names import CONFIG, TOKENIZER
+
+TRUST = "which would run on this machine; read it, then give --trust-remote-code (trust_remote_code=True)"
+
+
+def describe_untrusted(source: str | Path, what: str) -> str:
+    """Say that something brings code, and how to allow it."""
+    return f"{source} brings its own code ({what}), {TRUST}"
+
+
+@contextmanager
+def forbid_questions() -> Iterator[None]:
+    """Keep transformers from asking on standard input whether to run code: inside, it raises instead.
+
+    Every call of ours says whether to trust; but one that is made by transformers in turn may not pass that on, as
+    where a ``tokenizer_config.json`` names ``AutoTokenizer`` as its class. Its time limit of 0 means: nobody is there.
+    """
+    from transformers import dynamic_module_utils as theirs
+
+    limit = theirs.TIME_OUT_REMOTE_CODE
+    theirs.TIME_OUT_REMOTE_CODE = 0
+    try:
+        yield
+    finally:
+        theirs.TIME_OUT_REMOTE_CODE = limit
+
+
+@contextmanager
+def explain_faults(source: str | Path, what: str = "the model in") -> Iterator[None]:
+    """Turn whatever is raised while ``source`` is opened into one CheckpointError.
+
+    Libraries raise anything for a damaged or hostile file, so every exception is meant; of ours, only the faults of a
+    read_configuration, which somebody else wrote.
+    """
+    try:
+        yield
+    except ConfigError as fault:
+        raise CheckpointError(f"{source} describes no model that can be built: {fault}") from fault
+    except ClockhandsError:
+        raise
+    except Exception as fault:
+        if "trust_remote_code" in str(fault):
+            raise CheckpointError(describe_untrusted(source, f"named in its {CONFIG} or {TOKENIZER}")) from fault
+        raise CheckpointError(f"cannot open {what} {source}: {first_line(fault)}") from fault
+
+
+def first_line(fault: BaseException) -> str:
+    """Take the first line of what a library said, at most 300 characters; its kind where it said nothing."""
+    lines = str(getattr(fault, "strerror", None) or fault).strip().splitlines()
+    if not lines:
+        return type(fault).__name__
+    # Some end their first line in a colon, and say on the next one what is wrong.
+    return " ".join(line.strip() for line in lines[: 1 + lines[0].endswith(":")])[:300]
