@@ -98,7 +98,7 @@ def measure(tables: dict[str, dict[str, Any]], material: Material, cell: str, st
     recipe = combine(tables, settings(cell, steps))
     try:
         run = train(recipe, folder / "run", material=material, draw=False)
-        curve = [[line["step"], line["validation_loss"]] for line in run.metrics() if "validation_loss" in line]
+        curve = [[line["step"], line["validation_loss"]] for line in run.metrics if "validation_loss" in line]
     except Diverged as fault:
         return {"diverged": str(fault)}
     finally:

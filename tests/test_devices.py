@@ -10,8 +10,7 @@ import torch
 from clockhands.cli import main
 from clockhands.devices import open_device
 from clockhands.errors import UsageError
-from clockhands.generation import open_run
-from clockhands.training import Run
+from clockhands.runs import Run, open_run
 from tests.generation.conftest import translator
 
 __all__ = ["translator"]

@@ -20,10 +20,10 @@ import clockhands
 from clockhands.cli import main
 from clockhands.data import Pair, Tokenizers, open_corpus, open_tokenizer
 from clockhands.errors import CheckpointError, ClockhandsError
-from clockhands.generation import open_run
 from clockhands.inspection import open_subject
 from clockhands.pretrained import forbid_questions, list_weight_files, refuse_not_finite
-from clockhands.training import Run, resume, train
+from clockhands.runs import Run, open_run
+from clockhands.training import resume, train
 
 Capture: TypeAlias = pytest.CaptureFixture[str]
 SOURCE = Path(clockhands.__file__).parent
@@ -251,7 +251,7 @@ def test_the_api_runs_nothing_either(translator: Path, canary: Canary, tmp_path:
         lambda: clockhands.generate(evil, "x"),
         lambda: clockhands.evaluate(evil, [Pair("x", "y")]),
         lambda: clockhands.inspect(str(evil)),
-        lambda: Run(evil).tokenizers(),
+        lambda: Run(evil).tokenizers,
         lambda: Tokenizers.load(evil),
         lambda: open_tokenizer(evil),
         lambda: open_subject(evil),
@@ -294,7 +294,7 @@ def test_no_script_of_a_data_set_is_run(layout: str, canary: Canary, tmp_path: P
 def test_no_pickle_of_a_checkpoint_is_run(name: str, translator: Path, canary: Canary, tmp_path: Path) -> None:
     evil = tmp_path / "evil"
     shutil.copytree(translator, evil)
-    last = Run(evil).checkpoints()[-1]
+    last = Run(evil).checkpoints[-1]
     (last / name).write_bytes(pickle.dumps(canary))
     with pytest.raises(CheckpointError, match=name):
         resume(evil, {"training.max_steps": 3})

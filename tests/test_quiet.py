@@ -8,10 +8,9 @@ import pytest
 from transformers.utils import logging
 
 from clockhands.checking import examine
-from clockhands.generation import open_run
 from clockhands.inspection.opening import open_subject
 from clockhands.quiet import without_bars
-from clockhands.training import Run
+from clockhands.runs import Run, open_run
 from tests.generation.conftest import translator
 
 __all__ = ["translator"]

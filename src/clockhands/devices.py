@@ -41,3 +41,8 @@ def check_threads(count: int, name: str) -> None:
     if not 1 <= count <= most:
         least = "it must be 1 or more" if count < 1 else f"{most} are the most that help on {os.cpu_count()} cores"
         raise UsageError(f"{name} is {count}; {least}")
+
+
+def get_rank() -> int:
+    """Return the number of this process among those that torchrun or accelerate started; 0 where it is alone."""
+    return int(os.environ.get("RANK", "0"))

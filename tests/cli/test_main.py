@@ -70,7 +70,7 @@ def test_a_wrong_option_is_one_sentence(command: str, said: str, capsys: pytest.
 
 def test_options_may_stand_between_the_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["translate", "runs/nowhere", "--beam", "4", "zwei"]) == 1
-    assert "runs/nowhere is no finished run" in capsys.readouterr().err
+    assert "runs/nowhere is not a finished run" in capsys.readouterr().err
 
 
 def test_a_folder_that_may_not_be_entered_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clockhands.cli import main
-from clockhands.training import Run
+from clockhands.runs import Run
 
 SMALL = ["data.train=80", "data.validation=10", "data.test=10", "model.d_model=16", "model.d_ff=16"]
 STEPS = ["training.max_steps=4", "training.log_steps=1"]
@@ -44,7 +44,7 @@ def test_a_corpus_by_flags_alone_and_on_from_there(here: Path, capsys: pytest.Ca
     assert "step 4 of 4" in captured.err
     assert captured.out.startswith("runs/r: 4 steps, ")
     loss = float(re.search(r"validation loss ([\d.]+)", captured.out)[1])  # type: ignore[index]
-    tokens = len(Run.open("runs/r").tokenizers().target)
+    tokens = len(Run.open("runs/r").tokenizers.target)
     assert f"perplexity {math.exp(loss):,.1f}"[:-2] in captured.out
     assert f"a uniform guess among {tokens} tokens has {math.log(tokens):.2f}" in captured.out
     assert "next: clockhands translate runs/r" in captured.out
@@ -127,7 +127,7 @@ def test_a_dry_run_says_what_would_be_trained_and_makes_nothing(here: Path, caps
         (["training.max_steps=1"], 2, "'training.max_steps=1' is no recipe; settings stand after --set"),
         (["--corpus", "roles"], 2, "training.max_steps is missing, or training.epochs"),
         (["--source", "a.de", "--set", "training.max_steps=1"], 2, "data.target is missing"),
-        (["--resume", "nowhere"], 1, "nowhere is no training run: it is not there"),
+        (["--resume", "nowhere"], 1, "nowhere is not a training run (no such folder)"),
         (["--resume", "r", "--corpus", "roles"], 2, "--resume goes on with the recipe of the run; leave out --corpus"),
         (["--text", "no.txt", "--preset", "tiny", "--set", "training.max_steps=1"], 1, "no.txt"),
         (["--text", "a.txt", "--data", "a.tsv"], 2, "--data and --text each say what to train on; give one of them"),

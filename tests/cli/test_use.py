@@ -14,7 +14,7 @@ import pytest
 
 from clockhands.cli import main
 from clockhands.generation import Search
-from clockhands.training import Run
+from clockhands.runs import Run
 from tests.generation.conftest import translator, writer
 
 __all__ = ["translator", "writer"]
@@ -91,7 +91,7 @@ def test_attention_is_drawn_and_not_overwritten(
 
 def test_faults_are_one_line(translator: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     faults = {
-        ("translate", "nowhere", "x"): "nowhere is no finished run: it is not there; `clockhands train` makes one",
+        ("translate", "nowhere", "x"): "nowhere is not a finished run (no such folder); `clockhands train` makes one",
         ("translate", str(translator.path), "--input", "none.txt"): "there is no file none.txt",
         ("translate", str(translator.path), "x", "--beam", "0"): "beam is 0; it must be 1 or more",
         ("translate", str(translator.path), "x", "--engine", "ctranslate"): "unknown engine 'ctranslate'; did you mean",
@@ -131,7 +131,7 @@ def test_evaluate_prints_scores_with_signatures(translator: Run, capsys: pytest.
     assert main(["evaluate", str(translator.path)]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("split test (20 pairs of who did what to whom, English to Esperanto")
-    tokens = len(translator.tokenizers().target)
+    tokens = len(translator.tokenizers.target)
     assert f"(loss: lower is better; a uniform guess among {tokens} tokens has {math.log(tokens):.2f}" in printed
     assert "BLEU|#:1|bs:1000" in printed and "exact match %" in printed and "loss|nats per token" in printed
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clockhands.training import Run, train
+from clockhands.runs import Run
+from clockhands.training import train
 
 TRAINING = {"learning_rate": 4e-3, "warmup_steps": 10, "threads": 1, "seed": 1, "log_steps": 20}
 TINY = {"preset": "tiny", "d_model": 32, "d_ff": 64, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1}

@@ -13,8 +13,8 @@ from clockhands.errors import PositionError, UsageError
 from clockhands.generation import Search, translate
 from clockhands.generation.ctranslate import PLACES, EngineDecoder
 from clockhands.generation.decode import Decoder, Written
+from clockhands.runs import Run
 from clockhands.schemes import CATALOGUE
-from clockhands.training import Run
 from tests.generation.test_decode import END, LONGEST, VOCABULARY, side_of_reading, sources, writer
 
 pytest.importorskip("ctranslate2", reason="the extra ctranslate2 is not installed")

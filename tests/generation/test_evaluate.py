@@ -10,8 +10,8 @@ import torch
 
 from clockhands.data import PairCollator, encode_pairs, open_corpus
 from clockhands.errors import DataError
-from clockhands.generation import Loss, attention_figure, cross_attention, evaluate, open_run
-from clockhands.training import Run
+from clockhands.generation import Loss, attention_figure, cross_attention, evaluate
+from clockhands.runs import Run, open_run
 
 
 def test_the_loss_is_the_models(translator: Run) -> None:

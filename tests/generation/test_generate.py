@@ -8,7 +8,7 @@ import pytest
 
 from clockhands.errors import ClockhandsWarning, UsageError
 from clockhands.generation import generate
-from clockhands.training import Run
+from clockhands.runs import Run
 
 
 def test_it_goes_on_as_it_learnt(writer: Run) -> None:

@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 
 from clockhands.data import open_corpus
 from clockhands.errors import CheckpointError, ClockhandsWarning, DataError, UsageError
-from clockhands.generation import Search, generate, open_run, translate
-from clockhands.training import Run
+from clockhands.generation import Search, generate, translate
+from clockhands.runs import Run, open_run
 
 
 def sentences(translator: Run) -> list[str]:
@@ -83,7 +83,7 @@ def test_what_cannot_be_asked_is_refused(translator: Run, writer: Run, tmp_path:
         next(translate(writer, ["x"]))
     with pytest.raises(UsageError, match="the model there translates; this needs one that continues text"):
         generate(translator, "x")
-    with pytest.raises(CheckpointError, match=r"is no finished run: it is a folder without config\.json"):
+    with pytest.raises(CheckpointError, match=r"is not a finished run \(config\.json not found\)"):
         open_run(str(tmp_path))
 
 
@@ -116,7 +116,7 @@ def test_weights_of_another_model_are_named(
     weights = load_file(run / "model.safetensors")
     damage(weights, next(name for name in weights if "ffn" in name or "feed" in name))
     save_file({name: weight.clone() for name, weight in weights.items()}, run / "model.safetensors", {"format": "pt"})
-    with pytest.raises(CheckpointError, match=f"not of the model that its config.json describes: .*{message}"):
+    with pytest.raises(CheckpointError, match=f"not those of the model that its config.json describes: .*{message}"):
         open_run(run)
 
 

@@ -31,7 +31,8 @@ import torch
 from tokenizers import Tokenizer
 
 from clockhands.errors import CheckpointError
-from clockhands.training import Material, Recipe, Run, prepare, resume, train
+from clockhands.runs import Run
+from clockhands.training import Material, Recipe, prepare, resume, train
 from tests.training.tiny import tables
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND

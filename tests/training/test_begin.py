@@ -11,9 +11,10 @@ import torch
 from safetensors.torch import load_file
 
 from clockhands.errors import CheckpointError, ConfigError, UsageError
-from clockhands.training import Run, resume, train
+from clockhands.runs import Run
+from clockhands.runs.folder import BEGIN
+from clockhands.training import resume, train
 from clockhands.training.recipe import combine
-from clockhands.training.run import BEGIN
 from tests.training.test_start import on_step
 
 STILL = 1e-12
@@ -71,7 +72,7 @@ def test_everything_is_taken_over_where_the_recipe_says_nothing(
     assert run.recipe.model.decoder.options["base"] == 500.0
     assert run.recipe.training.begin_from == str(rope.path), "the resolved recipe records it"
     torch.testing.assert_close(weights(run), weights(rope), rtol=0, atol=1e-6)
-    assert run.tokenizers().source.get_vocab() == rope.tokenizers().source.get_vocab()
+    assert run.tokenizers.source.get_vocab() == rope.tokenizers.source.get_vocab()
     assert "beginning from" not in capsys.readouterr().err, "there is nothing to tell of"
     assert not (run.path / BEGIN).exists(), "a finished run needs it no more"
 
@@ -79,7 +80,7 @@ def test_everything_is_taken_over_where_the_recipe_says_nothing(
 def test_interpolated_positions_keep_every_weight(rope: Run, data: dict[str, Any], tmp_path: Path) -> None:
     settings = {"position.spectrum": "linear", "position.factor": 2.0}
     run = train(from_run(rope, data, learning_rate=STILL, max_steps=1), tmp_path / "run", settings)
-    options = run.model().config.core.decoder.options
+    options = run.model.config.core.decoder.options
     assert (options["spectrum"], options["factor"], options["base"]) == ("linear", 2.0, 500.0)
     torch.testing.assert_close(weights(run), weights(rope), rtol=0, atol=1e-6)
 
@@ -152,7 +153,7 @@ def test_the_same_vocabulary_from_elsewhere_is_taken(rope: Run, data: dict[str, 
 
 def test_dropout_may_change(rope: Run, data: dict[str, Any], tmp_path: Path) -> None:
     run = train(from_run(rope, data, max_steps=1), tmp_path / "run", {"model.dropout": 0.0})
-    assert run.model().config.core.dropout == 0.0
+    assert run.model.config.core.dropout == 0.0
 
 
 @pytest.mark.parametrize("step", [1, 3], ids=["before the first checkpoint", "after it"])
@@ -187,15 +188,15 @@ def test_weights_that_are_gone_are_not_replaced_by_drawn_ones(
 
 def test_a_hugging_face_folder_and_a_checkpoint_do_as_well(rope: Run, data: dict[str, Any], tmp_path: Path) -> None:
     still = {"learning_rate": STILL, "max_steps": 1}
-    rope.model().save_pretrained(tmp_path / "saved")
+    rope.model.save_pretrained(tmp_path / "saved")
     with pytest.raises(CheckpointError, match=r"begin_from: .*saved holds no tokenizer; give a run, or save"):
         train(from_run(Run(tmp_path / "saved"), data), tmp_path / "x")
-    rope.tokenizers().save(tmp_path / "saved")
+    rope.tokenizers.save(tmp_path / "saved")
     run = train(from_run(Run(tmp_path / "saved"), data, **still), tmp_path / "run")
     torch.testing.assert_close(weights(run), weights(rope), rtol=0, atol=1e-6)
 
     kept = train(rope.recipe, tmp_path / "kept", {"training.save_steps": 2})
-    first = Run(kept.checkpoints()[0])
+    first = Run(kept.checkpoints[0])
     run = train(from_run(first, data, **still), tmp_path / "from first")
     torch.testing.assert_close(weights(run), weights(first), rtol=0, atol=1e-6)
 

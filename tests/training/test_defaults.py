@@ -11,7 +11,8 @@ import pytest
 
 from clockhands.cli import main
 from clockhands.model.presets import preset
-from clockhands.training import Material, Recipe, Run, prepare, resume, train, vary
+from clockhands.runs import Run
+from clockhands.training import Material, Recipe, prepare, resume, train, vary
 from clockhands.training.defaults import peak_rate, settled, updates_of, warmup_steps
 from clockhands.training.schedules import paper, rate
 from tests.training.test_start import weights

@@ -18,7 +18,8 @@ from clockhands.comparison.run import task
 from clockhands.comparison.store import Results
 from clockhands.comparison.trial import run_trial
 from clockhands.model.presets import preset
-from clockhands.training import Material, Recipe, Run, TrainingStopped, precision, prepare, resume, train
+from clockhands.runs import Run
+from clockhands.training import Material, Recipe, TrainingStopped, precision, prepare, resume, train
 from clockhands.training.precision import Precision, decide, measure_speedup, of_record
 from clockhands.training.sections import Training
 from tests.training.test_start import on_step, weights

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from clockhands.training import Recipe, Run, resume, train, vary
-from clockhands.training.run import note
+from clockhands.runs import Run
+from clockhands.runs.folder import add_facts
+from clockhands.training import Recipe, resume, train, vary
 from tests.training.tiny import tables
 
 ROOT = Path(__file__).parents[2]
@@ -72,7 +73,7 @@ def test_a_terminal_that_is_closed_stops_the_run_with_a_checkpoint(tmp_path: Pat
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 130
     step = Run.open(out).record["step"]
-    assert Run.open(out).checkpoints()[-1].name == f"checkpoint-{step}"
+    assert Run.open(out).checkpoints[-1].name == f"checkpoint-{step}"
     assert resume(out, {"training.max_steps": step + 1}).finished
 
 
@@ -80,7 +81,7 @@ def losses(run: Run) -> list[tuple[int, str, float]]:
     """Everything in the record of a run but its speed."""
     return [
         (line["step"], name, value)
-        for line in run.metrics()
+        for line in run.metrics
         for name, value in line.items()
         if name not in ("step", "tokens_per_second")
     ]
@@ -122,11 +123,11 @@ def one(odd: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Run:
 def check_equal(two: Run, one: Run, processes: int = 2) -> None:
     """The losses of every step, and the weights, up to the order of sums."""
     assert two.record["processes"] == processes
-    for ours, theirs in zip(two.metrics(), one.metrics(), strict=True):
+    for ours, theirs in zip(two.metrics, one.metrics, strict=True):
         assert ours["step"] == theirs["step"]
         key = "loss" if "loss" in ours else "validation_loss"
         assert ours[key] == pytest.approx(theirs[key], rel=1e-5)
-    weights, expected = two.model().state_dict(), one.model().state_dict()
+    weights, expected = two.model.state_dict(), one.model.state_dict()
     torch.testing.assert_close(weights, expected, rtol=0, atol=1e-5)
 
 
@@ -146,7 +147,7 @@ def test_a_divided_model_learns_what_a_whole_one_learns_and_continues(odd: Recip
     whole, logged = (run.path / "model.safetensors").read_bytes(), losses(run)
     shutil.rmtree(run.path / "checkpoints/checkpoint-20")
     (run.path / "model.safetensors").unlink()
-    note(run.path, finished=False)
+    add_facts(run.path, finished=False)
     in_two_processes("torchrun", *TRAIN, "--resume", str(run.path))
     assert (run.path / "model.safetensors").read_bytes() == whole
     assert losses(run) == logged
@@ -156,7 +157,7 @@ def test_two_processes_begin_with_the_weights_of_another_run(one: Run, tmp_path:
     changes = {"begin_from": str(one.path), "learning_rate": 1e-12, "max_steps": 1, "sharded": True, "save_steps": None}
     recipe = vary(one.recipe, {f"training.{key}": value for key, value in changes.items()})
     in_two_processes("torchrun", *TRAIN, recipe_file(tmp_path, recipe), "--out", str(tmp_path / "two"))
-    weights, expected = Run(tmp_path / "two").model().state_dict(), one.model().state_dict()
+    weights, expected = Run(tmp_path / "two").model.state_dict(), one.model.state_dict()
     torch.testing.assert_close(weights, expected, rtol=0, atol=1e-6)
 
 

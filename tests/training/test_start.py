@@ -19,22 +19,22 @@ from transformers import AutoModelForSeq2SeqLM, TrainerCallback, TrainerControl,
 
 from clockhands.errors import BusyError, CheckpointError, DataError, UsageError
 from clockhands.locking import hold
+from clockhands.runs import Run, checkpoints
+from clockhands.runs import folder as run_module
+from clockhands.runs.folder import add_facts
 from clockhands.training import (
     Diverged,
     Material,
     Recipe,
-    Run,
     TrainingStopped,
-    checkpoints,
+    keeping,
     prepare,
     resume,
     train,
     vary,
     watch,
 )
-from clockhands.training import run as run_module
 from clockhands.training import start as start_module
-from clockhands.training.run import note
 from clockhands.training.sections import Training
 from clockhands.training.trainer import ClockhandsTrainer, arguments
 from tests.training.tiny import tables
@@ -59,7 +59,7 @@ def weights(run: Run | Path) -> bytes:
 
 def logged(run: Run) -> list[dict[str, Any]]:
     """The record of a run without its speed."""
-    return [{key: value for key, value in line.items() if key != "tokens_per_second"} for line in run.metrics()]
+    return [{key: value for key, value in line.items() if key != "tokens_per_second"} for line in run.metrics]
 
 
 def on_step(step: int, act: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,16 +83,16 @@ def test_a_run_folder_holds_everything(whole: Run) -> None:
     assert Run.open(whole.path).recipe == Recipe.of(tables())
     assert whole.finished
     assert whole.record["step"] == 24
-    lines = whole.metrics()
+    lines = whole.metrics
     assert [line["step"] for line in lines if "loss" in line] == [4, 8, 12, 16, 20, 24]
     assert [line["step"] for line in lines if "validation_loss" in line] == [7, 14, 21, 24]
-    assert [path.name for path in whole.checkpoints()] == ["checkpoint-21", "checkpoint-24"]
+    assert [path.name for path in whole.checkpoints] == ["checkpoint-21", "checkpoint-24"]
     assert "training loss" in (whole.path / "curves.svg").read_text()
 
 
 def test_a_run_opens_again_here_and_in_transformers(whole: Run) -> None:
-    ours, theirs = whole.model(), AutoModelForSeq2SeqLM.from_pretrained(whole.path)
-    ids = torch.tensor([whole.tokenizers().source("Tom bit a dog")["input_ids"]])
+    ours, theirs = whole.model, AutoModelForSeq2SeqLM.from_pretrained(whole.path)
+    ids = torch.tensor([whole.tokenizers.source("Tom bit a dog")["input_ids"]])
     mine = ours(input_ids=ids, decoder_input_ids=ids).logits
     assert not ours.training
     assert torch.equal(mine, theirs.eval()(input_ids=ids, decoder_input_ids=ids).logits)
@@ -110,7 +110,7 @@ def test_looking_on_changes_nothing(whole: Run, material: Material, tmp_path: Pa
     seldom = tables(log_steps=100, eval_steps=None, save_steps=None, save_minutes=0)
     rare = train(seldom, tmp_path / "rare", material=material)
     assert weights(rare) == weights(whole)
-    assert rare.checkpoints() == []
+    assert rare.checkpoints == []
 
 
 def test_checkpoints_by_the_clock_change_nothing(
@@ -118,15 +118,15 @@ def test_checkpoints_by_the_clock_change_nothing(
 ) -> None:
     monkeypatch.setattr(watch, "SHARE", 1e9)  # as often as they are due, which is after every step
     saved: list[str] = []
-    monkeypatch.setattr(checkpoints, "discard", lambda folder, *_: saved.extend(map(str, checkpoints.listed(folder))))
+    monkeypatch.setattr(keeping, "discard", lambda folder, *_: saved.extend(map(str, checkpoints.list_saved(folder))))
     often = train(tables(save_steps=None, save_minutes=1e-9), tmp_path / "often", material=material)
     assert {Path(path).name for path in saved} == {f"checkpoint-{step}" for step in range(1, 25)}
     assert weights(often) == weights(whole) and logged(often) == logged(whole)
     monkeypatch.undo()
     # As if it had been killed after step 13, one after a log line and between two evaluations.
-    for path in often.checkpoints()[13:]:
+    for path in often.checkpoints[13:]:
         shutil.rmtree(path)
-    note(often.path, finished=False)
+    add_facts(often.path, finished=False)
     continued = resume(often.path)
     assert weights(continued) == weights(whole) and logged(continued) == logged(whole)
 
@@ -153,7 +153,7 @@ def test_checkpoints_by_the_clock_take_a_small_share_of_the_time(
 
 def test_by_default_a_run_is_saved_and_can_be_made_longer(whole: Run, material: Material, tmp_path: Path) -> None:
     run = train(tables(save_steps=None, max_steps=11), tmp_path / "run", material=material)
-    assert [path.name for path in run.checkpoints()] == ["checkpoint-11"]
+    assert [path.name for path in run.checkpoints] == ["checkpoint-11"]
     assert weights(resume(run.path, {"training.max_steps": 24})) == weights(whole)
 
 
@@ -213,7 +213,7 @@ def test_a_start_that_was_killed_is_taken_over_by_the_same_command(
     assert train(tables(max_steps=2), tmp_path / "run", material=material).finished
     train(tables(max_steps=1), tmp_path / "run", material=material, overwrite=True)
     assert (tmp_path / "run/thesis.tex").read_text() == "mine"
-    assert [path.name for path in Run.open(tmp_path / "run").checkpoints()] == ["checkpoint-1"]
+    assert [path.name for path in Run.open(tmp_path / "run").checkpoints] == ["checkpoint-1"]
 
 
 def test_a_faulty_start_leaves_the_former_run(
@@ -254,13 +254,13 @@ def test_ctrl_c_saves_and_resuming_ends_with_the_same_run(
     monkeypatch.undo()
     stopped = Run.open(tmp_path / "run")
     assert not stopped.finished
-    assert stopped.checkpoints()[-1].name == f"checkpoint-{step}"
-    assert stopped.model().training is False
+    assert stopped.checkpoints[-1].name == f"checkpoint-{step}"
+    assert stopped.model.training is False
     continued = resume(tmp_path / "run")
     assert weights(continued) == weights(whole)
     assert continued.finished
     assert logged(continued) == logged(whole)
-    assert [path.name for path in continued.checkpoints()] == [path.name for path in whole.checkpoints()]
+    assert [path.name for path in continued.checkpoints] == [path.name for path in whole.checkpoints]
 
 
 def test_under_nohup_the_end_of_the_terminal_is_no_reason_to_stop(material: Material, tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_a_second_ctrl_c_stops_at_once(material: Material, tmp_path: Path, monke
     with pytest.raises(KeyboardInterrupt):
         train(tables(), tmp_path / "run", material=material)
     assert signal.getsignal(signal.SIGINT) is before
-    assert [path.name for path in Run.open(tmp_path / "run").checkpoints()] == ["checkpoint-7"]
+    assert [path.name for path in Run.open(tmp_path / "run").checkpoints] == ["checkpoint-7"]
 
 
 def test_a_run_without_a_checkpoint_starts_again(
@@ -297,7 +297,7 @@ def test_a_run_without_a_checkpoint_starts_again(
         train(tables(), tmp_path / "run", material=material)
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match="holds no model yet; continue with: clockhands train --resume"):
-        Run.open(tmp_path / "run").model()
+        assert Run.open(tmp_path / "run").model
     assert weights(resume(tmp_path / "run")) == weights(whole)
 
 
@@ -337,7 +337,7 @@ def test_a_finished_run_without_checkpoints_cannot_be_made_longer(material: Mate
 
 def test_changed_text_and_damaged_checkpoints_are_refused(material: Material, tmp_path: Path) -> None:
     run = train(tables(max_steps=8, eval_steps=None), tmp_path / "run", material=material)
-    last = run.checkpoints()[-1]
+    last = run.checkpoints[-1]
     (last / "optimizer.pt").write_bytes(b"nothing")
     with pytest.raises(CheckpointError, match=r"checkpoint-8/optimizer.pt cannot be read .* delete that checkpoint"):
         resume(run.path, {"training.max_steps": 9})
@@ -356,7 +356,7 @@ def test_a_run_is_not_written_over_without_being_asked(material: Material, tmp_p
     assert train(tables(max_steps=2), run.path, material=material, overwrite=True).record["step"] == 2
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.tex").touch()
-    with pytest.raises(UsageError, match="exists and is no training run; it is left alone"):
+    with pytest.raises(UsageError, match="exists and is not a training run; it is left alone"):
         train(tables(), tmp_path / "mine", material=material, overwrite=True)
 
 
@@ -393,7 +393,7 @@ def test_weights_that_may_not_be_read_are_told_from_missing_ones(material: Mater
     os.seteuid(NOBODY)
     try:
         with pytest.raises(CheckpointError, match=r"cannot read .*model\.safetensors: Permission denied"):
-            run.model()
+            assert run.model
     finally:
         os.seteuid(0)
 
@@ -404,9 +404,9 @@ def test_a_run_folder_below_a_file_is_named(material: Material, tmp_path: Path) 
         train(tables(), tmp_path / "file" / "run", material=material)
 
 
-@pytest.mark.parametrize(("name", "found"), [("nowhere", "not there"), ("", "a folder without recipe.toml")])
+@pytest.mark.parametrize(("name", "found"), [("nowhere", "no such folder"), ("", "recipe.toml not found")])
 def test_what_is_no_run_is_named(tmp_path: Path, name: str, found: str) -> None:
-    with pytest.raises(CheckpointError, match=f"is no training run: it is {found}"):
+    with pytest.raises(CheckpointError, match=rf"is not a training run \({found}\)"):
         resume(tmp_path / name)
 
 
@@ -424,7 +424,7 @@ def test_a_loss_that_is_no_number_stops_at_its_step_and_keeps_the_last_good_chec
     )
     with pytest.raises(Diverged, match=advice):
         train(tables(), tmp_path / "run", material=material)
-    assert [path.name for path in Run.open(tmp_path / "run").checkpoints()] == ["checkpoint-7"]
+    assert [path.name for path in Run.open(tmp_path / "run").checkpoints] == ["checkpoint-7"]
 
 
 def test_a_loss_that_explodes_stops_the_run(material: Material, tmp_path: Path) -> None:
@@ -441,29 +441,29 @@ def test_accumulated_batches_make_the_step_of_one_big_batch(material: Material, 
     base = vary(Recipe.of(tables(**same)), {"model.dropout": 0.0, "batches.bucketed": False})
     halves = train(vary(base, {"batches.size": 40}), tmp_path / "halves", material=material)
     one = train(vary(base, {"batches.size": 80, "training.accumulate": 1}), tmp_path / "one", material=material)
-    for ours, theirs in zip(halves.metrics(), one.metrics(), strict=True):
+    for ours, theirs in zip(halves.metrics, one.metrics, strict=True):
         key = "loss" if "loss" in ours else "validation_loss"
         assert ours[key] == pytest.approx(theirs[key], rel=1e-5)
 
 
 @torch.no_grad()
 def test_the_validation_loss_is_the_mean_over_tokens_without_smoothing(whole: Run, material: Material) -> None:
-    model, total, count = whole.model(), 0.0, 0
+    model, total, count = whole.model, 0.0, 0
     assert material.validation is not None
     for row in range(len(material.validation)):
         batch = material.collate([material.validation[row]])
         logits = model(**{key: batch[key] for key in ("input_ids", "attention_mask", "labels")}).logits
         total += float(torch.nn.functional.cross_entropy(logits[0], batch["labels"][0], reduction="sum"))
         count += batch["labels"].numel()
-    assert whole.metrics()[-1]["validation_loss"] == pytest.approx(total / count, rel=1e-5)
+    assert whole.metrics[-1]["validation_loss"] == pytest.approx(total / count, rel=1e-5)
 
 
 def test_averaging_saves_the_mean_of_the_last_checkpoints(material: Material, tmp_path: Path) -> None:
     from safetensors.torch import load_file
 
     run = train(tables(average="last", keep=3), tmp_path / "run", material=material)
-    parts = [load_file(path / "model.safetensors") for path in run.checkpoints()]
-    assert [path.name for path in run.checkpoints()] == ["checkpoint-14", "checkpoint-21", "checkpoint-24"]
+    parts = [load_file(path / "model.safetensors") for path in run.checkpoints]
+    assert [path.name for path in run.checkpoints] == ["checkpoint-14", "checkpoint-21", "checkpoint-24"]
     name = "model.decoder.input.tokens.weight"
     mean = torch.stack([part[name] for part in parts]).mean(0)
     torch.testing.assert_close(load_file(run.path / "model.safetensors")[name], mean)
@@ -475,7 +475,7 @@ def test_the_best_checkpoint_is_chosen_and_training_stops_when_nothing_improves(
     # With this rate the validation loss soon rises; three evaluations without a better one end the run.
     changed = {"max_steps": 200, "save_steps": 2, "eval_steps": 2, "average": "best", "keep": 1, "patience": 3}
     run = train(tables(**changed, learning_rate=0.3, explosion=0.0), tmp_path / "run", material=material)
-    losses = {line["step"]: line["validation_loss"] for line in run.metrics() if "validation_loss" in line}
+    losses = {line["step"]: line["validation_loss"] for line in run.metrics if "validation_loss" in line}
     best = min(losses, key=lambda step: losses[step])
     assert run.record["step"] == best + 6 < 200
     assert run.finished
@@ -484,9 +484,9 @@ def test_the_best_checkpoint_is_chosen_and_training_stops_when_nothing_improves(
 
 def test_bf16_trains_and_keeps_float32_weights(whole: Run, material: Material, tmp_path: Path) -> None:
     run = train(tables(precision="bf16"), tmp_path / "run", material=material)
-    assert next(run.model().parameters()).dtype == torch.float32
+    assert next(run.model.parameters()).dtype == torch.float32
     assert weights(run) != weights(whole)
-    assert run.metrics()[-1]["validation_loss"] == pytest.approx(whole.metrics()[-1]["validation_loss"], rel=0.03)
+    assert run.metrics[-1]["validation_loss"] == pytest.approx(whole.metrics[-1]["validation_loss"], rel=0.03)
 
 
 def test_threads_are_those_asked_for_and_as_before_afterwards(material: Material, tmp_path: Path) -> None:
@@ -549,6 +549,6 @@ def test_other_kinds_train_too(tmp_path: Path, kind: str, scheme: str) -> None:
     }
     given["model"] = {**given["model"], "kind": kind}
     run = train(given, tmp_path / "run")
-    losses = [line["validation_loss"] for line in run.metrics() if "validation_loss" in line]
+    losses = [line["validation_loss"] for line in run.metrics if "validation_loss" in line]
     assert losses[-1] < losses[0]
-    assert run.model().config.core.kind == kind
+    assert run.model.config.core.kind == kind

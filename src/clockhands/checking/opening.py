@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,16 +14,8 @@ from clockhands.checking.streaming import fits, open_streamed
 from clockhands.devices import open_device
 from clockhands.errors import UsageError
 from clockhands.machine import free_memory
-from clockhands.pretrained import (
-    count_bytes,
-    count_numbers,
-    explain_faults,
-    list_weight_files,
-    load_configuration,
-    load_model,
-    read_configuration,
-    refuse_not_finite,
-)
+from clockhands.pretrained import count_numbers, explain_faults, load_configuration, read_configuration
+from clockhands.runs.foreign import load_checkpoint, refuse_unreadable_weights
 
 _AUTO = {
     "causal": transformers.AutoModelForCausalLM,
@@ -46,9 +37,7 @@ def open_model(
     place, precision = open_device(device, "device"), _dtype(dtype)
     config = load_configuration(name, trust_remote_code=trust_remote_code)
     kind, declared = _kind(config), " ".join(config.architectures or ())
-    if Path(name).is_dir():
-        for path in list_weight_files(Path(name), read_configuration(name)):
-            count_bytes(path)
+    refuse_unreadable_weights(name, read_configuration(name))
     headless = bool(declared) and kind != "seq2seq" and not _HEADS.search(declared)
     auto = transformers.AutoModel if headless else _AUTO[kind]
     options: dict[str, Any] = {"dtype": precision, "trust_remote_code": trust_remote_code}
@@ -59,10 +48,7 @@ def open_model(
             return open_streamed(auto, name, place, **options), kind
     if place.type != "cpu":
         options["device_map"] = {"": device}
-    with explain_faults(name, "the model"):
-        model = load_model(auto, name, **options).eval()
-    refuse_not_finite(model.named_parameters(), name)
-    return model, kind
+    return load_checkpoint(auto, name, "the model", **options).eval(), kind
 
 
 def _streams(name: str, weights: str | None, size: int | None, device: torch.device) -> bool:

@@ -14,7 +14,8 @@ from clockhands.errors import UsageError
 if TYPE_CHECKING:
     from clockhands.data import Pair
     from clockhands.findings import Table
-    from clockhands.generation import Evaluation, Opened
+    from clockhands.generation import Evaluation
+    from clockhands.runs import Run
 
 EXAMPLES = (
     "clockhands evaluate runs/tour",
@@ -54,11 +55,12 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"{' and '.join(named)} each say what to evaluate on; give one of them")
     search = search_of(options)
     prepare(options)
-    from clockhands.generation import evaluate, open_run
+    from clockhands.generation import evaluate
     from clockhands.progress import Counter
+    from clockhands.runs import open_run
 
     opened = open_run(options.run, device=options.device, position=_position(options))
-    if opened.kind != "encoder-decoder":
+    if opened.architecture != "encoder-decoder":
         _refuse_translation(options)
     text, what = _text(opened, options)
     lengths = list(_lengths(opened, options))
@@ -129,17 +131,17 @@ def _needs_length(spectrum: Any) -> bool:
 
 
 def _trained_length(run: Path) -> int | None:
-    from clockhands.training import Run
+    from clockhands.runs import Run
 
     recipe = Run.open(run).recipe
     return recipe.batches.window if recipe.model.kind != "encoder-decoder" else recipe.batches.max_length
 
 
-def _text(opened: Opened, options: argparse.Namespace) -> tuple[Sequence[Pair] | Sequence[str], str]:
+def _text(opened: Run, options: argparse.Namespace) -> tuple[Sequence[Pair] | Sequence[str], str]:
     """The text to score, and one line that says which it is."""
     from clockhands.data import open_corpus
     from clockhands.data.readers import read_documents, read_parallel
-    from clockhands.training import Run
+    from clockhands.runs import Run
 
     if options.source:
         pairs = list(read_parallel(options.source, options.target))
@@ -155,12 +157,12 @@ def _text(opened: Opened, options: argparse.Namespace) -> tuple[Sequence[Pair] |
     return text, f"split {split} ({len(text):,} {items} of {corpus.description or corpus.name}{instead})"
 
 
-def _lengths(opened: Opened, options: argparse.Namespace) -> Iterator[int | None]:
+def _lengths(opened: Run, options: argparse.Namespace) -> Iterator[int | None]:
     """The windows asked for, in tokens."""
     if options.length is None:
-        yield None if opened.kind == "encoder-decoder" else _trained_length(opened.path)
+        yield None if opened.architecture == "encoder-decoder" else _trained_length(opened.path)
         return
-    if opened.kind == "encoder-decoder":
+    if opened.architecture == "encoder-decoder":
         raise UsageError(_no_windows(opened))
     trained = _trained_length(opened.path)
     assert trained is not None
@@ -177,10 +179,10 @@ def _lengths(opened: Opened, options: argparse.Namespace) -> Iterator[int | None
         yield length
 
 
-def _no_windows(opened: Opened) -> str:
+def _no_windows(opened: Run) -> str:
     """Why a translator has no windows, and what of its own corpus is longer than what it was trained on."""
     from clockhands.data import open_corpus
-    from clockhands.training import Run
+    from clockhands.runs import Run
 
     recipe = Run.open(opened.path).recipe
     longer = [split for split in open_corpus(recipe.corpus, **recipe.corpus_options) if split.startswith("longer")]

@@ -33,7 +33,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     check_seed(options.seed)
     prepare(options)
-    from clockhands.generation import generate, open_run
+    from clockhands.generation import generate
+    from clockhands.runs import open_run
 
     texts = generate(
         open_run(options.run, device=options.device),

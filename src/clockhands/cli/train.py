@@ -110,7 +110,8 @@ def _resume(options: argparse.Namespace, settings: dict[str, str]) -> int:
     if given:
         named = ", ".join(name if name == "recipe" else f"--{name.replace('_', '-')}" for name in given)
         raise UsageError(f"--resume goes on with the recipe of the run; leave out {named}")
-    from clockhands.training import Run, resume
+    from clockhands.runs import Run
+    from clockhands.training import resume
     from clockhands.training.recipe import read_settings
 
     if options.dry_run:
@@ -162,11 +163,11 @@ def _describe(recipe: Any) -> int:
 
 
 def _conclude(run: Any) -> None:
-    from clockhands.training.run import rank
+    from clockhands.devices import get_rank
 
-    if rank() != 0:
+    if get_rank() != 0:
         return
-    validation = [line["validation_loss"] for line in run.metrics() if "validation_loss" in line]
+    validation = [line["validation_loss"] for line in run.metrics if "validation_loss" in line]
     last = f", validation loss {validation[-1]:.4f}" if validation else ""
     print(f"{run.path}: {run.record['step']:,} steps, {run.record['parameters']:,} parameters{last}")
     verb = {"encoder-decoder": 'translate {} "..."', "decoder": 'generate {} --prompt "..."'}.get(run.recipe.model.kind)
@@ -174,7 +175,7 @@ def _conclude(run: Any) -> None:
         from clockhands.generation.score import uniform_guess
 
         tokens = "masked tokens" if run.recipe.model.kind == "encoder" else "target tokens"
-        guess = uniform_guess(len(run.tokenizers().target))
+        guess = uniform_guess(len(run.tokenizers.target))
         print(f"that is the mean of all {tokens} of the validation split, in nats: perplexity "
               f"{math.exp(validation[-1]):,.1f}; {guess}")  # fmt: skip
     if verb:

@@ -13,7 +13,8 @@ from clockhands.cli.common import add_device, add_search, check_file, prepare, s
 from clockhands.errors import ClockhandsError, UsageError
 
 if TYPE_CHECKING:
-    from clockhands.generation import Opened, Translation
+    from clockhands.generation import Translation
+    from clockhands.runs import Run
 
 EXAMPLES = (
     'clockhands translate runs/tour "zweihundertdrei"',
@@ -52,7 +53,8 @@ def run(options: argparse.Namespace) -> int:
             f"{part} exists (what an interrupted translation left); name another file, or pass --overwrite"
         )
     prepare(options)
-    from clockhands.generation import open_run, translate
+    from clockhands.generation import translate
+    from clockhands.runs import open_run
 
     opened = open_run(options.run, device=options.device)
     sentences = _only(_sentences(options)) if options.attention else _sentences(options)
@@ -116,7 +118,7 @@ def _only(sentences: Iterator[str]) -> list[str]:
     return given
 
 
-def _draw(opened: Opened, done: Translation, path: str) -> Translation:
+def _draw(opened: Run, done: Translation, path: str) -> Translation:
     """Draw what a translation looked at."""
     from clockhands.files import write_text
     from clockhands.generation import attention_figure

@@ -20,9 +20,10 @@ from clockhands.comparison.paired import draw_by_name
 from clockhands.data import Pair
 from clockhands.errors import BusyError, ClockhandsError, PositionError
 from clockhands.findings import Number
-from clockhands.generation import Evaluation, evaluate, open_run, pair_loss, translate
+from clockhands.generation import Evaluation, evaluate, pair_loss, translate
 from clockhands.machine import machine
-from clockhands.training import Diverged, Material, Recipe, Run, TrainingStopped, prepare, train
+from clockhands.runs import Run, open_run
+from clockhands.training import Diverged, Material, Recipe, TrainingStopped, prepare, train
 from clockhands.training.begin import take_up
 from clockhands.training.precision import unmeasured
 from clockhands.training.recipe import combine, vary
@@ -187,7 +188,7 @@ def items_of(result: Mapping[str, Any]) -> np.ndarray:
 def _curve(run: Run) -> list[list[Number | None]]:
     """Step, training loss, validation loss; at most 200 points."""
     merged: dict[int, list[Number | None]] = {}
-    for line in run.metrics():
+    for line in run.metrics:
         row = merged.setdefault(line["step"], [line["step"], None, None])
         row[1] = round(line["loss"], 5) if "loss" in line else row[1]
         row[2] = round(line["validation_loss"], 5) if "validation_loss" in line else row[2]
@@ -199,7 +200,7 @@ def _reached(run: Run, target: Number | None, seconds: float) -> dict[str, Numbe
     """The first evaluation (or log line, without a validation split) at or below the target."""
     if target is None:
         return None
-    lines = run.metrics()
+    lines = run.metrics
     name = "validation_loss" if any("validation_loss" in line for line in lines) else "loss"
     hit = next((line["step"] for line in lines if name in line and line[name] <= target), None)
     return None if hit is None else {"step": hit, "seconds": round(seconds * hit / run.record["step"], 2)}
@@ -207,4 +208,4 @@ def _reached(run: Run, target: Number | None, seconds: float) -> dict[str, Numbe
 
 def _speed(run: Run) -> float:
     """The median over log lines of target tokens per second."""
-    return float(np.median([line["tokens_per_second"] for line in run.metrics() if "tokens_per_second" in line]))
+    return float(np.median([line["tokens_per_second"] for line in run.metrics if "tokens_per_second" in line]))

@@ -13,7 +13,6 @@ from clockhands.generation.attention import attention_figure, cross_attention
 from clockhands.generation.decode import Decoder, Written
 from clockhands.generation.evaluate import Evaluation, Loss, evaluate, pair_loss
 from clockhands.generation.generate import generate
-from clockhands.generation.opened import Opened, open_run
 from clockhands.generation.score import Score, exact_match, score_translations
 from clockhands.generation.translate import Search, Translation, translate
 
@@ -21,7 +20,6 @@ __all__ = [
     "Decoder",
     "Evaluation",
     "Loss",
-    "Opened",
     "Score",
     "Search",
     "Translation",
@@ -31,7 +29,6 @@ __all__ = [
     "evaluate",
     "exact_match",
     "generate",
-    "open_run",
     "pair_loss",
     "score_translations",
     "translate",

@@ -11,13 +11,13 @@ from clockhands.attention import Attended, record
 from clockhands.data import encode_texts
 from clockhands.errors import UsageError
 from clockhands.findings import Figure, Mark, Panel
-from clockhands.generation.opened import Opened, open_run
 from clockhands.generation.translate import translate
+from clockhands.runs import Run, open_run
 from clockhands.shapes import Float, Tensor
 
 
 def cross_attention(
-    run: str | Path | Opened | Any, source: str, target: str | None = None
+    run: str | Path | Run, source: str, target: str | None = None
 ) -> tuple[Float[Tensor, "L H S T"], list[str], list[str]]:
     """Attention weights of the decoder's cross-attention, the source tokens [T] and the target tokens [S] they wrote.
 
@@ -42,7 +42,7 @@ def cross_attention(
     return weights_LHST, _words(opened.tokenizers.source, ids_BT), _words(opened.tokenizers.target, labels_BS)
 
 
-def attention_figure(run: str | Path | Opened | Any, source: str, target: str | None = None) -> Figure:
+def attention_figure(run: str | Path | Run, source: str, target: str | None = None) -> Figure:
     """One heatmap for each layer and head: target tokens down, source tokens across."""
     weights_LHST, sources, targets = cross_attention(run, source, target)
     panels = [

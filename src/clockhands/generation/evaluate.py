@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,10 +18,10 @@ from clockhands.data.collate import Batch, PairCollator, WindowCollator
 from clockhands.data.encoding import LONGEST, Example, WindowDataset
 from clockhands.errors import DataError
 from clockhands.findings import Table
-from clockhands.generation.opened import Opened, open_run
 from clockhands.generation.score import Score, bleu_scorer, bootstrap_interval, score_translations
 from clockhands.generation.translate import Search, Translation, translate
 from clockhands.progress import Count, count_nothing
+from clockhands.runs import Run, open_run
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Evaluation:
 
 
 def evaluate(
-    run: str | Path | Opened | Any,
+    run: str | Path | Run,
     text: Sequence[Pair] | Sequence[str],
     *,
     search: Search | None = None,
@@ -88,7 +87,7 @@ def evaluate(
 
 
 def _evaluate_pairs(
-    opened: Opened,
+    opened: Run,
     pairs: list[Pair],
     search: Search,
     tokenize: str,
@@ -111,7 +110,7 @@ def _evaluate_pairs(
 
 
 def pair_loss(
-    opened: Opened,
+    opened: Run,
     pairs: Sequence[Pair],
     batch: int = 64,
     longest: int = LONGEST,
@@ -131,18 +130,18 @@ def pair_loss(
 
 
 @torch.inference_mode()
-def token_losses(opened: Opened, batch: Batch) -> torch.Tensor:
+def token_losses(opened: Run, batch: Batch) -> torch.Tensor:
     """Nats of every label, [B, S], 0 where nothing is to be said. A causal model's labels are shifted here."""
     batch = {name: value.to(opened.model.device) for name, value in batch.items()}
     labels_BS = batch["labels"]
-    inputs = batch if opened.kind == "encoder-decoder" else {k: v for k, v in batch.items() if k != "labels"}
+    inputs = batch if opened.architecture == "encoder-decoder" else {k: v for k, v in batch.items() if k != "labels"}
     logits_BSV = opened.model(**inputs).logits.float()
-    if opened.kind == "decoder":
+    if opened.architecture == "decoder":
         logits_BSV, labels_BS = logits_BSV[:, :-1], labels_BS[:, 1:]
     return F.cross_entropy(logits_BSV.transpose(1, 2), labels_BS, ignore_index=IGNORED, reduction="none")
 
 
-def _evaluate_stream(opened: Opened, documents: list[str], length: int, buckets: int, progress: Count) -> Evaluation:
+def _evaluate_stream(opened: Run, documents: list[str], length: int, buckets: int, progress: Count) -> Evaluation:
     stream = encode_stream(opened.tokenizers.source, documents)
     windows = WindowDataset(stream, length)
     parts: list[NDArray[np.float32]] = []

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from clockhands.errors import ClockhandsWarning, UsageError
-from clockhands.generation.opened import Opened, open_run
 from clockhands.generation.room import check_room
+from clockhands.runs import Run, open_run
 
 LOWEST = {"tokens": 1, "temperature": 0, "top_p": 1e-9, "top_k": 0, "beam": 1, "samples": 1, "max_prompt": 1}
 COLDEST = 1e-3
@@ -20,7 +20,7 @@ COLDEST = 1e-3
 
 @torch.inference_mode()
 def generate(
-    run: str | Path | Opened | Any,
+    run: str | Path | Run,
     prompt: str = "",
     *,
     tokens: int = 200,

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,8 +16,8 @@ from clockhands.data.encoding import LONGEST, shortened
 from clockhands.errors import UsageError, unknown
 from clockhands.generation.ctranslate import EngineDecoder
 from clockhands.generation.decode import Decoder
-from clockhands.generation.opened import Opened, open_run
 from clockhands.generation.room import check_room
+from clockhands.runs import Run, open_run
 
 # Batches that are sorted by length together: enough for little padding, few enough to stream. The first pool is one
 # batch and each is twice the one before, so that the first translations come soon.
@@ -81,15 +80,13 @@ class Search:
                 "it is for the engine ctranslate2"
             )
 
-    def decoder(self, opened: Opened) -> Writer:
+    def decoder(self, opened: Run) -> Writer:
         """What searches so. Raises UsageError if the engine cannot be had, or cannot take this model."""
         ours = self.engine == "clockhands"
         return Decoder(opened.model) if ours else EngineDecoder(opened.model, self.compute_type)
 
 
-def translate(
-    run: str | Path | Opened | Any, sources: Iterable[str], search: Search | None = None
-) -> Iterator[Translation]:
+def translate(run: str | Path | Run, sources: Iterable[str], search: Search | None = None) -> Iterator[Translation]:
     """Translate one sentence after the other; lazily, so that a file of any size or a pipe can be given.
 
     Raises UsageError if the run does not translate. An empty sentence has an empty translation.
@@ -105,7 +102,7 @@ def translate(
         batches = min(2 * batches, POOL)
 
 
-def _pool(opened: Opened, decoder: Writer, pool: list[str], search: Search) -> list[Translation]:
+def _pool(opened: Run, decoder: Writer, pool: list[str], search: Search) -> list[Translation]:
     """Batches of like lengths, put back in order."""
     wanted = [index for index, source in enumerate(pool) if source.strip()]
     encoded = encode_texts(opened.tokenizers.source, [pool[i] for i in wanted])
@@ -139,7 +136,7 @@ def _batched(items: Iterable[int], size: int) -> Iterator[list[int]]:
         yield batch
 
 
-def _check_room(opened: Opened, rows: list[list[int]], search: Search) -> None:
+def _check_room(opened: Run, rows: list[list[int]], search: Search) -> None:
     """Raise UsageError if a batch does not fit the memory even if each translation is only as long as its source."""
     source = max(map(len, rows))
     length = min(source, search.max_length or source)
@@ -148,7 +145,7 @@ def _check_room(opened: Opened, rows: list[list[int]], search: Search) -> None:
 
 
 def _batch(
-    opened: Opened, decoder: Writer, rows: list[list[int]], longest: int, search: Search
+    opened: Run, decoder: Writer, rows: list[list[int]], longest: int, search: Search
 ) -> tuple[list[str], list[float]]:
     tokenizer = opened.tokenizers.target
     ids_BT, mask_BT = pad([np.asarray(row, dtype=np.int32) for row in rows], opened.tokenizers.source.pad_token_id)

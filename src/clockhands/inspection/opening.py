@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,21 +9,10 @@ import torch
 
 from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, ClockhandsError
-from clockhands.files import read_toml
 from clockhands.inspection.subject import Side, Subject
-from clockhands.pretrained import (
-    check_fits,
-    check_weights,
-    count_numbers,
-    explain_faults,
-    is_known,
-    is_own,
-    load_model,
-    load_tokenizer,
-    read_configuration,
-    refuse_code,
-    refuse_not_finite,
-)
+from clockhands.pretrained import check_fits, count_numbers, is_known, is_own, load_tokenizer
+from clockhands.runs import Run, load_checkpoint, open_run, refuse_checkpoint, refuse_unknown_positions
+from clockhands.runs.foreign import refuse_unreadable_weights
 
 if TYPE_CHECKING:
     from clockhands.data import Corpus
@@ -48,19 +36,15 @@ def open_subject(
     large; UsageError for a device that is not in this machine.
     """
     place = open_device(device, "device")
-    raw = read_configuration(source)
-    _refuse_unknown(raw, source)
-    refuse_code(raw, source, trust_remote_code=trust_remote_code)
+    raw = refuse_checkpoint(source, trust_remote_code=trust_remote_code)
+    refuse_unknown_positions(raw, source)
     if is_own(raw):
         subject = _own_run(source, device, side)
         subject.tokenizer = tokenizer or subject.tokenizer
         return subject
     if is_known(raw):
         check_fits(float32_bytes(raw), source)
-    elif "auto_map" not in raw:
-        raise CheckpointError(f"{source} has model_type {raw.get('model_type')!r}, which transformers does not know")
-    if Path(source).is_dir():
-        check_weights(Path(source), raw)
+    check_fits(refuse_unreadable_weights(source, raw), source)
     model = _load(source, raw, trust_remote_code)
     tokenizer = tokenizer or _tokenizer(source, trust_remote_code)
     return Subject.of(model.to(place), tokenizer, _short(source), side)
@@ -72,21 +56,12 @@ def _load(source: str | Path, raw: dict[str, Any], trust_remote_code: bool) -> A
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     writes = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(raw.get("model_type", "")) in (raw.get("architectures") or ())
-    with explain_faults(source, "the model in"):
-        model = load_model(
-            AutoModelForCausalLM if writes else AutoModel,
-            source,
-            dtype=torch.float32,
-            trust_remote_code=trust_remote_code,
-        )
-    refuse_not_finite(model.named_parameters(), source)
-    return model
+    opener = AutoModelForCausalLM if writes else AutoModel
+    return load_checkpoint(opener, source, dtype=torch.float32, trust_remote_code=trust_remote_code)
 
 
 def _own_run(source: str | Path, device: str, side: Side | None) -> Subject:
     """A run of this project, with the tokenizers and the text of the side that is looked at."""
-    from clockhands.generation import open_run
-
     opened = open_run(source, device=device, dtype=torch.float32)
     subject = Subject.of(opened.model, opened.tokenizers.source, _short(source), side)
     corpus = _trained_on(Path(source))
@@ -105,54 +80,14 @@ def _trained_on(run: Path) -> Corpus | None:
     """
     from clockhands.data import corpus_options, open_corpus
 
-    path = run / "recipe.toml"
-    if not path.is_file():
-        return None
     try:
-        data = read_toml(path)["data"]
+        data = Run.open(run).tables["data"]
         if data["corpus"] == "huggingface" and not Path(data["dataset"]).is_dir():
             return None
         known = corpus_options(data["corpus"])
         return open_corpus(data["corpus"], **{key: value for key, value in data.items() if key in known})
     except (KeyError, TypeError, ValueError, AttributeError, ClockhandsError):
         return None
-
-
-def _refuse_unknown(raw: dict[str, Any], source: str | Path) -> None:
-    """Refuse a position setting that transformers would ignore or that no formula here covers, by key and value."""
-    kind = raw.get("position_embedding_type")
-    if isinstance(kind, str) and kind.startswith("relative"):
-        raise CheckpointError(
-            f"{source} sets position_embedding_type = {kind!r}; transformers 5 ignores that and would load the model "
-            "as if its positions were absolute, so nothing measured would be true of it"
-        )
-    if raw.get("model_type") == "mpt" and (raw.get("attn_config") or {}).get("alibi") is False:
-        raise CheckpointError(
-            f"{source} sets attn_config.alibi = False; transformers ignores that and adds ALiBi all the same, while "
-            "the learned table that the model was trained with is never read, so nothing measured would be true of it"
-        )
-    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-
-    known = {"default", *ROPE_INIT_FUNCTIONS}
-    for key, value in _rope_types(raw):
-        if value not in known:
-            raise CheckpointError(
-                f"{source} sets {key} = {value!r}; the rope types understood are {', '.join(sorted(known))}"
-            )
-
-
-def _rope_types(raw: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Every rope type written in a configuration, with its key; some name one per layer type, some nest sub-models."""
-    for key, value in raw.items():
-        if not isinstance(value, dict) or key in ("vision_config", "audio_config"):
-            continue  # only what reads text is measured
-        where = f"{prefix}{key}"
-        if key in ("rope_scaling", "rope_parameters") or prefix.startswith(("rope_scaling", "rope_parameters")):
-            for name in ("rope_type", "type"):
-                if isinstance(value.get(name), str):
-                    yield f"{where}.{name}", value[name]
-                    break
-        yield from _rope_types(value, f"{where}.")
 
 
 def float32_bytes(raw: dict[str, Any]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import nn
@@ -44,9 +44,10 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
         super().__init__(config)
         core = config.core
         if core.kind != self.kind:
+            right = MODEL_CLASSES[core.kind]
             raise CheckpointError(
                 f"this configuration is of kind {core.kind!r}, and {type(self).__name__} needs {self.kind!r}; "
-                f"use {OPENERS[core.kind]}"
+                f"use {right.model.__name__} ({right.auto.__name__})"
             )
         self.model = Transformer(core)
         self._tied_weights_keys = {f"model.{name}": f"model.{source}" for name, source in self.model.tied().items()}
@@ -286,12 +287,19 @@ def shift_right(labels: torch.Tensor, config: ClockhandsConfig) -> torch.Tensor:
     return shifted.masked_fill(shifted == IGNORED, config.pad_token_id or 0)
 
 
-OPENERS: dict[Kind, str] = {
-    "encoder-decoder": "ClockhandsForSeq2SeqLM (AutoModelForSeq2SeqLM)",
-    "decoder": "ClockhandsForCausalLM (AutoModelForCausalLM)",
-    "encoder": "ClockhandsForMaskedLM (AutoModelForMaskedLM)",
-}
+class ModelClass(NamedTuple):
+    """The class of the models of one architecture, and the Auto class of transformers that opens them."""
 
-AutoModelForSeq2SeqLM.register(ClockhandsConfig, ClockhandsForSeq2SeqLM, exist_ok=True)
-AutoModelForCausalLM.register(ClockhandsConfig, ClockhandsForCausalLM, exist_ok=True)
-AutoModelForMaskedLM.register(ClockhandsConfig, ClockhandsForMaskedLM, exist_ok=True)
+    model: type[ClockhandsPreTrainedModel]
+    auto: Any
+
+
+MODEL_CLASSES: dict[Kind, ModelClass] = {
+    "encoder-decoder": ModelClass(ClockhandsForSeq2SeqLM, AutoModelForSeq2SeqLM),
+    "decoder": ModelClass(ClockhandsForCausalLM, AutoModelForCausalLM),
+    "encoder": ModelClass(ClockhandsForMaskedLM, AutoModelForMaskedLM),
+}
+"""By architecture; all of them share ``ClockhandsConfig``."""
+
+for _model, _auto in MODEL_CLASSES.values():
+    _auto.register(ClockhandsConfig, _model, exist_ok=True)

@@ -9,18 +9,18 @@ from dataclasses import replace
 import torch
 
 from clockhands.findings import Figure, Finding, Mark, Panel, Table
-from clockhands.generation import Opened
 from clockhands.inspection import Subject
 from clockhands.inspection.drawing import heatmap, mark
 from clockhands.inspection.measures import hands, table
 from clockhands.positions import sequential
+from clockhands.runs import Run
 from clockhands.schemes import Sinusoidal
 from clockhands.shapes import Float, Tensor
 
 GROUP = "The encoding"
 
 
-def findings(opened: Opened) -> Iterator[Finding]:
+def findings(opened: Run) -> Iterator[Finding]:
     """All findings about the encoding of a model with sinusoids."""
     subject = Subject.of(opened.model)
     tables = subject.tables()
@@ -63,7 +63,7 @@ def classic(rows_PD: Float[Tensor, "P D"]) -> Finding:
     )
 
 
-def around_a_word(words_VD: Float[Tensor, "V D"], rows_PD: Float[Tensor, "P D"], opened: Opened) -> Finding:
+def around_a_word(words_VD: Float[Tensor, "V D"], rows_PD: Float[Tensor, "P D"], opened: Run) -> Finding:
     """The first two dimensions of one word, at its first positions: a circle around the word."""
     tokenizer = opened.tokenizers.source
     token = max(

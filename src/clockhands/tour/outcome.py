@@ -9,7 +9,8 @@ import torch
 
 from clockhands.data import Pair
 from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table
-from clockhands.generation import Opened, attention_figure, cross_attention
+from clockhands.generation import attention_figure, cross_attention
+from clockhands.runs import Run
 from clockhands.tour.plan import MAIN, NO_POSITION, NO_SCALE, ROLES_BLIND, ROLES_MAIN
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def curves(results: Mapping[str, Result]) -> Finding:
     """Training loss of the three translators by step."""
     lines, final = [], {}
     for trial in VARIANTS:
-        logged = [line for line in results[trial.name].run.metrics() if "loss" in line]
+        logged = [line for line in results[trial.name].run.metrics if "loss" in line]
         steps, losses = tuple(line["step"] for line in logged), tuple(line["loss"] for line in logged)
         lines.append(Mark("line", trial.label, x=steps, y=losses))
         final[trial.name] = losses[-1]
@@ -152,7 +153,7 @@ def _ceiling(result: Result) -> float:
     return order_blind_ceiling(result.pairs)
 
 
-def attention(opened: Opened, pair: Pair) -> Finding:
+def attention(opened: Run, pair: Pair) -> Finding:
     """Cross-attention of one translation, per layer and head."""
     weights_LHST, sources, targets = cross_attention(opened, pair.source)
     sharpest_LH = weights_LHST.max(dim=-1).values.mean(dim=-1)

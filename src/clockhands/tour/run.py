@@ -9,11 +9,12 @@ from pathlib import Path
 from clockhands import __version__
 from clockhands.data import Pair
 from clockhands.findings import Finding, Findings
-from clockhands.generation import Evaluation, Opened, evaluate, open_run
+from clockhands.generation import Evaluation, evaluate
 from clockhands.locking import hold
+from clockhands.runs import Run, open_run
 from clockhands.tour import encoding, inside, loud, outcome
 from clockhands.tour.plan import MAIN, TRIALS, Trial
-from clockhands.training import Material, Run, prepare, train
+from clockhands.training import Material, prepare, train
 from clockhands.training.recipe import combine
 
 COMMAND = "clockhands tour"
@@ -26,7 +27,7 @@ class Result:
 
     trial: Trial
     run: Run
-    opened: Opened
+    opened: Run
     evaluation: Evaluation
     pairs: list[Pair]
 

@@ -4,7 +4,7 @@
 
     from clockhands.training import train, resume
     run = train("recipes/numbers.toml", "runs/mine", {"position.scheme": "rope", "training.max_steps": 400})
-    model, tokenizers = run.model(), run.tokenizers()
+    model, tokenizers = run.model, run.tokenizers
 
 Runs that differ in a few fields share what they read::
 
@@ -25,21 +25,19 @@ from clockhands.training.recipe import Recipe, load, vary
 
 if TYPE_CHECKING:
     from clockhands.training.material import Material, prepare
-    from clockhands.training.run import Run
     from clockhands.training.start import resume, train
     from clockhands.training.watch import Diverged, TrainingStopped
 
 _HOME = {
     "Material": "material",
     "prepare": "material",
-    "Run": "run",
     "train": "start",
     "resume": "start",
     "Diverged": "watch",
     "TrainingStopped": "watch",
 }
 
-__all__ = ["Diverged", "Material", "Recipe", "Run", "TrainingStopped", "load", "prepare", "resume", "train", "vary"]
+__all__ = ["Diverged", "Material", "Recipe", "TrainingStopped", "load", "prepare", "resume", "train", "vary"]
 
 
 def __getattr__(name: str) -> Any:

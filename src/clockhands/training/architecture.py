@@ -5,18 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clockhands.data import Tokenizers
-from clockhands.model.huggingface import ClockhandsForCausalLM, ClockhandsForMaskedLM, ClockhandsForSeq2SeqLM
+from clockhands.model.huggingface import MODEL_CLASSES
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-FACES = {
-    "encoder-decoder": ClockhandsForSeq2SeqLM,
-    "decoder": ClockhandsForCausalLM,
-    "encoder": ClockhandsForMaskedLM,
-}
 
 
 def configure(recipe: Recipe, tokenizers: Tokenizers) -> ClockhandsConfig:
@@ -45,4 +39,4 @@ def configure(recipe: Recipe, tokenizers: Tokenizers) -> ClockhandsConfig:
 
 def build(recipe: Recipe, tokenizers: Tokenizers) -> PreTrainedModel:
     """A new model, drawn from the global random numbers. Raises ConfigError as ``configure``."""
-    return FACES[recipe.model.kind](configure(recipe, tokenizers))
+    return MODEL_CLASSES[recipe.model.kind].model(configure(recipe, tokenizers))

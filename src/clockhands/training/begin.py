@@ -19,11 +19,11 @@ from safetensors.torch import load_file, save
 from clockhands.data import Tokenizers
 from clockhands.errors import CheckpointError, ConfigError, UsageError
 from clockhands.files import write_bytes
-from clockhands.generation.opened import open_model, open_tokenizers
 from clockhands.model.config import TransformerConfig
+from clockhands.runs import open_model, open_tokenizers
+from clockhands.runs.folder import BEGIN, add_facts
 from clockhands.shapes import Tensor
 from clockhands.training.inherit import architecture, model_folder, model_table, tokenizer_folder
-from clockhands.training.run import BEGIN, note
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -101,7 +101,7 @@ def _raise(faults: list[str]) -> None:
 def keep(begun: Beginning, run: Path, *, show: bool) -> None:
     """Keep the weights in a run folder; note, and ``show``, what is not among them. Raises DataError if it cannot."""
     write_bytes(run / BEGIN, save(begun.weights, {"format": "pt"}))
-    note(run, begun={"from": str(begun.source), "drawn": list(begun.drawn), "left": list(begun.left)})
+    add_facts(run, begun={"from": str(begun.source), "drawn": list(begun.drawn), "left": list(begun.left)})
     if show and begun.told:
         print(begun.told, file=sys.stderr, flush=True)
 

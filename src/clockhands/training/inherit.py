@@ -11,7 +11,7 @@ from typing import Any
 
 from clockhands.errors import CheckpointError
 from clockhands.model.config import Position, TransformerConfig
-from clockhands.training import checkpoints
+from clockhands.runs import checkpoints
 from clockhands.training.tables import FROM_DATA, SIDES, Tables, model_fields
 
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
@@ -41,7 +41,7 @@ def inherit(tables: Tables, settings: Mapping[str, Any]) -> Tables:
 
 def model_folder(begun: Path) -> Path:
     """Where the model lies: in the folder itself, or, of a run that is not finished, in its last checkpoint."""
-    folders = [begun, *checkpoints.listed(begun / "checkpoints")[::-1]]
+    folders = [begun, *checkpoints.list_saved(begun / "checkpoints")[::-1]]
     found = next((folder for folder in folders if (folder / CONFIG).is_file()), None)
     if found is None:
         what = f"a folder without {CONFIG}" if begun.is_dir() else "a file" if begun.exists() else "not there"
@@ -51,7 +51,7 @@ def model_folder(begun: Path) -> Path:
 
 def architecture(begun: Path) -> TransformerConfig:
     """What model it is. Raises CheckpointError if it is none of this project."""
-    from clockhands.generation.opened import read_own_configuration
+    from clockhands.runs import read_own_configuration
 
     try:
         return read_own_configuration(model_folder(begun))[1]

@@ -16,13 +16,24 @@ from transformers import PreTrainedModel, TrainerCallback, TrainerState
 from transformers.utils import logging
 
 from clockhands import __version__
-from clockhands.devices import open_device
+from clockhands.devices import get_rank, open_device
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.files import write_text
 from clockhands.generation.score import uniform_guess
 from clockhands.locking import hold
 from clockhands.progress import say, say_nothing
-from clockhands.training import checkpoints, curves
+from clockhands.runs import Run, checkpoints
+from clockhands.runs.folder import (
+    CURVES,
+    METRICS,
+    RECIPE,
+    add_facts,
+    export_model,
+    refuse_existing,
+    start_folder,
+    tidy_folder,
+)
+from clockhands.training import curves, keeping
 from clockhands.training.architecture import build, configure
 from clockhands.training.begin import beginning, forget, keep, refuse_itself, take_up
 from clockhands.training.defaults import settled, updates_of
@@ -30,7 +41,6 @@ from clockhands.training.material import Material, prepare
 from clockhands.training.precision import Precision, decide, of_record
 from clockhands.training.recipe import Recipe, combine, load
 from clockhands.training.room import check_batches, check_recipe
-from clockhands.training.run import CURVES, METRICS, RECIPE, Run, export, note, rank, refuse, starting, tidy
 from clockhands.training.sections import Training
 from clockhands.training.trainer import ClockhandsTrainer, arguments, compute_in
 from clockhands.training.watch import Flow, Health, Record, Stop, TrainingStopped, forget_after
@@ -88,7 +98,7 @@ def train(
         with asked.main_process_first():
             if asked.process_index == 0:
                 # What can be wrong is found before there is a folder, which would be in the way of the next attempt.
-                refuse(out, overwrite=overwrite)
+                refuse_existing(out, overwrite=overwrite)
                 refuse_itself(recipe, out)
                 material = material or prepare(recipe, progress=tell)
                 recipe = settled(recipe, updates_of(recipe, material, asked.world_size))
@@ -98,16 +108,16 @@ def train(
                 if precision.sentence:
                     tell(precision.sentence)
                 held.enter_context(hold(out))
-                refuse(out, overwrite=overwrite)
-                with starting(out) as staging:
+                refuse_existing(out, overwrite=overwrite)
+                with start_folder(out) as staging:
                     # Before recipe.toml, with which a folder can be resumed: a resumed run computes as it began.
-                    note(staging, precision=precision.to_dict())
+                    add_facts(staging, precision=precision.to_dict())
                     if begun is not None:
                         keep(begun, staging, show=show)
                     material.tokenizers.save(staging)
                     write_text(staging / RECIPE, recipe.to_toml())
             else:
-                material = material or prepare(recipe, Run(out).tokenizers())
+                material = material or prepare(recipe, Run(out).tokenizers)
                 recipe = settled(recipe, updates_of(recipe, material, asked.world_size))
         compute_in(asked, Precision(**Run(out).record["precision"]))
         return _train(recipe, material, asked, out, show, begin=begin, others=watchers, draw=draw)
@@ -130,26 +140,26 @@ def resume(run: str | Path, settings: Mapping[str, Any] | None = None, *, show: 
         with asked.main_process_first():
             if asked.process_index == 0:
                 held.enter_context(hold(Path(run)))
-                tidy(Path(run))
+                tidy_folder(Path(run))
         # Read again: until now another process may have written there.
         opened = Run.open(run)
         recipe = _extended(opened.recipe, settings or {})
         if opened.finished and recipe == opened.recipe:
             forget(opened.path)
             return opened
-        last = next(iter(opened.checkpoints()[::-1]), None)
+        last = next(iter(opened.checkpoints[::-1]), None)
         if last is not None:
             checkpoints.check(last)
         elif opened.finished:
             raise CheckpointError(
                 f"{run} is finished and kept no checkpoint (training.save_steps, training.save_minutes) to go on from"
             )
-        material = prepare(recipe, opened.tokenizers(), progress=say if show and rank() == 0 else say_nothing)
+        material = prepare(recipe, opened.tokenizers, progress=say if show and get_rank() == 0 else say_nothing)
         _check_resumed(opened, recipe, material, last)
         if asked.process_index == 0:
             # In this order: a run that is unfinished with its former recipe only finishes, and can be made longer then.
             if opened.finished:
-                note(opened.path, finished=False)
+                add_facts(opened.path, finished=False)
             write_text(opened.path / RECIPE, recipe.to_toml())
         compute_in(asked, of_record(opened.record, recipe.training, recipe.model, asked.device))
         return _train(recipe, material, asked, opened.path, show, last)
@@ -182,8 +192,8 @@ def _train(
     for watcher in watchers:
         watcher.trainer = trainer
     if asked.process_index == 0:
-        note(out, **_facts(model, material, asked), finished=False)
-        forget_after(out / METRICS, 0 if last is None else checkpoints.step_of(last))
+        add_facts(out, **_facts(model, material, asked), finished=False)
+        forget_after(out / METRICS, 0 if last is None else checkpoints.get_step(last))
     if last is not None and _is_over(trainer, last):
         trainer._load_from_checkpoint(str(last))  # refuses the weights of another model
         return _finish(trainer, recipe, out, stopped=False, draw=draw, weights=checkpoints.read_weights(last))
@@ -223,14 +233,14 @@ def _finish(
     """Save the model and draw the curves. Raises TrainingStopped if the run did not get to its end."""
     run, step = Run(out), trainer.state.global_step
     if trainer.args.process_index == 0:
-        loss, folder = checkpoints.losses(vars(trainer.state)), out / "checkpoints"
-        checkpoints.discard(folder, recipe.training, loss, trainer.end())
+        loss, folder = keeping.read_losses(vars(trainer.state)), out / "checkpoints"
+        keeping.discard(folder, recipe.training, loss, trainer.end())
         if not stopped and recipe.training.average != "none":
-            weights = checkpoints.mean(checkpoints.averaged(folder, recipe.training, loss, step))
-        export(out, trainer.bare(), weights)
+            weights = checkpoints.average_weights(keeping.select_averaged(folder, recipe.training, loss, step))
+        export_model(out, trainer.bare(), weights)
         if draw:
-            curves.draw(run.metrics(), out / CURVES, out.name)
-        note(out, finished=not stopped, step=step)
+            curves.draw(run.metrics, out / CURVES, out.name)
+        add_facts(out, finished=not stopped, step=step)
         if not stopped:
             forget(out)
     trainer.accelerator.wait_for_everyone()
@@ -293,7 +303,7 @@ def _check_resumed(opened: Run, recipe: Recipe, material: Material, last: Path |
     """Raise DataError if the text is another now, UsageError if the run has made more steps than are asked for."""
     if opened.record.get("data", material.fingerprint) != material.fingerprint:
         raise DataError(f"the text of {opened.path} is not what it was when training began; it cannot go on exactly")
-    made, total = 0 if last is None else checkpoints.step_of(last), updates_of(recipe, material)
+    made, total = 0 if last is None else checkpoints.get_step(last), updates_of(recipe, material)
     if made > total:
         raise UsageError(
             f"{opened.path} has made {made} steps already, and {total} are asked for; give training.max_steps = {made} "

@@ -16,8 +16,9 @@ from transformers.trainer_callback import PrinterCallback
 from clockhands.data import IGNORED, PlannedBatches
 from clockhands.files import write_text
 from clockhands.pretrained import explain_faults
+from clockhands.runs import checkpoints
 from clockhands.shapes import Tensor
-from clockhands.training import checkpoints
+from clockhands.training import keeping
 from clockhands.training.material import Data, Material
 from clockhands.training.precision import Precision
 from clockhands.training.recipe import Recipe
@@ -166,7 +167,7 @@ class ClockhandsTrainer(Trainer):
         begun = time.monotonic()
         folder, step = self.folder, self.state.global_step
         writer, sums = self.args.should_save, self._gathered().tolist()
-        with checkpoints.staged(folder, step, writer=writer, wait=self.accelerator.wait_for_everyone) as staging:
+        with checkpoints.stage(folder, step, writer=writer, wait=self.accelerator.wait_for_everyone) as staging:
             self._place = staging
             try:
                 super()._save_checkpoint(model, trial)
@@ -179,14 +180,14 @@ class ClockhandsTrainer(Trainer):
                 loss = {"sums": sums, "logged": self._globalstep_last_logged}
                 write_text(whole / checkpoints.LOSS, json.dumps(loss) + "\n")
         if writer:
-            checkpoints.discard(folder, self.recipe.training, checkpoints.losses(vars(self.state)), self.end())
+            keeping.discard(folder, self.recipe.training, keeping.read_losses(vars(self.state)), self.end())
         self.accelerator.wait_for_everyone()
         self.saving_seconds = time.monotonic() - begun
 
     def end(self) -> int:
         """The step with which training ends, as far as it is known yet."""
         state = self.state
-        over = checkpoints.exhausted(checkpoints.losses(vars(state)), self.recipe.training.patience)
+        over = keeping.is_exhausted(keeping.read_losses(vars(state)), self.recipe.training.patience)
         return state.global_step if over else state.max_steps
 
 

@@ -18,8 +18,9 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from clockhands.errors import ClockhandsError
 from clockhands.files import write_text
-from clockhands.training import checkpoints
-from clockhands.training.run import METRICS
+from clockhands.runs import checkpoints
+from clockhands.runs.folder import METRICS, read_metrics
+from clockhands.training import keeping
 from clockhands.training.sections import Training
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class Flow(Watcher):
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Stop when the validation loss has not fallen for ``patience`` evaluations."""
-        if checkpoints.exhausted(checkpoints.losses(vars(state)), self.training.patience):
+        if keeping.is_exhausted(keeping.read_losses(vars(state)), self.training.patience):
             control.should_training_stop = True
             control.should_save = control.should_save or self.training.saves
 
@@ -219,7 +220,7 @@ class Health(Watcher):
             raise Diverged(self._advice(found))
 
     def _advice(self, found: str) -> str:
-        there = checkpoints.listed(self.run / "checkpoints")
+        there = checkpoints.list_saved(self.run / "checkpoints")
         kept = f"the last good checkpoint is {there[-1]}" if there else "no checkpoint was saved before"
         return (
             f"{found}; training stopped, {kept}. Try a lower training.learning_rate (now {self.training.rate:g}), "
@@ -231,14 +232,3 @@ def forget_after(path: Path, step: int) -> None:
     """Leave out of a ``metrics.jsonl`` what follows the step from which training goes on."""
     kept = [line for line in read_metrics(path) if line["step"] <= step]
     write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
-
-
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of a ``metrics.jsonl``; a last line that was cut off in the writing is left out."""
-    lines = []
-    for written in path.read_text("utf8").split("\n") if path.is_file() else ():
-        try:
-            lines.append(json.loads(written))
-        except ValueError:
-            break
-    return lines

@@ -1,4 +1,4 @@
-"""A run folder: what lies in it, making one, opening one.
+"""The folder of a run: the names of its files, and how a run is begun, recorded and exported without half of a file.
 
 ::
 
@@ -7,7 +7,7 @@
     metrics.jsonl     loss, validation loss, learning rate, speed, by step
     curves.svg        the same, drawn
     config.json, generation_config.json, model.safetensors, tokenizer files: a Hugging Face model
-    checkpoints/      what training goes on from
+    checkpoints/      what training resumes from
     begin.safetensors what training.begin_from gave, until the run is finished
     .starting/        the first files while the run is being made: recipe.toml takes its place last of all
     .lock             who writes here at the moment
@@ -20,26 +20,22 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
-from clockhands.data import Tokenizers
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.files import UNFINISHED, apply_umask, remove_unfinished, write_text
 from clockhands.locking import LOCK
-from clockhands.pretrained import read_json
-from clockhands.training import checkpoints
-from clockhands.training.recipe import Recipe, combine, read_tables
+from clockhands.pretrained import CONFIG
+from clockhands.runs import checkpoints
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-RECIPE, RECORD, METRICS, CONFIG, CURVES = "recipe.toml", "run.json", "metrics.jsonl", "config.json", "curves.svg"
+RECIPE, RECORD, METRICS, CURVES = "recipe.toml", "run.json", "metrics.jsonl", "curves.svg"
 BEGIN = "begin.safetensors"
 STARTING, EXPORTING = ".starting", ".exporting"
 OWN = (
@@ -52,80 +48,8 @@ OWN = (
 """Names of what a run writes, the tokenizers of transformers and the tour's page included. Nothing else is deleted."""
 
 
-@dataclass(frozen=True)
-class Run:
-    """A training run on disk, finished or not."""
-
-    path: Path
-
-    @classmethod
-    def open(cls, path: str | Path) -> Run:
-        """The run in a folder. Raises CheckpointError if the folder is none."""
-        path = Path(path)
-        if not (path / RECIPE).is_file():
-            if (path / STARTING).is_dir():
-                raise CheckpointError(
-                    f"{path} holds a run that was stopped before it began; give the command that started it again"
-                )
-            found = f"a folder without {RECIPE}" if path.is_dir() else "not there" if not path.exists() else "a file"
-            raise CheckpointError(f"{path} is no training run: it is {found}")
-        return cls(path)
-
-    @cached_property
-    def recipe(self) -> Recipe:
-        """The resolved recipe."""
-        tables = read_tables(self.path / RECIPE)
-        # Runs from before ``auto`` left out a rate that nobody had given, which was another one.
-        before = {"learning_rate": "none", "warmup_steps": 0}
-        tables["training"] = {**before, **tables.get("training", {})}
-        return combine(tables, {}, source=str(self.path / RECIPE))
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """What ``run.json`` says; empty before training has begun."""
-        path = self.path / RECORD
-        return read_json(path) if path.exists() else {}
-
-    @property
-    def finished(self) -> bool:
-        """Whether it was trained to its end."""
-        return bool(self.record.get("finished"))
-
-    def metrics(self) -> list[dict[str, Any]]:
-        """The lines of ``metrics.jsonl``."""
-        from clockhands.training.watch import read_metrics
-
-        return read_metrics(self.path / METRICS)
-
-    def checkpoints(self) -> list[Path]:
-        """The checkpoints, oldest first."""
-        return checkpoints.listed(self.path / "checkpoints")
-
-    def tokenizers(self) -> Tokenizers:
-        """What reads its source and writes its target. Raises CheckpointError if its model was trained with others."""
-        from clockhands.generation.opened import open_configuration, open_tokenizers
-
-        folders = (self.path, *self.checkpoints()[::-1])
-        saved = next((folder for folder in folders if (folder / CONFIG).is_file()), None)
-        return Tokenizers.load(self.path) if saved is None else open_tokenizers(self.path, open_configuration(saved))
-
-    def model(self) -> PreTrainedModel:
-        """The trained model, or where training has not ended that of the last checkpoint; in evaluation mode.
-
-        Raises CheckpointError if there is none yet.
-        """
-        from clockhands.generation.opened import open_model
-
-        folder = self.path if (self.path / CONFIG).is_file() else next(iter(self.checkpoints()[::-1]), None)
-        if folder is None:
-            raise CheckpointError(
-                f"{self.path} holds no model yet; continue with: clockhands train --resume {self.path}"
-            )
-        return open_model(folder)
-
-
-def refuse(path: Path, *, overwrite: bool = False) -> None:
-    """Raise UsageError if something is in the way of a new run: what is no run, or a run unless ``overwrite``.
+def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
+    """Raise UsageError if something is in the way of a new run: anything but a run, or a run unless ``overwrite``.
 
     A run whose start was killed is not in the way.
     """
@@ -134,17 +58,17 @@ def refuse(path: Path, *, overwrite: bool = False) -> None:
         return
     if not (path / RECIPE).is_file():
         if not (path / STARTING).is_dir():
-            raise UsageError(f"{path} exists and is no training run; it is left alone, choose another folder")
+            raise UsageError(f"{path} exists and is not a training run; it is left alone, choose another folder")
     elif not overwrite:
         raise UsageError(f"{path} already holds a run; continue it with --resume {path}, or replace it: --overwrite")
 
 
 @contextmanager
-def starting(path: Path) -> Iterator[Path]:
-    """The folder for the first files of a new run, ``recipe.toml`` among them; they take their places at the end.
+def start_folder(path: Path) -> Iterator[Path]:
+    """Make a folder for the first files of a new run, ``recipe.toml`` among them; they take their places at the end.
 
-    Only then a former run gives way, and of its folder only what a run writes. Killed at any moment, there is the
-    former run, or a folder without ``recipe.toml`` that the same command takes over, or the new run.
+    Only then is a former run deleted, and of its folder only what a run writes. A process that is killed at any moment
+    leaves the former run, or a folder without ``recipe.toml`` that the same command takes over, or the new run.
     Raises DataError without the right to write.
     """
     staging = path / STARTING
@@ -172,7 +96,7 @@ def starting(path: Path) -> Iterator[Path]:
         raise DataError(f"cannot make the run folder {path}: {fault.strerror or fault}") from fault
 
 
-def tidy(path: Path) -> None:
+def tidy_folder(path: Path) -> None:
     """Remove what a killed process left half written in the folder of a run."""
     for name in (STARTING, EXPORTING):
         shutil.rmtree(path / name, ignore_errors=True)
@@ -191,14 +115,14 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def note(run: Path, **facts: Any) -> None:
+def add_facts(run: Path, **facts: Any) -> None:
     """Add facts to ``run.json``."""
     path = run / RECORD
     known = json.loads(path.read_text("utf8")) if path.is_file() else {}
     write_text(path, json.dumps({**known, **facts}, indent=2) + "\n")
 
 
-def export(run: Path, model: PreTrainedModel, weights: Mapping[str, Any] | None = None) -> None:
+def export_model(run: Path, model: PreTrainedModel, weights: Mapping[str, Any] | None = None) -> None:
     """Save the model into the run folder, ``config.json`` last: a folder that has one has everything.
 
     Raises CheckpointError if it cannot be written; what was there before stays.
@@ -216,6 +140,19 @@ def export(run: Path, model: PreTrainedModel, weights: Mapping[str, Any] | None 
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def rank() -> int:
-    """The number of this process among those that torchrun or accelerate started."""
-    return int(os.environ.get("RANK", "0"))
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Read the lines of a ``metrics.jsonl``; a last line that was cut off while it was written is left out."""
+    lines = []
+    for written in path.read_text("utf8").split("\n") if path.is_file() else ():
+        try:
+            lines.append(json.loads(written))
+        except ValueError:
+            break
+    return lines
+
+
+def describe_missing(path: Path, file: str) -> str:
+    """Say why a folder does not hold a file."""
+    if path.is_dir():
+        return f"{file} not found"
+    return "it is a file" if path.exists() else "no such folder"

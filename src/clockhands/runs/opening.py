@@ -1,20 +1,19 @@
-"""Opening a trained run: its model and what reads and writes its text.
+"""The one opener of models of this project: everything that may be wrong with a folder is refused before its weights
+are read.
 
 A run folder is a Hugging Face model folder (``config.json``, ``model.safetensors``, tokenizer files) that also holds
-the resolved ``recipe.toml``, ``metrics.jsonl`` and the curves.
+the resolved ``recipe.toml``. Models that others made are opened in ``clockhands.runs.foreign``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from clockhands.data import Tokenizers
-from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, UsageError, unknown
 from clockhands.model.config import TransformerConfig
 from clockhands.model.size import size_fault
@@ -31,6 +30,7 @@ from clockhands.pretrained import (
     refuse_not_finite,
 )
 from clockhands.quiet import quiet
+from clockhands.runs.folder import RECIPE, describe_missing
 from clockhands.schemes import CATALOGUE, options
 
 if TYPE_CHECKING:
@@ -38,83 +38,29 @@ if TYPE_CHECKING:
 
     from clockhands.model.huggingface_config import ClockhandsConfig
 
-RECIPE = "recipe.toml"
-"""What only the folder of a training run has."""
-TASKS = {
-    "encoder-decoder": "translates",
-    "decoder": "continues text",
-    "encoder": "fills in masked words",
-}
-
-
-@dataclass(frozen=True)
-class Opened:
-    """A model in evaluation mode with its tokenizers."""
-
-    model: PreTrainedModel
-    tokenizers: Tokenizers
-    path: Path
-
-    @property
-    def kind(self) -> str:
-        """``encoder-decoder``, ``decoder`` or ``encoder``."""
-        return str(self.model.config.core.kind)
-
-    def require(self, kind: str, verb: str) -> None:
-        """Raise UsageError unless the model is of this kind."""
-        if self.kind != kind:
-            raise UsageError(
-                f"cannot {verb} with {self.path}: the model there {TASKS[self.kind]}; this needs one that {TASKS[kind]}"
-            )
-
-
-def open_run(
-    run: str | Path | Opened | Any,
-    *,
-    device: str | None = None,
-    dtype: str | torch.dtype = "auto",
-    position: Mapping[str, Any] | None = None,
-) -> Opened:
-    """Open a run by its folder, or by anything with a ``path`` (what training returns).
-
-    ``device``: ``cpu``, ``cuda``, ...; by default the GPU if there is one. ``position``: options of the model's schemes
-    to change for this use, such as ``{"spectrum": "yarn", "factor": 4.0}`` to read longer texts. Raises
-    CheckpointError if the folder is not a run or cannot be read, UsageError for an option that no scheme of it has and
-    for a device that is not in this machine.
-    """
-    if isinstance(run, Opened):
-        return run
-    folder = Path(getattr(run, "path", run))
-    chosen = open_device(device or ("cuda" if torch.cuda.is_available() else "cpu"), "device")
-    model = open_model(folder, dtype=dtype, position=position)
-    tokenizers = open_tokenizers(folder, model.config)  # type: ignore[arg-type]
-    return Opened(model.to(chosen), tokenizers, folder)  # type: ignore[arg-type]
-
 
 def open_model(
     folder: Path, *, dtype: str | torch.dtype = "auto", position: Mapping[str, Any] | None = None
 ) -> PreTrainedModel:
-    """Open the model of a folder, in evaluation mode, on the CPU. Arguments and errors as those of ``open_run``."""
+    """Open the model of a folder, in evaluation mode, on the CPU.
+
+    Arguments and errors are those of ``open_run``.
+    """
     raw, _ = read_own_configuration(folder)
     config = open_configuration(folder)
-    import clockhands.model.huggingface as face
+    from clockhands.model.huggingface import MODEL_CLASSES
 
-    faces = {
-        "encoder-decoder": face.ClockhandsForSeq2SeqLM,
-        "decoder": face.ClockhandsForCausalLM,
-        "encoder": face.ClockhandsForMaskedLM,
-    }
     _check_generation(folder, config)
     if position:
-        config = repositioned(config, position)
+        config = change_positions(config, position)
     _check_size(config.core, folder, dtype)
     check_weights(folder, raw)
     with explain_faults(folder, "the model in"), quiet("transformers"):
         model, read = load_model(
-            faces[config.core.kind], folder, config=config, dtype=dtype, local_files_only=True,
+            MODEL_CLASSES[config.core.kind].model, folder, config=config, dtype=dtype, local_files_only=True,
             ignore_mismatched_sizes=True, output_loading_info=True,
         )  # fmt: skip
-    _check_read(read, folder, bent=bool(position))
+    _check_read(read, folder, repositioned=bool(position))
     refuse_not_finite(model.named_parameters(), folder)
     opened: PreTrainedModel = model.eval()
     return opened
@@ -127,8 +73,9 @@ def read_own_configuration(folder: Path) -> tuple[dict[str, Any], TransformerCon
     """
     path = folder / CONFIG
     if not path.exists() and not path.is_symlink():
-        found = f"a folder without {CONFIG}" if folder.is_dir() else "a file" if folder.exists() else "not there"
-        raise CheckpointError(f"{folder} is no finished run: it is {found}; `clockhands train` makes one")
+        raise CheckpointError(
+            f"{folder} is not a finished run ({describe_missing(folder, CONFIG)}); `clockhands train` makes one"
+        )
     raw = read_configuration(folder)
     if not is_own(raw):
         kind = raw.get("model_type")
@@ -141,20 +88,22 @@ def read_own_configuration(folder: Path) -> tuple[dict[str, Any], TransformerCon
 
 
 def open_configuration(folder: Path) -> ClockhandsConfig:
-    """Open the configuration as transformers has it. Raises CheckpointError where a value of it cannot be."""
+    """Open the configuration of a folder as transformers has it. Raises CheckpointError for an impossible value."""
     from clockhands.model.huggingface_config import ClockhandsConfig
 
     raw, _ = read_own_configuration(folder)
     if not isinstance(getattr(torch, str(raw.get("dtype") or "float32"), None), torch.dtype):
-        raise CheckpointError(f"{folder / CONFIG} sets dtype = {raw['dtype']!r}, which torch has not; use float32")
+        raise CheckpointError(
+            f"{folder / CONFIG} sets dtype = {raw['dtype']!r}, which torch does not have; use float32"
+        )
     with explain_faults(folder / CONFIG, "the configuration"):
         return ClockhandsConfig.from_dict(dict(raw))
 
 
 def _check_generation(folder: Path, config: ClockhandsConfig) -> None:
-    """Raise CheckpointError unless generation can begin, and what is kept about it (if anything is) can be read.
+    """Raise CheckpointError unless generation can begin, and its settings (where there are any) can be read.
 
-    transformers takes the configuration in place of a damaged file, and any number for an id.
+    transformers would use the configuration in place of a damaged file, and accepts any number as an id.
     """
     from clockhands.model.huggingface_config import IDS, id_faults
 
@@ -181,8 +130,8 @@ def _check_size(core: TransformerConfig, folder: Path, dtype: str | torch.dtype)
 def open_tokenizers(folder: Path, config: ClockhandsConfig) -> Tokenizers:
     """Open the tokenizers of a folder for a model. Raises CheckpointError if it was trained with others.
 
-    Those of a run from before fingerprints were kept are only counted: as many as embeddings in a run of ours, and no
-    more than these in any other folder, whose embeddings may have been padded.
+    Tokenizers of a run from before fingerprints were kept are only counted: as many tokens as embeddings in a run of
+    ours, and no more than those in any other folder, whose embeddings may have been padded.
     """
     core, tokenizers = config.core, Tokenizers.load(folder)
     for side, tokenizer in (("encoder", tokenizers.source), ("decoder", tokenizers.target)):
@@ -203,21 +152,21 @@ def open_tokenizers(folder: Path, config: ClockhandsConfig) -> Tokenizers:
     return tokenizers
 
 
-def _check_read(read: Mapping[str, Any], folder: Path, *, bent: bool) -> None:
-    """Raise CheckpointError unless the weights are those of the configuration; ``bent`` positions may add some."""
+def _check_read(read: Mapping[str, Any], folder: Path, *, repositioned: bool) -> None:
+    """Raise CheckpointError unless the weights are those of the configuration; changed positions may add some."""
     faults = [f"{name} has shape {list(there)}, not {list(wanted)}" for name, there, wanted in read["mismatched_keys"]]
-    faults += [] if bent else [f"{name} is missing" for name in read["missing_keys"]]
-    faults += [] if bent else [f"{name} has no place in it" for name in read["unexpected_keys"]]
+    faults += [] if repositioned else [f"{name} is missing" for name in read["missing_keys"]]
+    faults += [] if repositioned else [f"{name} has no place in it" for name in read["unexpected_keys"]]
     if faults:
         more = f", and {len(faults) - 1} more such" if len(faults) > 1 else ""
         raise CheckpointError(
-            f"the weights in {folder} are not of the model that its config.json describes: {sorted(faults)[0]}{more}; "
-            f"put back the two files of one run"
+            f"the weights in {folder} are not those of the model that its config.json describes: "
+            f"{sorted(faults)[0]}{more}; put back the two files of one run"
         )
 
 
-def repositioned(config: ClockhandsConfig, changes: Mapping[str, Any]) -> ClockhandsConfig:
-    """The configuration with options of its schemes changed, on every side whose scheme has them.
+def change_positions(config: ClockhandsConfig, changes: Mapping[str, Any]) -> ClockhandsConfig:
+    """Return the configuration with options of its schemes changed, on every side whose scheme has them.
 
     Raises UsageError for an option that none has, ConfigError for a value that the scheme refuses.
     """
@@ -237,11 +186,11 @@ def repositioned(config: ClockhandsConfig, changes: Mapping[str, Any]) -> Clockh
             f"the positions of this model ({names}) have no options {', '.join(strange)}; "
             f"they have {', '.join(sorted(known)) or 'none'}"
         )
-    return type(config)(**{**_own(config), "transformer": table})
+    return type(config)(**{**_other_fields(config), "transformer": table})
 
 
-def _own(config: ClockhandsConfig) -> dict[str, Any]:
-    """What a configuration of ours is made of, besides the architecture."""
+def _other_fields(config: ClockhandsConfig) -> dict[str, Any]:
+    """Return the fields of a configuration of ours besides the architecture."""
     names = (
         "label_smoothing", "smoothing", "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id",
         "tokenizer_fingerprint",

@@ -17,10 +17,10 @@ from safetensors.torch import load_file, save_file
 from clockhands.cli import main
 from clockhands.data import Tokenizers, train_tokenizer
 from clockhands.errors import CheckpointError, DataError
-from clockhands.generation.opened import open_run
 from clockhands.model import preset
 from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
 from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.runs import open_run
 
 TEXT = ["the cat sees a dog", "a dog sees the cat"]
 Damage = Callable[[Path], object]
@@ -155,7 +155,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         r"config\.json: a model of these",
     ),
     "smoothing": (top(smoothing=[]), r"label_smoothing is 0\.0 and smoothing \[\]"),
-    "dtype": (top(dtype="load"), "sets dtype = 'load', which torch has not"),
+    "dtype": (top(dtype="load"), "sets dtype = 'load', which torch does not have"),
     "labels": (top(num_labels=10**9), "sets num_labels = 1000000000"),
     "quantised": (
         top(quantization_config={"quant_method": "gptq"}),
@@ -243,7 +243,7 @@ def test_a_run_from_before_fingerprints_opens(run: Path, tmp_path: Path) -> None
     table = json.loads(path.read_text("utf8"))
     del table["tokenizer_fingerprint"]
     path.write_text(json.dumps(table), encoding="utf8")
-    assert open_run(tmp_path / "old").kind == "encoder-decoder"
+    assert open_run(tmp_path / "old").architecture == "encoder-decoder"
 
 
 def test_embeddings_that_were_padded_open_outside_of_a_run(run: Path, tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from clockhands.errors import CheckpointError
-from clockhands.training import checkpoints
-from clockhands.training.sections import Training
+from clockhands.runs import checkpoints
 
 
 def make(folder: Path, step: int, value: float = 0.0) -> Path:
@@ -29,14 +28,14 @@ def test_they_are_listed_by_step_and_nothing_else_is(tmp_path: Path) -> None:
         make(tmp_path, step)
     (tmp_path / "checkpoint-x").mkdir()
     (tmp_path / ".saving").mkdir()
-    assert [checkpoints.step_of(path) for path in checkpoints.listed(tmp_path)] == [9, 10, 100]
+    assert [checkpoints.get_step(path) for path in checkpoints.list_saved(tmp_path)] == [9, 10, 100]
 
 
 def test_a_save_that_fails_leaves_the_old_one_and_says_so(tmp_path: Path) -> None:
     make(tmp_path, 5)
     with (
         pytest.raises(CheckpointError, match=r"step 10 .* No space left on device; checkpoint-5 is intact.*--resume"),
-        checkpoints.staged(tmp_path, 10) as staging,
+        checkpoints.stage(tmp_path, 10) as staging,
     ):
         (staging / "checkpoint-10").mkdir()
         raise OSError(28, "No space left on device")
@@ -46,7 +45,7 @@ def test_a_save_that_fails_leaves_the_old_one_and_says_so(tmp_path: Path) -> Non
 
 def test_a_save_appears_whole_and_replaces_one_of_the_same_step(tmp_path: Path) -> None:
     make(tmp_path, 5)
-    with checkpoints.staged(tmp_path, 5) as staging:
+    with checkpoints.stage(tmp_path, 5) as staging:
         make(staging, 5, 7.0)
         assert checkpoints.read_weights(tmp_path / "checkpoint-5")["w"][0] == 0
     assert checkpoints.read_weights(tmp_path / "checkpoint-5")["w"][0] == 7
@@ -55,7 +54,7 @@ def test_a_save_appears_whole_and_replaces_one_of_the_same_step(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("trainer_state.json", None, "is no checkpoint of a training run: trainer_state.json is missing"),
+        ("trainer_state.json", None, r"is not a checkpoint of a training run \(trainer_state.json not found\)"),
         ("trainer_state.json", b"{", "is damaged: trainer_state.json cannot be read"),
         ("trainer_state.json", b"[]", "is damaged"),
         ("trainer_state.json", b'{"global_step": 4}', "its state is of step 4"),
@@ -95,40 +94,11 @@ def test_no_code_of_a_foreign_checkpoint_runs(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize(("average", "kept"), [("none", [30, 40]), ("last", [30, 40]), ("best", [10, 20, 40])])
-def test_what_is_needed_is_kept(tmp_path: Path, average: str, kept: list[int]) -> None:
-    for step in (10, 20, 30, 40):
-        make(tmp_path, step)
-    loss = {10: 1.0, 20: 0.5, 30: 2.0, 40: 3.0}
-    training = Training(max_steps=1, save_steps=10, eval_steps=10, keep=2, average=average)  # type: ignore[arg-type]
-    checkpoints.discard(tmp_path, training, loss, 100)
-    assert [checkpoints.step_of(path) for path in checkpoints.listed(tmp_path)] == kept
-    best = checkpoints.best(checkpoints.listed(tmp_path), loss, 1)
-    assert checkpoints.step_of(best[0]) == min(kept, key=lambda step: loss[step])
-
-
-@pytest.mark.parametrize(("average", "kept"), [("none", [20, 30, 34]), ("last", [20, 30, 34]), ("best", [10, 20, 34])])
-def test_what_a_stop_saved_displaces_no_planned_one_and_is_not_averaged(
-    tmp_path: Path, average: str, kept: list[int]
-) -> None:
-    for step in (10, 20, 25, 30, 34):
-        make(tmp_path, step)
-    loss = {10: 1.0, 20: 0.5, 30: 2.0}
-    training = Training(max_steps=40, save_steps=10, eval_steps=10, keep=2, average=average)  # type: ignore[arg-type]
-    checkpoints.discard(tmp_path, training, loss, 40)
-    assert [checkpoints.step_of(path) for path in checkpoints.listed(tmp_path)] == kept
-    if average != "none":
-        assert 34 not in [checkpoints.step_of(path) for path in checkpoints.averaged(tmp_path, training, loss, 40)]
-        # The end is averaged wherever it lies; it has no validation loss here.
-        last = checkpoints.averaged(tmp_path, training, loss, 34)[-1]
-        assert checkpoints.step_of(last) == {"best": 10, "last": 34}[average]
-
-
 def test_half_of_a_deleted_one_is_not_listed_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make(tmp_path, 5)
     monkeypatch.setattr(checkpoints.shutil, "rmtree", lambda *_, **__: None)  # killed before it deletes a file
     checkpoints.remove(path)
-    assert checkpoints.listed(tmp_path) == [] and list(tmp_path.iterdir())
+    assert checkpoints.list_saved(tmp_path) == [] and list(tmp_path.iterdir())
     monkeypatch.undo()
     checkpoints.tidy(tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -136,7 +106,7 @@ def test_half_of_a_deleted_one_is_not_listed_and_goes(tmp_path: Path, monkeypatc
 
 def test_the_mean_is_the_mean_and_counters_are_the_last(tmp_path: Path) -> None:
     paths = [make(tmp_path, step, value) for step, value in ((1, 0.25), (2, 1.0), (3, 4.0))]
-    weights = checkpoints.mean(paths)
+    weights = checkpoints.average_weights(paths)
     assert weights["w"].tolist() == [1.75, 1.75]
     assert weights["w"].dtype == torch.float32
     assert weights["n"] == 3
@@ -146,4 +116,4 @@ def test_different_models_cannot_be_averaged(tmp_path: Path) -> None:
     first, second = make(tmp_path, 1), make(tmp_path, 2)
     save_file({"v": torch.zeros(1)}, second / "model.safetensors")
     with pytest.raises(CheckpointError, match="cannot be averaged"):
-        checkpoints.mean([first, second])
+        checkpoints.average_weights([first, second])

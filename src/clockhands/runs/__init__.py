@@ -1,0 +1,27 @@
+"""Runs: folders with a trained model, their checkpoints, and the one opener of models.
+
+::
+
+    from clockhands.runs import Run, open_run
+
+    run = open_run("runs/tour")
+    run.model, run.tokenizers, run.recipe, run.metrics
+"""
+
+from __future__ import annotations
+
+from clockhands.runs.foreign import load_checkpoint, refuse_checkpoint, refuse_unknown_positions
+from clockhands.runs.opening import open_configuration, open_model, open_tokenizers, read_own_configuration
+from clockhands.runs.run import Run, open_run
+
+__all__ = [
+    "Run",
+    "load_checkpoint",
+    "open_configuration",
+    "open_model",
+    "open_run",
+    "open_tokenizers",
+    "read_own_configuration",
+    "refuse_checkpoint",
+    "refuse_unknown_positions",
+]

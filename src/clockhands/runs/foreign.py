@@ -1,0 +1,90 @@
+"""The one opener of models that others made: everything that is not understood is refused before weights are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from clockhands.errors import CheckpointError
+from clockhands.pretrained import (
+    count_bytes,
+    explain_faults,
+    is_known,
+    is_own,
+    list_weight_files,
+    load_model,
+    read_configuration,
+    refuse_code,
+    refuse_not_finite,
+)
+
+
+def refuse_checkpoint(source: str | Path, *, trust_remote_code: bool = False) -> dict[str, Any]:
+    """Read the configuration of a folder or hub name and refuse what must not be opened; return it as it is written.
+
+    Refused, as CheckpointError, are a missing path, a model type that nobody knows, and code that is not trusted. No
+    weight is read.
+    """
+    raw = read_configuration(source)
+    refuse_code(raw, source, trust_remote_code=trust_remote_code)
+    if not is_own(raw) and not is_known(raw) and "auto_map" not in raw:
+        raise CheckpointError(f"{source} has model_type {raw.get('model_type')!r}, which transformers does not know")
+    return raw
+
+
+def refuse_unreadable_weights(source: str | Path, raw: Mapping[str, Any]) -> int:
+    """Raise CheckpointError for pickled, missing or damaged weights of a folder; return their bytes as float32.
+
+    Only headers are read. Returns 0 for a hub name, whose files are not here yet.
+    """
+    return sum(map(count_bytes, list_weight_files(Path(source), raw))) if Path(source).is_dir() else 0
+
+
+def load_checkpoint(opener: Any, source: str | Path, what: str = "the model in", **options: Any) -> Any:
+    """Load a model of transformers from safetensors; a fault becomes one CheckpointError that begins with ``what``.
+
+    ``opener``: an Auto class; ``options``: those of ``from_pretrained``. Raises CheckpointError too for weights that
+    are NaN or infinite.
+    """
+    with explain_faults(source, what):
+        model = load_model(opener, source, **options)
+    refuse_not_finite(model.named_parameters(), source)
+    return model
+
+
+def refuse_unknown_positions(raw: Mapping[str, Any], source: str | Path) -> None:
+    """Raise CheckpointError for a position setting that transformers would ignore or that no formula here covers."""
+    kind = raw.get("position_embedding_type")
+    if isinstance(kind, str) and kind.startswith("relative"):
+        raise CheckpointError(
+            f"{source} sets position_embedding_type = {kind!r}; transformers 5 ignores that and would load the model "
+            "as if its positions were absolute, so nothing measured would be true of it"
+        )
+    if raw.get("model_type") == "mpt" and (raw.get("attn_config") or {}).get("alibi") is False:
+        raise CheckpointError(
+            f"{source} sets attn_config.alibi = False; transformers ignores that and adds ALiBi all the same, while "
+            "the learned table that the model was trained with is never read, so nothing measured would be true of it"
+        )
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    known = {"default", *ROPE_INIT_FUNCTIONS}
+    for key, value in _list_rope_types(raw):
+        if value not in known:
+            raise CheckpointError(
+                f"{source} sets {key} = {value!r}; the rope types understood are {', '.join(sorted(known))}"
+            )
+
+
+def _list_rope_types(raw: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every rope type of a configuration with its key; some name one per layer type, some nest sub-models."""
+    for key, value in raw.items():
+        if not isinstance(value, dict) or key in ("vision_config", "audio_config"):
+            continue  # only what reads text is measured
+        where = f"{prefix}{key}"
+        if key in ("rope_scaling", "rope_parameters") or prefix.startswith(("rope_scaling", "rope_parameters")):
+            for name in ("rope_type", "type"):
+                if isinstance(value.get(name), str):
+                    yield f"{where}.{name}", value[name]
+                    break
+        yield from _list_rope_types(value, f"{where}.")

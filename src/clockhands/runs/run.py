@@ -1,0 +1,170 @@
+"""A run: a folder with a trained model, and everything that is read from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from clockhands.data import Tokenizers
+from clockhands.devices import open_device
+from clockhands.errors import CheckpointError, UsageError
+from clockhands.pretrained import CONFIG, read_json
+from clockhands.runs import checkpoints
+from clockhands.runs.folder import METRICS, RECIPE, RECORD, STARTING, describe_missing, read_metrics
+from clockhands.runs.opening import open_configuration, open_model, open_tokenizers, read_own_configuration
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from clockhands.training.recipe import Recipe
+
+TASKS = {
+    "encoder-decoder": "translates",
+    "decoder": "continues text",
+    "encoder": "fills in masked tokens",
+}
+"""What a model of each architecture does."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training run on disk, finished or not, or any other Hugging Face folder with a model of this project.
+
+    Model and tokenizers are opened when they are first asked for, and kept.
+
+    Args:
+        path: the folder; ``clockhands.runs.folder`` lists what lies in it.
+        device: where the model computes: ``cpu``, ``cuda``, ...; None: the GPU if there is one.
+        dtype: of the weights; ``auto``: as they were saved.
+        position: options of the model's schemes to change for this use, such as ``{"spectrum": "yarn", "factor": 4.0}``
+            to read longer texts.
+    """
+
+    path: Path
+    device: str | None = field(default=None, compare=False)
+    dtype: str | torch.dtype = field(default="auto", compare=False)
+    position: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    @classmethod
+    def open(cls, path: str | Path) -> Run:
+        """Open the training run in a folder. Raises CheckpointError if the folder is not one."""
+        path = Path(path)
+        if not (path / RECIPE).is_file():
+            if (path / STARTING).is_dir():
+                raise CheckpointError(
+                    f"{path} holds a run that was stopped before it began; give the command that started it again"
+                )
+            raise CheckpointError(f"{path} is not a training run ({describe_missing(path, RECIPE)})")
+        return cls(path)
+
+    @cached_property
+    def tables(self) -> dict[str, Any]:
+        """The tables of ``recipe.toml``, unchecked, so that those of any version can be read. Raises DataError."""
+        from clockhands.training.recipe import read_tables
+
+        return read_tables(self.path / RECIPE)
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The resolved recipe. Raises DataError or ConfigError where it cannot be read."""
+        from clockhands.training.recipe import combine
+
+        # Runs from before ``auto`` left out a rate that nobody had given, which was another one.
+        before = {"learning_rate": "none", "warmup_steps": 0}
+        tables = {**self.tables, "training": {**before, **self.tables.get("training", {})}}
+        return combine(tables, {}, source=str(self.path / RECIPE))
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The facts in ``run.json``; empty before training has begun."""
+        path = self.path / RECORD
+        return read_json(path) if path.exists() else {}
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run was trained to its end."""
+        return bool(self.record.get("finished"))
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of ``metrics.jsonl``."""
+        return read_metrics(self.path / METRICS)
+
+    @property
+    def checkpoints(self) -> list[Path]:
+        """The checkpoints, oldest first."""
+        return checkpoints.list_saved(self.path / "checkpoints")
+
+    @cached_property
+    def tokenizers(self) -> Tokenizers:
+        """The tokenizers of source and target. Raises CheckpointError if the model was trained with others."""
+        folder = self._find_model()
+        return Tokenizers.load(self.path) if folder is None else open_tokenizers(self.path, open_configuration(folder))
+
+    @cached_property
+    def model(self) -> PreTrainedModel:
+        """The trained model in evaluation mode; where training has not ended, that of the last checkpoint.
+
+        Raises CheckpointError if there is none yet or it cannot be read, UsageError for a device that is not in this
+        machine and for a position option that no scheme of the model has.
+        """
+        folder = self._find_model()
+        if folder is None:
+            raise CheckpointError(
+                f"{self.path} holds no model yet; continue with: clockhands train --resume {self.path}"
+            )
+        device = open_device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"), "device")
+        model: PreTrainedModel = open_model(folder, dtype=self.dtype, position=self.position)
+        return model.to(device)  # type: ignore[arg-type]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the model has been opened."""
+        return "model" in vars(self)
+
+    @property
+    def architecture(self) -> str:
+        """``encoder-decoder``, ``decoder`` or ``encoder``."""
+        return str(self.model.config.core.kind)
+
+    def require(self, architecture: str, verb: str) -> None:
+        """Raise UsageError unless the model has this architecture; ``verb``: what was to be done with it."""
+        if self.architecture != architecture:
+            raise UsageError(
+                f"cannot {verb} with {self.path}: the model there {TASKS[self.architecture]}; this needs one that "
+                f"{TASKS[architecture]}"
+            )
+
+    def _find_model(self) -> Path | None:
+        """Return the folder that holds the model: the run's own, else its last checkpoint; None if there is none."""
+        folders = (self.path, *self.checkpoints[::-1])
+        return next((folder for folder in folders if (folder / CONFIG).is_file()), None)
+
+
+def open_run(
+    run: str | Path | Run,
+    *,
+    device: str | None = None,
+    dtype: str | torch.dtype = "auto",
+    position: Mapping[str, Any] | None = None,
+) -> Run:
+    """Open model and tokenizers of a finished run, given by its folder or as a ``Run``; an open one is returned as it
+    is.
+
+    The arguments are those of ``Run``. Raises CheckpointError if the folder is not a run or cannot be read, UsageError
+    for an option that no scheme of it has and for a device that is not in this machine.
+    """
+    if isinstance(run, Run) and run.is_open:
+        return run
+    opened = Run(run.path if isinstance(run, Run) else Path(run), device, dtype, position or {})
+    if device is not None:
+        open_device(device, "device")
+    read_own_configuration(opened.path)
+    # Whatever is wrong is said here, not at the first use.
+    assert opened.model is not None and opened.tokenizers is not None
+    return opened

@@ -1,0 +1,60 @@
+"""Which checkpoints of a run are kept, which are averaged, and when training ends early."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from clockhands.runs import checkpoints
+from clockhands.training.sections import Training
+
+
+def read_losses(state: dict[str, Any]) -> dict[int, float]:
+    """Read the validation loss at each step where it was measured, from a Trainer's state."""
+    return {line["step"]: line["eval_loss"] for line in state.get("log_history", []) if "eval_loss" in line}
+
+
+def rank_best(saved: Sequence[Path], losses: dict[int, float], count: int) -> list[Path]:
+    """Return the ``count`` checkpoints of the lowest validation loss, best first; of equal ones the older."""
+
+    def rank(path: Path) -> tuple[float, int]:
+        step = checkpoints.get_step(path)
+        return losses.get(step, math.inf), step
+
+    return sorted(saved, key=rank)[:count]
+
+
+def select_planned(saved: Sequence[Path], training: Training, end: int) -> list[Path]:
+    """Return the checkpoints that the recipe asks for: every ``save_steps`` steps, and the end; without it all.
+
+    Training resumes from what a stop saved in between, and nothing else uses that: a run that was stopped averages and
+    keeps the checkpoints of one that was not.
+    """
+    every = training.save_steps
+    if not every:
+        return list(saved)
+    return [path for path in saved if checkpoints.get_step(path) % every == 0 or checkpoints.get_step(path) == end]
+
+
+def select_averaged(folder: Path, training: Training, losses: dict[int, float], end: int) -> list[Path]:
+    """Return the checkpoints whose mean is the model of a run that ended after ``end`` steps."""
+    planned = select_planned(checkpoints.list_saved(folder), training, end)
+    return planned[-training.keep :] if training.average == "last" else rank_best(planned, losses, training.keep)
+
+
+def discard(folder: Path, training: Training, losses: dict[int, float], end: int) -> None:
+    """Delete the checkpoints that nothing needs: all but the newest, and the last or best ``keep`` planned ones."""
+    saved = checkpoints.list_saved(folder)
+    planned = select_planned(saved, training, end)
+    kept = rank_best(planned, losses, training.keep) if training.average == "best" else planned[-training.keep :]
+    for path in saved[:-1]:
+        if path not in kept:
+            checkpoints.remove(path)
+
+
+def is_exhausted(losses: dict[int, float], patience: int | None) -> bool:
+    """Whether the validation loss has not fallen for ``patience`` evaluations."""
+    values = list(losses.values())
+    return bool(patience and values) and len(values) - 1 - values.index(min(values)) >= (patience or 0)

@@ -1,0 +1,41 @@
+"""The right checkpoints are kept and averaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clockhands.runs import checkpoints
+from clockhands.training import keeping
+from clockhands.training.sections import Training
+from tests.runs.test_checkpoints import make
+
+
+@pytest.mark.parametrize(("average", "kept"), [("none", [30, 40]), ("last", [30, 40]), ("best", [10, 20, 40])])
+def test_what_is_needed_is_kept(tmp_path: Path, average: str, kept: list[int]) -> None:
+    for step in (10, 20, 30, 40):
+        make(tmp_path, step)
+    loss = {10: 1.0, 20: 0.5, 30: 2.0, 40: 3.0}
+    training = Training(max_steps=1, save_steps=10, eval_steps=10, keep=2, average=average)  # type: ignore[arg-type]
+    keeping.discard(tmp_path, training, loss, 100)
+    assert [checkpoints.get_step(path) for path in checkpoints.list_saved(tmp_path)] == kept
+    best = keeping.rank_best(checkpoints.list_saved(tmp_path), loss, 1)
+    assert checkpoints.get_step(best[0]) == min(kept, key=lambda step: loss[step])
+
+
+@pytest.mark.parametrize(("average", "kept"), [("none", [20, 30, 34]), ("last", [20, 30, 34]), ("best", [10, 20, 34])])
+def test_what_a_stop_saved_displaces_no_planned_one_and_is_not_averaged(
+    tmp_path: Path, average: str, kept: list[int]
+) -> None:
+    for step in (10, 20, 25, 30, 34):
+        make(tmp_path, step)
+    loss = {10: 1.0, 20: 0.5, 30: 2.0}
+    training = Training(max_steps=40, save_steps=10, eval_steps=10, keep=2, average=average)  # type: ignore[arg-type]
+    keeping.discard(tmp_path, training, loss, 40)
+    assert [checkpoints.get_step(path) for path in checkpoints.list_saved(tmp_path)] == kept
+    if average != "none":
+        assert 34 not in [checkpoints.get_step(path) for path in keeping.select_averaged(tmp_path, training, loss, 40)]
+        # The end is averaged wherever it lies; it has no validation loss here.
+        last = keeping.select_averaged(tmp_path, training, loss, 34)[-1]
+        assert checkpoints.get_step(last) == {"best": 10, "last": 34}[average]
