@@ -35,6 +35,13 @@ def free_memory(device: torch.device) -> int:
     return min([int(psutil.virtual_memory().available), *allowances(_own_group()), *own_allowance()])
 
 
+def in_words(size: int) -> str:
+    """Write a number of bytes with the unit that suits it: ``1.5 GiB``."""
+    units = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+    power = min(max(size.bit_length() - 1, 0) // 10, len(units) - 1)
+    return f"{size} bytes" if power == 0 else f"{size / 2 ** (10 * power):,.1f} {units[power]}"
+
+
 def allowances(group: Path) -> Iterator[int]:
     """Bytes that a control group (version 2) and those above it may still take, for each that has a limit.
 

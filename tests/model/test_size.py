@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clockhands.errors import ConfigError
+from clockhands.machine import in_words
 from clockhands.model import PRESETS, Transformer, TransformerConfig, preset
-from clockhands.model.size import LIMITS, bytes_needed, count_parameters, in_words, outline, size_fault
+from clockhands.model.size import LIMITS, bytes_needed, count_parameters, outline, size_fault
 from clockhands.schemes import CATALOGUE
 from tests.model.tiny import core
 

@@ -15,21 +15,21 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from clockhands.data.pairs import Pair
+from clockhands.data.room import GZIP_MAGIC, read_bytes
 from clockhands.errors import DataError, UsageError, nearest, shown, unknown
 from clockhands.schemes.catalogue import fits
 
 Unit = Literal["line", "paragraph", "file"]
 FORMATS = ("csv", "jsonl", "tsv")
 SUFFIXES = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
-GZIP_MAGIC = b"\x1f\x8b"
 STANDS_FOR_CR = "\udc0d"
 
 
 def read_text(path: str | Path, encoding: str = "utf-8") -> str:
     """The whole text of a file, unpacked if it is gzip, without a byte order mark, with lines ended by ``\\n``.
 
-    Raises DataError for a missing file, a folder, broken gzip, bytes that are not in ``encoding`` (with their line)
-    or no text at all; UsageError for an encoding that does not exist.
+    Raises DataError for a missing file, a folder, broken gzip, more than fits the memory, bytes that are not in
+    ``encoding`` (with their line) or no text at all; UsageError for an encoding that does not exist.
     """
     content = _read_bytes(Path(path))
     try:
@@ -53,8 +53,7 @@ def _read_bytes(path: Path) -> bytes:
     if path.is_dir():
         raise DataError(f"{path} is a folder; give a text file")
     try:
-        content = path.read_bytes()
-        return gzip.decompress(content) if content.startswith(GZIP_MAGIC) else content
+        return read_bytes(path)
     except (OSError, EOFError, ValueError, zlib.error) as fault:
         raise _unreadable(path, fault) from fault
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clockhands.errors import UsageError
-from clockhands.machine import free_memory
-from clockhands.model.size import in_words
+from clockhands.machine import free_memory, in_words
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

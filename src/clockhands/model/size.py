@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from clockhands.machine import free_memory
+from clockhands.machine import free_memory, in_words
 from clockhands.model.config import Side, TransformerConfig
 from clockhands.schemes import Scheme
 
@@ -81,13 +81,6 @@ def size_fault(
         f"be {use}, and {in_words(available)} are free; lower vocab_size, d_model, d_ff or the number of layers, "
         "or take a machine with more memory"
     )
-
-
-def in_words(size: int) -> str:
-    """Write a number of bytes with the unit that suits it: ``1.5 GiB``."""
-    units = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-    power = min(max(size.bit_length() - 1, 0) // 10, len(units) - 1)
-    return f"{size} bytes" if power == 0 else f"{size / 2 ** (10 * power):,.1f} {units[power]}"
 
 
 def outline(config: TransformerConfig, side: Side) -> Scheme:

@@ -7,9 +7,9 @@ import torch
 from clockhands.data import WindowDataset
 from clockhands.devices import check_threads
 from clockhands.errors import UsageError
-from clockhands.machine import free_memory
+from clockhands.machine import free_memory, in_words
 from clockhands.model.config import TransformerConfig
-from clockhands.model.size import bytes_needed, in_words, size_fault
+from clockhands.model.size import bytes_needed, size_fault
 from clockhands.training.architecture import configure
 from clockhands.training.material import EVALUATED, Material
 from clockhands.training.recipe import Recipe

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 from clockhands.data.pairs import Corpus, Fact, Pair
+from clockhands.data.room import check_sentences
 from clockhands.errors import UsageError, unknown
 
 FAULTS = (NotImplementedError, OverflowError, LookupError, ValueError, TypeError)
@@ -40,9 +41,9 @@ def numbers(
     is length. 0 leaves them out.
 
     Raises UsageError for a language that num2words does not know or cannot count so far in, and for splits larger
-    than the range.
+    than the range or than the memory.
     """
-    _check(source, target, largest, {"train": train, "validation": validation, "test": test})
+    _check(source, target, largest, {"train": train, "validation": validation, "test": test}, longer)
     rng = random.Random(f"numbers:{largest}:{train}:{validation}:{test}:{seed}")
     chosen = _draw(largest, train + validation + test, rng)
     spelled = [_pair(number, source, target) for number in chosen]
@@ -67,7 +68,7 @@ def numbers(
     return Corpus("numbers", "translation", splits, description, facts)
 
 
-def _check(source: str, target: str, largest: int, sizes: dict[str, int]) -> None:
+def _check(source: str, target: str, largest: int, sizes: dict[str, int], longer: int) -> None:
     from num2words import CONVERTER_CLASSES
 
     for language in (source, target):
@@ -78,12 +79,15 @@ def _check(source: str, target: str, largest: int, sizes: dict[str, int]) -> Non
     for name, size in sizes.items():
         if size < 1:
             raise UsageError(f"corpus 'numbers': {name}={size}; every split needs at least one number")
+    if longer < 0:
+        raise UsageError(f"corpus 'numbers': longer={longer}; give 0 to leave these splits out, or more")
     if sum(sizes.values()) > largest + 1:
         total = sum(sizes.values())
         raise UsageError(
             f"corpus 'numbers': the splits ask for {total:,} numbers, and from 0 to {largest:,} there are "
             f"{largest + 1:,}; ask for fewer or raise 'largest'"
         )
+    check_sentences("numbers", {**sizes, "longer": 3 * longer})
 
 
 def _draw(largest: int, total: int, rng: random.Random) -> list[int]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from clockhands.data.pairs import Corpus, Fact, Pair
+from clockhands.data.room import check_sentences
 from clockhands.errors import UsageError
 
 NAMES = {
@@ -53,6 +54,7 @@ def roles(
     for name, size in sizes.items():
         if size < 2 or size % 2:
             raise UsageError(f"corpus 'roles': {name}={size}; sentences come in twins, give an even number from 2 on")
+    check_sentences("roles", sizes)
     if not 0 <= adjectives <= 1:
         raise UsageError(f"corpus 'roles': adjectives={adjectives} is a share, from 0 to 1")
     rng = random.Random(f"roles:{adjectives}:{seed}")
