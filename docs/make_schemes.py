@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import argparse
-import html
 import json
 import statistics
 import sys
@@ -25,8 +24,8 @@ from clockhands import positions  # noqa: E402
 from clockhands.attention import attend  # noqa: E402
 from clockhands.errors import PositionError  # noqa: E402
 from clockhands.files import write_text  # noqa: E402
-from clockhands.report.draw import draw  # noqa: E402
-from clockhands.report.svg import as_file  # noqa: E402
+from clockhands.report.catalogue_page import catalogue_page  # noqa: E402
+from clockhands.report.figures import as_file, draw  # noqa: E402
 from clockhands.scheme_pages.left_out import LEFT_OUT  # noqa: E402
 from clockhands.scheme_pages.page import COSTS, Page, pages  # noqa: E402
 from clockhands.scheme_pages.picture import figure, where  # noqa: E402
@@ -150,23 +149,7 @@ def bar(text: str) -> str:
 
 def filters(rows: list[tuple[str, ...]]) -> str:
     """The table as one page whose rows are filtered by what is typed and chosen."""
-    choices = []
-    for name in ("enters", "invariant", "extrapolates", "learned", "used by"):
-        column = COLUMNS.index(name)
-        values = sorted({part for row_ in rows for part in row_[column].split(", ") if part})
-        shown = "".join(f"<option>{html.escape(value)}</option>" for value in values)
-        choices.append(
-            f'<label>{name} <select data-column="{column}"><option value="">any</option>{shown}</select></label>'
-        )
-    head = "".join(f"<th>{name}</th>" for name in COLUMNS)
-    body = "".join(
-        f'<tr><td><a href="{html.escape(name)}.md">{html.escape(name)}</a></td>'
-        + "".join(f"<td>{html.escape(cell)}</td>" for cell in rest)
-        + "</tr>"
-        for name, *rest in rows
-    )
-    page = (ROOT / "docs" / "schemes_index.html").read_text("utf8")
-    return page.replace("{{choices}}", " ".join(choices)).replace("{{head}}", head).replace("{{body}}", body)
+    return catalogue_page(COLUMNS, rows, ("enters", "invariant", "extrapolates", "learned", "used by"))
 
 
 if __name__ == "__main__":

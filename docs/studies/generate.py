@@ -288,8 +288,7 @@ def picture(name: str, results: Results) -> Figure:
 
 def pictures() -> None:
     """The picture of every study as SVG."""
-    from clockhands.report.draw import draw
-    from clockhands.report.svg import as_file
+    from clockhands.report.figures import as_file, draw
 
     for name in ORDER:
         if stored(name).is_file():

@@ -19,7 +19,6 @@ from clockhands.files import write_text
 Number: TypeAlias = float | int
 Scalar: TypeAlias = str | Number | bool | None
 Light = Literal["good", "warn", "bad", "info", "skip"]
-MarkKind = Literal["line", "points", "bars", "stack", "band", "heatmap", "hline", "vline", "arrows", "text"]
 SCHEMA = 2
 _READ = (1, 2)
 """Schemas that ``from_json`` reads. In schema 1 a finding had one reference without a name, called ``null``."""
@@ -42,14 +41,13 @@ class Table:
 class Mark:
     """One thing drawn in a panel.
 
-    ``line``, ``points``, ``bars`` use ``x`` and ``y`` (with ``low`` and ``high`` as error bars); ``stack`` is one layer
-    of stacked bars; ``band`` fills between ``low`` and ``high``; ``heatmap`` draws ``z`` (rows from the top; ``x`` and
-    ``y`` are its tick labels if given); ``hline`` and ``vline`` stand at ``y`` or ``x``; ``arrows`` run from the
-    origin to (x, y); ``text`` writes ``names`` at (x, y). ``names`` gives each point its hover text.
+    ``kind`` is a name in ``KINDS`` of ``clockhands.report.figures.mark_kinds``, whose classes say which fields they
+    draw: ``line``, ``points``, ``bars``, ``stack`` and ``band`` use ``x`` and ``y`` or ``low`` and ``high``,
+    ``heatmap`` uses ``z``, ``hline`` and ``vline`` stand at ``y`` or ``x``. ``names`` gives each point its hover text.
     ``emphasis``: ``null`` marks chance, drawn grey and dashed; ``main`` the one to look at.
     """
 
-    kind: MarkKind
+    kind: str
     label: str = ""
     x: tuple[Scalar, ...] = ()
     y: tuple[Scalar, ...] = ()
@@ -78,7 +76,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels in a grid of ``columns``; ``height`` is one panel's height relative to its width."""
+    """Panels in a grid of ``columns`` (4 at most are drawn); ``height`` is one panel's height relative to its width."""
 
     panels: tuple[Panel, ...]
     caption: str = ""

@@ -16,7 +16,6 @@ import psutil
 import pytest
 
 from clockhands.checking import sweep as sweeping
-from clockhands.checking.matrix import matrix, page, publish
 from clockhands.checking.result import Result, versions
 from clockhands.checking.runner import Outcome
 
@@ -102,20 +101,6 @@ def test_a_real_worker_checks_a_real_architecture(tmp_path: Path) -> None:
     (outcome,) = result.outcomes
     assert outcome.verdict == "FAIL"
     assert "rows of a batch mix" in outcome.cause
-
-
-def test_the_matrix_says_what_was_found_and_its_page_holds_nothing_executable(tmp_path: Path) -> None:
-    evil = Outcome("shift", "FAIL", 1.23456, 2.0, "note </script><b>", "", "safe", "cause", "a.py:3", "o/r#1")
-    result = Result("x:causal", "causal", "RoPE", (evil, Outcome("source.shift", "N/A", reason="why")))
-    data = matrix([result, Result("broken:causal", "causal", "", (), fault="cannot be built")])
-    row = data["rows"][0]
-    verdict, size, again, *texts = row["cells"]["shift"]
-    assert (data["verdicts"][verdict], size, again) == ("FAIL", 1.2, 2.0)
-    assert [data["texts"][i] for i in texts] == ["note </script><b>", "cause", "safe", "a.py:3", "o/r#1"]
-    assert data["rows"][1]["fault"] == "cannot be built"
-    assert page(data).count("</script>") == 2  # the data and the program, nothing of the notes
-    written, _ = publish([result], tmp_path)
-    assert json.loads(written.read_text())["rows"] == [row]
 
 
 def test_every_build_has_one_name() -> None:

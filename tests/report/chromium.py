@@ -90,6 +90,14 @@ class Browser:
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
+    def faults(self) -> list[dict[str, Any]]:
+        """What the page logged or threw, a refused script or style among it."""
+        return [
+            event["params"]
+            for event in self.events
+            if event.get("method") in ("Log.entryAdded", "Runtime.exceptionThrown")
+        ]
+
     def screenshot(self) -> str:
         """The whole page as PNG, in base64."""
         return self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]

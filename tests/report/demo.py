@@ -64,7 +64,7 @@ def similarity() -> Finding:
     )
     heat = Mark("heatmap", "cosine", z=z, x=tuple(range(size)), y=tuple(range(size)), diverging=True)
     curve = Mark("line", "mean", tuple(range(size)), z[0])
-    fan = Mark("band", "", tuple(range(size)), low=tuple(v - 0.1 for v in z[0]), high=tuple(v + 0.1 for v in z[0]))
+    fan = Mark("band", "mean", tuple(range(size)), low=tuple(v - 0.1 for v in z[0]), high=tuple(v + 0.1 for v in z[0]))
     return Finding(
         "table.similarity",
         "Are neighbouring positions similar?",
@@ -97,15 +97,6 @@ def clock() -> Finding:
         tuple(map(math.sin, angles)),
         names=tuple(f"position {k}" for k in range(16)),
     )
-    hands = Mark(
-        "arrows",
-        "hand",
-        (math.cos(0.4), math.cos(2.0)),
-        (math.sin(0.4), math.sin(2.0)),
-        names=("t", "t+4"),
-        emphasis="main",
-    )
-    words = Mark("text", x=(math.cos(0.4), math.cos(2.0)), y=(math.sin(0.4), math.sin(2.0)), names=("t", "t + 4"))
     shifts = tuple(2**k for k in range(7))
     errors = tuple(0.005 * 1.7**k for k in range(7))
     error = Panel(
@@ -138,9 +129,7 @@ def clock() -> Finding:
         unit="rad²",
         references=(Reference("untrained", 0.98),),
         light="info",
-        figure=Figure(
-            (Panel((orbit, hands, words), "Second pair of components", equal=True), error), columns=2, height=0.9
-        ),
+        figure=Figure((Panel((orbit,), "Second pair of components", equal=True), error), columns=2, height=0.9),
         method="Procrustes in the top components, held out.",
         details={"group": "The input"},
     )
@@ -197,8 +186,8 @@ def heads() -> Finding:
 def distances() -> Finding:
     reach = tuple(range(-16, 17))
     panels = []
-    for layer in range(1, 7):
-        for head in range(12):
+    for layer in range(1, 4):
+        for head in range(4):
             centre, width = -2 + 4 * wave(layer + head), 0.6 + layer * wave(head + 1) * 2
             y = tuple(math.exp(-(((d - centre) / width) ** 2)) / width for d in reach)
             panels.append(
@@ -223,13 +212,9 @@ def distances() -> Finding:
         light="good",
         table=Table.of(
             ("layer", "head", "distance", "attention"),
-            [
-                (i // 12 + 1, i % 12, d, v)
-                for i, p in enumerate(panels)
-                for d, v in zip(reach, p.marks[0].y, strict=True)
-            ],
+            [(i // 4 + 1, i % 4, d, v) for i, p in enumerate(panels) for d, v in zip(reach, p.marks[0].y, strict=True)],
         ),
-        figure=Figure(tuple(panels), "One panel a head.", columns=12, height=0.8),
+        figure=Figure(tuple(panels), "One panel a head.", columns=12, height=0.5),
         details={"group": "Attention"},
     )
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from html.parser import HTMLParser
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from clockhands.findings import Finding
-from clockhands.report.text import escape, number, prose, quantity, slugs, span
+from clockhands.report.text import number, quantity, slugs, span
 
 NARROW = "\u202f"
 
@@ -49,33 +45,6 @@ def test_quantity_and_span() -> None:
     assert span((0.93041, 0.93044)) == "[0.93041, 0.93044]"
     assert span((0.5, 0.5)) == "[0.5, 0.5]"
     assert span(None) == ""
-
-
-@given(st.text())
-def test_escaped_text_parses_back_to_itself(text: str) -> None:
-    """An HTML parser reads exactly the visible characters, and never a tag."""
-    read: list[str] = []
-
-    class Reader(HTMLParser):
-        def handle_starttag(self, tag: str, attrs: object) -> None:
-            raise AssertionError(tag)
-
-        def handle_data(self, data: str) -> None:
-            read.append(data)
-
-    parser = Reader(convert_charrefs=True)
-    parser.feed(escape(text))
-    parser.close()
-    plain = "".join(character for character in text if character.isprintable() and not 0x80 <= ord(character) < 0xA0)
-    assert "".join(character for character in "".join(read) if character in plain) == plain
-    "".join(read).encode("utf8")
-
-
-def test_prose() -> None:
-    assert prose("one\n\ntwo `a < b`") == "<p>one</p><p>two <code>a &lt; b</code></p>"
-    assert 'href="https://example.org/a?b=1"' in prose("see https://example.org/a?b=1.")
-    assert 'href="https://arxiv.org/abs/2104.09864"' in prose("arXiv:2104.09864, eq. 3")
-    assert "<a" not in prose("javascript:alert(1) http://plain.example")
 
 
 def test_slugs_are_safe_and_distinct() -> None:

@@ -1,24 +1,20 @@
-"""The matrix: every architecture against every check, as compact JSON and as one page with filters."""
+"""The matrix: every architecture against every check, as plain data for JSON and for its page."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from clockhands.checking.registry import CHECKS
 from clockhands.checking.result import USES, Result
 from clockhands.checking.runner import Outcome
-from clockhands.files import write_text
 
 SCHEMA = 1
 VERDICTS = ("PASS", "FAIL", "WARN", "PROPERTY", "N/A")
 
 
 def matrix(results: Sequence[Result]) -> dict[str, Any]:
-    """Plain data. A cell is [verdict, size, size again, note, explanation, safe, where, thread].
+    """Return plain data. A cell is [verdict, size, size again, note, explanation, safe, where, thread].
 
     The first number of a cell is one into ``verdicts``, the last five are into ``texts``.
 
@@ -64,19 +60,3 @@ def _short(size: float | None) -> float | None:
     if size is None or size != size or size == float("inf"):
         return None
     return float(f"{size:.2g}")
-
-
-def page(data: dict[str, Any]) -> str:
-    """One self-contained page: a table, filters, and for each cell its evidence and what reproduces it."""
-    template = resources.files(__package__).joinpath("matrix.html").read_text("utf8")
-    payload = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    return template.replace("__DATA__", payload.replace("<", "\\u003c").replace("\u2028", " "))
-
-
-def publish(results: Sequence[Result], folder: str | Path) -> list[Path]:
-    """Write ``matrix.json`` and ``index.html`` into the folder."""
-    data = matrix(results)
-    lines = ",\n".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in data["rows"])
-    head = json.dumps({**data, "rows": []}, ensure_ascii=False, separators=(",", ":"))
-    text = head.replace('"rows":[]', '"rows":[\n' + lines + "\n]") + "\n"
-    return [write_text(Path(folder) / "matrix.json", text), write_text(Path(folder) / "index.html", page(data))]

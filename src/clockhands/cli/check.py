@@ -208,8 +208,9 @@ def _list(only: list[str] | None) -> int:
 
 
 def _matrix(options: argparse.Namespace) -> int:
-    from clockhands.checking.matrix import publish
+    from clockhands.checking.matrix import matrix
     from clockhands.checking.sweep import every, sweep
+    from clockhands.report.matrix_page import write_matrix
 
     def tell(result: Result, done: int, total: int) -> None:
         marks = result.fault or f"{result.count('PASS')} pass, {result.count('FAIL')} fail"
@@ -226,7 +227,7 @@ def _matrix(options: argparse.Namespace) -> int:
             limit=options.limit or 120.0,
             tell=tell,
         )
-    for path in publish(results, options.all):
+    for path in write_matrix(matrix(results), options.all):
         print(path)
     return _verdict(results, before, options.baseline) if before is not None else 0
 

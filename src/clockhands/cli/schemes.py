@@ -143,8 +143,7 @@ def _symbol(value: Any, low: float, high: float, symbols: str) -> str:
 
 def _draw(name: str, given: dict[str, Any], path: str) -> None:
     from clockhands.files import write_text
-    from clockhands.report.draw import draw
-    from clockhands.report.svg import as_file
+    from clockhands.report.figures import as_file, draw
     from clockhands.scheme_pages.picture import figure
 
     write_text(path, as_file(draw(figure(name, given), name)))

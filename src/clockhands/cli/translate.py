@@ -122,8 +122,7 @@ def _draw(opened: Run, done: Translation, path: str) -> Translation:
     """Draw what a translation looked at."""
     from clockhands.files import write_text
     from clockhands.generation import attention_figure
-    from clockhands.report.draw import draw
-    from clockhands.report.svg import as_file
+    from clockhands.report.figures import as_file, draw
 
     write_text(path, as_file(draw(attention_figure(opened, done.source, done.text), "attention")))
     print(f"drew {path}", file=sys.stderr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from clockhands.findings import Finding, Mark, MarkKind, Number, Reference, digits_apart
+from clockhands.findings import Finding, Mark, Number, Reference, digits_apart
 
 Emphasis = Literal["", "main", "null"]
 
@@ -16,7 +16,7 @@ def plain(values: Any) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def mark(kind: MarkKind, x: Any = (), y: Any = (), *, low: Any = (), high: Any = (), **rest: Any) -> Mark:
+def mark(kind: str, x: Any = (), y: Any = (), *, low: Any = (), high: Any = (), **rest: Any) -> Mark:
     """A mark from tensors."""
     return Mark(kind, x=plain(x), y=plain(y), low=plain(low), high=plain(high), **rest)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -24,11 +23,6 @@ def visible(text: object, *, lines: bool = False) -> str:
     ``lines`` keeps line breaks; without it they too become a sign, as token text needs.
     """
     return str(text).translate(_LINES if lines else _CONTROL)
-
-
-def escape(text: object, *, lines: bool = False) -> str:
-    """Safe in HTML text and in quoted attributes."""
-    return html.escape(visible(text, lines=lines))
 
 
 def number(value: Any, digits: int = 3) -> str:
@@ -89,18 +83,3 @@ def slugs(findings: Iterable[Finding]) -> list[str]:
 def listed(words: Sequence[str]) -> str:
     """``a, b and c``."""
     return " and ".join(part for part in (", ".join(words[:-1]), words[-1]) if part) if words else "none"
-
-
-def prose(text: str) -> str:
-    """Plain text as HTML: blank lines part paragraphs, ``backticks`` become code, web addresses become links."""
-    paragraphs = [part for part in re.split(r"\n\s*\n", text.strip()) if part]
-    return "".join(f"<p>{_inline(escape(part, lines=True))}</p>" for part in paragraphs)
-
-
-def _inline(escaped: str) -> str:
-    escaped = re.sub(r"``?([^`]+)``?", r"<code>\1</code>", escaped)
-    link = r'<a href="\g<0>" rel="noreferrer">\g<0></a>'
-    escaped = re.sub(r"https://[^\s<>&;,)]+[^\s<>&;,).]", link, escaped)
-    return re.sub(
-        r"\barXiv:(\d{4}\.\d{4,5})", r'<a href="https://arxiv.org/abs/\1" rel="noreferrer">\g<0></a>', escaped
-    )

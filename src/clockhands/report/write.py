@@ -8,9 +8,9 @@ from clockhands.errors import DataError, UsageError
 from clockhands.files import write_text
 from clockhands.findings import Findings
 from clockhands.locking import hold
-from clockhands.report.page import GENERATOR, compose, drawings
-from clockhands.report.section import to_csv
-from clockhands.report.svg import as_file
+from clockhands.report.page import compose, drawings
+from clockhands.report.render import GENERATOR
+from clockhands.report.tables import to_csv
 from clockhands.report.text import slugs
 
 PATIENCE = 60.0
@@ -35,6 +35,8 @@ def write(findings: Findings, folder: str | Path, *, name: str = "index.html", t
 
 def _contents(findings: Findings, name: str, title: str | None) -> dict[str, str]:
     """Everything is drawn before anything is written, so that a fault leaves the folder as it was."""
+    from clockhands.report.figures import as_file  # late: Matplotlib is heavy
+
     drawn = drawings(findings)
     out = {name: compose(findings, drawn, title=title), "findings.json": findings.to_json()}
     for slug, finding in zip(slugs(findings), findings, strict=True):

@@ -1,25 +1,15 @@
-"""The one look of every figure: colours for light paper and what each becomes on a dark screen."""
+"""The colours, dashes and fonts of every figure, for light paper, and what each colour becomes on a dark screen."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 INK, FAINT, GRID, NULL = "#24292f", "#57606a", "#d8dde3", "#6e7781"
 # Okabe & Ito (2008): told apart with every common kind of colour vision; their yellow is left out, too pale on white.
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 # Steps of viridis, for more series than six: layers or heads, which have an order.
-RAMP = (
-    "#482878",
-    "#424086",
-    "#38598c",
-    "#2d708e",
-    "#25858e",
-    "#1e9b8a",
-    "#2ab07f",
-    "#50c46a",
-    "#86d549",
-    "#bddf26",
-)
+RAMP = ("#482878", "#424086", "#38598c", "#2d708e", "#25858e", "#1e9b8a", "#2ab07f", "#50c46a", "#86d549", "#bddf26")
 DARK = {
     INK: "#e6e9ed",
     FAINT: "#a9b2bd",
@@ -42,8 +32,18 @@ SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
+@dataclass(frozen=True)
+class Appearance:
+    """Colour, symbol, dash and width, in points, of one mark."""
+
+    colour: str
+    marker: str = "o"
+    dash: Any = "-"
+    width: float = 1.5
+
+
 def rc(salt: str) -> dict[str, Any]:
-    """Matplotlib's settings; ``salt`` makes the ids of one figure reproducible and different from another's."""
+    """Return Matplotlib's settings; ``salt`` makes the ids of one figure reproducible and different from another's."""
     return {
         "svg.fonttype": "none",
         # Matplotlib reads "none", the name of a scheme, as no salt at all and would draw one.
@@ -80,7 +80,7 @@ def rc(salt: str) -> dict[str, Any]:
 
 
 def dark_css(scope: str = "svg") -> str:
-    """Rules that exchange each light colour inside ``scope`` for its dark one."""
+    """Return rules that exchange each light colour inside ``scope`` for its dark one."""
     rules = []
     for light, dark in DARK.items():
         rules += [f'{scope} [style*="{kind}: {light}"]{{{kind}:{dark}!important}}' for kind in ("fill", "stroke")]

@@ -7,13 +7,12 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clockhands.report.style import FONT, dark_css
+from clockhands.report.figures.palette import FONT, dark_css
 from clockhands.report.text import slug, visible
 
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 _FAMILY = re.compile(r"font-family: [^;]+;? ?")
 _SPACES = re.compile(r"\s*([MLHVCQZz])\s*")
-_REFERENCE = re.compile(r"url\(#")
 _DIGITS = re.compile(r"-?\d+\.\d{3,}")
 
 
@@ -29,33 +28,34 @@ class Target:
 
 
 def finish(raw: bytes, name: str, targets: Sequence[Target], *, caption: str) -> str:
-    """The SVG element as text, ready to stand in a page."""
+    """Return the SVG element as text, ready to stand in a page.
+
+    The ids that stay are Matplotlib's hashes, salted with the name of the figure: no two figures of a page share one.
+    """
     ET.register_namespace("", _SVG)
     ET.register_namespace("xlink", _LINK)
     root = ET.fromstring(raw)
-    prefix = slug(name)
     for metadata in root.findall(f"{{{_SVG}}}metadata"):
         root.remove(metadata)
     _prune(root, _referenced(root))
     for element in root.iter():
-        _own_ids(element, prefix)
         _lighten(element)
     root.append(_hover_layer(targets))
-    root.set("id", f"{prefix}-svg")
+    root.set("id", f"{slug(name)}-svg")
     _frame(root, caption)
     return ET.tostring(root, encoding="unicode")
 
 
 def as_file(svg: str) -> str:
-    """The same as a file of its own: XML declaration, and its own colours for dark screens."""
+    """Return the same as a file of its own: XML declaration, and its own colours for dark screens."""
     opening, rest = svg.split(">", 1)
     dark = "@media screen and (prefers-color-scheme: dark){" + dark_css() + "}"
     return f'<?xml version="1.0" encoding="utf-8"?>\n{opening}><style>{dark}</style>{rest}\n'
 
 
 def _referenced(root: ET.Element) -> set[str]:
-    values = [value for element in root.iter() for value in element.attrib.values()]
-    return {found for value in values for found in re.findall(r"^#(.+)$|url\(#([^)]+)\)", value) for found in found}
+    values = "\n".join(value for element in root.iter() for value in element.attrib.values())
+    return set(re.findall(r"(?m)(?:^#|url\(#)([\w.-]+)", values))
 
 
 def _prune(parent: ET.Element, kept: set[str]) -> None:
@@ -72,17 +72,6 @@ def _prune(parent: ET.Element, kept: set[str]) -> None:
             parent.remove(element)
         elif element.tag == f"{{{_SVG}}}g" and not element.attrib and len(element) == 1:
             parent[list(parent).index(element)] = element[0]
-
-
-def _own_ids(element: ET.Element, prefix: str) -> None:
-    """Two figures on one page must not share an id: the second would borrow shapes and clips of the first."""
-    for key, value in element.attrib.items():
-        if key == "id":
-            element.set(key, f"{prefix}-{value}")
-        elif key == f"{{{_LINK}}}href" and value.startswith("#"):
-            element.set(key, f"#{prefix}-{value[1:]}")
-        elif "url(#" in value:
-            element.set(key, _REFERENCE.sub(f"url(#{prefix}-", value))
 
 
 def _lighten(element: ET.Element) -> None:

@@ -1,0 +1,31 @@
+"""The catalogue of schemes as one page whose rows are filtered by what is typed and chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clockhands.report.render import render_page
+
+LEAD = "Each row is one scheme, under its default options. Follow a name to its equation, options, source and picture."
+
+
+def catalogue_page(columns: Sequence[str], rows: Sequence[Sequence[str]], filters: Sequence[str]) -> str:
+    """Return the page of a table, whose first column is the name of a Markdown file beside it.
+
+    ``filters`` are the columns to choose by: each gets a list of the values in it, which commas separate. Raises
+    ValueError for a filter that is no column.
+    """
+    choices = []
+    for name in filters:
+        column = list(columns).index(name)
+        values = sorted({value for row in rows for value in row[column].split(", ") if value})
+        choices.append((column, name, values))
+    return render_page(
+        "catalogue.html",
+        "Every way to encode position",
+        script="catalogue.js",
+        lead=LEAD,
+        columns=columns,
+        rows=rows,
+        choices=choices,
+    )

@@ -1,0 +1,8 @@
+"""Figures of findings, drawn with Matplotlib as SVG. Importing this package imports Matplotlib."""
+
+from __future__ import annotations
+
+from clockhands.report.figures.draw import draw
+from clockhands.report.figures.svg import as_file
+
+__all__ = ["as_file", "draw"]

@@ -1,0 +1,187 @@
+"""Figure -> one static SVG: legible on light and dark, values readable by pointing, equal bytes for equal data."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from io import BytesIO
+from typing import Any, cast
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure as Canvas
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+
+from clockhands.findings import Figure, Panel
+from clockhands.report.figures.check import check_figure
+from clockhands.report.figures.legends import LINE, common, draw_legend, labels, line_count
+from clockhands.report.figures.mark_kind import Plot, Scale, Spot, abscissae
+from clockhands.report.figures.mark_kinds import KINDS
+from clockhands.report.figures.palette import rc
+from clockhands.report.figures.series import Series
+from clockhands.report.figures.shared_axes import Axis, is_shared, label_outer
+from clockhands.report.figures.svg import Target, finish
+from clockhands.report.text import number, visible
+
+COLUMNS = 4  # panels beside each other, at most
+TARGETS = 420  # places to point at in one figure, at most
+_LEANING: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
+
+
+def draw(figure: Figure, name: str) -> str:
+    """Return the figure as SVG text. ``name`` prefixes every id, so that many figures may stand on one page.
+
+    ``as_file`` makes a file of it. Raises DataError, with the place, if a mark is of an unknown kind or contradicts
+    itself.
+    """
+    check_figure(figure, name)
+    with matplotlib.rc_context(cast(Any, rc(name))), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        sheet = Sheet(figure)
+        sheet.fill()
+        targets = sheet.targets()
+        raw = BytesIO()
+        sheet.canvas.savefig(raw, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return finish(raw.getvalue(), name, targets, caption=figure.caption)
+
+
+class Sheet:
+    """One figure while it is drawn: its size, its panels and what a reader can point at."""
+
+    def __init__(self, figure: Figure) -> None:
+        self.figure = figure
+        self.columns = min(figure.columns, len(figure.panels), COLUMNS)
+        self.rows = math.ceil(len(figure.panels) / self.columns)
+        self.width = 700.0 if self.columns == 1 else 890.0
+        self.kinds = {name: kind(figure) for name, kind in KINDS.items()}
+        self.series = Series(figure)
+        width = self.width / self.columns
+        height = max(width * figure.height, 34.0, *(_names_down(panel) for panel in figure.panels))
+        self.plots = [Plot(panel, *_scales(panel), width, height) for panel in figure.panels]
+        self.legend = common(self.plots)
+        total = self.rows * height + LINE * line_count(self.legend, self.width)
+        layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06, hspace=0.03, wspace=0.02)
+        self.canvas = Canvas(figsize=(self.width / 72, total / 72), dpi=72, layout=layout)
+        FigureCanvasSVG(self.canvas)
+
+    def fill(self) -> None:
+        """Draw all panels, then what belongs to all of them."""
+        axes: tuple[Axis, Axis] = ("x", "y")
+        shared = [axis for axis in axes if is_shared(self.plots, axis)]
+        grid = self.canvas.add_gridspec(self.rows, self.columns)
+        first: Axes | None = None
+        for index, plot in enumerate(self.plots):
+            joined: dict[str, Any] = {f"share{axis}": first for axis in shared if plot.panel.marks}
+            plot.ax = self.canvas.add_subplot(grid[divmod(index, self.columns)], **joined)
+            first = first or (plot.ax if plot.panel.marks else None)
+            self._draw_panel(plot)
+        for axis in shared:
+            label_outer(self.plots, self.columns, axis)
+        for kind in self.kinds.values():
+            kind.finish(self.canvas)
+        if self.legend:
+            draw_legend(self.canvas, self.plots, self.legend, self.width, loc="outside upper left")
+
+    def targets(self) -> list[Target]:
+        """Return where each value stands on the finished sheet, in points from its top left corner."""
+        self.canvas.draw_without_rendering()
+        self.canvas.set_layout_engine("none")  # it has done its work; saving would do it again
+        groups = [(plot.ax, group) for plot in self.plots for group in plot.spots if group]
+        step = max(1, math.ceil(sum(len(group) for _, group in groups) / TARGETS))
+        height = self.canvas.bbox.height
+        placed = (_target(ax, spot, height) for ax, group in groups for spot in group[::step])
+        return [target for target in placed if target]
+
+    def _draw_panel(self, plot: Plot) -> None:
+        panel, ax = plot.panel, plot.ax
+        if not panel.marks:
+            ax.set_axis_off()
+            return
+        ax.set(xscale=panel.xscale, yscale=panel.yscale)
+        for index, mark in enumerate(panel.marks):
+            plot.spots.append([])
+            style = self.series.appearance(panel, mark)
+            plot.handles[index] = self.kinds[mark.kind].draw(plot, mark, style)
+        above = 0.0 if self.legend else _draw_own_legend(plot)
+        ax.set_title(visible(panel.title), pad=6 + above)
+        ax.set_xlabel(visible(panel.xlabel))
+        ax.set_ylabel(visible(panel.ylabel))
+        _plain_numbers(ax, panel)
+        _name_ticks(plot)
+        _limit(ax, panel)
+
+
+def _scales(panel: Panel) -> tuple[Scale, Scale]:
+    """The x and y of a panel; a number at which a rule stands is no category."""
+    marks = [mark for mark in panel.marks if not KINDS[mark.kind].owns_axes]
+    across = [(mark, value) for mark in marks for value in (mark.x if KINDS[mark.kind].rule else abscissae(mark))]
+    down = [(mark, value) for mark in marks for value in mark.y]
+    x, y = (
+        Scale(value for mark, value in values if isinstance(value, str) or not KINDS[mark.kind].rule)
+        for values in (across, down)
+    )
+    return x, y
+
+
+def _draw_own_legend(plot: Plot) -> float:
+    """Draw a legend between the panel's title and its data; return the height it takes."""
+    names, width = list(labels(plot)), plot.width * 0.85
+    if names:
+        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.1}
+        draw_legend(plot.ax, [plot], names, width, borderpad=0.1, **place)
+    return LINE * line_count(names, width)
+
+
+def _limit(ax: Axes, panel: Panel) -> None:
+    if panel.equal and not any(KINDS[mark.kind].owns_axes for mark in panel.marks):
+        ax.set_aspect("equal", adjustable="box" if panel.xlim and panel.ylim else "datalim")
+    if panel.xlim:
+        ax.set_xlim(panel.xlim)
+    if panel.ylim:
+        ax.set_ylim(panel.ylim)
+
+
+def _names_down(panel: Panel) -> float:
+    """The height that the names along the side of a panel need."""
+    names = {value for mark in panel.marks for value in mark.y if isinstance(value, str)}
+    size = min((KINDS[mark.kind].row_height for mark in panel.marks), default=0.0)
+    return size * len(names) + 46.0 if len(names) <= 60 else 0.0
+
+
+def _name_ticks(plot: Plot) -> None:
+    ax, across, down = plot.ax, plot.x.names, plot.y.names
+    if across:
+        upright = max(map(len, across)) * 6.8 * len(across) <= plot.width * 0.85
+        ax.set_xticks(range(len(across)), across, **({} if upright else _LEANING))
+        ax.grid(False, axis="x")
+    if down:
+        ax.set_yticks(range(len(down)), down)
+        ax.set_ylim(len(down) - 0.5, -0.5)
+        ax.grid(False, axis="y")
+
+
+def _plain_numbers(ax: Axes, panel: Panel) -> None:
+    """Whole numbers where all are whole, and powers as plain text: Matplotlib's own are mathematical markup."""
+    drawn = [mark for mark in panel.marks if not KINDS[mark.kind].owns_axes]
+    numbers = [value for mark in drawn for value in mark.x if isinstance(value, (int, float))]
+    if numbers and panel.xscale == "linear" and all(float(value).is_integer() for value in numbers):
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for axis in (ax.xaxis, ax.yaxis):
+        if axis.get_scale() == "log":
+            axis.set_major_formatter(FuncFormatter(lambda value, _: number(float(value))))
+            axis.set_minor_formatter(NullFormatter())
+
+
+def _target(ax: Axes, spot: Spot, height: float) -> Target | None:
+    """From data to sheet coordinates, kept inside the panel."""
+    (left, right), (bottom, top) = sorted(ax.get_xlim()), sorted(ax.get_ylim())
+    x0, x1 = (left, right) if math.isnan(spot.x0) else (spot.x0, spot.x1)
+    y0, y1 = (bottom, top) if math.isnan(spot.y0) else (spot.y0, spot.y1)
+    if (ax.get_xscale() == "log" and max(x0, x1) <= 0) or (ax.get_yscale() == "log" and max(y0, y1) <= 0):
+        return None  # zero has no place on a logarithmic scale
+    edges = np.clip(ax.transData.transform([(x0, y0), (x1, y1)]), ax.bbox.min, ax.bbox.max)
+    (x, low), (right, high) = edges.min(axis=0).tolist(), edges.max(axis=0).tolist()
+    return Target(x, height - high, right - x, high - low, spot.text)

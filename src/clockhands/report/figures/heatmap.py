@@ -1,0 +1,163 @@
+"""Heatmaps: embedded as small pictures, one colour scale for all panels that show the same quantity."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import Any, TypeAlias
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure as Canvas
+from matplotlib.image import AxesImage
+
+from clockhands.errors import DataError
+from clockhands.findings import Figure, Mark, Scalar
+from clockhands.report.figures.mark_kind import MarkKind, Plot
+from clockhands.report.figures.palette import DIVERGING, SEQUENTIAL, Appearance
+from clockhands.report.text import number, visible
+
+Values: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+LARGEST = 256  # pixels along a side: finer cells are averaged, the eye and the file gain nothing from more
+
+
+class Heatmap(MarkKind):
+    """``z`` as colours, its first row on top; ``x`` and ``y`` are the names of its columns and rows."""
+
+    needs = ("z",)
+    owns_axes = True
+    row_height = 14.0
+
+    def __init__(self, figure: Figure) -> None:
+        super().__init__(figure)
+        self._images: dict[tuple[str, bool], list[AxesImage]] = defaultdict(list)
+
+    def draw(self, plot: Plot, mark: Mark, style: Appearance) -> AxesImage:
+        values = grid(mark)
+        rows, columns = values.shape
+        image = plot.ax.imshow(
+            _coarse(values),
+            cmap=DIVERGING if mark.diverging else SEQUENTIAL,
+            norm=self._norm(mark),
+            interpolation="none",
+            aspect="equal" if plot.panel.equal else "auto",
+            extent=(-0.5, columns - 0.5, rows - 0.5, -0.5),
+        )
+        self._images[mark.label, mark.diverging].append(image)
+        plot.ax.grid(False)
+        plot.ax.spines[:].set_visible(False)
+        plot.ax.tick_params(length=0)
+        width, height = plot.width * 0.8, plot.height * 0.75  # of the panel, what its labels leave
+        if width / columns >= 26 and height / rows >= 11 and values.size <= 200:
+            _write_cells(plot.ax, values, image)
+        _name_cells(plot.ax, mark, width, height)
+        if values.size <= 1024:
+            for row, column in np.ndindex(rows, columns):
+                text = self.hover(mark, row * columns + column)
+                plot.note(text, column - 0.5, row - 0.5, column + 0.5, row + 0.5)
+        return image
+
+    def finish(self, canvas: Canvas) -> None:
+        """Draw one colour bar beside all panels that share a scale."""
+        for (label, _), images in self._images.items():
+            axes = [image.axes for image in images]
+            bar = canvas.colorbar(images[0], ax=axes, shrink=0.9, aspect=28, pad=0.015, fraction=0.05)
+            if bar.solids is not None:
+                bar.solids.set_rasterized(True)
+            bar.outline.set_visible(False)
+            bar.ax.tick_params(length=0, labelsize=9.5)
+            bar.ax.grid(False)
+            bar.set_label(visible(label), fontsize=10)
+
+    def hover(self, mark: Mark, index: int) -> str:
+        row, column = divmod(index, len(mark.z[0]))
+        down = visible(mark.y[row]) if mark.y else str(row)
+        across = visible(mark.x[column]) if mark.x else str(column)
+        text = f"{down}, {across}: {number(mark.z[row][column])}"
+        return f"{visible(mark.names[index])}\n{text}" if mark.names else text
+
+    def check(self, mark: Mark, where: str) -> None:
+        widths = {len(row) for row in mark.z}
+        if len(widths) != 1 or widths == {0}:
+            raise DataError(f"{where} has rows of {sorted(widths)} values in z; it needs rows of one length")
+        rows, columns = len(mark.z), widths.pop()
+        expected = {"x": columns, "y": rows, "names": rows * columns}
+        for name, count in expected.items():
+            actual = len(getattr(mark, name))
+            if actual not in (0, count):
+                raise DataError(f"{where} has {actual} {name} for {rows} rows and {columns} columns; it needs {count}")
+
+    def _norm(self, mark: Mark) -> Normalize:
+        """The scale of all heatmaps of the figure that have the mark's label; zero in its middle if it diverges."""
+        alike = [
+            other
+            for panel in self.figure.panels
+            for other in panel.marks
+            if other.kind == mark.kind and (other.label, other.diverging) == (mark.label, mark.diverging)
+        ]
+        values = np.concatenate([grid(other).ravel() for other in alike])
+        values = values[np.isfinite(values)]
+        low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
+        if mark.diverging:
+            high = max(abs(low), abs(high)) or 1.0
+            low = -high
+        return Normalize(low, high if high > low else low + 1.0)
+
+
+def grid(mark: Mark) -> Values:
+    """Return ``z`` as an array [rows, columns]; a missing cell is NaN."""
+    return np.array([[np.nan if cell is None else cell for cell in row] for row in mark.z], dtype=float)
+
+
+def _name_cells(ax: Axes, mark: Mark, width: float, height: float) -> None:
+    """Write as many of the names of columns and rows as fit, evenly chosen."""
+    names = [_name(value) for value in mark.x]
+    if names:
+        longest = max(map(len, names))
+        upright = longest * 6.5 + 6 <= width / len(names) or longest <= 3
+        step = _step(len(names), width, longest * 6.5 + 8 if upright else 12.0)
+        ax.set_xticks(range(0, len(names), step), names[::step], rotation=0 if upright else 90)
+    rows = [_name(value) for value in mark.y]
+    if rows:
+        step = _step(len(rows), height, 12.0)
+        ax.set_yticks(range(0, len(rows), step), rows[::step])
+
+
+def _name(value: Scalar) -> str:
+    return number(value) if not isinstance(value, str) else visible(value)
+
+
+def _step(count: int, room: float, size: float) -> int:
+    """Every how many-th name is written: 1, 2, 5, 10 ... so that numbered ticks stay round."""
+    need = count * size / max(room, 1.0)
+    return next(step for power in range(9) for step in (10**power, 2 * 10**power, 5 * 10**power) if step >= need)
+
+
+def _coarse(values: Values) -> Values:
+    """Average neighbouring cells along each side that has more than ``LARGEST``."""
+    for axis in (0, 1):
+        size = values.shape[axis]
+        if size > LARGEST:
+            edges = np.linspace(0, size, LARGEST + 1).astype(int)[:-1]
+            known = np.isfinite(values)
+            total = np.add.reduceat(np.where(known, values, 0.0), edges, axis=axis)
+            count = np.add.reduceat(known.astype(float), edges, axis=axis)
+            values = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+    return values
+
+
+def _write_cells(ax: Axes, values: Values, image: AxesImage) -> None:
+    """Write each value into its cell, light on dark and dark on light."""
+    largest = float(np.nanmax(np.abs(values)))
+    decimals = max(0, 1 - math.floor(math.log10(largest))) if 0 < largest < math.inf else 0
+    if decimals > 4:
+        return
+    colours: Values = image.to_rgba(values)
+    for (row, column), value in np.ndenumerate(values):
+        if np.isfinite(value):
+            red, green, blue, _ = colours[row, column].tolist()
+            dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
+            text = f"{value:z.{min(decimals, 2)}f}".replace("-", "−")
+            colour = "#ffffff" if dark else "#101010"
+            ax.text(column, row, text, ha="center", va="center", fontsize=9, color=colour)
