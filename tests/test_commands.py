@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 from clockhands.cli import VERBS, main
-from clockhands.tour import run as tour_run
-from clockhands.tour.plan import TRIALS
+from clockhands.studies.tour import demonstration
+from clockhands.studies.tour.variants import TRIALS
 from clockhands.training import train
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -146,11 +146,11 @@ def _type(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a command as it is shown, on few texts and for few steps."""
     if any(command.startswith(start) for start in ELSEWHERE):
         return
-    monkeypatch.setattr(tour_run, "TRIALS", SHORT)
+    monkeypatch.setattr(demonstration, "TRIALS", SHORT)
     words, given, target = _parsed(command)
     if "runs/tour" in words and words[0] != "tour" and not Path("runs/tour").is_dir():
         # The tour is the first command that is shown; this is for a test that is run alone.
-        tour_run.tour("runs/tour")
+        demonstration.run_tour("runs/tour")
     if words[0] == "train":
         words = _quickly(words)
     if words[0] == "inspect" and "--texts" not in words:

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from clockhands.comparison import conclude
+from clockhands.comparison.folder import Results, read_results
 from clockhands.comparison.formats import markdown
-from clockhands.comparison.judge import Judged, judge, matrix, scored
 from clockhands.comparison.statistics import difference, mean_interval
-from clockhands.comparison.store import Results, read_results
-from clockhands.comparison.studies import ORDER
+from clockhands.comparison.verdicts import Judged, judge, matrix, scored
 from clockhands.data import open_corpus, order_blind_ceiling
 from clockhands.files import write_text
 from clockhands.findings import Figure, Finding, Findings
+from clockhands.studies import ORDER
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.comparison.store import Results
+from clockhands.comparison.folder import Results
 from clockhands.findings import Figure, Mark, Panel
 
 

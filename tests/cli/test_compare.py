@@ -61,7 +61,7 @@ def test_ray_that_is_not_installed_is_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *_: None if name == "ray" else object())
-    from clockhands.comparison.run import _workers
+    from clockhands.comparison.execution import _workers
     from clockhands.errors import UsageError
 
     with pytest.raises(UsageError, match=r'Ray is not installed here: pip install "clockhands\[ray\]"'):

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from clockhands.comparison.asked import Variant
+from clockhands.comparison.folder import Results
 from clockhands.comparison.plan import Plan, plan_of
-from clockhands.comparison.store import Results
 from tests.training.tiny import tables
 
 NAMES = ("base", "better", "same", "worse")

@@ -10,8 +10,8 @@ import pytest
 
 from clockhands.comparison.asked import Variant
 from clockhands.comparison.plan import Plan, plan_of, read_grid, read_plan
-from clockhands.comparison.studies import ORDER, open_study, title_of
 from clockhands.errors import ConfigError, DataError, UsageError
+from clockhands.studies import ORDER, open_study, title_of
 from clockhands.training import load, vary
 from tests.comparison.planted import plan
 from tests.training.tiny import tables

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import torch
 
+from clockhands.comparison.execution import task
+from clockhands.comparison.folder import Results
 from clockhands.comparison.plan import plan_of
-from clockhands.comparison.run import task
-from clockhands.comparison.store import Results
 from clockhands.comparison.trial import run_trial
 from clockhands.model.presets import preset
 from clockhands.runs import Run

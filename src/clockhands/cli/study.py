@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """List the studies, or run one and write its page."""
-    from clockhands.comparison.studies import open_study
+    from clockhands.studies import open_study
 
     if options.name is None:
         return _list()
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list() -> int:
-    from clockhands.comparison.studies import ORDER, SECONDS_A_TRIAL, title_of
+    from clockhands.studies import ORDER, SECONDS_A_TRIAL, title_of
 
     width = max(map(len, ORDER))
     for name in ORDER:

@@ -21,13 +21,13 @@ def run(options: argparse.Namespace) -> int:
     from transformers.utils import logging
 
     from clockhands.report import show, write
-    from clockhands.tour import tour
+    from clockhands.studies.tour import run_tour
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     say = (lambda text: None) if options.quiet else (lambda text: print(text, file=sys.stderr, flush=True))
     with telling_new_folder(options.out, quiet=options.quiet):
-        findings = tour(options.out, overwrite=options.overwrite, show=not options.quiet, say=say)
+        findings = run_tour(options.out, overwrite=options.overwrite, show=not options.quiet, say=say)
     page = write(findings, Path(options.out), name="report.html")[0]
     show(findings)
     print(f'\nThe page: {page}\nTranslate more:  clockhands translate {options.out} "zweihundertdrei"')

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clockhands.comparison import Plan
-from clockhands.comparison.store import PLAN, read_results
+from clockhands.comparison.folder import PLAN, read_results
 from clockhands.comparison.trial import items_of
 
 OVERHEAD = 2.0

@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from clockhands.comparison.asked import Variant
-    from clockhands.comparison.conclusion import conclude
+    from clockhands.comparison.execution import compare, run_plan
+    from clockhands.comparison.folder import Results
     from clockhands.comparison.plan import Plan, plan_of, read_plan
-    from clockhands.comparison.run import compare, run_plan
-    from clockhands.comparison.store import Results
+    from clockhands.comparison.verdict_findings import conclude
 
 _HOME = {
     "Plan": "plan",
     "Variant": "asked",
     "plan_of": "plan",
     "read_plan": "plan",
-    "Results": "store",
-    "run_plan": "run",
-    "compare": "run",
-    "conclude": "conclusion",
+    "Results": "folder",
+    "run_plan": "execution",
+    "compare": "execution",
+    "conclude": "verdict_findings",
 }
 
 __all__ = ["Plan", "Results", "Variant", "compare", "conclude", "plan_of", "read_plan", "run_plan"]

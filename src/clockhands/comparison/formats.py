@@ -7,8 +7,8 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 
 from clockhands.comparison.asked import METRICS
-from clockhands.comparison.judge import Judged, judge, scored
-from clockhands.comparison.store import Results
+from clockhands.comparison.folder import Results
+from clockhands.comparison.verdicts import Judged, judge, scored
 from clockhands.findings import digits_apart
 
 COLUMNS = ("variant", "score", "difference", "P(better)", "p", "seeds", "verdict")

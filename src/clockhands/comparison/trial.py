@@ -14,9 +14,9 @@ import torch
 
 from clockhands import __version__
 from clockhands.comparison.cost import material_key
-from clockhands.comparison.inside import During, Inside
-from clockhands.comparison.memory import peak_mebibytes, watch_peak
-from clockhands.comparison.paired import draw_by_name
+from clockhands.comparison.initial_weights import draw_by_name
+from clockhands.comparison.model_measures import During, Inside
+from clockhands.comparison.workers.peak_memory import peak_mebibytes, watch_peak
 from clockhands.data import Pair
 from clockhands.errors import BusyError, ClockhandsError, PositionError
 from clockhands.findings import Number

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.comparison.run import run_plan, task
-from clockhands.comparison.store import RESULTS, Results, Store, read_results
+from clockhands.comparison.execution import run_plan, task
+from clockhands.comparison.folder import RESULTS, Results, Store, read_results
 from clockhands.comparison.trial import items_of, run_trial
 from clockhands.errors import BusyError, DataError, UsageError
 from clockhands.locking import hold
@@ -26,7 +26,7 @@ COSTS = {
     name: {"parameters": 1, "steps": 6, "flops": 1, "seconds": 0.1, "changes": {}} for name in ("sinusoidal", "learned")
 }
 SCRIPT = """
-from clockhands.comparison.run import run_plan
+from clockhands.comparison.execution import run_plan
 from tests.comparison.planted import plan
 if __name__ == "__main__":
     run_plan(plan(), {out!r})
@@ -183,6 +183,6 @@ def test_workers_are_counted() -> None:
 
 
 def run_plan_with(**settings: float) -> None:
-    from clockhands.comparison.run import _workers
+    from clockhands.comparison.execution import _workers
 
     _workers(**{"workers": 1, "threads": 1, "on": None, "gpus": 0.0, **settings})  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ import pytest
 
 from clockhands.comparison.cost import CLOSE, parameters
 from clockhands.comparison.statistics import MIN_SEEDS
-from clockhands.comparison.studies import FOLDER, ORDER, open_study, title_of
+from clockhands.studies import FOLDER, ORDER, open_study, title_of
 from clockhands.training import prepare
 
 

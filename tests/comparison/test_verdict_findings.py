@@ -7,10 +7,10 @@ import io
 
 import pytest
 
-from clockhands.comparison import losses
-from clockhands.comparison.conclusion import conclude
+from clockhands.comparison import loss_findings
 from clockhands.comparison.formats import as_csv, latex, markdown
-from clockhands.comparison.judge import judge
+from clockhands.comparison.verdict_findings import conclude
+from clockhands.comparison.verdicts import judge
 from clockhands.findings import Findings
 from clockhands.report import page
 from tests.comparison.planted import results
@@ -57,7 +57,7 @@ def test_the_report_has_every_part_and_can_be_drawn() -> None:
 
 
 def test_a_crowd_is_not_drawn_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(losses, "MOST_LINES", 2)
+    monkeypatch.setattr(loss_findings, "MOST_LINES", 2)
     findings = conclude(results())
     for name in ("compare.curves", "compare.lengths"):
         panel = findings[name].figure.panels[0]

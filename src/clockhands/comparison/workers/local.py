@@ -12,8 +12,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from clockhands.comparison.run import Task, Watch
-from clockhands.comparison.store import Result
+from clockhands.comparison.execution import Task, Watch
+from clockhands.comparison.folder import Result
 
 ATTEMPTS = 2
 """A trial that kills its worker that many times has failed (out of memory, most often)."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from clockhands.comparison.folder import Results
 from clockhands.comparison.statistics import (
     MIN_SEEDS,
     Difference,
@@ -15,7 +16,6 @@ from clockhands.comparison.statistics import (
     mean_interval,
     probability_of_improvement,
 )
-from clockhands.comparison.store import Results
 from clockhands.comparison.trial import items_of
 from clockhands.comparison.verdict import verdict
 from clockhands.findings import digits_apart

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from clockhands.comparison.local import _dead
-from clockhands.comparison.run import Task, Watch
-from clockhands.comparison.store import Result
+from clockhands.comparison.execution import Task, Watch
+from clockhands.comparison.folder import Result
+from clockhands.comparison.workers.local import _dead
 from clockhands.errors import ClockhandsError, UsageError
 
 CONNECTIONS = "5"

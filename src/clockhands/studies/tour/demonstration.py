@@ -12,8 +12,8 @@ from clockhands.findings import Finding, Findings
 from clockhands.generation import Evaluation, evaluate
 from clockhands.locking import hold
 from clockhands.runs import Run, open_run
-from clockhands.tour import encoding, inside, loud, outcome
-from clockhands.tour.plan import MAIN, TRIALS, Trial
+from clockhands.studies.tour import encoding_findings, inspection_findings, loudness_findings, result_findings
+from clockhands.studies.tour.variants import MAIN, TRIALS, Trial
 from clockhands.training import Material, prepare, train
 from clockhands.training.recipe import combine
 
@@ -43,7 +43,7 @@ class Result:
         return found.low, found.high
 
 
-def tour(
+def run_tour(
     out: str | Path = "runs/tour", *, overwrite: bool = False, show: bool = False, say: Say = lambda text: None
 ) -> Findings:
     """Train the translator of *numbers* into ``out``, and its variants into ``out/variants``; measure all.
@@ -60,14 +60,14 @@ def _tour(out: Path, overwrite: bool, show: bool, say: Say) -> Findings:
     say("measuring")
     main = results[MAIN.name]
     items: list[Finding] = [
-        outcome.translates(results),
-        outcome.examples(results),
-        outcome.curves(results),
-        *encoding.findings(main.opened),
-        *loud.findings(results),
-        *inside.findings(main.run.path),
-        outcome.roles(results),
-        outcome.attention(main.opened, main.pairs[0]),
+        result_findings.translates(results),
+        result_findings.examples(results),
+        result_findings.curves(results),
+        *encoding_findings.findings(main.opened),
+        *loudness_findings.findings(results),
+        *inspection_findings.findings(main.run.path),
+        result_findings.roles(results),
+        result_findings.attention(main.opened, main.pairs[0]),
     ]
     steps = main.run.recipe.training.max_steps
     return Findings(

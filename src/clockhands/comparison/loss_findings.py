@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from clockhands.comparison.judge import Judged
-from clockhands.comparison.store import Results
+from clockhands.comparison.folder import Results
+from clockhands.comparison.verdicts import Judged
 from clockhands.findings import Figure, Finding, Mark, Panel, Table
 
 MOST_LINES = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from clockhands.comparison.cost import costs
-from clockhands.comparison.paired import draw_by_name
+from clockhands.comparison.initial_weights import draw_by_name
 from clockhands.training import prepare, vary
 from clockhands.training.architecture import build
 from clockhands.training.recipe import combine

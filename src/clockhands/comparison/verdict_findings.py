@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from clockhands.comparison.asked import METRICS
-from clockhands.comparison.inner import insides
-from clockhands.comparison.judge import Judged, judge, matrix, scored
-from clockhands.comparison.losses import curves, lengths
+from clockhands.comparison.folder import Result, Results
+from clockhands.comparison.loss_findings import curves, lengths
+from clockhands.comparison.measure_findings import insides
 from clockhands.comparison.statistics import MIN_SEEDS
-from clockhands.comparison.store import Result, Results
+from clockhands.comparison.verdicts import Judged, judge, matrix, scored
 from clockhands.findings import Figure, Finding, Findings, Light, Mark, Panel, Table
 
 METHOD = (

@@ -11,11 +11,11 @@ from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection import Capture, Subject
 from clockhands.inspection.drawing import level, mark
 from clockhands.inspection.measures.loudness import METHOD, Levels, levels
-from clockhands.tour.plan import MAIN, NO_SCALE
+from clockhands.studies.tour.variants import MAIN, NO_SCALE
 from clockhands.training.architecture import build
 
 if TYPE_CHECKING:
-    from clockhands.tour.run import Result
+    from clockhands.studies.tour.demonstration import Result
 
 TEXTS = 400
 

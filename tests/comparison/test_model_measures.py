@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from clockhands.comparison.inside import During, Inside
+from clockhands.comparison.model_measures import During, Inside
 from clockhands.training import Material, prepare
 from clockhands.training.architecture import build
 from clockhands.training.recipe import Recipe, vary

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from clockhands.comparison.folder import Result, Results, Store
 from clockhands.comparison.plan import Plan, plan_of
-from clockhands.comparison.store import Result, Results, Store
 from clockhands.devices import check_threads
 from clockhands.errors import UsageError
 from clockhands.findings import Findings, Number
@@ -108,7 +108,7 @@ def compare(
     **settings: Any,
 ) -> Findings:
     """Plan, run and conclude in one call; ``settings`` are those of ``plan_of``. Raises as these do."""
-    from clockhands.comparison.conclusion import conclude
+    from clockhands.comparison.verdict_findings import conclude
 
     return conclude(run_plan(plan_of(recipe, vary=vary, **settings), out, workers=workers))
 
@@ -130,9 +130,9 @@ def _workers(workers: int, threads: int, on: str | None, gpus: float) -> Workers
     if on is None:
         if gpus:
             raise UsageError("a part of a GPU for each trial is given out by Ray alone: add --on ray")
-        from clockhands.comparison.local import Processes
+        from clockhands.comparison.workers.local import Processes
 
         return Processes(workers, threads)
-    from clockhands.comparison.on_ray import Cluster
+    from clockhands.comparison.workers.ray import Cluster
 
     return Cluster(on, threads, gpus)

@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
-from clockhands.comparison.run import run_plan
-from clockhands.comparison.store import read_results
+from clockhands.comparison.execution import run_plan
+from clockhands.comparison.folder import read_results
 from tests.comparison.planted import plan
 
 pytest.importorskip("ray", reason="Ray is an extra: pip install 'clockhands[ray]'")
@@ -90,7 +90,7 @@ def test_a_trial_lost_with_its_node_is_run_again_and_never_failed(
 
 DRIVER = """
 import sys
-from clockhands.comparison.run import run_plan
+from clockhands.comparison.execution import run_plan
 from clockhands.errors import ClockhandsError
 from tests.comparison.planted import plan
 try:

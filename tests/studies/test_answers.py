@@ -6,7 +6,7 @@ import re
 import runpy
 from pathlib import Path
 
-from clockhands.comparison.studies import ORDER
+from clockhands.studies import ORDER
 from tests.comparison.planted import results
 
 DOCS = Path(__file__).parent.parent.parent / "docs"

@@ -11,10 +11,10 @@ from clockhands.data import Pair
 from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table
 from clockhands.generation import attention_figure, cross_attention
 from clockhands.runs import Run
-from clockhands.tour.plan import MAIN, NO_POSITION, NO_SCALE, ROLES_BLIND, ROLES_MAIN
+from clockhands.studies.tour.variants import MAIN, NO_POSITION, NO_SCALE, ROLES_BLIND, ROLES_MAIN
 
 if TYPE_CHECKING:
-    from clockhands.tour.run import Result
+    from clockhands.studies.tour.demonstration import Result
 
 VARIANTS = (MAIN, NO_POSITION, NO_SCALE)
 
