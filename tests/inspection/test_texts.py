@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from clockhands.errors import DataError, UsageError
-from clockhands.inspection.texts import given_windows, read_ids, windows
+from clockhands.inspection.texts import given_windows, read_ids, windows, windows_of_one_length
 
 
 class Letters:
@@ -139,3 +139,12 @@ def test_nothing_in_a_file_of_ids_is_executed(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(DataError, match="is not a"):
         read_ids("ids.npy")
     assert not Path("opened").exists()
+
+
+def test_windows_of_one_length_are_the_longest_of_which_there_are_enough() -> None:
+    rows = [[5] * 4] * 6 + [[6] * 9] * 3 + [[7] * 12] * 2
+    enough = windows_of_one_length(rows, most=5, enough=3)
+    assert enough.ids_NT.tolist() == [[6] * 9] * 3
+    assert enough.ordinary_T.tolist() == [True] * 8 + [False]
+    assert windows_of_one_length(rows, most=5, enough=7).ids_NT.tolist() == [[5] * 4] * 5, "else the most frequent"
+    assert windows_of_one_length([*rows[6:], [7] * 12], most=9).ids_NT.shape == (3, 12), "of equals the longer one"

@@ -134,6 +134,21 @@ def paired(
     return Windows(torch.tensor(rows), torch.tensor(ordinary), torch.tensor(filled))
 
 
+def windows_of_one_length(rows: Sequence[Sequence[int]], most: int, enough: int | None = None) -> Windows:
+    """Return at most ``most`` token sequences of one length, N × T; the end token of each does not count as ordinary.
+
+    The length is the greatest of which there are ``enough`` sequences; without that, the most frequent one.
+    """
+    by_length: dict[int, list[Sequence[int]]] = {}
+    for row in rows:
+        by_length.setdefault(len(row), []).append(row)
+    plenty = [length for length, alike in by_length.items() if enough is not None and len(alike) >= enough]
+    chosen = max(plenty) if plenty else max(by_length, key=lambda length: (len(by_length[length]), length))
+    ordinary_T = torch.ones(chosen, dtype=torch.bool)
+    ordinary_T[-1] = False
+    return Windows(torch.tensor(by_length[chosen][:most]), ordinary_T)
+
+
 def read_ids(path: str | Path) -> Ids:
     """Open a ``.npy`` file of token ids; nothing of it is read into memory yet, and nothing pickled is opened.
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection import Capture, Subject
+from clockhands.inspection import Subject
 from clockhands.inspection.drawing import level, mark
-from clockhands.inspection.measures.loudness import METHOD, Levels, levels
+from clockhands.inspection.during_training import input_levels
+from clockhands.inspection.measures.loudness import METHOD, Levels
+from clockhands.inspection.texts import windows_of_one_length
 from clockhands.studies.tour.variants import MAIN, NO_SCALE
 from clockhands.training.architecture import build
 
@@ -34,15 +36,10 @@ def findings(results: Mapping[str, Result]) -> Iterator[Finding]:
 
 def measure(result: Result, model: torch.nn.Module) -> Levels:
     """Levels at the encoder's input over source texts of one length, the most frequent one."""
-    subject = Subject.of(model)
-    ids = [result.opened.tokenizers.source(pair.source)["input_ids"] for pair in result.pairs]
-    usual = max({len(row) for row in ids}, key=lambda length: sum(len(row) == length for row in ids))
-    ids_NT = torch.tensor([row for row in ids if len(row) == usual][:TEXTS])
-    ordinary_T = torch.ones(usual, dtype=torch.bool)
-    ordinary_T[-1] = False
-    tables = subject.tables()
-    assert tables is not None
-    return levels(tables, Capture(ids_NT, [], [], ordinary_T))
+    rows = [result.opened.tokenizers.source(pair.source)["input_ids"] for pair in result.pairs]
+    found = input_levels(Subject.of(model), windows_of_one_length(rows, TEXTS))
+    assert found is not None
+    return found
 
 
 def _finding(rows: list[tuple[str, str, Levels]]) -> Finding:
