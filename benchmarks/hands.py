@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from clockhands.inspection.lines import Array, find_lines
+from clockhands.inspection.estimators.spectral_lines import Array, find_lines
 
 Random = np.random.Generator
 

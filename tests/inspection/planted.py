@@ -8,9 +8,9 @@ from typing import Any
 import torch
 import transformers as hf
 
-from clockhands.inspection.capture import Capture, capture
 from clockhands.inspection.measures.heads import Counts, HeadStatistics
-from clockhands.inspection.subject import Subject
+from clockhands.inspection.reading.capture import Capture, capture
+from clockhands.inspection.subject.subject import Subject
 from clockhands.model import Position, Transformer, TransformerConfig
 
 WIDTH, LENGTH, VOCAB = 64, 32, 200

@@ -8,11 +8,11 @@ import pytest
 import torch
 import transformers as hf
 
-from clockhands.inspection.capture import Capture, capture
-from clockhands.inspection.decomposition import means, split
 from clockhands.inspection.measures import kernels, terms
 from clockhands.inspection.measures.decomposed import grouped
-from clockhands.inspection.subject import Subject
+from clockhands.inspection.reading.capture import Capture, capture
+from clockhands.inspection.reading.logit_split import means, split
+from clockhands.inspection.subject.subject import Subject
 from clockhands.model import Position, Transformer, TransformerConfig
 from clockhands.schemes import Alibi, Scheme
 

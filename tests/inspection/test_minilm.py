@@ -12,10 +12,10 @@ import torch
 
 from clockhands.data import open_corpus
 from clockhands.inspection import TERMS, Subject, Windows, capture, open_subject, split, windows
-from clockhands.inspection.capture import Capture
-from clockhands.inspection.lines import find_lines
+from clockhands.inspection.estimators.spectral_lines import find_lines
 from clockhands.inspection.measures import decomposed, directions, hands, loudness, share
 from clockhands.inspection.measures import table as position_table
+from clockhands.inspection.reading.capture import Capture
 
 from .planted import heads_of
 

@@ -7,8 +7,7 @@ from functools import cache
 import pytest
 import torch
 
-from clockhands.inspection.capture import Capture, capture
-from clockhands.inspection.decomposition import TERMS, Split, split
+from clockhands.inspection.estimators.probes import Splits
 from clockhands.inspection.measures import (
     cause,
     decomposed,
@@ -21,8 +20,9 @@ from clockhands.inspection.measures import (
     survival,
 )
 from clockhands.inspection.measures import table as position_table
-from clockhands.inspection.probes import Splits
-from clockhands.inspection.subject import Subject
+from clockhands.inspection.reading.capture import Capture, capture
+from clockhands.inspection.reading.logit_split import TERMS, Split, split
+from clockhands.inspection.subject.subject import Subject
 
 from . import planted
 from .planted import HALF, LENGTH, clock, heads_of
@@ -101,7 +101,7 @@ def test_no_position_reads_as_no_position() -> None:
 
 def test_without_crossfit_noise_would_pass_as_position() -> None:
     """The reason for using the other half of the texts, shown on the model without position."""
-    from clockhands.inspection.decomposition import PARTS, centred, parts
+    from clockhands.inspection.reading.logit_split import PARTS, centred, parts
 
     _, recorded = _blind()
     layer = recorded.layers[1]

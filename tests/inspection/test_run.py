@@ -16,7 +16,7 @@ from torch import nn
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.findings import Findings
 from clockhands.inspection import Subject, capture, inspect, split
-from clockhands.inspection.calls import AttentionCall
+from clockhands.inspection.reading.attention_call import AttentionCall
 from clockhands.model import Position, Transformer, TransformerConfig
 from clockhands.report import page, side_by_side
 
@@ -291,7 +291,7 @@ def test_recordings_too_large_for_memory_go_to_files(monkeypatch: pytest.MonkeyP
     model = tiny("bert")
     subject = Subject.of(model)
     kept = capture(subject.model, subject.forward, _ids())
-    monkeypatch.setattr("clockhands.inspection.store.IN_MEMORY", 1)
+    monkeypatch.setattr("clockhands.inspection.reading.tensor_storage.IN_MEMORY", 1)
     filed = capture(subject.model, subject.forward, _ids())
     assert all(torch.equal(a, b) for a, b in zip(kept.hidden, filed.hidden, strict=True))
     assert all(torch.equal(a.inputs_NTD, b.inputs_NTD) for a, b in zip(kept.layers, filed.layers, strict=True))
@@ -319,7 +319,7 @@ def _attention_kept_at_once(layers: int, texts: int, monkeypatch: pytest.MonkeyP
             weakref.finalize(self, alive.pop, id(self))
             most = max(most, sum(alive.values()))
 
-    monkeypatch.setattr("clockhands.inspection.seams.AttentionCall", Counted)
+    monkeypatch.setattr("clockhands.inspection.reading.attention_hooks.AttentionCall", Counted)
     model = _own("rope", encoder_layers=layers)
     inspect(model, texts=_ids(texts), control=False)
     return most

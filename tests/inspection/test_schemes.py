@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from clockhands.attention import record
-from clockhands.inspection.capture import Capture, capture
-from clockhands.inspection.decomposition import DATA, TERMS, means, parts, split
-from clockhands.inspection.freeze import Frozen
 from clockhands.inspection.measures.kernels import curve
-from clockhands.inspection.subject import Subject
+from clockhands.inspection.reading.capture import Capture, capture
+from clockhands.inspection.reading.held_norms import Frozen
+from clockhands.inspection.reading.logit_split import DATA, TERMS, means, parts, split
+from clockhands.inspection.subject.subject import Subject
 from clockhands.model import Position, Transformer, TransformerConfig
 from clockhands.schemes import CATALOGUE
 from clockhands.shapes import Tensor

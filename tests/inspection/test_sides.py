@@ -9,11 +9,11 @@ import torch
 
 from clockhands.errors import UsageError
 from clockhands.inspection import Subject, inspect
-from clockhands.inspection.capture import Capture, capture
-from clockhands.inspection.decomposition import TERMS, parts
 from clockhands.inspection.measures import across
+from clockhands.inspection.reading.capture import Capture, capture
+from clockhands.inspection.reading.logit_split import TERMS, parts
+from clockhands.inspection.reading.windows import paired
 from clockhands.inspection.run import PIECE, _windows
-from clockhands.inspection.texts import paired
 from clockhands.model import Position, Text, Transformer, TransformerConfig
 from clockhands.report import side_by_side
 from clockhands.shapes import Tensor

@@ -12,7 +12,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from clockhands.data.encoding import encode_texts
 from clockhands.inspection import Subject, Windows
 from clockhands.inspection.during_training import CHEAP, NUMBERS
-from clockhands.inspection.texts import windows_of_one_length
+from clockhands.inspection.reading.windows import windows_of_one_length
 from clockhands.training import Material
 
 TEXTS = 96

@@ -4,13 +4,13 @@
 model's hidden states and lets its attention be replayed, exactly, layer by layer.
 """
 
-from clockhands.inspection.capture import Capture, capture
-from clockhands.inspection.decomposition import TERMS, Split, split
-from clockhands.inspection.layer import Layer
 from clockhands.inspection.opening import open_subject
+from clockhands.inspection.reading.capture import Capture, capture
+from clockhands.inspection.reading.layer import Layer
+from clockhands.inspection.reading.logit_split import TERMS, Split, split
+from clockhands.inspection.reading.windows import Windows, windows
 from clockhands.inspection.run import inspect
-from clockhands.inspection.subject import Subject
-from clockhands.inspection.texts import Windows, windows
+from clockhands.inspection.subject.subject import Subject
 
 __all__ = [
     "TERMS",

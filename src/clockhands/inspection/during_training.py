@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from clockhands.inspection.capture import Capture, capture
 from clockhands.inspection.measures import directions, recovery, survival, table
 from clockhands.inspection.measures.loudness import Levels, levels
-from clockhands.inspection.subject import Subject
-from clockhands.inspection.texts import Windows
+from clockhands.inspection.reading.capture import Capture, capture
+from clockhands.inspection.reading.windows import Windows
+from clockhands.inspection.subject.subject import Subject
 
 CHEAP = ("loudness",)
 """Measures that cost next to nothing, so that they can be taken at every evaluation of a training run."""

@@ -9,7 +9,7 @@ import torch
 
 from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, ClockhandsError
-from clockhands.inspection.subject import Side, Subject
+from clockhands.inspection.subject.subject import Side, Subject
 from clockhands.pretrained import check_fits, count_numbers, is_known, is_own, load_tokenizer
 from clockhands.runs import Run, load_checkpoint, open_run, refuse_checkpoint, refuse_unknown_positions
 from clockhands.runs.foreign import refuse_unreadable_weights

@@ -19,10 +19,7 @@ from torch import nn
 from clockhands import __version__
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.findings import Finding, Findings
-from clockhands.inspection.capture import Capture, capture
-from clockhands.inspection.decomposition import Split, split
 from clockhands.inspection.drawing import skip
-from clockhands.inspection.influence import Influence, influence
 from clockhands.inspection.measures import (
     across,
     cause,
@@ -42,8 +39,11 @@ from clockhands.inspection.measures import (
 )
 from clockhands.inspection.opening import open_subject, open_tokenizer
 from clockhands.inspection.progress import Progress, watched
-from clockhands.inspection.subject import Side, Subject
-from clockhands.inspection.texts import USUAL, Ids, Windows, given_windows, paired, read_ids, windows
+from clockhands.inspection.reading.capture import Capture, capture
+from clockhands.inspection.reading.logit_split import Split, split
+from clockhands.inspection.reading.windows import USUAL, Ids, Windows, given_windows, paired, read_ids, windows
+from clockhands.inspection.subject.influence import Influence, influence
+from clockhands.inspection.subject.subject import Side, Subject
 from clockhands.shapes import Tensor
 
 TEXTS = 96

@@ -9,10 +9,10 @@ import torch
 import transformers as hf
 
 from clockhands.findings import Finding
-from clockhands.inspection.decomposition import split
-from clockhands.inspection.influence import influence
 from clockhands.inspection.measures import cause, kernels
-from clockhands.inspection.subject import Subject
+from clockhands.inspection.reading.logit_split import split
+from clockhands.inspection.subject.influence import influence
+from clockhands.inspection.subject.subject import Subject
 from clockhands.model import Transformer
 
 from .. import planted
@@ -104,7 +104,7 @@ def _counting() -> torch.Tensor:
 
 
 def _loss(model: Transformer, ids: torch.Tensor) -> Finding:
-    from clockhands.inspection.capture import Capture
+    from clockhands.inspection.reading.capture import Capture
 
     subject = Subject.of(model)
     recorded = Capture(ids, [], [], torch.ones(ids.shape[1], dtype=torch.bool))

@@ -9,7 +9,7 @@ import torch
 
 from clockhands.findings import Finding
 from clockhands.inspection.measures import hands
-from clockhands.inspection.subject import Subject
+from clockhands.inspection.subject.subject import Subject
 
 from .tables import learned, mixed, sinusoid, walk
 

@@ -11,9 +11,9 @@ import torch
 
 from clockhands.errors import CheckpointError
 from clockhands.findings import Finding
-from clockhands.inspection.capture import capture
 from clockhands.inspection.measures import directions, hands, table
-from clockhands.inspection.subject import Subject
+from clockhands.inspection.reading.capture import capture
+from clockhands.inspection.subject.subject import Subject
 
 from .tables import learned, mixed, sinusoid, walk
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from clockhands.findings import Finding
-from clockhands.inspection.capture import Capture
-from clockhands.inspection.decomposition import split
 from clockhands.inspection.measures import decomposed, directions, heads, kernels, loudness, recovery, share, survival
-from clockhands.inspection.subject import Subject
+from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.reading.logit_split import split
+from clockhands.inspection.subject.subject import Subject
 
 from .. import planted
 from ..planted import HALF, LENGTH, VOCAB

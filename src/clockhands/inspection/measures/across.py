@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Table
-from clockhands.inspection.calls import AttentionCall
-from clockhands.inspection.capture import Capture
 from clockhands.inspection.drawing import heatmap, percent, percent_range, skip, untrained_as
-from clockhands.inspection.numbers import PlaceSums, jackknife_mean
-from clockhands.inspection.seams import listening
-from clockhands.inspection.subject import Subject
+from clockhands.inspection.estimators.intervals import PlaceSums, jackknife_mean
+from clockhands.inspection.reading.attention_call import AttentionCall
+from clockhands.inspection.reading.attention_hooks import listening
+from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Bool, Float, Tensor
 
 QUESTION = "Does it look into its source by place?"

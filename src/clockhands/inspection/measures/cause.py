@@ -10,11 +10,11 @@ import torch
 from torch.nn import functional as F
 
 from clockhands.findings import Figure, Finding, Light, Panel, Reference, Table
-from clockhands.inspection.capture import Capture
 from clockhands.inspection.drawing import level, mark, percent, percent_range, skip
-from clockhands.inspection.influence import Influence
-from clockhands.inspection.numbers import bootstrap, mean_interval
-from clockhands.inspection.subject import Subject
+from clockhands.inspection.estimators.intervals import bootstrap, mean_interval
+from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.subject.influence import Influence
+from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Int, Tensor
 
 TOKENS = "Does order matter to the state of each token?"

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import Figure, Finding, Mark, Panel, Table
-from clockhands.inspection.decomposition import DATA, TERMS, Split
 from clockhands.inspection.drawing import mark, percent, percent_range, untrained_as
-from clockhands.inspection.numbers import bootstrap
+from clockhands.inspection.estimators.intervals import bootstrap
+from clockhands.inspection.reading.logit_split import DATA, TERMS, Split
 from clockhands.shapes import Float, Tensor
 
 LAYERS = "What decides where a layer looks?"

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.capture import WITHOUT_FIRST, Capture
 from clockhands.inspection.drawing import mark, skip
-from clockhands.inspection.numbers import covariance, interval, jackknife
-from clockhands.inspection.subject import Subject, Tables
+from clockhands.inspection.estimators.intervals import covariance, interval, jackknife
+from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
+from clockhands.inspection.subject.subject import Subject, Tables
 from clockhands.shapes import Float, Int, Tensor
 
 QUESTION = "Do words and positions share directions?"

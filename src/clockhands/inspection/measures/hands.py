@@ -11,7 +11,8 @@ import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import listed, mark, percent
-from clockhands.inspection.lines import (
+from clockhands.inspection.estimators.intervals import linear_fit
+from clockhands.inspection.estimators.spectral_lines import (
     AGREEMENT,
     FEWEST_TURNS,
     ROUND,
@@ -23,8 +24,7 @@ from clockhands.inspection.lines import (
     slow_basis,
 )
 from clockhands.inspection.measures.table import Rows, rows_of
-from clockhands.inspection.numbers import linear_fit
-from clockhands.inspection.subject import Subject
+from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Tensor
 
 QUESTION = "Does the table hold clock hands?"

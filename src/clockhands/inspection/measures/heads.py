@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.calls import AttentionCall
 from clockhands.inspection.drawing import heatmap, listed, mark, percent, untrained_as
-from clockhands.inspection.numbers import PlaceSums, interval
+from clockhands.inspection.estimators.intervals import PlaceSums, interval
+from clockhands.inspection.reading.attention_call import AttentionCall
 from clockhands.shapes import Bool, Float, Tensor
 
 POSITIONAL = "Which heads attend by place?"

@@ -8,13 +8,13 @@ from dataclasses import replace
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.capture import Capture
-from clockhands.inspection.decomposition import Split, centred, parts
 from clockhands.inspection.drawing import level, mark, percent, percent_range, skip, untrained_as
-from clockhands.inspection.layer import Layer
+from clockhands.inspection.estimators.intervals import bootstrap_layers, interval
 from clockhands.inspection.measures.decomposed import group_interval, grouped
-from clockhands.inspection.numbers import bootstrap_layers, interval
-from clockhands.inspection.subject import Subject
+from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.reading.layer import Layer
+from clockhands.inspection.reading.logit_split import Split, centred, parts
+from clockhands.inspection.subject.subject import Subject
 from clockhands.model.attention import AttentionContext
 from clockhands.schemes import NoPosition
 from clockhands.shapes import Bool, Float, Tensor

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 
 from clockhands.findings import Figure, Finding, Light, Panel, Table
-from clockhands.inspection.capture import WITHOUT_FIRST, Capture
 from clockhands.inspection.drawing import level, mark, percent, percent_range, skip, untrained_as
-from clockhands.inspection.numbers import bootstrap
-from clockhands.inspection.subject import Subject, Tables
+from clockhands.inspection.estimators.intervals import bootstrap
+from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
+from clockhands.inspection.subject.subject import Subject, Tables
 from clockhands.shapes import Float, Tensor
 
 QUESTION = "How loud is position next to the word?"

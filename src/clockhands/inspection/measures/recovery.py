@@ -6,11 +6,11 @@ import torch
 from torch.nn import functional as F
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.capture import WITHOUT_FIRST, Capture
 from clockhands.inspection.drawing import mark, percent, skip
-from clockhands.inspection.numbers import bootstrap
-from clockhands.inspection.probes import nearest_row
-from clockhands.inspection.subject import Subject, Tables
+from clockhands.inspection.estimators.intervals import bootstrap
+from clockhands.inspection.estimators.probes import nearest_row
+from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
+from clockhands.inspection.subject.subject import Subject, Tables
 from clockhands.shapes import Float, Int, Tensor
 
 QUESTION = "Does adding the position destroy the word?"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from clockhands.findings import Finding, Reference, Table
-from clockhands.inspection.capture import Capture
 from clockhands.inspection.drawing import percent, percent_range
-from clockhands.inspection.repeats import RUN, SHARED
+from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.reading.repeated_texts import RUN, SHARED
 
 QUESTION = "Do its texts repeat each other?"
 METHOD = (

@@ -7,8 +7,8 @@ import math
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Table
-from clockhands.inspection.capture import WITHOUT_FIRST, Capture
 from clockhands.inspection.drawing import mark, percent, untrained_as
+from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
 from clockhands.shapes import Float, Tensor
 
 METHOD = (

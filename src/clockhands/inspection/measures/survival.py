@@ -9,10 +9,10 @@ from functools import cached_property
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.capture import WITHOUT_FIRST, Capture
 from clockhands.inspection.drawing import level, mark, percent, percent_range, untrained_as
-from clockhands.inspection.probes import Ridge, Splits, corrected_interval, nearest_row, network_error
-from clockhands.inspection.subject import Subject
+from clockhands.inspection.estimators.probes import Ridge, Splits, corrected_interval, nearest_row, network_error
+from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
+from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Int, Tensor
 
 QUESTION = "Do positions survive through the layers?"

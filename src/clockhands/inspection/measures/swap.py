@@ -10,10 +10,10 @@ import torch
 
 from clockhands.findings import Finding, Reference, Table
 from clockhands.inspection.drawing import percent, percent_range, skip
+from clockhands.inspection.estimators.intervals import bootstrap
 from clockhands.inspection.measures.cause import CHANGED, relative, squared_distance
-from clockhands.inspection.numbers import bootstrap
-from clockhands.inspection.subject import Subject
-from clockhands.inspection.texts import bare, frame
+from clockhands.inspection.reading.windows import bare, frame
+from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Tensor
 
 QUESTION = "Does it notice who bit whom?"

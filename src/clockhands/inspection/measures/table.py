@@ -9,8 +9,8 @@ import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import heatmap, level, mark, percent, skip
-from clockhands.inspection.numbers import interval, off_diagonal_means, toeplitz_share
-from clockhands.inspection.subject import Subject
+from clockhands.inspection.estimators.intervals import interval, off_diagonal_means, toeplitz_share
+from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Tensor
 
 MOST_ROWS = 256

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Table
-from clockhands.inspection.capture import Capture
-from clockhands.inspection.decomposition import TERMS, Split, centred, means
 from clockhands.inspection.drawing import mark, percent, percent_range, skip, untrained_as
-from clockhands.inspection.layer import Layer
+from clockhands.inspection.estimators.intervals import bootstrap_layers
 from clockhands.inspection.measures.decomposed import grouped
-from clockhands.inspection.numbers import bootstrap_layers
-from clockhands.inspection.subject import Subject
+from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.reading.layer import Layer
+from clockhands.inspection.reading.logit_split import TERMS, Split, centred, means
+from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Bool, Float, Tensor
 
 QUESTION = "Which words listen to distances?"

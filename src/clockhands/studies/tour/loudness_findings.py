@@ -12,7 +12,7 @@ from clockhands.inspection import Subject
 from clockhands.inspection.drawing import level, mark
 from clockhands.inspection.during_training import input_levels
 from clockhands.inspection.measures.loudness import METHOD, Levels
-from clockhands.inspection.texts import windows_of_one_length
+from clockhands.inspection.reading.windows import windows_of_one_length
 from clockhands.studies.tour.variants import MAIN, NO_SCALE
 from clockhands.training.architecture import build
 

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from clockhands.errors import CheckpointError
-from clockhands.inspection.calls import AttentionCall
-from clockhands.inspection.freeze import Frozen
-from clockhands.inspection.seams import listening
+from clockhands.inspection.reading.attention_call import AttentionCall
+from clockhands.inspection.reading.attention_hooks import listening
+from clockhands.inspection.reading.held_norms import Frozen
 from clockhands.model.attention import AttentionContext
 from clockhands.schemes import Scheme
 from clockhands.shapes import Float, Tensor

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import UsageError
-from clockhands.inspection.subject import Side, Subject, Tables, chosen_side
+from clockhands.inspection.subject.subject import Side, Subject, Tables, chosen_side
 from clockhands.model.block import Sublayer
 from clockhands.model.masks import Text
 from clockhands.model.transformer import Stack, Transformer

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from clockhands.inspection.estimators.probes import STRENGTH, Ridge, Splits, corrected_interval
 from clockhands.inspection.measures.survival import position_hits
-from clockhands.inspection.probes import STRENGTH, Ridge, Splits, corrected_interval
 
 
 def test_texts_of_one_group_stay_on_one_side() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from clockhands.inspection.capture import capture
-from clockhands.inspection.decomposition import TERMS, means, parts
-from clockhands.inspection.freeze import Frozen
-from clockhands.inspection.subject import Subject
+from clockhands.inspection.reading.capture import capture
+from clockhands.inspection.reading.held_norms import Frozen
+from clockhands.inspection.reading.logit_split import TERMS, means, parts
+from clockhands.inspection.subject.subject import Subject
 
-from .tiny import CONFIGS, LAYERS, UNLISTED, VOCAB, tiny
+from ..tiny import CONFIGS, LAYERS, UNLISTED, VOCAB, tiny
 
 ROUNDS_INSIDE = {"modernbert", "qwen3", "gemma3", "cohere", "olmo2", "gpt-neo", "gpt-j", "mpt"}
 """Families whose own code drops to float32 on the way to the logits (a norm, a rotation, a softmax)."""

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.hands import SMOOTH, encoding_speeds, findable, hands_of, invented, planted, rotation, walk
 from scipy.signal import lfilter
 
-from clockhands.inspection.lines import AGREEMENT, agreements, burg, find_lines, waves
+from clockhands.inspection.estimators.spectral_lines import AGREEMENT, agreements, burg, find_lines, waves
 
 Random = np.random.Generator
 

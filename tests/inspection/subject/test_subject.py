@@ -8,10 +8,10 @@ import transformers as hf
 
 from clockhands.errors import CheckpointError
 from clockhands.inspection import inspect
-from clockhands.inspection.subject import Subject
+from clockhands.inspection.subject.subject import Subject
 
-from . import planted
-from .tiny import VOCAB, tiny
+from .. import planted
+from ..tiny import VOCAB, tiny
 
 
 def _ids() -> torch.Tensor:

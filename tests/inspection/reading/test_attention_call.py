@@ -9,9 +9,9 @@ import torch
 import transformers as hf
 
 from clockhands.inspection import capture, split
-from clockhands.inspection.calls import unmasked
 from clockhands.inspection.measures.decomposed import grouped, positional
-from clockhands.inspection.subject import Subject
+from clockhands.inspection.reading.attention_call import unmasked
+from clockhands.inspection.subject.subject import Subject
 
 VOCAB = 97
 SIZES = {"vocab_size": VOCAB, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}

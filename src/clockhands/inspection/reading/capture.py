@@ -16,11 +16,11 @@ import torch
 from torch import nn
 
 from clockhands.errors import CheckpointError
-from clockhands.inspection.calls import AttentionCall, ignore
-from clockhands.inspection.layer import Layer, hidden_input
-from clockhands.inspection.repeats import Repeats, repeats
-from clockhands.inspection.seams import listening
-from clockhands.inspection.store import Store
+from clockhands.inspection.reading.attention_call import AttentionCall, ignore
+from clockhands.inspection.reading.attention_hooks import listening
+from clockhands.inspection.reading.layer import Layer, hidden_input
+from clockhands.inspection.reading.repeated_texts import Repeats, repeats
+from clockhands.inspection.reading.tensor_storage import Store
 from clockhands.model.attention import CrossAttention
 from clockhands.shapes import Bool, Float, Int, Tensor
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from clockhands.inspection.calls import AttentionCall, Receiver, unmasked
+from clockhands.inspection.reading.attention_call import AttentionCall, Receiver, unmasked
 from clockhands.shapes import Tensor
 
 

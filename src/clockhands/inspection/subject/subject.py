@@ -14,9 +14,16 @@ import torch
 from torch import nn
 
 from clockhands.errors import CheckpointError, ClockhandsError, DataError, UsageError
-from clockhands.inspection.families import FAMILIES, Family, seen, sentence
-from clockhands.inspection.influence import influence
-from clockhands.inspection.input_table import PLACES, InputTable, edited, entering, find_input_table, position_enters
+from clockhands.inspection.subject.families import FAMILIES, Family, seen, sentence
+from clockhands.inspection.subject.influence import influence
+from clockhands.inspection.subject.input_table import (
+    PLACES,
+    InputTable,
+    edited,
+    entering,
+    find_input_table,
+    position_enters,
+)
 from clockhands.shapes import Float, Int, Tensor
 
 Side: TypeAlias = Literal["encoder", "decoder"]
@@ -85,7 +92,7 @@ class Subject:
         ``side`` of an encoder-decoder (default: the encoder). Raises UsageError if another model is asked for a side.
         """
         if _is_own(model):
-            from clockhands.inspection.own import OwnSubject
+            from clockhands.inspection.subject.clockhands_model import OwnSubject
 
             return OwnSubject.wrap(model, tokenizer, name, side)
         config = _configuration(model)

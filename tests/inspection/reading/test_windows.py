@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from clockhands.errors import DataError, UsageError
-from clockhands.inspection.texts import given_windows, read_ids, windows, windows_of_one_length
+from clockhands.inspection.reading.windows import given_windows, read_ids, windows, windows_of_one_length
 
 
 class Letters:

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from clockhands.inspection import inspect
-from clockhands.inspection.influence import influence
-from clockhands.inspection.subject import Subject
+from clockhands.inspection.subject.influence import influence
+from clockhands.inspection.subject.subject import Subject
 
-from . import planted
+from .. import planted
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clockhands.inspection.capture import Capture
 from clockhands.inspection.measures.repeated import repeated, warning
-from clockhands.inspection.repeats import fixed_by_place, groups, repeats
+from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.reading.repeated_texts import fixed_by_place, groups, repeats
 
 
 def _random(texts: int = 24, length: int = 40, seed: int = 0) -> torch.Tensor:

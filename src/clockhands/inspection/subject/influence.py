@@ -10,7 +10,7 @@ import torch
 from clockhands.shapes import Bool, Int, Tensor
 
 if TYPE_CHECKING:
-    from clockhands.inspection.subject import Subject
+    from clockhands.inspection.subject.subject import Subject
 
 TEXTS = 4
 CHANGED = 1e-6

@@ -13,9 +13,9 @@ from torch import nn
 from transformers import AutoModel
 
 from clockhands.checking.builds import build_model, find, loud, tiny_config
-from clockhands.inspection.input_table import InputTable, find_input_table, position_enters
 from clockhands.inspection.opening import open_subject
-from clockhands.inspection.subject import Subject
+from clockhands.inspection.subject.input_table import InputTable, find_input_table, position_enters
+from clockhands.inspection.subject.subject import Subject
 
 FIRST = {
     "big_bird:masked": 0,

@@ -16,8 +16,8 @@ from torch import nn
 
 from clockhands.attention import Attended, record
 from clockhands.errors import CheckpointError
-from clockhands.inspection.calls import AttentionCall, Receiver, ignore, unmasked
-from clockhands.inspection.tap import ModuleStack, SoftmaxTap
+from clockhands.inspection.reading.attention_call import AttentionCall, Receiver, ignore, unmasked
+from clockhands.inspection.reading.softmax_tap import ModuleStack, SoftmaxTap
 from clockhands.model.attention import Attention
 from clockhands.model.transformer import Stack
 from clockhands.shapes import Tensor

@@ -26,9 +26,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from clockhands.inspection.calls import AttentionCall
-from clockhands.inspection.freeze import Frozen
-from clockhands.inspection.layer import Layer
+from clockhands.inspection.reading.attention_call import AttentionCall
+from clockhands.inspection.reading.held_norms import Frozen
+from clockhands.inspection.reading.layer import Layer
 from clockhands.shapes import Bool, Float, Int, Tensor
 
 PARTS = ("content", "position", "constant")
