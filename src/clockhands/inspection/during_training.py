@@ -10,9 +10,15 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from clockhands.inspection.measures import directions, recovery, survival, table
+from clockhands.inspection.measures.directions import Directions
 from clockhands.inspection.measures.loudness import Levels, levels
+from clockhands.inspection.measures.position_rows import read_rows
+from clockhands.inspection.measures.recovery import Recovery
+from clockhands.inspection.measures.survival import probe
+from clockhands.inspection.measures.table_similarity import TableSimilarity
+from clockhands.inspection.measures.table_step import principal, shift_errors
 from clockhands.inspection.reading.capture import Capture, capture
+from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.subject.subject import Subject
 
@@ -37,7 +43,7 @@ def _loudness(subject: Subject, windows: Windows) -> dict[str, float]:
 
 
 def _directions(subject: Subject, windows: Windows) -> dict[str, float]:
-    found = directions.directions(subject, _unread(windows))
+    found = Directions().run(Reading(subject, _unread(windows)))
     chance = found.reference("random rotations")
     if not isinstance(found.value, float) or chance is None:
         return {}
@@ -45,13 +51,13 @@ def _directions(subject: Subject, windows: Windows) -> dict[str, float]:
 
 
 def _recovery(subject: Subject, windows: Windows) -> dict[str, float]:
-    found = recovery.recovery(subject, _unread(windows))
+    found = Recovery().run(Reading(subject, _unread(windows)))
     return {"words recovered": float(found.value)} if isinstance(found.value, float) else {}
 
 
 def _louder(subject: Subject, windows: Windows) -> dict[str, float]:
     """Return tokens recovered if positions were 4 and 16 times as long, beside random vectors of that length."""
-    rows = recovery.recovery(subject, _unread(windows)).table.rows
+    rows = Recovery().run(Reading(subject, _unread(windows))).table.rows
     found = {float(factor or 0): (float(mine or 0), float(chance or 0)) for factor, mine, chance in rows}
     return {
         f"words recovered, {what} {factor:g} times as long": found[factor][i]
@@ -63,11 +69,11 @@ def _louder(subject: Subject, windows: Windows) -> dict[str, float]:
 
 def _shift(subject: Subject, windows: Windows) -> dict[str, float]:
     """Return numbers of the position table alone, which need no text."""
-    rows = table.rows_in_use(subject)
-    if rows is None:
+    rows = read_rows(subject)
+    if isinstance(rows, str):
         return {}
-    linear, rotation = table.shift_errors(table.principal(rows), 1)
-    similar = table.similarity(subject).value
+    linear, rotation = shift_errors(principal(rows.centred_PD), 1)
+    similar = TableSimilarity().run(Reading(subject, _unread(windows))).value
     assert isinstance(similar, float)
     return {
         "error of a step as a linear map": linear,
@@ -84,7 +90,7 @@ def _survival(subject: Subject, windows: Windows) -> dict[str, float]:
     for text in shuffled_NT:
         text[places] = text[places[torch.randperm(len(places), generator=generator)]]
     recorded = capture(subject.model, subject.forward, shuffled_NT, ordinary_T=windows.ordinary_T)
-    found = survival.probe(subject, recorded)
+    found = probe(subject, recorded)
     chance = {"position read back by chance": 1 / int(recorded.counted_T.sum())}
     return {f"position read back, layer {i}": value for i, value in enumerate(found.position)} | chance
 

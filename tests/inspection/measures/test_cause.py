@@ -9,29 +9,32 @@ import torch
 import transformers as hf
 
 from clockhands.findings import Finding
-from clockhands.inspection.measures import cause, kernels
+from clockhands.inspection.measures import MEASURES
+from clockhands.inspection.measures.next_token import _ends, token_losses
+from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.reading.interventions import OTHERS, Interventions
 from clockhands.inspection.reading.logit_split import split
-from clockhands.inspection.subject.influence import influence
+from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import Transformer
 
 from .. import planted
 
 
-def _found(model: Any) -> tuple[dict[str, Finding], cause.Interventions]:
+def _found(model: Any) -> tuple[dict[str, Finding], Interventions]:
     """What ``inspect`` finds by intervention, and the interventions themselves."""
     subject, recorded = planted.subject_of(model)
     splits = [split(layer, recorded.ordinary_T) for layer in recorded.layers]
-    by_distance = kernels.kernel(subject, recorded, splits, None).details.get("beyond", False)
-    changes = cause.interventions(subject, recorded)
-    items = (cause.tokens(changes), cause.cause(subject, changes, by_distance))
-    return {item.name: item for item in items}, changes
+    reading = Reading(subject, recorded, splits)
+    for name in ("kernel", "cause.tokens", "cause"):
+        reading.findings[name] = MEASURES[name].run(reading)
+    return reading.findings, reading.interventions
 
 
 def test_a_head_that_copies_the_previous_token_changes_every_state_and_hardly_their_mean() -> None:
     found, changes = _found(planted.copying())
     assert found["cause.tokens"].value > 0.9  # type: ignore[operator]
-    assert changes[cause.OTHERS].tokens > 0.9, "where a token itself stays in its place too"
+    assert changes[OTHERS].tokens > 0.9, "where a token itself stays in its place too"
     assert found["cause"].value < 0.2, "averaged over the text, nearly the same words are copied"  # type: ignore[operator]
     assert "the state of each token changes by 9" in found["cause.tokens"].verdict
     assert found["cause.tokens"].references[1].name == "two random tokens"
@@ -41,7 +44,7 @@ def test_a_bag_of_words_has_no_order_in_any_of_the_measures() -> None:
     found, changes = _found(planted.uniform())
     assert found["cause.tokens"].value == pytest.approx(0.0, abs=1e-9)
     assert found["cause"].value == pytest.approx(0.0, abs=1e-9)
-    assert changes[cause.OTHERS].tokens == pytest.approx(0.0, abs=1e-9)
+    assert changes[OTHERS].tokens == pytest.approx(0.0, abs=1e-9)
     assert found["cause.tokens"].verdict == "No token's state changes when the tokens are permuted: order is not seen."
     assert found["cause"].verdict.startswith("Permuting the tokens does not change the mean of the output.")
     assert found["cause"].light == found["cause.tokens"].light == "bad"
@@ -104,11 +107,9 @@ def _counting() -> torch.Tensor:
 
 
 def _loss(model: Transformer, ids: torch.Tensor) -> Finding:
-    from clockhands.inspection.reading.capture import Capture
-
     subject = Subject.of(model)
     recorded = Capture(ids, [], [], torch.ones(ids.shape[1], dtype=torch.bool))
-    return cause.loss(subject, recorded, influence(subject, planted.ids()))
+    return planted.answer("cause.loss", subject, recorded)
 
 
 def test_the_next_token_costs_more_where_the_last_one_told_it() -> None:
@@ -140,21 +141,21 @@ def test_the_loss_is_that_of_the_model_with_its_output_layer() -> None:
     model = hf.GPT2LMHeadModel(config).eval()
     ids = torch.randint(50, (6, 12), generator=torch.Generator().manual_seed(0))
     subject = Subject.of(model)
-    recorded = cause.Capture(ids, [], [], torch.ones(12, dtype=torch.bool))
-    pair = cause.token_losses(subject, recorded)
+    recorded = Capture(ids, [], [], torch.ones(12, dtype=torch.bool))
+    pair = token_losses(subject, recorded)
     assert pair is not None
     with torch.no_grad():
         logits = model(input_ids=ids).logits
-    for column, end in enumerate(cause._ends(recorded)):
+    for column, end in enumerate(_ends(recorded)):
         theirs = torch.nn.functional.cross_entropy(logits[:, end - 1].double(), ids[:, end], reduction="none")
         torch.testing.assert_close(pair[0][:, column], theirs, atol=1e-6, rtol=1e-6)
 
 
 def test_models_that_have_no_next_token() -> None:
     subject, recorded = planted.subject_of(planted.uniform())
-    found = cause.loss(subject, recorded, influence(subject, planted.ids()))
+    found = planted.answer("cause.loss", subject, recorded)
     assert found.light == "skip" and "no next token" in found.verdict
     bare = hf.GPT2Model(hf.GPT2Config(vocab_size=planted.VOCAB, n_embd=16, n_layer=1, n_head=2, n_positions=32))
     subject, recorded = planted.subject_of(bare)
-    found = cause.loss(subject, recorded, influence(subject, planted.ids()))
+    found = planted.answer("cause.loss", subject, recorded)
     assert found.light == "skip" and "without its output layer" in found.verdict

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from clockhands.findings import Finding
-from clockhands.inspection.measures import hands
 from clockhands.inspection.subject.subject import Subject
 
+from ..planted import table_answer
 from .tables import learned, mixed, sinusoid, walk
 
 
 def found(rows_PD: torch.Tensor) -> Finding:
-    return hands.hands(learned(rows_PD))
+    return table_answer("table.hands", learned(rows_PD))
 
 
 def test_a_learned_table_of_exact_sinusoids_is_told_its_own_periods() -> None:
@@ -101,6 +101,6 @@ def test_a_fixed_sinusoid_of_ours_is_exact() -> None:
     model = Transformer(
         TransformerConfig(vocab_size=20, d_model=16, num_heads=2, d_ff=16, encoder_layers=1, decoder_layers=1)
     )
-    finding = hands.hands(Subject.of(model))
+    finding = table_answer("table.hands", Subject.of(model))
     assert finding.value == 8
     assert finding.verdict.startswith("All 8 pairs of columns turn at exactly constant speed")

@@ -10,19 +10,18 @@ import pytest
 import torch
 
 from clockhands.errors import CheckpointError
-from clockhands.findings import Finding
-from clockhands.inspection.measures import directions, hands, table
+from clockhands.inspection.measures.table_step import StepErrors, step_errors
 from clockhands.inspection.reading.capture import capture
-from clockhands.inspection.subject.subject import Subject
 
+from ..planted import answer, table_answer
 from .tables import learned, mixed, sinusoid, walk
 
-MEASURES = (table.similarity, hands.hands, table.shift)
+MEASURES = ("table.similarity", "table.hands", "table.shift")
 
 
-def _errors(rows_PD: torch.Tensor, step: int = 1) -> table.StepErrors:
+def _errors(rows_PD: torch.Tensor, step: int = 1) -> StepErrors:
     rows = rows_PD.double()
-    return table.step_errors(rows - rows.mean(0), step)
+    return step_errors(rows - rows.mean(0), step)
 
 
 @pytest.mark.parametrize("step", [1, 4, 16])
@@ -42,7 +41,7 @@ def test_standing_still_is_what_it_is_called() -> None:
 
 
 def test_the_verdict_on_a_sinusoid_is_that_it_turns() -> None:
-    finding = table.shift(learned(sinusoid(128, 64)))
+    finding = table_answer("table.shift", learned(sinusoid(128, 64)))
     assert finding.verdict.startswith("A step by one is the same rotation everywhere: the best rotation misses")
     assert finding.light == "good"
     still = finding.reference("standing still")
@@ -53,7 +52,7 @@ def test_the_verdict_on_a_sinusoid_is_that_it_turns() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_verdict_on_a_random_walk_is_that_it_does_not(seed: int, width: int) -> None:
     """It is smooth: any map that stays near where it was predicts it well, and none better than standing still."""
-    finding = table.shift(learned(walk(128, width, seed)))
+    finding = table_answer("table.shift", learned(walk(128, width, seed)))
     assert finding.verdict.startswith("A step by one is not the same turn everywhere")
     assert finding.light == "info"
     assert finding.value < 0.2, "small although nothing turns: a reference is needed"  # type: ignore[operator]
@@ -68,7 +67,7 @@ def test_noise_that_only_falls_back_to_its_mean_does_not_turn() -> None:
 
 
 def test_one_straight_line_leaves_it_undecided() -> None:
-    finding = table.shift(learned(torch.linspace(-1, 1, 64)[:, None] * torch.ones(64)))
+    finding = table_answer("table.shift", learned(torch.linspace(-1, 1, 64)[:, None] * torch.ones(64)))
     assert finding.verdict.startswith("Undecided whether a step by one is the same turn everywhere")
 
 
@@ -89,8 +88,8 @@ LITTLE: dict[str, Callable[[], torch.Tensor]] = {
 
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("kind", NOTHING)
-def test_equal_rows_are_told_to_be_equal(kind: str, measure: Callable[[Subject], Finding]) -> None:
-    finding = measure(learned(NOTHING[kind]()))
+def test_equal_rows_are_told_to_be_equal(kind: str, measure: str) -> None:
+    finding = table_answer(measure, learned(NOTHING[kind]()))
     assert finding.light == "skip"
     assert finding.verdict == "All position rows are equal: this table tells no position from another."
 
@@ -101,7 +100,7 @@ def test_no_table_gives_an_infinite_number_or_none(kind: str) -> None:
     recorded = capture(subject.model, subject.forward, torch.randint(5, 50, (4, 16)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        findings = [*(measure(subject) for measure in MEASURES), directions.directions(subject, recorded)]
+        findings = [*(table_answer(measure, subject) for measure in MEASURES), answer("directions", subject, recorded)]
     for finding in findings:
         numbers = [finding.value, *(cell for row in finding.table.rows for cell in row)]
         assert all(math.isfinite(number) for number in numbers if isinstance(number, (int, float))), finding.name
@@ -109,8 +108,8 @@ def test_no_table_gives_an_infinite_number_or_none(kind: str) -> None:
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-def test_a_short_table_is_told_its_length(measure: Callable[[Subject], Finding]) -> None:
-    finding = measure(learned(walk(12, 64)))
+def test_a_short_table_is_told_its_length(measure: str) -> None:
+    finding = table_answer(measure, learned(walk(12, 64)))
     assert finding.light == "skip"
     assert finding.verdict == "The position table has 12 rows; 17 are needed to measure this."
 
@@ -123,16 +122,16 @@ def test_a_model_that_reads_next_to_nothing_is_refused(rows: int) -> None:
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf])
 @pytest.mark.parametrize("measure", MEASURES)
-def test_no_number_in_a_table_is_one_message(measure: Callable[[Subject], Finding], broken: float) -> None:
+def test_no_number_in_a_table_is_one_message(measure: str, broken: float) -> None:
     subject = learned(walk(64, 64))
     subject.model.embeddings.position_embeddings.weight.data[40, 3] = broken  # type: ignore[union-attr,operator,index]
     with pytest.raises(CheckpointError, match=r"position table holds NaN or infinite values \(first in row 40\)"):
-        measure(subject)
+        table_answer(measure, subject)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_a_table_in_low_precision_is_measured(dtype: torch.dtype) -> None:
     subject = learned(mixed(128, 64, [5.0, 9.0, 31.0]), dtype)
-    assert [row[0] for row in hands.hands(subject).table.rows] == pytest.approx([5, 9, 31], rel=0.01)
-    assert table.shift(subject).verdict.startswith("A step by one is the same")
-    assert table.similarity(subject).light == "good"
+    assert [row[0] for row in table_answer("table.hands", subject).table.rows] == pytest.approx([5, 9, 31], rel=0.01)
+    assert table_answer("table.shift", subject).verdict.startswith("A step by one is the same")
+    assert table_answer("table.similarity", subject).light == "good"

@@ -9,13 +9,24 @@ import pytest
 import torch
 
 from clockhands.findings import Finding
-from clockhands.inspection.measures import decomposed, directions, heads, kernels, loudness, recovery, share, survival
+from clockhands.inspection.measures import MEASURES
+from clockhands.inspection.measures.survival import probe
 from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.reading.head_statistics import HeadStatistics
 from clockhands.inspection.reading.logit_split import split
+from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
 
 from .. import planted
-from ..planted import HALF, LENGTH, VOCAB
+from ..planted import HALF, LENGTH, VOCAB, answer
+
+
+def _of_splits(name: str, splits: list[Any]) -> Finding:
+    return MEASURES[name].run(replace(Reading.without_text(Subject.of(planted.uniform())), splits=splits))
+
+
+def _of_heads(name: str, layer: HeadStatistics) -> Finding:
+    return MEASURES[name].run(replace(Reading.without_text(Subject.of(planted.uniform())), heads=[layer]))
 
 
 @torch.no_grad()
@@ -48,7 +59,7 @@ def _half(rows: int, upper: bool) -> torch.Tensor:
     ],
 )
 def test_directions(words: torch.Tensor, places: torch.Tensor, sentence: str, light: str) -> None:
-    found = directions.directions(*_tables(words, places))
+    found = answer("directions", *_tables(words, places))
     assert sentence in found.verdict and found.light == light
     if light != "skip":
         assert found.interval is not None and found.interval[0] <= found.value <= found.interval[1]  # type: ignore[operator]
@@ -57,7 +68,7 @@ def test_directions(words: torch.Tensor, places: torch.Tensor, sentence: str, li
 def test_a_text_of_one_word_has_no_directions() -> None:
     subject, recorded = _tables(_random(VOCAB), _random(LENGTH, 7))
     one = Capture(torch.full((8, LENGTH), 9), [], [], recorded.ordinary_T)
-    assert "All token rows of the text are equal" in directions.directions(subject, one).verdict
+    assert "All token rows of the text are equal" in answer("directions", subject, one).verdict
 
 
 @pytest.mark.parametrize(
@@ -65,16 +76,16 @@ def test_a_text_of_one_word_has_no_directions() -> None:
     [(1.0, "and both are heard", "good"), (0.001, "hardly audible", "bad"), (100.0, "drowns it", "warn")],
 )
 def test_loudness(factor: float, sentence: str, light: str) -> None:
-    found = loudness.loudness(*_tables(_random(VOCAB), factor * _random(LENGTH, 1)))
+    found = answer("loudness", *_tables(_random(VOCAB), factor * _random(LENGTH, 1)))
     assert sentence in found.verdict and found.light == light
 
 
 def test_position_0_is_left_out_of_loudness_and_overlap() -> None:
     """A row 0 of a thousand times the length changes no number, and is told as an outlier."""
     places = _random(LENGTH, 1)
-    ordinary = [measure(*_tables(_random(VOCAB), places)) for measure in (loudness.loudness, directions.directions)]
+    ordinary = [answer(name, *_tables(_random(VOCAB), places)) for name in ("loudness", "directions")]
     places[0] *= 1000
-    outlying = [measure(*_tables(_random(VOCAB), places)) for measure in (loudness.loudness, directions.directions)]
+    outlying = [answer(name, *_tables(_random(VOCAB), places)) for name in ("loudness", "directions")]
     assert [found.value for found in ordinary] == pytest.approx([found.value for found in outlying], rel=1e-5)
     assert "Outlying rows: 0." in outlying[0].verdict and "Outlying" not in ordinary[0].verdict
     assert all("Position 0 and special tokens are left out" in found.method for found in outlying)
@@ -84,10 +95,10 @@ def test_position_0_is_left_out_of_loudness_and_overlap() -> None:
 def test_equal_position_rows_are_no_fault(value: float) -> None:
     """Zero or constant rows divided by zero."""
     subject, recorded = _tables(_random(VOCAB), torch.full((LENGTH, 64), value))
-    loud = loudness.loudness(subject, recorded)
+    loud = answer("loudness", subject, recorded)
     assert loud.value == pytest.approx(0.0, abs=1e-9) and loud.light == "bad"
     assert "all position rows are equal, so that they tell no place from another" in loud.verdict
-    found = recovery.recovery(subject, recorded)
+    found = answer("recovery", subject, recorded)
     assert found.light == "skip" and "All position rows are equal" in found.verdict
 
 
@@ -96,14 +107,14 @@ def test_equal_position_rows_are_no_fault(value: float) -> None:
     [(0.2, "times as long before one word in twenty is lost", "good"), (30.0, "too loud as they are", "bad")],
 )
 def test_recovery(factor: float, sentence: str, light: str) -> None:
-    found = recovery.recovery(*_tables(_random(VOCAB), factor * _random(LENGTH, 1)))
+    found = answer("recovery", *_tables(_random(VOCAB), factor * _random(LENGTH, 1)))
     assert sentence in found.verdict and found.light == light
     assert [reference.name for reference in found.references] == ["random vectors"]
 
 
 def _kernel(model: Any) -> Finding:
     subject, recorded = planted.subject_of(model)
-    return kernels.kernel(subject, recorded, [split(recorded.layers[0], recorded.ordinary_T)], None)
+    return answer("kernel", subject, recorded, splits=[split(recorded.layers[0], recorded.ordinary_T)])
 
 
 @pytest.mark.parametrize("scheme", ["rope", "alibi"])
@@ -134,16 +145,17 @@ def _content() -> Any:
 
 
 def test_what_decides_where_a_layer_looks() -> None:
-    positional = decomposed.layers(_splits(planted.copying()))
+    positional = _of_splits("logits.layers", _splits(planted.copying()))
     assert positional.verdict.startswith("Position alone decides 100 % of where the first layer looks")
-    content = decomposed.layers(_splits(_content()))
+    content = _of_splits("logits.layers", _splits(_content()))
     assert content.verdict.startswith("No effect of position alone on where the first layer looks was found")
-    equal = decomposed.layers(_splits(planted.uniform()))
+    equal = _of_splits("logits.layers", _splits(planted.uniform()))
     assert equal.verdict.startswith("The first layer looks at all tokens alike")
 
 
 def test_heads_that_position_decides_are_counted_with_an_interval() -> None:
-    both, one, none = (decomposed.heads(_splits(m)) for m in (planted.copying(), planted.previous_token(), _content()))
+    models = (planted.copying(), planted.previous_token(), _content())
+    both, one, none = (_of_splits("logits.heads", _splits(model)) for model in models)
     assert (one.value, one.interval) == (1.0, (1.0, 1.0)), "head 0 by position, head 1 by words"
     assert (none.value, none.interval) == (0.0, (0.0, 0.0))
     assert both.value == 1.0 and "decides most in head 0" in both.verdict
@@ -152,25 +164,25 @@ def test_heads_that_position_decides_are_counted_with_an_interval() -> None:
 def test_attention_by_place_is_counted_and_uniform_attention_is_none() -> None:
     """Uniform attention in float32 is the same in every text up to rounding, and that is no place."""
     for kind in ("encoder", "decoder"):
-        flat = heads.positional([planted.heads_of(planted.subject_of(planted.uniform(kind))[1])])
+        flat = _of_heads("heads.positional", planted.heads_of(planted.subject_of(planted.uniform(kind))[1]))
         assert flat.verdict == "0 of 2 heads attend mostly by place (95 % interval 0 to 0). No head has a name."
-    found = heads.positional([planted.heads_of(planted.subject_of(planted.copying())[1])])
+    found = _of_heads("heads.positional", planted.heads_of(planted.subject_of(planted.copying())[1]))
     assert found.value == 2.0 and found.interval == (2.0, 2.0)
     assert "layer 1 head 0: previous token" in found.verdict and found.light == "good"
 
 
 def test_how_far_heads_look() -> None:
-    near = heads.distance([planted.heads_of(planted.subject_of(planted.previous_token(30.0))[1])])
+    near = _of_heads("heads.distance", planted.heads_of(planted.subject_of(planted.previous_token(30.0))[1]))
     assert "Less than half as far looks layer 1." in near.verdict
-    far = heads.distance([planted.heads_of(planted.subject_of(planted.uniform())[1])])
+    far = _of_heads("heads.distance", planted.heads_of(planted.subject_of(planted.uniform())[1]))
     assert "No layer looks less than half as far." in far.verdict
     assert far.value == pytest.approx(far.references[0].value, rel=1e-3)
 
 
 def test_whether_positions_can_be_read_behind_the_last_layer() -> None:
-    kept = survival.survival(*planted.subject_of(planted.uniform("encoder", "sinusoidal")))
+    kept = answer("survival", *planted.subject_of(planted.uniform("encoder", "sinusoidal")))
     assert "Behind the last layer the position can still be read." in kept.verdict
-    lost = survival.survival(*planted.subject_of(planted.uniform()))
+    lost = answer("survival", *planted.subject_of(planted.uniform()))
     assert "Whether any position can be read behind the last layer is undecided." in lost.verdict
     assert lost.interval is not None and lost.interval[0] <= 1 / (LENGTH - 1)
     names = [reference.name for reference in kept.references]
@@ -180,18 +192,18 @@ def test_whether_positions_can_be_read_behind_the_last_layer() -> None:
 def test_the_probe_is_fitted_on_as_many_texts_whatever_is_read() -> None:
     """The same run gave 74 % where 48 texts were read and 87 % where 96 were."""
     model = planted.uniform("encoder", "sinusoidal")
-    values = [survival.probe(*planted.subject_of(model, texts)).position for texts in (48, 96)]
+    values = [probe(*planted.subject_of(model, texts)).position for texts in (48, 96)]
     assert values[0] == pytest.approx(values[1])
 
 
 def test_a_network_sees_places_that_only_the_length_of_a_state_holds() -> None:
     """The mean of more and more words is shorter and shorter, under a causal mask; without one it is the same."""
-    causal = survival.survival(*planted.subject_of(planted.uniform("decoder", keeps=False), 48))
-    alike = survival.survival(*planted.subject_of(planted.alone("decoder"), 48))
+    causal = answer("survival", *planted.subject_of(planted.uniform("decoder", keeps=False), 48))
+    alike = answer("survival", *planted.subject_of(planted.alone("decoder"), 48))
     told = [found.verdict.split("A network, which sees lengths too, explains ")[1] for found in (causal, alike)]
     assert float(told[0].split()[0]) > 5
     assert told[1].startswith("0.0 % of the place")
-    heard = survival.survival(*planted.subject_of(planted.uniform("encoder", "sinusoidal")))
+    heard = answer("survival", *planted.subject_of(planted.uniform("encoder", "sinusoidal")))
     assert "A network" not in heard.verdict
 
 
@@ -204,7 +216,7 @@ def test_which_pairs_carry_the_logits(pairs: list[int], least: float, most: floa
         both = [*pairs, *(pair + 8 for pair in pairs)]
         rows[:, :, both] = torch.randn(2, 2, len(both), 32, generator=torch.Generator().manual_seed(0))
     subject, recorded = planted.subject_of(model)
-    found = kernels.frequencies(subject, recorded, None)
+    found = answer("kernel.frequencies", subject, recorded)
     assert least < found.value < most  # type: ignore[operator]
     assert found.verdict.startswith("The fastest quarter of the rotated pairs carries")
     assert found.interval is not None and found.interval[0] <= found.value <= found.interval[1]  # type: ignore[operator]
@@ -213,12 +225,12 @@ def test_which_pairs_carry_the_logits(pairs: list[int], least: float, most: floa
 
 def test_a_split_that_misses_the_logits_says_so() -> None:
     (exact,) = _splits(planted.copying(), 16)
-    assert "The terms rebuild the logits to" in decomposed.layers([exact]).verdict
-    missed = decomposed.layers([replace(exact, error=0.3)])
+    assert "The terms rebuild the logits to" in _of_splits("logits.layers", [exact]).verdict
+    missed = _of_splits("logits.layers", [replace(exact, error=0.3)])
     assert "But the terms miss the logits by up to 30 % of the largest" in missed.verdict and missed.light == "warn"
 
 
 def test_how_much_of_the_state_is_position() -> None:
-    heard = share.share(planted.subject_of(planted.uniform("encoder", "sinusoidal"))[1])
-    deaf = share.share(planted.subject_of(planted.uniform())[1])
+    heard = answer("survival.share", *planted.subject_of(planted.uniform("encoder", "sinusoidal")))
+    deaf = answer("survival.share", *planted.subject_of(planted.uniform()))
     assert heard.value > 0.1 and abs(deaf.value) < 0.02  # type: ignore[operator, arg-type]

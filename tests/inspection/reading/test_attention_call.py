@@ -9,8 +9,8 @@ import torch
 import transformers as hf
 
 from clockhands.inspection import capture, split
-from clockhands.inspection.measures.decomposed import grouped, positional
 from clockhands.inspection.reading.attention_call import unmasked
+from clockhands.inspection.reading.term_groups import grouped, positional
 from clockhands.inspection.subject.subject import Subject
 
 VOCAB = 97

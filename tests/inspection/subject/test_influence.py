@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from clockhands.inspection import inspect
-from clockhands.inspection.subject.influence import influence
+from clockhands.inspection.subject.influence import find_influence
 from clockhands.inspection.subject.subject import Subject
 
 from .. import planted
@@ -26,7 +26,7 @@ from .. import planted
 )
 def test_what_tokens_see(make: Any, sentence: str, causal: bool) -> None:
     subject = Subject.of(make())
-    found = influence(subject, planted.ids(8))
+    found = find_influence(subject.forward, planted.ids(8))
     assert (found.sentence, found.causal) == (sentence, causal)
 
 
@@ -43,4 +43,4 @@ def test_the_page_tells_what_was_measured_of_a_model_in_training() -> None:
 
 def test_a_text_of_one_token_shows_nothing() -> None:
     subject = Subject.of(planted.uniform())
-    assert influence(subject, torch.full((4, 8), 7)).sentence == "no token sees another one"
+    assert find_influence(subject.forward, torch.full((4, 8), 7)).sentence == "no token sees another one"

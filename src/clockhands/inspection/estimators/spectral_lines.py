@@ -81,14 +81,14 @@ class Spectrum:
 
     ``needed`` is the agreement that a line had to beat, ``best_other`` the best of those that did not (0 if there was
     none), ``surrogates`` the number of surrogates, ``best_surrogate`` the best agreement of a line in any of them, and
-    ``null`` the mean number of lines in one that agree by ``AGREEMENT``.
+    ``by_chance`` the mean number of lines in one that agree by ``AGREEMENT``.
     """
 
     turning: tuple[Line, ...]
     swinging: tuple[Line, ...]
     needed: float
     best_other: float
-    null: float = 0.0
+    by_chance: float = 0.0
     surrogates: int = 0
     best_surrogate: float = 0.0
 
@@ -152,7 +152,7 @@ def _spectrum(lines: list[Line], surrogates: list[Array], count: int) -> Spectru
         swinging=tuple(line for line in found if line.roundness < ROUND),
         needed=needed,
         best_other=max((line.agreement for line in lines if line.agreement <= needed), default=0.0),
-        null=float(np.mean([(one > AGREEMENT).sum() for one in surrogates])) if surrogates else 0.0,
+        by_chance=float(np.mean([(one > AGREEMENT).sum() for one in surrogates])) if surrogates else 0.0,
         surrogates=len(surrogates),
         best_surrogate=highest,
     )

@@ -1,1 +1,54 @@
-"""One file a measure: from a subject and its capture to findings. Input outwards, then cause."""
+"""The measures, one class a file, in the order a reader should meet them: from the input outwards, then cause."""
+
+from clockhands.inspection.measures.cross_attention import CrossAttention
+from clockhands.inspection.measures.directions import Directions
+from clockhands.inspection.measures.distance_kernel import DistanceKernel
+from clockhands.inspection.measures.heads_by_place import HeadsByPlace
+from clockhands.inspection.measures.heads_distance import HeadsDistance
+from clockhands.inspection.measures.logit_heads import LogitHeads
+from clockhands.inspection.measures.logit_layers import LogitLayers
+from clockhands.inspection.measures.loudness import Loudness
+from clockhands.inspection.measures.mean_order import MeanOrder
+from clockhands.inspection.measures.measure import Measure
+from clockhands.inspection.measures.next_token import NextToken
+from clockhands.inspection.measures.recovery import Recovery
+from clockhands.inspection.measures.repeated_text import RepeatedText
+from clockhands.inspection.measures.rotation_frequencies import RotationFrequencies
+from clockhands.inspection.measures.state_share import StateShare
+from clockhands.inspection.measures.survival import Survival
+from clockhands.inspection.measures.swapped_words import SwappedWords
+from clockhands.inspection.measures.table_hands import TableHands
+from clockhands.inspection.measures.table_similarity import TableSimilarity
+from clockhands.inspection.measures.table_step import TableStep
+from clockhands.inspection.measures.token_order import TokenOrder
+from clockhands.inspection.measures.word_terms import WordTerms
+
+MEASURES: dict[str, Measure] = {
+    measure.name: measure
+    for measure in (
+        RepeatedText(),
+        Loudness(),
+        Directions(),
+        Recovery(),
+        TableSimilarity(),
+        TableHands(),
+        TableStep(),
+        DistanceKernel(),
+        RotationFrequencies(),
+        WordTerms(),
+        LogitLayers(),
+        LogitHeads(),
+        Survival(),
+        StateShare(),
+        HeadsByPlace(),
+        HeadsDistance(),
+        CrossAttention(),
+        TokenOrder(),
+        MeanOrder(),
+        NextToken(),
+        SwappedWords(),
+    )
+}
+"""By the name of the finding."""
+
+__all__ = ["MEASURES", "Measure"]

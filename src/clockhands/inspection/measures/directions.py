@@ -7,24 +7,14 @@ from typing import Any
 
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import mark, skip
+from clockhands.findings import Figure, Finding, Light, Panel, Reference, Table
+from clockhands.inspection.drawing import mark
 from clockhands.inspection.estimators.intervals import covariance, interval, jackknife
-from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
-from clockhands.inspection.subject.subject import Subject, Tables
+from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
+from clockhands.inspection.reading.capture import WITHOUT_FIRST
+from clockhands.inspection.reading.reading import Reading
+from clockhands.inspection.subject.subject import Tables
 from clockhands.shapes import Float, Int, Tensor
-
-QUESTION = "Do words and positions share directions?"
-METHOD = (
-    "Overlap = tr(C_w C_p) / (‖C_w‖ ‖C_p‖), the cosine between the covariance of the token rows (weighted by the "
-    "text) and that of the position rows: 0 if they live in orthogonal subspaces, 1 if they vary alike. Random "
-    "rotations: C_p turned by a uniformly random rotation of the d dimensions; its mean is tr C_w tr C_p / d and its "
-    "variance 2‖C_w°‖²‖C_p°‖² / ((d−1)(d+2)), C° being C without its trace, both divided by the norms. No threshold "
-    "enters. The principal angles in the table need two: the subspaces hold 90 % of the words' and 95 % of the "
-    "positions' variance; without truncation the smallest angle is always 0°; beside them those of random "
-    "subspaces of the same sizes. Interval of the overlap: jackknife over ten groups of texts." + WITHOUT_FIRST
-)
-SOURCE = "the RV coefficient of Escoufier 1973; its moments under random rotations follow from Haar measure on O(d)"
 
 
 def overlap(words_DD: Float[Tensor, "D D"], places_DD: Float[Tensor, "D D"]) -> tuple[float, float, float]:
@@ -54,46 +44,64 @@ def subspace(matrix_DD: Float[Tensor, "D D"], share: float) -> Tensor:
     return vectors[:, :count]
 
 
-def directions(subject: Subject, capture: Capture) -> Finding:
-    """Overlap of the two covariances against random rotations, and truncated principal angles."""
-    tables = subject.tables()
-    if tables is None:
-        return skip("directions", QUESTION, subject.absent("There is no position table at the input."))
-    if subject.concatenates:
-        return skip("directions", QUESTION, "Words and positions are concatenated: they cannot share directions.")
-    ids_NT, rows_TD = capture.ids_NT[:, capture.counted_T], tables.positions_PD[: capture.length][capture.counted_T]
-    words, places = _word_covariance(tables, ids_NT), covariance(rows_TD)
-    for what, matrix, rows in (("position rows", places, rows_TD), ("token rows of the text", words, tables.words_VD)):
-        if float(matrix.trace()) <= 1e-12 * float(rows.square().sum(-1).max()):
-            return skip("directions", QUESTION, f"All {what} are equal, so that they have no directions to share.")
-    value, mean, spread = overlap(words, places)
-    low, high = jackknife(ids_NT, lambda kept: overlap(_word_covariance(tables, kept), places)[0])
-    z = (value - mean) / spread
-    table, angle, chance = _angles(words, places)
-    if z < -2:
-        comment, light = "words and positions are more nearly orthogonal than chance", "good"
-    elif z > 2:
-        comment, light = "words and positions share directions", "warn"
-    else:
-        comment, light = "no more and no less than chance", "info"
-    return Finding(
-        name="directions",
-        question=QUESTION,
-        verdict=(
+class Directions(Measure):
+    """The overlap of the two covariances against random rotations, and truncated principal angles."""
+
+    name = "directions"
+    question = "Do words and positions share directions?"
+    references = ("random rotations",)
+    method = (
+        "Overlap = tr(C_w C_p) / (‖C_w‖ ‖C_p‖), the cosine between the covariance of the token rows (weighted by the "
+        "text) and that of the position rows: 0 if they live in orthogonal subspaces, 1 if they vary alike. Random "
+        "rotations: C_p turned by a uniformly random rotation of the d dimensions; its mean is tr C_w tr C_p / d and "
+        "its variance 2‖C_w°‖²‖C_p°‖² / ((d−1)(d+2)), C° being C without its trace, both divided by the norms. No "
+        "threshold enters. The principal angles in the table need two: the subspaces hold 90 % of the words' and 95 % "
+        "of the positions' variance; without truncation the smallest angle is always 0°; beside them those of random "
+        "subspaces of the same sizes. Interval of the overlap: jackknife over ten groups of texts." + WITHOUT_FIRST
+    )
+    source = "the RV coefficient of Escoufier 1973; its moments under random rotations follow from Haar measure on O(d)"
+    group = INPUT
+    rests_on = (*TEXT, "width")
+
+    def run(self, reading: Reading) -> Finding:
+        subject, capture = reading.subject, reading.capture
+        tables = subject.tables()
+        if tables is None:
+            return self.skip(subject.absent("There is no position table at the input."))
+        if subject.concatenates:
+            return self.skip("Words and positions are concatenated: they cannot share directions.")
+        ids_NT = capture.ids_NT[:, capture.counted_T]
+        rows_TD = tables.positions_PD[: capture.length][capture.counted_T]
+        words, places = _word_covariance(tables, ids_NT), covariance(rows_TD)
+        for what, matrix, rows in (
+            ("position rows", places, rows_TD),
+            ("token rows of the text", words, tables.words_VD),
+        ):
+            if float(matrix.trace()) <= 1e-12 * float(rows.square().sum(-1).max()):
+                return self.skip(f"All {what} are equal, so that they have no directions to share.")
+        value, mean, spread = overlap(words, places)
+        low, high = jackknife(ids_NT, lambda kept: overlap(_word_covariance(tables, kept), places)[0])
+        z = (value - mean) / spread
+        table, angle, chance = _angles(words, places)
+        light, comment = _judge(z)
+        return self.finding(
             f"Overlap {value:.3f} (95 % interval {low:.3f} to {high:.3f}) against {mean:.3f} ± {spread:.3f} for random "
             f"rotations (z = {z:+.1f}): {comment}. Smallest angle of the truncated subspaces {angle:.0f}° against "
-            f"{chance:.0f}° for random ones."
-        ),
-        value=value,
-        interval=(low, high),
-        references=(Reference("random rotations", mean, (mean - 1.96 * spread, mean + 1.96 * spread)),),
-        light=light,  # type: ignore[arg-type]
-        table=table,
-        figure=_figure(value, mean, spread),
-        method=METHOD,
-        source=SOURCE,
-        details={"z": z},
-    )
+            f"{chance:.0f}° for random ones.",
+            value,
+            interval=(low, high),
+            references=(Reference("random rotations", mean, (mean - 1.96 * spread, mean + 1.96 * spread)),),
+            light=light,
+            table=table,
+            figure=_figure(value, mean, spread),
+            details={"z": z},
+        )
+
+
+def _judge(z: float) -> tuple[Light, str]:
+    if z < -2:
+        return "good", "words and positions are more nearly orthogonal than chance"
+    return ("warn", "words and positions share directions") if z > 2 else ("info", "no more and no less than chance")
 
 
 def _word_covariance(tables: Tables, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "D D"]:

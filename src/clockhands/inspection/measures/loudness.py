@@ -8,21 +8,13 @@ from dataclasses import dataclass
 import torch
 
 from clockhands.findings import Figure, Finding, Light, Panel, Table
-from clockhands.inspection.drawing import level, mark, percent, percent_range, skip, untrained_as
+from clockhands.inspection.drawing import level, mark, percent, percent_range, untrained_as
 from clockhands.inspection.estimators.intervals import bootstrap
+from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
 from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
-from clockhands.inspection.subject.subject import Subject, Tables
+from clockhands.inspection.reading.reading import Reading
+from clockhands.inspection.subject.subject import Tables
 from clockhands.shapes import Float, Tensor
-
-QUESTION = "How loud is position next to the word?"
-METHOD = (
-    "What enters the first block is w_i + p_i + s: token row (scaled as the model scales it), position row and "
-    "the rest. Both means are moved to the constant, so that the shares are E‖w−w̄‖² over the tokens of the text,"
-    " E‖p−p̄‖² over the positions in use, and ‖s+w̄+p̄‖², each divided by their sum. Where a layer norm follows, "
-    "its centring is applied first. Uncentred norms would count the shared mean vector as signal. Interval: texts"
-    " resampled. Untrained: the same class with fresh weights." + WITHOUT_FIRST
-)
-SOURCE = "Vaswani et al. 2017, section 3.4, for the factor √d; norms centred as in Song & Zhong 2023"
 
 
 @dataclass(frozen=True)
@@ -74,37 +66,49 @@ def _centre(tables: Tables, rows: Tensor) -> Tensor:
     return rows - rows.mean(-1, keepdim=True) if centres else rows
 
 
-def loudness(subject: Subject, capture: Capture, control: Subject | None = None) -> Finding:
-    """Shares of word, position and constant in the input; outlier rows; the factor √d."""
-    tables = subject.tables()
-    if tables is None:
-        return skip("loudness", QUESTION, subject.absent("Nothing is added at the input of this model."))
-    trained = levels(tables, capture)
-    fresh_tables = control.tables() if control else None
-    fresh = levels(fresh_tables, capture) if fresh_tables else None
-    rest = trained.position + trained.constant
-    low, high = bootstrap(torch.full_like(trained.word_N, trained.position), trained.word_N + rest)
-    light, comment = _judge(trained)
-    untrained = f"; untrained {percent(fresh.share)}" if fresh else ""
-    total = trained.word + rest
-    verdict = (
-        f"Words carry {percent(trained.word / total)} of the input, positions {percent(trained.share)} "
-        f"(95 % interval {percent_range(low, high)}{untrained}): {comment}."
+class Loudness(Measure):
+    """Shares of token, position and constant in the input; outlying rows; the factor √d."""
+
+    name = "loudness"
+    question = "How loud is position next to the word?"
+    references = ("untrained",)
+    method = (
+        "What enters the first block is w_i + p_i + s: token row (scaled as the model scales it), position row and "
+        "the rest. Both means are moved to the constant, so that the shares are E‖w−w̄‖² over the tokens of the text,"
+        " E‖p−p̄‖² over the positions in use, and ‖s+w̄+p̄‖², each divided by their sum. Where a layer norm follows, "
+        "its centring is applied first. Uncentred norms would count the shared mean vector as signal. Interval: texts"
+        " resampled. Untrained: the same class with fresh weights." + WITHOUT_FIRST
     )
-    return Finding(
-        name="loudness",
-        question=QUESTION,
-        verdict=verdict + _factor(tables, trained, fresh) + _outliers(tables),
-        value=trained.share,
-        interval=(low, high),
-        references=untrained_as(fresh.share if fresh else None),
-        light=light,
-        table=_table(tables, trained, fresh),
-        figure=_figure(tables, trained, fresh),
-        method=METHOD,
-        source=SOURCE,
-        details={"ratio": trained.ratio, "scale": tables.scale},
-    )
+    source = "Vaswani et al. 2017, section 3.4, for the factor √d; norms centred as in Song & Zhong 2023"
+    group = INPUT
+    rests_on = TEXT
+
+    def run(self, reading: Reading) -> Finding:
+        subject, capture = reading.subject, reading.capture
+        tables = subject.tables()
+        if tables is None:
+            return self.skip(subject.absent("Nothing is added at the input of this model."))
+        trained = levels(tables, capture)
+        fresh_tables = reading.control.subject.tables() if reading.control else None
+        fresh = levels(fresh_tables, capture) if fresh_tables else None
+        rest = trained.position + trained.constant
+        low, high = bootstrap(torch.full_like(trained.word_N, trained.position), trained.word_N + rest)
+        light, comment = _judge(trained)
+        untrained = f"; untrained {percent(fresh.share)}" if fresh else ""
+        verdict = (
+            f"Words carry {percent(trained.word / (trained.word + rest))} of the input, positions "
+            f"{percent(trained.share)} (95 % interval {percent_range(low, high)}{untrained}): {comment}."
+        )
+        return self.finding(
+            verdict + _factor(tables, trained, fresh) + _outliers(tables),
+            trained.share,
+            interval=(low, high),
+            references=untrained_as(fresh.share if fresh else None),
+            light=light,
+            table=_table(tables, trained, fresh),
+            figure=_figure(tables, trained, fresh),
+            details={"ratio": trained.ratio, "scale": tables.scale},
+        )
 
 
 def _judge(found: Levels) -> tuple[Light, str]:

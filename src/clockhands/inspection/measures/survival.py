@@ -11,23 +11,12 @@ import torch
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import level, mark, percent, percent_range, untrained_as
 from clockhands.inspection.estimators.probes import Ridge, Splits, corrected_interval, nearest_row, network_error
+from clockhands.inspection.measures.measure import LAYERS, TASK, Measure
 from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
+from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Int, Tensor
 
-QUESTION = "Do positions survive through the layers?"
-METHOD = (
-    "Ridge regression from the hidden state to one indicator per position, fitted on about three quarters of the "
-    "texts and judged on the rest, in ten random splits; exact hits count. Texts that repeat each other stay on one "
-    "side. At most 48 texts are used, whatever number is read, and as many of the untrained model: a probe that is "
-    "fitted on more texts scores higher. Words: ridge regression to the token's input embedding, nearest by cosine "
-    "among the words of the text. A random model usually keeps everything: a probe alone proves little. Permuted: "
-    "the positions of the texts that a probe is fitted on in another order. Where the linear probe sees nothing, a "
-    "two-layer network gets the state and the log of its length, for a model without positional encoding can hold "
-    "the place in the size of its vectors. In models of this project the probe is repeated with all residual "
-    "connections cut. Interval: Student's t "
-    "over the splits, the variance corrected for their overlap (Nadeau & Bengio 2003)." + WITHOUT_FIRST
-)
 MOST_TEXTS = 48
 MOST_JUDGED = 500
 """Tokens whose word is read back, in each split."""
@@ -121,30 +110,48 @@ def _network(capture: Capture) -> float:
     return sum(scores) / len(scores)
 
 
-def survival(subject: Subject, capture: Capture, control: tuple[Subject, Capture] | None = None) -> Finding:
+class Survival(Measure):
     """Position and token read back at every layer, with their controls."""
-    found = probe(subject, capture)
-    fresh = probe(*control) if control else None
-    chance = 1 / int(capture.counted_T.sum())
-    cut = without_residuals(subject, capture)
-    return Finding(
-        name="survival",
-        question=QUESTION,
-        verdict=_verdict(found, fresh, chance) + _more(found, capture, chance, cut),
-        value=found.position[-1],
-        interval=found.position_intervals[-1],
-        references=(
-            Reference("chance", chance),
-            Reference("positions permuted", found.permuted),
-            *untrained_as(fresh.position[-1] if fresh else None),
-        ),
-        light="info",
-        table=_table(found, fresh, cut),
-        figure=_figure(found, fresh, chance, cut),
-        method=METHOD,
-        source="probes after Alain & Bengio 2016; the network after Haviv et al. 2022 and Chi et al. 2023",
-        details={"permuted": found.permuted, "texts fitted on": found.fitted},
+
+    name = "survival"
+    question = "Do positions survive through the layers?"
+    references = ("chance", "positions permuted", "untrained")
+    method = (
+        "Ridge regression from the hidden state to one indicator per position, fitted on about three quarters of the "
+        "texts and judged on the rest, in ten random splits; exact hits count. Texts that repeat each other stay on "
+        "one side. At most 48 texts are used, whatever number is read, and as many of the untrained model: a probe "
+        "that is fitted on more texts scores higher. Words: ridge regression to the token's input embedding, nearest "
+        "by cosine among the words of the text. A random model usually keeps everything: a probe alone proves little. "
+        "Permuted: the positions of the texts that a probe is fitted on in another order. Where the linear probe sees "
+        "nothing, a two-layer network gets the state and the log of its length, for a model without positional "
+        "encoding can hold the place in the size of its vectors. In models of this project the probe is repeated with "
+        "all residual connections cut. Interval: Student's t over the splits, the variance corrected for their "
+        "overlap (Nadeau & Bengio 2003)." + WITHOUT_FIRST
     )
+    source = "probes after Alain & Bengio 2016; the network after Haviv et al. 2022 and Chi et al. 2023"
+    group = LAYERS
+    rests_on = TASK
+
+    def run(self, reading: Reading) -> Finding:
+        subject, capture = reading.subject, reading.capture
+        found = probe(subject, capture)
+        fresh = probe(reading.control.subject, reading.control.capture) if reading.control else None
+        chance = 1 / int(capture.counted_T.sum())
+        cut = without_residuals(subject, capture)
+        return self.finding(
+            _verdict(found, fresh, chance) + _more(found, capture, chance, cut),
+            found.position[-1],
+            interval=found.position_intervals[-1],
+            references=(
+                Reference("chance", chance),
+                Reference("positions permuted", found.permuted),
+                *untrained_as(fresh.position[-1] if fresh else None),
+            ),
+            light="info",
+            table=_table(found, fresh, cut),
+            figure=_figure(found, fresh, chance, cut),
+            details={"permuted": found.permuted, "texts fitted on": found.fitted},
+        )
 
 
 def _verdict(found: Probe, fresh: Probe | None, chance: float) -> str:

@@ -88,7 +88,7 @@ def capture(
     ordinary_T: Bool[Tensor, " T"] | None = None,
     source_NS: Int[Tensor, "N S"] | None = None,
     batch: int = 8,
-    tick: Callable[[], None] = lambda: None,
+    tick: Callable[[], object] = lambda: None,
 ) -> Capture:
     """Run ``forward`` (ids to the tuple of hidden states) over all windows and record what a replay needs.
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
 from clockhands.shapes import Bool, Int, Tensor
-
-if TYPE_CHECKING:
-    from clockhands.inspection.subject.subject import Subject
 
 TEXTS = 4
 CHANGED = 1e-6
@@ -42,13 +39,15 @@ class Influence:
 
 
 @torch.no_grad()
-def influence(
-    subject: Subject,
+def find_influence(
+    forward: Callable[..., tuple[Tensor, ...]],
     ids_NT: Int[Tensor, "N T"],
     ordinary_T: Bool[Tensor, " T"] | None = None,
     source_NS: Int[Tensor, "N S"] | None = None,
 ) -> Influence:
     """Change the first, the middle and the last ordinary token of a few texts, and see which last states change.
+
+    ``forward`` returns the hidden states of token ids (``Subject.forward``).
 
     A token is replaced by the next larger id that occurs in the texts. Texts that consist of one id alone are taken
     for texts in which nothing can be seen.
@@ -57,13 +56,13 @@ def influence(
     given = {} if source_NS is None else {"source_BS": source_NS[: len(ids)]}
     ordinary = torch.ones(ids.shape[1], dtype=torch.bool) if ordinary_T is None else ordinary_T
     places = ordinary.nonzero().flatten().tolist()
-    before = subject.forward(ids, **given)[-1].float()
+    before = forward(ids, **given)[-1].float()
     size = float(before.square().mean().sqrt())
     seen: dict[bool, list[Tensor]] = {True: [], False: []}
     for place in sorted({places[0], places[len(places) // 2], places[-1]}):
         changed = ids.clone()
         changed[:, place] = known[(torch.searchsorted(known, ids[:, place].contiguous()) + 1) % len(known)]
-        moved = (subject.forward(changed, **given)[-1].float() - before).abs().amax((0, 2)) > CHANGED * size
+        moved = (forward(changed, **given)[-1].float() - before).abs().amax((0, 2)) > CHANGED * size
         seen[True].append(moved[place + 1 :].cpu())
         seen[False].append(moved[:place].cpu())
     later, earlier = (torch.cat(seen[side]) for side in (True, False))

@@ -15,7 +15,7 @@ from torch import nn
 
 from clockhands.errors import CheckpointError, ClockhandsError, DataError, UsageError
 from clockhands.inspection.subject.families import FAMILIES, Family, seen, sentence
-from clockhands.inspection.subject.influence import influence
+from clockhands.inspection.subject.influence import find_influence
 from clockhands.inspection.subject.input_table import (
     PLACES,
     InputTable,
@@ -188,7 +188,7 @@ class Subject:
         """Whether tokens see those before them and none after them; found by asking the model."""
         generator = torch.Generator().manual_seed(0)
         ids = torch.randint(len(self.embeddings()), (4, min(8, self.longest or 8)), generator=generator)
-        return influence(self, ids, source_NS=ids if self.looks_across else None).causal
+        return find_influence(self.forward, ids, source_NS=ids if self.looks_across else None).causal
 
     def word_rows(self) -> Tensor | None:
         """The token table as the model keeps it; None where it has none."""

@@ -11,7 +11,8 @@ import torch
 from clockhands.findings import Figure, Finding, Mark, Panel, Table
 from clockhands.inspection import Subject
 from clockhands.inspection.drawing import heatmap, mark
-from clockhands.inspection.measures import hands, table
+from clockhands.inspection.measures import MEASURES
+from clockhands.inspection.reading.reading import Reading
 from clockhands.positions import sequential
 from clockhands.runs import Run
 from clockhands.schemes import Sinusoidal
@@ -25,13 +26,13 @@ def findings(opened: Run) -> Iterator[Finding]:
     subject = Subject.of(opened.model)
     tables = subject.tables()
     assert tables is not None, "the tour's model has an encoding at its input"
-    rows_PD = tables.positions_PD
+    rows_PD, reading = tables.positions_PD, Reading.without_text(subject)
     found = (
         classic(rows_PD),
-        hands.hands(subject),
+        MEASURES["table.hands"].run(reading),
         around_a_word(tables.words_VD, rows_PD, opened),
         wavelengths(rows_PD.shape[1]),
-        table.similarity(subject),
+        MEASURES["table.similarity"].run(reading),
         rotation(rows_PD),
     )
     for item in found:

@@ -11,7 +11,7 @@ from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection import Subject
 from clockhands.inspection.drawing import level, mark
 from clockhands.inspection.during_training import input_levels
-from clockhands.inspection.measures.loudness import METHOD, Levels
+from clockhands.inspection.measures.loudness import Levels, Loudness
 from clockhands.inspection.reading.windows import windows_of_one_length
 from clockhands.studies.tour.variants import MAIN, NO_SCALE
 from clockhands.training.architecture import build
@@ -73,7 +73,7 @@ def _finding(rows: list[tuple[str, str, Levels]]) -> Finding:
             ),
             height=0.5,
         ),
-        method=METHOD,
+        method=Loudness.method,
         source="Vaswani et al. 2017, section 3.4",
         details={"group": "Word and position"},
     )

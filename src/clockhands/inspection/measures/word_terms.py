@@ -7,26 +7,16 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Table
-from clockhands.inspection.drawing import mark, percent, percent_range, skip, untrained_as
+from clockhands.inspection.drawing import mark, percent, percent_range, untrained_as
 from clockhands.inspection.estimators.intervals import bootstrap_layers
-from clockhands.inspection.measures.decomposed import grouped
+from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
 from clockhands.inspection.reading.capture import Capture
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import TERMS, Split, centred, means
-from clockhands.inspection.subject.subject import Subject
+from clockhands.inspection.reading.reading import Reading
+from clockhands.inspection.reading.term_groups import grouped
 from clockhands.shapes import Bool, Float, Tensor
 
-QUESTION = "Which words listen to distances?"
-METHOD = (
-    "What the layer adds itself is affine in its input: E_ij = c_ij + f_ij(word i) + g_ij(word j). f is what the "
-    "query's word asks of a distance (DeBERTa's content to position, Transformer-XL's q·r), g what the key's word "
-    "answers (DeBERTa's position to content). The layer is run on texts in which some tokens are replaced by the mean "
-    "of their place: where i is real and j is not, E tells f alone. Two texts for each binary digit of a place reach "
-    "all pairs of two tokens; of a token with itself f and g cannot be told apart, and it is left out. Beside them the "
-    "distance alone (c_ij with what the constant's queries and keys give; v·r) and preferred words (u·k). Shares of "
-    "the variance of the logits as in the split; f and g in the first texts. Interval: texts resampled. Untrained: "
-    "fresh weights."
-)
 COLUMNS = ("query's words × distance", "key's words × distance", "distance alone", "preferred words", "words alone")
 _GROUPS = ("distance (kernel and bias)", "preferred words (constant–content)", "content–content")
 LEAST = 1e-6
@@ -68,47 +58,66 @@ def word_sums(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> tuple[Tensor, Ten
     return asked_B, answered_B, logits.square().sum((1, 2, 3)).cpu()
 
 
-def terms(
-    subject: Subject,
-    capture: Capture,
-    splits: Sequence[Split],
-    control: tuple[Capture, Sequence[Split]] | None = None,
-) -> Finding:
+class WordTerms(Measure):
     """What the words of queries, and those of keys, have to do with distances; beside the other terms, by layer."""
-    added = [abs(float(split.layer()[TERMS.index("added, content")])) for split in splits]
-    if max(added) < LEAST:
-        return skip("kernel.terms", QUESTION, f"Nothing that is added here depends on a word. {subject.mechanism}")
-    if any(layer.holds for layer in capture.layers):
-        return skip("kernel.terms", QUESTION, "Norms of queries and keys stand between the words and what they add.")
-    sums = [word_sums(layer, capture.ordinary_T) for layer in capture.layers]
-    rows = _rows(capture, splits)
-    low, high = bootstrap_layers(
-        torch.stack([asked + answered for asked, answered, _ in sums]), torch.stack([variance for *_, variance in sums])
+
+    name = "kernel.terms"
+    question = "Which words listen to distances?"
+    references = ("untrained",)
+    method = (
+        "What the layer adds itself is affine in its input: E_ij = c_ij + f_ij(word i) + g_ij(word j). f is what the "
+        "query's word asks of a distance (DeBERTa's content to position, Transformer-XL's q·r), g what the key's word "
+        "answers (DeBERTa's position to content). The layer is run on texts in which some tokens are replaced by the "
+        "mean of their place: where i is real and j is not, E tells f alone. Two texts for each binary digit of a "
+        "place reach all pairs of two tokens; of a token with itself f and g cannot be told apart, and it is left "
+        "out. Beside them the distance alone (c_ij with what the constant's queries and keys give; v·r) and preferred "
+        "words (u·k). Shares of the variance of the logits as in the split; f and g in the first texts. Interval: "
+        "texts resampled. Untrained: fresh weights."
     )
-    asked, answered = (sum(row[column] for row in rows) / len(rows) for column in (0, 1))
-    fresh = _rows(*control) if control else None
-    start = sum(row[0] + row[1] for row in fresh) / len(fresh) if fresh else None
-    untrained = f"; untrained {percent(start)}" if start is not None else ""
-    names = [str(index + 1) for index in range(len(rows))]
-    stacks = [mark("stack", names, [row[column] for row in rows], label=name) for column, name in enumerate(COLUMNS)]
-    return Finding(
-        name="kernel.terms",
-        question=QUESTION,
-        verdict=(
+    source = "He et al. 2021 (DeBERTa), eq. 2; Dai et al. 2019 (Transformer-XL), section 3.3"
+    group = ATTENTION
+    rests_on = WINDOWS
+    reads_attention = True
+
+    def run(self, reading: Reading) -> Finding:
+        capture, splits, control = reading.capture, reading.splits, reading.control
+        added = [abs(float(split.layer()[TERMS.index("added, content")])) for split in splits]
+        if max(added) < LEAST:
+            return self.skip(f"Nothing that is added here depends on a word. {reading.subject.mechanism}")
+        if any(layer.holds for layer in capture.layers):
+            return self.skip("Norms of queries and keys stand between the words and what they add.")
+        rows = _rows(capture, splits)
+        low, high = _interval(capture)
+        asked, answered = (sum(row[column] for row in rows) / len(rows) for column in (0, 1))
+        fresh = _rows(control.capture, control.splits) if control else None
+        start = sum(row[0] + row[1] for row in fresh) / len(fresh) if fresh else None
+        untrained = f"; untrained {percent(start)}" if start is not None else ""
+        return self.finding(
             f"What the query's word asks of distances decides {percent(asked)} of the logits, what the key's word "
             f"answers {percent(answered)}, on average over layers (together {percent(asked + answered)}, 95 % interval "
-            f"{percent_range(low, high)}{untrained})."
-        ),
-        value=asked + answered,
-        interval=(low, high),
-        references=untrained_as(start),
-        light="info",
-        table=Table.of(("layer", *COLUMNS), [(index + 1, *row) for index, row in enumerate(rows)]),
-        figure=Figure((Panel(tuple(stacks), xlabel="layer", ylabel="share of logit variance"),)),
-        method=METHOD,
-        source="He et al. 2021 (DeBERTa), eq. 2; Dai et al. 2019 (Transformer-XL), section 3.3",
-        details={"query_words": asked, "key_words": answered},
+            f"{percent_range(low, high)}{untrained}).",
+            asked + answered,
+            interval=(low, high),
+            references=untrained_as(start),
+            light="info",
+            table=Table.of(("layer", *COLUMNS), [(index + 1, *row) for index, row in enumerate(rows)]),
+            figure=_figure(rows),
+            details={"query_words": asked, "key_words": answered},
+        )
+
+
+def _interval(capture: Capture) -> tuple[float, float]:
+    """Return the 95 % interval of both shares together, texts resampled."""
+    sums = [word_sums(layer, capture.ordinary_T) for layer in capture.layers]
+    return bootstrap_layers(
+        torch.stack([asked + answered for asked, answered, _ in sums]), torch.stack([variance for *_, variance in sums])
     )
+
+
+def _figure(rows: Sequence[Sequence[float]]) -> Figure:
+    names = [str(index + 1) for index in range(len(rows))]
+    stacks = [mark("stack", names, [row[column] for row in rows], label=name) for column, name in enumerate(COLUMNS)]
+    return Figure((Panel(tuple(stacks), xlabel="layer", ylabel="share of logit variance"),))
 
 
 def _rows(capture: Capture, splits: Sequence[Split]) -> list[tuple[float, ...]]:

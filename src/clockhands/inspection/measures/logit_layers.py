@@ -1,0 +1,81 @@
+"""What decides where a layer looks: words, positions, or both?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clockhands.findings import Finding, Table
+from clockhands.inspection.drawing import percent, percent_range, untrained_as
+from clockhands.inspection.measures.logit_figure import METHOD, SOURCE, draw_shares
+from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
+from clockhands.inspection.reading.logit_split import DATA, TERMS, Split
+from clockhands.inspection.reading.reading import Reading
+from clockhands.inspection.reading.term_groups import POSITIONAL, group_interval, grouped, positional
+from clockhands.shapes import Tensor
+
+EXACT = 1e-4
+"""The largest relative error of a split that counts as exact."""
+
+
+class LogitLayers(Measure):
+    """The split of every layer's logits, with the reconstruction error."""
+
+    name = "logits.layers"
+    question = "What decides where a layer looks?"
+    references = ("untrained",)
+    method = METHOD
+    source = SOURCE
+    group = ATTENTION
+    rests_on = WINDOWS
+    reads_attention = True
+
+    def run(self, reading: Reading) -> Finding:
+        splits = reading.splits
+        shares = [split.layer() for split in splits]
+        along = [positional(share) for share in shares]
+        fresh = [positional(split.layer()) for split in reading.control.splits] if reading.control else None
+        error = max(split.error for split in splits)
+        moved = sum(float(share[TERMS.index(DATA)]) for share in shares) / len(shares)
+        untrained = f" (untrained {percent(fresh[0])} and {percent(fresh[-1])})" if fresh else ""
+        return self.finding(
+            f"{_first_layer(splits[0])} In the last layer position decides {percent(along[-1])}{untrained}. "
+            f"{_exactness(error, moved)}",
+            along[0],
+            interval=group_interval(splits[0], *POSITIONAL),
+            references=untrained_as(fresh[0] if fresh else None),
+            light="warn" if error > EXACT else "info",
+            table=_layer_table(shares, splits),
+            figure=draw_shares([f"{index + 1}" for index in range(len(shares))], shares, "layer", fresh),
+            details={"error": error, "positional": along, "positional_untrained": fresh},
+        )
+
+
+def _first_layer(split: Split) -> str:
+    """Say how much position alone decides in the first layer, where its interval lies above zero."""
+    share, (low, high) = split.layer(), group_interval(split, *POSITIONAL)
+    value, content = percent(positional(share)), percent(grouped(share)["content–content"])
+    if not float(split.var_NH.sum()) > 0:
+        return "The first layer looks at all tokens alike: the logits of a query are equal."
+    if low <= 0:
+        return (
+            f"No effect of position alone on where the first layer looks was found ({value}, 95 % interval "
+            f"{percent_range(low, high)}; content alone {content})."
+        )
+    return (
+        f"Position alone decides {value} of where the first layer looks (95 % interval {percent_range(low, high)}), "
+        f"content alone {content}."
+    )
+
+
+def _exactness(error: float, moved: float) -> str:
+    words = (
+        f"Here the words move the places: {percent(moved)} of the logits are data-dependent. " if abs(moved) > 0 else ""
+    )
+    if error <= EXACT:
+        return f"{words}The terms rebuild the logits to {error:.0e}."
+    return f"{words}But the terms miss the logits by up to {percent(error)} of the largest: take them as a rough guide."
+
+
+def _layer_table(shares: Sequence[Tensor], splits: Sequence[Split]) -> Table:
+    rows = [(index + 1, *share, split.error) for index, (share, split) in enumerate(zip(shares, splits, strict=True))]
+    return Table.of(("layer", *TERMS, "reconstruction error"), rows)

@@ -1,0 +1,88 @@
+"""Does the model notice who bit whom? Two words of a short sentence change places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+import torch
+
+from clockhands.findings import Finding, Reference, Table
+from clockhands.inspection.drawing import percent, percent_range
+from clockhands.inspection.estimators.intervals import bootstrap
+from clockhands.inspection.measures.measure import OUTPUT, TASK, Measure
+from clockhands.inspection.reading.interventions import CHANGED, relative, squared_distance
+from clockhands.inspection.reading.reading import Reading
+from clockhands.inspection.reading.swapped_sentences import Swap, english_swaps, own_swaps, unknown_share
+from clockhands.inspection.subject.subject import Subject
+from clockhands.shapes import Float, Tensor
+
+SENTENCES, FEWEST = 24, 6
+MOST_UNKNOWN = 0.2
+"""The part of tokens that a tokenizer may not know; beyond it, English sentences say nothing."""
+
+
+class SwappedWords(Measure):
+    """Two words of a short sentence swapped, in a text that was given, else of the training text, else in English."""
+
+    name = "cause.swap"
+    question = "Does it notice who bit whom?"
+    references = ("order ignored", "another sentence")
+    method = (
+        "Short sentences against the same with two words swapped: built-in English ones such as 'Tom saw Anna', or, "
+        "where a text was given or the training text is known, sentences of that text, in which the two longest words"
+        " change places (in a text of single words, two of its tokens). Change of the mean last hidden state as "
+        "above, one being the difference between two of the sentences. A model that does not know order gives exactly"
+        " 0. Of a decoder the source stays as it was."
+    )
+    source = "the question is Vaswani et al.'s own reason for positions (2017, section 3.5)"
+    group = OUTPUT
+    rests_on = TASK
+
+    def run(self, reading: Reading) -> Finding:
+        subject = reading.subject
+        if subject.tokenizer is None:
+            return self.skip("Without a tokenizer there are no sentences to swap words in.")
+        own = own_swaps(subject, reading.texts)
+        swaps = list(english_swaps(subject)) if own is None else list(islice(own, SENTENCES))
+        if own is None and unknown_share(subject, swaps) > MOST_UNKNOWN:
+            return self.skip(
+                "Its tokenizer does not know the words of the built-in English sentences; give a text of its own "
+                "(--text)."
+            )
+        if len(swaps) < FEWEST:
+            return self.skip(f"The text has only {len(swaps)} sentences with two words to swap.")
+        return self._compare(subject, swaps, "English sentences" if own is None else "sentences of its own text")
+
+    def _compare(self, subject: Subject, swaps: Sequence[Swap], which: str) -> Finding:
+        before = torch.stack([_state(subject, swap.before, swap.source) for swap in swaps])
+        after = torch.stack([_state(subject, swap.after, swap.source or swap.before) for swap in swaps])
+        distance = squared_distance(before)
+        if distance == 0.0:
+            return self.skip("All sentences have the same output, so there is no distance to measure by.")
+        change_N = relative((after - before).square().sum(-1), distance)
+        value, (low, high) = float(change_N.mean()), bootstrap(change_N, torch.ones_like(change_N))
+        changes = (
+            f"In {len(swaps)} {which}, swapping two words changes the mean of the output by {percent(value)} of the "
+            f"squared distance between two sentences (95 % interval {percent_range(low, high)}; 0 would mean that "
+            "order is not seen)."
+        )
+        notices = value > CHANGED
+        return self.finding(
+            changes
+            if notices
+            else "Swapping two words does not change the mean of the output: it does not show their order.",
+            value,
+            interval=(low, high),
+            references=(Reference("order ignored", 0.0), Reference("another sentence", 1.0)),
+            light="good" if notices else "bad",
+            table=Table.of(
+                ("sentence", "swapped", "change"),
+                [(swap.text, swap.swapped, change) for swap, change in zip(swaps, change_N, strict=True)],
+            ),
+        )
+
+
+def _state(subject: Subject, ids: list[int], source: list[int] | None) -> Float[Tensor, " D"]:
+    given = {"source_BS": torch.tensor([source])} if subject.looks_across and source is not None else {}
+    return subject.forward(torch.tensor([ids]), **given)[-1][0].mean(0).float().cpu()

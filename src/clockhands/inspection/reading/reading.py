@@ -1,0 +1,85 @@
+"""Everything that the measures share of one model: computed once, used by many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+
+from clockhands.findings import Finding
+from clockhands.inspection.reading.capture import Capture, capture
+from clockhands.inspection.reading.head_statistics import HeadCounts, HeadStatistics
+from clockhands.inspection.reading.interventions import Interventions, intervene
+from clockhands.inspection.reading.logit_split import Split, split
+from clockhands.inspection.reading.windows import Windows
+from clockhands.inspection.subject.influence import Influence, find_influence
+from clockhands.inspection.subject.subject import Subject
+
+BATCH = 8
+"""Texts that are run at once."""
+
+
+@dataclass
+class Reading:
+    """One model, read on windows of text.
+
+    ``splits`` and ``heads`` hold one entry for each attention layer. ``control`` is the same class with fresh weights,
+    read on the same text, where that was asked for. ``texts`` are the strings that a caller gave. ``findings`` are
+    those of the measures that ran before, by name.
+    """
+
+    subject: Subject
+    capture: Capture
+    splits: list[Split] = field(default_factory=list)
+    heads: list[HeadStatistics] = field(default_factory=list)
+    control: Reading | None = None
+    texts: Sequence[str] | None = None
+    findings: dict[str, Finding] = field(default_factory=dict)
+
+    @classmethod
+    def without_text(cls, subject: Subject) -> Reading:
+        """Return a reading for measures of the tables at the input, which need no text and no run of the model."""
+        return cls(subject, Capture(torch.zeros(0, 1, dtype=torch.long), [], [], torch.ones(1, dtype=torch.bool)))
+
+    @cached_property
+    def influence(self) -> Influence:
+        """Which tokens see which others."""
+        recorded = self.capture
+        return find_influence(self.subject.forward, recorded.ids_NT, recorded.ordinary_T, recorded.source_NS)
+
+    @cached_property
+    def interventions(self) -> Interventions:
+        """What the output does when positions, or the order of the tokens, are changed."""
+        return intervene(self.subject, self.capture)
+
+
+def read_model(
+    subject: Subject,
+    windows: Windows,
+    expect: Callable[[int], object] = lambda steps: None,
+    tick: Callable[[str], object] = lambda done: None,
+) -> Reading:
+    """Run a model over windows, split the logits of every layer and count what its heads attend to.
+
+    ``expect`` is told how many steps will come, and ``tick`` what each of them is.
+    """
+    expect(-(-len(windows.ids_NT) // BATCH))
+    recorded = capture(
+        subject.model,
+        subject.forward,
+        windows.ids_NT,
+        ordinary_T=windows.ordinary_T,
+        source_NS=windows.source_NS,
+        batch=BATCH,
+        tick=lambda: tick(f"reading {subject.name}"),
+    )
+    reading = Reading(subject, recorded)
+    expect(len(recorded.layers))
+    for layer in recorded.layers:
+        tick(f"layer {layer.index + 1} of {subject.name}")
+        counts = HeadCounts(windows.ordinary_T)
+        reading.splits.append(split(layer, windows.ordinary_T, counts.add))
+        reading.heads.append(counts.statistics())
+    return reading

@@ -1,0 +1,89 @@
+"""Short sentences with two words swapped, as token ids: built-in English ones, or those of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from clockhands.inspection.reading.windows import bare, frame
+from clockhands.inspection.subject.subject import Subject
+
+NOUNS = ("Tom", "a dog", "Anna", "the king", "my sister", "a wolf", "the doctor", "Peter")
+VERBS = ("bit", "saw", "followed", "paid", "heard", "forgot")
+SHORTEST, LONGEST = 4, 20
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Token ids of a sentence before and after, how both read, and the source that a decoder is given."""
+
+    before: list[int]
+    after: list[int]
+    text: str
+    swapped: str
+    source: list[int] | None = None
+
+
+def english_swaps(subject: Subject) -> Iterator[Swap]:
+    for verb in VERBS:
+        for a, b in zip(NOUNS[0::2], NOUNS[1::2], strict=True):
+            first, second = f"{a} {verb} {b}.", f"{b} {verb} {a}."
+            yield Swap(_ids(subject, first), _ids(subject, second), first, second)
+
+
+def unknown_share(subject: Subject, swaps: list[Swap]) -> float:
+    """The share of tokens that the tokenizer has no word for."""
+    unknown = getattr(subject.tokenizer, "unk_token_id", None)
+    ids = [token for swap in swaps for token in bare(subject.tokenizer, swap.text)]
+    return ids.count(unknown) / max(len(ids), 1) if unknown is not None else float(not ids)
+
+
+def own_swaps(subject: Subject, texts: Sequence[str] | None) -> Iterator[Swap] | None:
+    """Sentences of the text that was given, or that the model was trained on; None if there is neither."""
+    given = texts if texts is not None else subject.texts
+    if given is not None:
+        return _swaps(subject, [(None, line.strip()) for text in given for line in text.split("\n") if line.strip()])
+    return None if subject.pairs is None else _swaps(subject, subject.pairs)
+
+
+def _swaps(subject: Subject, sentences: Sequence[tuple[str | None, str]]) -> Iterator[Swap]:
+    """Sentences with two words swapped; after those, what is too short for that, with two tokens swapped."""
+    for source, text in sentences:
+        words = text.split()
+        if SHORTEST <= len(words) <= LONGEST:
+            i, j = _two_longest(words)
+            words[i], words[j] = words[j], words[i]
+            other = " ".join(words)
+            before, after = _ids(subject, text), _ids(subject, other)
+            if before != after:  # words that a tokenizer does not know look all the same to it
+                yield Swap(before, after, text, other, _read(subject, source))
+    for source, text in sentences:
+        if len(text.split()) < SHORTEST:
+            yield from _tokens_swapped(subject, text, _read(subject, source))
+
+
+def _read(subject: Subject, source: str | None) -> list[int] | None:
+    return None if source is None else list(subject.source_tokenizer(source)["input_ids"])
+
+
+def _two_longest(words: Sequence[str]) -> tuple[int, int]:
+    """The places of the two longest different words, none of which ends in punctuation if that can be had."""
+    order = sorted(range(len(words)), key=lambda place: (not words[place].isalpha(), -len(words[place]), place))
+    first = order[0]
+    second = next((place for place in order[1:] if words[place] != words[first]), order[1])
+    return first, second
+
+
+def _tokens_swapped(subject: Subject, text: str, source: list[int] | None) -> Iterator[Swap]:
+    ids = bare(subject.tokenizer, text)
+    if len(ids) < 2 or ids[0] == ids[-1]:
+        return
+    before, after = frame(subject.tokenizer, subject.start)
+    other = [ids[-1], *ids[1:-1], ids[0]]
+    reads = subject.tokenizer.decode(other)
+    yield Swap([*before, *ids, *after], [*before, *other, *after], text, str(reads), source)
+
+
+def _ids(subject: Subject, text: str) -> list[int]:
+    before, after = frame(subject.tokenizer, subject.start)
+    return [*before, *bare(subject.tokenizer, text), *after]
