@@ -1,0 +1,85 @@
+"""Every measure has the one shape, and its finding says what the measure declares."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from clockhands.findings import Finding
+from clockhands.inspection import inspect
+from clockhands.inspection.measures import MEASURES, Measure
+from clockhands.inspection.reading.reading import Reading
+from clockhands.inspection.subject.subject import Subject
+
+from .. import planted
+from ..tiny import VOCAB, tiny
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_a_measure_says_what_it_asks_compares_and_does(name: str) -> None:
+    measure = MEASURES[name]
+    assert measure.name == name
+    assert measure.question.endswith("?")
+    assert measure.method.endswith(".")
+    assert measure.references and measure.source and measure.group
+    assert "null" not in measure.method.lower().split()
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_a_measure_has_its_file_and_its_entry_on_the_page(name: str) -> None:
+    kind = type(MEASURES[name])
+    path = ROOT / "src" / Path(*kind.__module__.split(".")).with_suffix(".py")
+    assert len(re.findall(r"^class \w+\(Measure\)", path.read_text("utf8"), re.MULTILINE)) == 1
+    page = (ROOT / "docs" / "inspect.md").read_text("utf8")
+    row = next((line for line in page.splitlines() if line.startswith(f"| `{name}` |")), "")
+    assert row, f"docs/inspect.md has no row for {name}"
+    assert all(reference in row for reference in MEASURES[name].references), row
+
+
+@pytest.mark.parametrize("name", ["bert", "llama", "deberta-v2", "bart"])
+def test_a_finding_has_the_heading_and_the_references_of_its_measure(name: str) -> None:
+    ids = torch.randint(7, VOCAB, (10, 16), generator=torch.Generator().manual_seed(0))
+    side = "decoder" if name == "bart" else None
+    for finding in inspect(tiny(name), texts=ids, name=name, side=side):
+        measure = MEASURES[finding.name]
+        assert finding.question == measure.question
+        assert finding.details["group"] == measure.group
+        assert tuple(finding.basis) == measure.rests_on
+        assert {reference.name for reference in finding.references} <= set(measure.references), finding.name
+
+
+class Vowels(Measure):
+    """A measure that is nowhere in this project: the part of even token ids."""
+
+    name = "toy"
+    question = "Are the ids even?"
+    references = ("chance",)
+    method = "Counted."
+    source = "none"
+    group = "A heading of its own"
+
+    def run(self, reading: Reading) -> Finding:
+        return self.finding("Some are.", float((reading.capture.ids_NT % 2 == 0).float().mean()))
+
+
+def test_a_measure_of_another_name_is_placed_under_its_own_heading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finding whose name began like none of the headings ended in a bare StopIteration."""
+    monkeypatch.setitem(MEASURES, "toy", Vowels())
+    found = inspect(Subject.of(planted.uniform()), texts=planted.ids(8), control=False)["toy"]
+    assert found.details["group"] == "A heading of its own"
+    assert found.value == float((planted.ids(8) % 2 == 0).float().mean())
+    assert (found.question, found.method, found.basis) == ("Are the ids even?", "Counted.", {})
+
+
+def test_a_measure_that_needs_attention_is_left_out_where_none_can_be_read() -> None:
+    subject, recorded = planted.subject_of(planted.uniform(), 4)
+    recorded.layers, recorded.unread = [], "its attention is in blocks"
+    reading = Reading(subject, recorded)
+    (found,) = MEASURES["logits.layers"].answer(reading)
+    assert (found.light, found.verdict) == ("skip", "Not measured: its attention is in blocks.")
+    assert not list(MEASURES["heads.across"].answer(reading)), "there is no other side to look at"
