@@ -1,0 +1,42 @@
+"""``evaluate`` reads the corpus of a run again: what has become of its files is told in one message."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clockhands.cli import main
+
+GOOD = {"de": "eins zwei", "en": "one two"}
+STRANGE = {
+    '{"de": 1, "en": "one"}': "line 1: column 'de' holds no text but int: 1",
+    '{"de": null, "en": "one"}': "line 1: column 'de' holds no text but NoneType: None",
+    '{"de": ["eins"], "en": "one"}': "line 1: column 'de' holds no text but list: ['eins']",
+    '{"de": "eins"}': "line 1: there is no column 'en'; did you mean 'de'? (columns: de)",
+    '{"de": "eins", "en": ""}': "line 1: the target is blank",
+    '{"de": "eins", "de": "zwei", "en": "one"}': "line 1: more than one column is named 'de'",
+    '{"de": "\\ud800", "en": "one"}': "which is no text in Unicode without NUL",
+    '{"de": "", "en": ""}': "split 'test' holds nothing that can be used",
+    "[]": "line 1 is no JSON object with named columns but list",
+    "": "is empty",
+}
+
+
+def test_strange_columns_are_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, run = tmp_path / "train.jsonl", str(tmp_path / "run")
+    table.write_text("".join(json.dumps({**GOOD, "de": f"eins {word}"}) + "\n" for word in ["zwei", "drei", "vier"]))
+    test = tmp_path / "test.jsonl"
+    test.write_text(json.dumps(GOOD) + "\n")
+    settings = {"corpus": "table", "train": table, "test": test, "source": "de", "target": "en", "holdout": 0.3}
+    words = [f"data.{key}={value}" for key, value in settings.items()]
+    model = ["model.preset=tiny", "model.d_model=8", "model.num_heads=1", "model.d_ff=8", "tokenizer.kind=word"]
+    assert main(["train", "--out", run, "--set", *words, *model, "training.max_steps=1"]) == 0
+    assert main(["evaluate", run]) == 0
+    for row, message in STRANGE.items():
+        test.write_text(row + "\n")
+        capsys.readouterr()
+        assert main(["evaluate", run]) == 1, row
+        said = capsys.readouterr().err.strip().splitlines()
+        assert len(said) == 1 and message in said[0], row
