@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 
 from clockhands.checking import against
-from clockhands.checking.builds import build_model, find, tiny_config
+from clockhands.checking.models.tiny import build_model, find, tiny_config
 from clockhands.errors import UsageError
 
 
 def model(name: str, change: Any = None) -> Any:
-    build = next(each for each in find(name) if not each.variant and each.kind != "masked")
+    build = next(each for each in find(name) if not each.variant and each.task != "masked")
     config = tiny_config(build)
     if change is not None:
         change(config)
-    return build_model(config, build.kind)
+    return build_model(config, build.task)
 
 
 def test_the_same_weights_are_the_same() -> None:

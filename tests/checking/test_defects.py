@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import transformers
 
-from clockhands.checking.builds import find
-from clockhands.checking.evidence import mask_calls
-from clockhands.checking.known import entries
-from clockhands.checking.subjects import from_build
+from clockhands.checking.models.make_subjects import from_build
+from clockhands.checking.models.tiny import find
+from clockhands.checking.verdict.evidence import mask_calls
+from clockhands.checking.verdict.known_faults import entries
 
 PAGES = sorted((Path(__file__).parents[2] / "docs/conformance/defects").glob("*.md"))
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from clockhands.checking.builds import Build
-from clockhands.checking.runner import Outcome, run, select
-from clockhands.checking.subjects import from_build
+from clockhands.checking.models.make_subjects import from_build
+from clockhands.checking.models.tiny import Build
+from clockhands.checking.verdict.judge import Outcome, run, select
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.schemes import CATALOGUE
 from tests.model.tiny import WORDS, core

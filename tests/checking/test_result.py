@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.checking.registry import CHECKS
+from clockhands.checking.checks.check import CHECKS
 from clockhands.checking.result import USES, Result, changes, load, sentence
-from clockhands.checking.runner import Outcome, select
+from clockhands.checking.verdict.judge import Outcome, select
 from clockhands.errors import DataError, UsageError
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from clockhands.checking import sweep as sweeping
 from clockhands.checking.result import Result, versions
-from clockhands.checking.runner import Outcome
+from clockhands.checking.verdict.judge import Outcome
 
 
 def serve(pipe: Connection, *_: Any) -> None:

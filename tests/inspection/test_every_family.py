@@ -15,7 +15,7 @@ from transformers import AutoModel
 from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
 import clockhands
-from clockhands.checking.builds import Build, architectures, build_model, tiny_config
+from clockhands.checking.models.tiny import Build, architectures, build_model, tiny_config
 from clockhands.cli import main
 from clockhands.errors import UsageError
 from clockhands.findings import Findings
@@ -53,7 +53,7 @@ def _saved(build: Build, folder: Path, **settings: Any) -> None:
         setattr(config, name, value)
     torch.manual_seed(0)
     headed = build.name in _text_builds()
-    model = build_model(config, build.kind) if headed else AutoModel.from_config(config, dtype=torch.float32)
+    model = build_model(config, build.task) if headed else AutoModel.from_config(config, dtype=torch.float32)
     model.save_pretrained(folder)
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clockhands.checking import subjects
-from clockhands.checking.alternatives import alternatives
+from clockhands.checking.checks.check import TOLERANCE, difference, worst
 from clockhands.checking.examination import DRAWN, has_config, only_build, refuse
+from clockhands.checking.known_mistakes import alternatives
+from clockhands.checking.models import make_subjects
+from clockhands.checking.models.subject import Subject
 from clockhands.checking.opening import open_model, shrunk
-from clockhands.checking.registry import TOLERANCE, difference, worst
-from clockhands.checking.subject import Subject
 from clockhands.errors import UsageError
 
 _LENGTH = 32
@@ -141,16 +141,16 @@ def _hidden(subject: Subject, ids: Tensor) -> tuple[Tensor, ...] | None:
 
 def _open(model: Any, tiny: bool, dtype: str, device: str, trust_remote_code: bool, weights: str | None) -> Subject:
     if not isinstance(model, (str, Path)):
-        return subjects.from_model(model)[0]
+        return make_subjects.from_model(model)[0]
     name = str(model)
     if not tiny:
-        opened, kind = open_model(name, dtype, device, trust_remote_code, weights)
-        return subjects.from_model(opened, name, name, kind)[0]
+        opened, task = open_model(name, dtype, device, trust_remote_code, weights)
+        return make_subjects.from_model(opened, name, name, task)[0]
     if has_config(name):
         build, config = shrunk(name, trust_remote_code)
-        found = subjects.from_build(build, config)[0]
+        found = make_subjects.from_build(build, config)[0]
     else:
-        found = subjects.from_build(only_build(name))[0]
+        found = make_subjects.from_build(only_build(name))[0]
     found.name = name
     return found
 

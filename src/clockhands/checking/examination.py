@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from clockhands.checking import subjects
-from clockhands.checking.builds import Build, Kind, find
-from clockhands.checking.causes import explain
+from clockhands.checking.models import make_subjects
+from clockhands.checking.models.subject import Subject
+from clockhands.checking.models.tiny import Build, Task, find
 from clockhands.checking.opening import open_model, shrunk
 from clockhands.checking.result import Result, versions
-from clockhands.checking.runner import Outcome, run, select
-from clockhands.checking.subject import Subject
+from clockhands.checking.verdict.advice import explain
+from clockhands.checking.verdict.judge import Outcome, run, select
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.findings import Findings
 
@@ -57,7 +57,7 @@ def check(
         given = {"tiny": tiny, "dtype": dtype, "device": device, "weights": weights}
         given["trust_remote_code"] = trust_remote_code
         refuse("a model in hand", "are about opening one by its name", **given)
-        found = subjects.from_model(model, **optional)
+        found = make_subjects.from_model(model, **optional)
         results = [_result(found, _architecture(model), select(only, slow))]
     return results[0].findings()
 
@@ -79,22 +79,22 @@ def examine(
     """
     checks = select(only, slow)
     if not tiny:
-        model, kind = open_model(name, dtype or "float32", device or "cpu", trust_remote_code, weights)
-        found = _subjects(model, name, kind)
+        model, task = open_model(name, dtype or "float32", device or "cpu", trust_remote_code, weights)
+        found = _subjects(model, name, task)
         return [_result(found, model.config.model_type, checks, tell, f"check {name}")]
     refuse("tiny", DRAWN, dtype=dtype, device=device, weights=weights)
     if has_config(name):
         build, config = shrunk(name, trust_remote_code)
-        found = subjects.from_build(build, config)
+        found = make_subjects.from_build(build, config)
         return [_result(found, build.name, checks, tell, f"check {name} --tiny")]
     refuse("an architecture", "are about a folder or hub name", trust_remote_code=trust_remote_code)
     return [examine_build(build, checks, tell) for build in find(name)]
 
 
-def _subjects(model: Any, name: str, kind: Kind) -> list[Subject]:
+def _subjects(model: Any, name: str, task: Task) -> list[Subject]:
     """Raises CheckpointError if the model does not read a text of eight tokens: nothing can be asked of it."""
     try:
-        return subjects.from_model(model, name, name, kind)
+        return make_subjects.from_model(model, name, name, task)
     except Exception as fault:  # a model may raise anything
         text = f"{type(fault).__name__}: {' '.join(str(fault).split())[:200]}"
         raise CheckpointError(f"{name} was loaded, but cannot read a text of eight tokens: {text}") from fault
@@ -124,10 +124,10 @@ def examine_build(build: Build, checks: Iterable[Any], tell: Tell | None = None)
     """One architecture, shrunk. A model that cannot be built is a result too."""
     command = f"clockhands check --type {build.name} --tiny"
     try:
-        found = subjects.from_build(build)
+        found = make_subjects.from_build(build)
     except Exception as fault:  # a library's model may raise anything while it is built
         text = f"cannot be built: {type(fault).__name__}: {' '.join(str(fault).split())[:300]}"
-        return Result(build.name, build.kind, "", (), versions(), 0.0, text, command)
+        return Result(build.name, build.task, "", (), versions(), 0.0, text, command)
     return _result(found, build.name, checks, tell, command)
 
 
@@ -140,9 +140,9 @@ def _result(
         for subject in found:
             outcomes += explain(subject, run(subject, checks, tell), architecture)
     seconds = round(time.perf_counter() - started, 2)
-    kind = getattr(found[0].adapter, "kind", "causal" if found[0].causal else "masked")
+    task = getattr(found[0].adapter, "task", "causal" if found[0].causal else "masked")
     command = command if command.startswith("clockhands") or not command else f"clockhands {command}"
-    return Result(found[0].name, kind, found[0].facts.scheme, tuple(outcomes), versions(), seconds, command=command)
+    return Result(found[0].name, task, found[0].facts.scheme, tuple(outcomes), versions(), seconds, command=command)
 
 
 @contextlib.contextmanager

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from clockhands.checking.registry import CHECKS
+from clockhands.checking.checks.check import CHECKS
 from clockhands.checking.result import USES, Result
-from clockhands.checking.runner import Outcome
+from clockhands.checking.verdict.judge import Outcome
 
 SCHEMA = 1
 VERDICTS = ("PASS", "FAIL", "WARN", "PROPERTY", "N/A")
@@ -41,7 +41,7 @@ def matrix(results: Sequence[Result]) -> dict[str, Any]:
 def _row(result: Result, texts: dict[str, int]) -> dict[str, Any]:
     return {
         "model": result.model,
-        "kind": result.kind,
+        "kind": result.task,
         "scheme": result.scheme,
         "fault": result.fault,
         "rely": [None if safe is None else int(safe) for safe in result.rely().values()],

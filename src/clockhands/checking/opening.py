@@ -9,8 +9,8 @@ from typing import Any
 import torch
 import transformers
 
-from clockhands.checking.builds import Build, Kind, find, shrink
-from clockhands.checking.streaming import fits, open_streamed
+from clockhands.checking.models.streaming import fits, open_streamed
+from clockhands.checking.models.tiny import Build, Task, find, shrink
 from clockhands.devices import open_device
 from clockhands.errors import UsageError
 from clockhands.machine import free_memory
@@ -27,7 +27,7 @@ _HEADS = re.compile("LM|ConditionalGeneration|PreTraining")
 
 def open_model(
     name: str, dtype: str, device: str, trust_remote_code: bool, weights: str | None = None
-) -> tuple[Any, Kind]:
+) -> tuple[Any, Task]:
     """A checkpoint at its real size, without a head if it was saved so, and what it is.
 
     ``weights``: "memory" (loaded once and straight to the device) or "streamed" from their files, layer by layer;
@@ -36,19 +36,19 @@ def open_model(
     """
     place, precision = open_device(device, "device"), _dtype(dtype)
     config = load_configuration(name, trust_remote_code=trust_remote_code)
-    kind, declared = _kind(config), " ".join(config.architectures or ())
+    task, declared = _task_of(config), " ".join(config.architectures or ())
     refuse_unreadable_weights(name, read_configuration(name))
-    headless = bool(declared) and kind != "seq2seq" and not _HEADS.search(declared)
-    auto = transformers.AutoModel if headless else _AUTO[kind]
+    headless = bool(declared) and task != "seq2seq" and not _HEADS.search(declared)
+    auto = transformers.AutoModel if headless else _AUTO[task]
     options: dict[str, Any] = {"dtype": precision, "trust_remote_code": trust_remote_code}
     numbers = count_numbers(auto, config, trust_remote_code=trust_remote_code)
     streamed = _streams(name, weights, None if numbers is None else numbers * precision.itemsize, place)
     if streamed:
         with explain_faults(name, "with its weights streamed (hold them in memory, or check it with --tiny) the model"):
-            return open_streamed(auto, name, place, **options), kind
+            return open_streamed(auto, name, place, **options), task
     if place.type != "cpu":
         options["device_map"] = {"": device}
-    return load_checkpoint(auto, name, "the model", **options).eval(), kind
+    return load_checkpoint(auto, name, "the model", **options).eval(), task
 
 
 def _streams(name: str, weights: str | None, size: int | None, device: torch.device) -> bool:
@@ -75,11 +75,11 @@ def _dtype(name: str) -> torch.dtype:
 def shrunk(name: str, trust_remote_code: bool) -> tuple[Build, Any]:
     """The shrunk configuration of a folder or hub name."""
     config = load_configuration(name, trust_remote_code=trust_remote_code)
-    build = Build(config.model_type, _kind(config))
+    build = Build(config.model_type, _task_of(config))
     return build, shrink(config, build)
 
 
-def _kind(config: Any) -> Kind:
+def _task_of(config: Any) -> Task:
     """Which head a configuration is for, by its declared architecture, else by what transformers has for its type."""
     declared = " ".join(config.architectures or ())
     if getattr(config, "is_encoder_decoder", False):
@@ -88,8 +88,8 @@ def _kind(config: Any) -> Kind:
         return "masked"
     if "CausalLM" in declared or "LMHead" in declared:
         return "causal"
-    kinds = {build.kind for build in _builds(config.model_type)}
-    two_ways = "masked" in kinds and not getattr(config, "is_decoder", False)
+    tasks = {build.task for build in _builds(config.model_type)}
+    two_ways = "masked" in tasks and not getattr(config, "is_decoder", False)
     return "masked" if two_ways else "causal"
 
 

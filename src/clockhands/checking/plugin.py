@@ -59,7 +59,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         raise pytest.UsageError(
             f"{metafunc.definition.nodeid}: a test marked {MARK} needs the argument position_outcome"
         )
-    from clockhands.checking.runner import select
+    from clockhands.checking.verdict.judge import select
 
     options = dict(mark.kwargs)
     only, slow = options.pop("only", None), options.pop("slow", False)
@@ -79,7 +79,7 @@ class _Key:
     def made(self) -> Any:
         from torch import nn
 
-        from clockhands.checking.subjects import from_model
+        from clockhands.checking.models.make_subjects import from_model
 
         if self.subjects is None:
             plain = callable(self.model) and not isinstance(self.model, nn.Module) and not hasattr(self.model, "logits")
@@ -89,8 +89,8 @@ class _Key:
 
 
 def _outcome(key: _Key, name: str) -> Any:
-    from clockhands.checking.causes import explain
-    from clockhands.checking.runner import run, select
+    from clockhands.checking.verdict.advice import explain
+    from clockhands.checking.verdict.judge import run, select
 
     subject = key.made()[0]
     config = getattr(subject.module, "config", None)

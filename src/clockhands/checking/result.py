@@ -9,8 +9,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from clockhands.checking.registry import CHECKS
-from clockhands.checking.runner import Outcome
+from clockhands.checking.checks.check import CHECKS
+from clockhands.checking.verdict.judge import Outcome
 from clockhands.errors import DataError
 from clockhands.findings import Finding, Findings, Light, Reference, Table
 
@@ -37,7 +37,7 @@ class Result:
     """The outcomes of all checks on one model. ``fault`` is set where the model could not be built at all."""
 
     model: str
-    kind: str
+    task: str
     scheme: str
     outcomes: tuple[Outcome, ...]
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Result:
         return {
             "schema": SCHEMA,
             "model": self.model,
-            "kind": self.kind,
+            "kind": self.task,
             "scheme": self.scheme,
             "versions": dict(self.versions),
             "seconds": self.seconds,
@@ -89,8 +89,8 @@ class Result:
             if raw["schema"] != SCHEMA:
                 raise DataError(f"the checks were written in schema {raw['schema']}, this is {SCHEMA}: run them again")
             outcomes = tuple(Outcome(**each) for each in raw["outcomes"])
-            names = ("model", "kind", "scheme", "versions", "seconds", "fault")
-            return cls(outcomes=outcomes, **{name: raw[name] for name in names})
+            names = ("model", "scheme", "versions", "seconds", "fault")
+            return cls(task=raw["kind"], outcomes=outcomes, **{name: raw[name] for name in names})
         except (KeyError, TypeError) as fault:
             raise DataError(f"this is no result of clockhands check: {type(fault).__name__} {fault}") from fault
 

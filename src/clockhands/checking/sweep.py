@@ -48,7 +48,7 @@ def sweep(
     worker is ended and the architecture recorded as hanging.
     Results come back in the order of ``names``. Raises UsageError for a check that does not exist.
     """
-    from clockhands.checking.runner import select
+    from clockhands.checking.verdict.judge import select
 
     asked = {check.name for check in select(only, slow)}  # Here once, and not in every worker.
     path = Path(folder) / "results.jsonl"
@@ -147,8 +147,8 @@ def _count(worker: _Worker) -> None:
 
 
 def _lost(worker: _Worker, fault: str) -> Result:
-    kind = worker.build.rpartition(":")[2]
-    return Result(worker.build, kind, "", (), versions(), round(worker.spent, 1), fault)
+    task = worker.build.rpartition(":")[2]
+    return Result(worker.build, task, "", (), versions(), round(worker.spent, 1), fault)
 
 
 def _serve(pipe: Connection, only: Sequence[str] | None, slow: bool) -> None:
@@ -157,9 +157,9 @@ def _serve(pipe: Connection, only: Sequence[str] | None, slow: bool) -> None:
     import torch
     from transformers.utils import logging
 
-    from clockhands.checking.builds import find
     from clockhands.checking.examination import examine_build
-    from clockhands.checking.runner import select
+    from clockhands.checking.models.tiny import find
+    from clockhands.checking.verdict.judge import select
 
     torch.set_num_threads(1)
     logging.set_verbosity_error()
@@ -176,6 +176,6 @@ def _serve(pipe: Connection, only: Sequence[str] | None, slow: bool) -> None:
 
 def every() -> list[str]:
     """The full names of all builds (``bert:masked``)."""
-    from clockhands.checking.builds import architectures
+    from clockhands.checking.models.tiny import architectures
 
     return [build.name for build in architectures()]

@@ -13,7 +13,7 @@ from clockhands.cli.common import number, prepare, telling_new_folder, whole
 if TYPE_CHECKING:
     from clockhands.checking.against import Parting
     from clockhands.checking.result import Result
-    from clockhands.checking.runner import Outcome
+    from clockhands.checking.verdict.judge import Outcome
 
 EXAMPLES = (
     "clockhands check --type llama --tiny",
@@ -200,7 +200,7 @@ def _names(found: list[Outcome]) -> str:
 
 
 def _list(only: list[str] | None) -> int:
-    from clockhands.checking.runner import select
+    from clockhands.checking.verdict.judge import select
 
     for check in select(only, optional=True):
         print(f"{check.name:24} {check.asserts}\n{'':24} catches: {check.catches}{' (--slow)' * check.optional}")

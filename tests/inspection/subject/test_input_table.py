@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from transformers import AutoModel
 
-from clockhands.checking.builds import build_model, find, loud, tiny_config
+from clockhands.checking.models.tiny import build_model, find, loud, tiny_config
 from clockhands.inspection.opening import open_subject
 from clockhands.inspection.subject.input_table import InputTable, find_input_table, position_enters
 from clockhands.inspection.subject.subject import Subject
@@ -145,7 +145,7 @@ def test_words_that_are_projected_before_positions_are_added_are_read_from_the_m
 
 def test_a_decoder_that_is_saved_alone_has_its_table(tmp_path: Path) -> None:
     """BartForCausalLM wraps its decoder in a class that gives no embeddings."""
-    (build,) = [build for build in find("bart") if build.kind == "causal"]
+    (build,) = [build for build in find("bart") if build.task == "causal"]
     build_model(tiny_config(build), "causal").save_pretrained(tmp_path)
     subject = open_subject(tmp_path)
     assert subject.table is not None

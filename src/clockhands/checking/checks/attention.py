@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clockhands.checking.builds import build_model
-from clockhands.checking.copies import sharing
-from clockhands.checking.registry import Effect, Inapplicable, check, difference, largest
-from clockhands.checking.subject import Subject
+from clockhands.checking.checks.check import Effect, Inapplicable, check, difference, largest
+from clockhands.checking.models.copies import sharing
+from clockhands.checking.models.subject import Subject
+from clockhands.checking.models.tiny import build_model
 
 
 @check(
@@ -59,14 +59,14 @@ def _with(subject: Subject, name: str) -> Subject:
     module: Any = subject.module
     adapter: Any = subject.adapter
     if getattr(adapter, "shrunk", False):
-        model = build_model(module.config, adapter.kind, 0, name, type(module)).to(next(module.parameters()).dtype)
+        model = build_model(module.config, adapter.task, 0, name, type(module)).to(next(module.parameters()).dtype)
         model.load_state_dict(module.state_dict())
     else:
         model = sharing(module)
         model.set_attn_implementation(name)
     if model.config._attn_implementation != name:
         raise Inapplicable(f"the model does not switch to {name}")
-    return dataclasses.replace(subject, adapter=type(adapter)(model, adapter.kind))
+    return dataclasses.replace(subject, adapter=type(adapter)(model, adapter.task))
 
 
 def _masks(ids: Tensor) -> dict[str, Tensor | None]:

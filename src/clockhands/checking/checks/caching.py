@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from clockhands.checking.registry import Effect, Inapplicable, check, difference, worst
-from clockhands.checking.subject import Subject
+from clockhands.checking.checks.check import Effect, Inapplicable, check, difference, worst
+from clockhands.checking.models.subject import Subject
 
 _LENGTH = 40  # crosses the windows of 16 that the shrunk models have
 
@@ -102,7 +102,7 @@ def static(subject: Subject) -> Effect:
 def _static_cache(subject: Subject) -> Any:
     from transformers import StaticCache
 
-    if getattr(subject.adapter, "kind", "") != "causal" or getattr(subject.adapter, "cache_name", "") != _PAST:
+    if getattr(subject.adapter, "task", "") != "causal" or getattr(subject.adapter, "cache_name", "") != _PAST:
         raise Inapplicable("only decoders with past_key_values have one")
     if not getattr(subject.module, "_can_compile_fullgraph", True):
         raise Inapplicable("the model declares no support for a static cache")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from clockhands.checking.registry import Effect, check, difference, worst
-from clockhands.checking.subject import Subject
+from clockhands.checking.checks.check import Effect, check, difference, worst
+from clockhands.checking.models.subject import Subject
 
 _LENGTH = 24
 

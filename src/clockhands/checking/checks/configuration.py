@@ -10,10 +10,10 @@ from typing import Any
 
 from torch import Tensor
 
-from clockhands.checking.builds import build_model
+from clockhands.checking.checks.check import Effect, Inapplicable, check, difference, largest
 from clockhands.checking.checks.precision import angle_tables
-from clockhands.checking.registry import Effect, Inapplicable, check, difference, largest
-from clockhands.checking.subject import Subject
+from clockhands.checking.models.subject import Subject
+from clockhands.checking.models.tiny import build_model
 from clockhands.pretrained import reload_configuration
 
 
@@ -152,7 +152,7 @@ def _built(subject: Subject, config: Any) -> float:
     module: Any = subject.module
     adapter: Any = subject.adapter
     try:
-        model = build_model(config, adapter.kind, cls=type(module))
+        model = build_model(config, adapter.task, cls=type(module))
     except Exception as fault:  # as above
         raise Inapplicable(f"the changed configuration is refused: {' '.join(str(fault).split())[:80]}") from fault
     model.to(next(module.parameters()).dtype)
@@ -160,7 +160,7 @@ def _built(subject: Subject, config: Any) -> float:
     tables = angle_tables(module)
     weights = {name: value for name, value in module.state_dict().items() if name not in tables}
     model.load_state_dict(weights, strict=False)
-    twin = dataclasses.replace(subject, adapter=type(adapter)(model, adapter.kind))
+    twin = dataclasses.replace(subject, adapter=type(adapter)(model, adapter.task))
     return difference(_read(twin), _read(subject))
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clockhands.checking.registry import Effect, Inapplicable, check, difference, largest
-from clockhands.checking.streaming import is_streamed
-from clockhands.checking.subject import Subject
+from clockhands.checking.checks.check import Effect, Inapplicable, check, difference, largest
+from clockhands.checking.models.streaming import is_streamed
+from clockhands.checking.models.subject import Subject
 
 _LENGTHS = (12, 20, 33)
 
@@ -27,7 +27,7 @@ _LENGTHS = (12, 20, 33)
 def compiled(subject: Subject) -> Effect:
     """Dynamo's capture, run by PyTorch itself: no kernels are generated."""
     adapter: Any = subject.adapter
-    twin: Any = type(adapter)(adapter.module, adapter.kind)
+    twin: Any = type(adapter)(adapter.module, adapter.task)
     twin.module = torch.compile(adapter.module, backend="eager")
     try:
         return _at_every_length(subject, dataclasses.replace(subject, adapter=twin))

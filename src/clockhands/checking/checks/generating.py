@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clockhands.checking.registry import Effect, Inapplicable, check, difference, largest
-from clockhands.checking.subject import Subject
+from clockhands.checking.checks.check import Effect, Inapplicable, check, difference, largest
+from clockhands.checking.models.subject import Subject
 
 _NEW = 6
 
@@ -78,15 +78,15 @@ def _compare(found: tuple[Tensor, Tensor], alone: tuple[Tensor, Tensor]) -> Effe
 
 
 def _prompt(subject: Subject, length: int) -> Tensor:
-    if getattr(subject.adapter, "kind", "") == "seq2seq":
-        from clockhands.checking.huggingface import fixed_source
+    if getattr(subject.adapter, "task", "") == "seq2seq":
+        from clockhands.checking.models.huggingface import fixed_source
 
         return fixed_source(subject.adapter, 1)  # type: ignore[arg-type]
     return subject.tokens(1, length)
 
 
 def _decoder_only(subject: Subject) -> None:
-    if getattr(subject.adapter, "kind", "") != "causal":
+    if getattr(subject.adapter, "task", "") != "causal":
         raise Inapplicable("about decoders alone")
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clockhands.checking.builds import build_model
-from clockhands.checking.registry import TOLERANCE, Effect, Inapplicable, check, difference
-from clockhands.checking.subject import Subject
+from clockhands.checking.checks.check import TOLERANCE, Effect, Inapplicable, check, difference
+from clockhands.checking.models.subject import Subject
+from clockhands.checking.models.tiny import build_model
 
 _CLEAR = re.compile(r"length|position|maximum|too long|exceed|longer", re.IGNORECASE)
 _LARGEST = 2048
@@ -55,8 +55,8 @@ def odd(subject: Subject) -> Effect:
         raise Inapplicable("no head_dim to set, or nothing rotated")
     raw["head_dim"] = 15
     try:
-        model = build_model(type(module.config).from_dict(raw), subject.adapter.kind, cls=type(module))  # type: ignore
-        type(subject.adapter)(model, subject.adapter.kind).logits(subject.tokens(1, 8))  # type: ignore
+        model = build_model(type(module.config).from_dict(raw), subject.adapter.task, cls=type(module))  # type: ignore
+        type(subject.adapter)(model, subject.adapter.task).logits(subject.tokens(1, 8))  # type: ignore
     except Exception as fault:  # whatever is raised is what is judged
         message = " ".join(str(fault).split())[:120]
         clear = bool(re.search(r"\b(odd|even|divisible|head_dim|multiple)\b", message))

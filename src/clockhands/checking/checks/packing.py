@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clockhands.checking.registry import TOLERANCE, Effect, Inapplicable, check, difference, largest
-from clockhands.checking.subject import Subject
+from clockhands.checking.checks.check import TOLERANCE, Effect, Inapplicable, check, difference, largest
+from clockhands.checking.models.subject import Subject
 from clockhands.errors import ClockhandsError
 
 _SIZES = (7, 6)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clockhands.checking.registry import Effect, check, difference, largest
-from clockhands.checking.subject import Subject
+from clockhands.checking.checks.check import Effect, check, difference, largest
+from clockhands.checking.models.subject import Subject
 
 _LENGTH = 20
 _PADS = 5

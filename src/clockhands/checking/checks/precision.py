@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clockhands.checking.copies import hollow, is_large, reloaded, sharing
-from clockhands.checking.registry import Effect, Inapplicable, check, difference
-from clockhands.checking.subject import Subject
+from clockhands.checking.checks.check import Effect, Inapplicable, check, difference
+from clockhands.checking.models.copies import hollow, is_large, reloaded, sharing
+from clockhands.checking.models.subject import Subject
 
 _ANGLES = re.compile(
     r"inv_freq|freqs|frequenc|(^|[._])(cos|sin|theta|slopes?|alibi|angles?)([._]|$)|cos_cached|sin_cached"

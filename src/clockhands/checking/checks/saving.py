@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from clockhands.checking.adapter import device_of
-from clockhands.checking.copies import is_large, reloaded
-from clockhands.checking.registry import Effect, Inapplicable, check, difference
-from clockhands.checking.subject import Subject
+from clockhands.checking.checks.check import Effect, Inapplicable, check, difference
+from clockhands.checking.models.adapter import device_of
+from clockhands.checking.models.copies import is_large, reloaded
+from clockhands.checking.models.subject import Subject
 
 _SHARD = "256MB"  # streamed weights are in memory while their shard is written
 
@@ -36,7 +36,7 @@ def round_trip(subject: Subject) -> Effect:
         if hasattr(loaded, "set_experts_implementation"):
             loaded.set_experts_implementation("eager")
         adapter: Any = subject.adapter
-        twin = dataclasses.replace(subject, adapter=type(adapter)(loaded, adapter.kind))
+        twin = dataclasses.replace(subject, adapter=type(adapter)(loaded, adapter.task))
         ids = subject.tokens(1, 24)
         return Effect(difference(twin.logits(ids), subject.logits(ids)))
 

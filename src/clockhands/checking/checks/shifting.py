@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from clockhands.checking.registry import Effect, Inapplicable, check, difference, largest
-from clockhands.checking.subject import Subject
+from clockhands.checking.checks.check import Effect, Inapplicable, check, difference, largest
+from clockhands.checking.models.subject import Subject
 
 _LENGTH = 20
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clockhands.checking.registry import Effect, Inapplicable, check, difference
-from clockhands.checking.subject import Subject
+from clockhands.checking.checks.check import Effect, Inapplicable, check, difference
+from clockhands.checking.models.subject import Subject
 
 _SHORT, _MEDIUM, _LONG = 12, 44, 96
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from clockhands.checking.subject import Subject
+from clockhands.checking.models.subject import Subject
 
 TOLERANCE = 1e-3
 

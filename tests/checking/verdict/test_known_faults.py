@@ -11,17 +11,17 @@ import pytest
 import torch
 import transformers
 
-from clockhands.checking import known
-from clockhands.checking.adapter import ModuleAdapter
-from clockhands.checking.builds import find, loud
-from clockhands.checking.causes import explain
-from clockhands.checking.evidence import EVIDENCE, mask_calls
-from clockhands.checking.registry import CHECKS
-from clockhands.checking.runner import Outcome
-from clockhands.checking.subjects import from_build, from_model
-from tests.checking import planted
+from clockhands.checking.checks.check import CHECKS
+from clockhands.checking.models.adapter import ModuleAdapter
+from clockhands.checking.models.make_subjects import from_build, from_model
+from clockhands.checking.models.tiny import find, loud
+from clockhands.checking.verdict import known_faults as known
+from clockhands.checking.verdict.advice import explain
+from clockhands.checking.verdict.evidence import EVIDENCE, mask_calls
+from clockhands.checking.verdict.judge import Outcome
+from tests.checking.checks import planted
 
-MATRIX = Path(__file__).parents[2] / "docs/conformance/matrix.json"
+MATRIX = Path(__file__).parents[3] / "docs/conformance/matrix.json"
 PLACE = re.compile(r"[\w/]+\.py:\d+")
 
 

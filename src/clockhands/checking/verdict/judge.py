@@ -13,9 +13,9 @@ from typing import Any, Literal
 import torch
 
 import clockhands.checking.checks  # noqa: F401  (fills the registry)
-from clockhands.checking.properties import declared
-from clockhands.checking.registry import CHECKS, Check, Effect, Inapplicable
-from clockhands.checking.subject import Subject
+from clockhands.checking.checks.check import CHECKS, Check, Effect, Inapplicable
+from clockhands.checking.models.subject import Subject
+from clockhands.checking.verdict.properties import declared
 from clockhands.errors import UsageError, unknown
 from clockhands.quiet import without_bars
 

@@ -1,4 +1,4 @@
-"""Faults and limits that have been traced: one entry of ``known.toml`` each."""
+"""Faults and limits that have been traced: one entry of ``known_faults.toml`` each."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def line_of(file: str, text: str) -> str:
 @functools.cache
 def entries() -> tuple[Known, ...]:
     """All entries, in the order of the file: the first that fits is taken."""
-    raw = tomllib.loads(resources.files(__package__).joinpath("known.toml").read_text("utf8"))
+    raw = tomllib.loads(resources.files(__package__).joinpath("known_faults.toml").read_text("utf8"))
     return tuple(_entry(name, value) for name, value in raw.items())
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from clockhands.checking.evidence import EVIDENCE
-from clockhands.checking.known import Known, fitting
-from clockhands.checking.runner import Outcome
-from clockhands.checking.subject import Subject
+from clockhands.checking.models.subject import Subject
+from clockhands.checking.verdict.evidence import EVIDENCE
+from clockhands.checking.verdict.judge import Outcome
+from clockhands.checking.verdict.known_faults import Known, fitting
 
 
 def explain(subject: Subject, outcomes: Sequence[Outcome], architecture: str) -> list[Outcome]:

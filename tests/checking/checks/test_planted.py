@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from clockhands.checking.adapter import ModuleAdapter
-from clockhands.checking.builds import loud
-from clockhands.checking.runner import run, select
-from clockhands.checking.subjects import from_model
-from tests.checking import planted as p
+from clockhands.checking.models.adapter import ModuleAdapter
+from clockhands.checking.models.make_subjects import from_model
+from clockhands.checking.models.tiny import loud
+from clockhands.checking.verdict.judge import run, select
+from tests.checking.checks import planted as p
 
 STEPS = {"cache.steps", "cache.chunks"}
 LEFT = {"padding.left.mask", "padding.left.positions", "padding.content", "cache.padded"}

@@ -11,8 +11,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from clockhands.checking.adapter import Adapter, accepts, device_of
-from clockhands.checking.copies import from_files, is_large, sharing
+from clockhands.checking.models.adapter import Adapter, accepts, device_of
+from clockhands.checking.models.copies import from_files, is_large, sharing
 from clockhands.schemes.scheme import Declares, Scheme
 
 Rebuild = Callable[[int, torch.dtype], Adapter]

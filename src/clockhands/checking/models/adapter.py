@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from clockhands.checking.streaming import runs_on
+from clockhands.checking.models.streaming import runs_on
 from clockhands.errors import UsageError
 
 

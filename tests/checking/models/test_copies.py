@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from clockhands.checking import copies, examine
-from clockhands.checking.builds import build_model, find, tiny_config
-from clockhands.checking.huggingface import HFModel
-from clockhands.checking.runner import run, select
-from clockhands.checking.subjects import from_model
+from clockhands.checking import examine
+from clockhands.checking.models import copies
+from clockhands.checking.models.huggingface import HFModel
+from clockhands.checking.models.make_subjects import from_model
+from clockhands.checking.models.tiny import build_model, find, tiny_config
+from clockhands.checking.verdict.judge import run, select
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from clockhands.checking.checks.lengths import repeated
-from clockhands.checking.subject import Subject
+from clockhands.checking.models.subject import Subject
 
 
 @dataclass(frozen=True)

@@ -6,24 +6,24 @@ from typing import Any
 
 import torch
 
-from clockhands.checking.adapter import Adapter, adapt
-from clockhands.checking.builds import Build, Kind, build_model, tiny_config
-from clockhands.checking.huggingface import HFModel, HFSource
-from clockhands.checking.subject import Subject, copied, detect
+from clockhands.checking.models.adapter import Adapter, adapt
+from clockhands.checking.models.huggingface import HFModel, HFSource
+from clockhands.checking.models.subject import Subject, copied, detect
+from clockhands.checking.models.tiny import Build, Task, build_model, tiny_config
 from clockhands.errors import UsageError
 
 
 def from_build(build: Build, config: Any = None, seed: int = 0) -> list[Subject]:
     """Subjects of a shrunk architecture: one, or the decoder and the source of an encoder-decoder."""
     config = tiny_config(build) if config is None else config
-    views = [(HFModel, "")] + ([(HFSource, "source.")] if build.kind == "seq2seq" else [])
+    views = [(HFModel, "")] + ([(HFSource, "source.")] if build.task == "seq2seq" else [])
     return [_shrunk(view, side, build, config, seed) for view, side in views]
 
 
 def _shrunk(view: type[HFModel], side: str, build: Build, config: Any, seed: int) -> Subject:
     def rebuild(seed: int, dtype: torch.dtype) -> Adapter:
-        model: Any = build_model(config, build.kind, seed)
-        adapter = view(model.to(dtype), build.kind)
+        model: Any = build_model(config, build.task, seed)
+        adapter = view(model.to(dtype), build.task)
         adapter.shrunk = True  # type: ignore[attr-defined]
         return adapter
 
@@ -32,11 +32,11 @@ def _shrunk(view: type[HFModel], side: str, build: Build, config: Any, seed: int
 
 
 def from_model(
-    model: Any, name: str = "", source: str | None = None, kind: Kind | None = None, **optional: Any
+    model: Any, name: str = "", source: str | None = None, task: Task | None = None, **optional: Any
 ) -> list[Subject]:
     """Subjects of a model in hand: of transformers, a module, an adapter, or a function.
 
-    ``source`` and ``kind`` are about models of transformers: where it was loaded from, so that it can be loaded again,
+    ``source`` and ``task`` are about models of transformers: where it was loaded from, so that it can be loaded again,
     and what it is if its class does not tell. ``optional`` are attributes for a module or function.
     Raises UsageError where they would be ignored.
     """
@@ -48,16 +48,16 @@ def from_model(
             "function is given such attributes"
         )
     if isinstance(model, PreTrainedModel):
-        kind = kind or kind_of(model)
-        views = [(HFModel, "")] + ([(HFSource, "source.")] if kind == "seq2seq" else [])
-        adapters: list[tuple[Adapter, str]] = [(view(model, kind, source), side) for view, side in views]
+        task = task or task_of(model)
+        views = [(HFModel, "")] + ([(HFSource, "source.")] if task == "seq2seq" else [])
+        adapters: list[tuple[Adapter, str]] = [(view(model, task, source), side) for view, side in views]
     else:
         adapters = [(adapt(model, **optional), "")]
     label = name or type(model).__name__
     return [Subject(label, a, copied(a), detect(a), 0, side) for a, side in adapters]
 
 
-def kind_of(model: Any) -> Kind:
+def task_of(model: Any) -> Task:
     """Causal, masked or seq2seq, by the model's head and configuration."""
     if getattr(model.config, "is_encoder_decoder", False):
         return "seq2seq"

@@ -26,19 +26,19 @@ class HFModel:
 
     per_token = True
 
-    def __init__(self, model: PreTrainedModel, kind: str, source: str | None = None) -> None:
+    def __init__(self, model: PreTrainedModel, task: str, source: str | None = None) -> None:
         self.source = source
         self.module = model.eval()
-        self.kind = kind
-        self.config = model.config.get_text_config(decoder=True) if kind == "causal" else model.config
-        self.vocabulary, self.opposite = _vocabularies(model, kind)
-        self.causal = kind != "masked"
+        self.task = task
+        self.config = model.config.get_text_config(decoder=True) if task == "causal" else model.config
+        self.vocabulary, self.opposite = _vocabularies(model, task)
+        self.causal = task != "masked"
         self.cache_name = _cache_name(model) if self.causal else None
         self.takes = self._takes()
 
     def _takes(self) -> frozenset[str]:
         names = _arguments(self.module)
-        prefix = "decoder_" if self.kind == "seq2seq" else ""
+        prefix = "decoder_" if self.task == "seq2seq" else ""
         found = {
             "mask": f"{prefix}attention_mask",
             "positions": f"{prefix}position_ids",
@@ -92,8 +92,8 @@ class HFModel:
         """The model's own output object."""
         given = self.inputs(ids)
         if documents is not None:
-            given["document_ids" if self.kind != "seq2seq" else "decoder_document_ids"] = documents
-        prefix = "decoder_" if self.kind == "seq2seq" else ""
+            given["document_ids" if self.task != "seq2seq" else "decoder_document_ids"] = documents
+        prefix = "decoder_" if self.task == "seq2seq" else ""
         if mask is not None:
             given[f"{prefix}attention_mask"] = self._mask(mask)
         if positions is not None:
@@ -113,7 +113,7 @@ class HFModel:
 
     def inputs(self, ids: Tensor) -> dict[str, Any]:
         """The token arguments of one call."""
-        if self.kind != "seq2seq":
+        if self.task != "seq2seq":
             return {"input_ids": ids}
         source = fixed_source(self, ids.shape[0]).to(ids.device)
         return {"input_ids": source, "decoder_input_ids": ids}
@@ -130,8 +130,8 @@ class HFSource(HFModel):
 
     per_token = False
 
-    def __init__(self, model: PreTrainedModel, kind: str = "seq2seq", source: str | None = None) -> None:
-        super().__init__(model, kind, source)
+    def __init__(self, model: PreTrainedModel, task: str = "seq2seq", source: str | None = None) -> None:
+        super().__init__(model, task, source)
         self.vocabulary, self.opposite = self.opposite, self.vocabulary
         self.causal = False
         self.cache_name = None
@@ -159,11 +159,11 @@ def fixed_source(adapter: HFModel, rows: int) -> Tensor:
     return torch.randint(low, high, (1, 16), generator=generator).repeat(rows, 1)
 
 
-def _vocabularies(model: PreTrainedModel, kind: str) -> tuple[int, int]:
+def _vocabularies(model: PreTrainedModel, task: str) -> tuple[int, int]:
     """How many tokens the model writes, and how many it reads on the source side, which may have tokens of its own."""
     embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
     read = getattr(embedding, "num_embeddings", None) or getattr(model.config, "vocab_size", None) or 160
-    written = getattr(head, "weight", None) if kind == "seq2seq" else None
+    written = getattr(head, "weight", None) if task == "seq2seq" else None
     return int(read if written is None else written.shape[0]), int(read)
 
 

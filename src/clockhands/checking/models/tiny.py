@@ -26,7 +26,7 @@ from transformers.models.auto import modeling_auto
 from clockhands import pretrained
 from clockhands.errors import UsageError, unknown
 
-Kind = Literal["causal", "masked", "seq2seq"]
+Task = Literal["causal", "masked", "seq2seq"]
 _AUTO = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM, "seq2seq": AutoModelForSeq2SeqLM}
 _LISTS = {
     "causal": modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -39,17 +39,17 @@ _HEADS = ("num_attention_heads", "n_heads", "n_head", "num_heads", "swa_num_atte
 
 @dataclass(frozen=True)
 class Build:
-    """One architecture to build: its transformers name, the kind of head, and what is set besides the rules."""
+    """One architecture to build: its transformers name, its task (which head it has), what is set besides the rules."""
 
     type: str
-    kind: Kind
+    task: Task
     variant: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """``llama`` for the usual kind of a type, ``bert:masked``, ``falcon+alibi``."""
-        return self.type + (f"+{self.variant}" if self.variant else "") + f":{self.kind}"
+        """``llama`` for the usual task of a type, ``bert:masked``, ``falcon+alibi``."""
+        return self.type + (f"+{self.variant}" if self.variant else "") + f":{self.task}"
 
 
 @functools.cache
@@ -58,18 +58,18 @@ def overrides() -> dict[str, Any]:
     return tomllib.loads(resources.files(__package__).joinpath("overrides.toml").read_text("utf8"))
 
 
-def architectures(kind: Kind | None = None) -> Iterator[Build]:
+def architectures(task: Task | None = None) -> Iterator[Build]:
     """Every text architecture of the installed transformers, with its variants, in alphabetical order."""
     data = overrides()
-    kinds: tuple[Kind, ...] = ("causal", "masked", "seq2seq")
-    for each in kinds if kind is None else (kind,):
+    tasks: tuple[Task, ...] = ("causal", "masked", "seq2seq")
+    for each in tasks if task is None else (task,):
         for name in sorted(set(_LISTS[each])):
             if name in CONFIG_MAPPING and f"{name}:{each}" not in data["skip"] and name not in data["skip"]:
                 yield Build(name, each)
     for full, variant in data.get("variant", {}).items():
         base, _, label = full.partition("+")
-        if kind in (None, variant["kind"]):
-            yield Build(base, variant["kind"], label, variant["set"])
+        if task in (None, variant["task"]):
+            yield Build(base, variant["task"], label, variant["set"])
 
 
 def find(type_name: str) -> list[Build]:
@@ -100,7 +100,7 @@ def shrink(config: PretrainedConfig, build: Build) -> PretrainedConfig:
     """
     raw = config.to_dict()
     _shrink_dict(raw)
-    if build.kind == "causal" and "is_decoder" in raw:
+    if build.task == "causal" and "is_decoder" in raw:
         raw["is_decoder"] = True
     for path, value in {**_settings(build), **build.settings}.items():
         _put(raw, path, copy.deepcopy(value))
@@ -112,7 +112,7 @@ def shrink(config: PretrainedConfig, build: Build) -> PretrainedConfig:
 def _settings(build: Build) -> dict[str, Any]:
     tables = overrides()
     common = tables.get("set", {}).get(build.type, {})
-    return {**common, **tables.get("set", {}).get(f"{build.type}:{build.kind}", {})}
+    return {**common, **tables.get("set", {}).get(f"{build.type}:{build.task}", {})}
 
 
 def _put(raw: dict[str, Any], path: str, value: Any) -> None:
@@ -206,7 +206,7 @@ def _token(key: str, value: Any) -> Any:
 
 def build_model(
     config: PretrainedConfig,
-    kind: Kind,
+    task: Task,
     seed: int = 0,
     attention: str | None = None,
     cls: type[PreTrainedModel] | None = None,
@@ -219,7 +219,7 @@ def build_model(
     torch.manual_seed(seed)
     options = {} if attention is None else {"attn_implementation": attention}
     given: dict[str, Any] = {"dtype": torch.float32, **options}
-    model = pretrained.build_model(_AUTO[kind], config, **given) if cls is None else cls._from_config(config, **given)
+    model = pretrained.build_model(_AUTO[task], config, **given) if cls is None else cls._from_config(config, **given)
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation("eager")
     return loud(model.eval(), seed)

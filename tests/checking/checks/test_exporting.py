@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from clockhands.checking.builds import find
-from clockhands.checking.runner import run, select
-from clockhands.checking.subjects import from_build
+from clockhands.checking.models.make_subjects import from_build
+from clockhands.checking.models.tiny import find
+from clockhands.checking.verdict.judge import run, select
 
 
 def verdict(name: str, check: str) -> str:

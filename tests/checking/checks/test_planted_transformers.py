@@ -19,9 +19,9 @@ from transformers import (
     StaticCache,
 )
 
-from clockhands.checking.builds import Build, find, tiny_config
-from clockhands.checking.runner import run, select
-from clockhands.checking.subjects import from_build
+from clockhands.checking.models.make_subjects import from_build
+from clockhands.checking.models.tiny import Build, find, tiny_config
+from clockhands.checking.verdict.judge import run, select
 
 # What the library itself does wrong, with or without a planted bug.
 LIBRARY = {"llama": {"packing.gaps", "precision.to"}, "gpt2": {"packing.gaps"}, "phi": {"packing.gaps", "precision.to"}}
@@ -135,7 +135,7 @@ _ROPE = "rope_parameters"
 def failures(model: type) -> set[str]:
     config_class = registered(model)
     base = model.__mro__[1].config_class.__mro__[0]  # type: ignore[attr-defined]
-    (build,) = (each for each in find(base.model_type) if each.kind == "causal" and not each.variant)
+    (build,) = (each for each in find(base.model_type) if each.task == "causal" and not each.variant)
     raw = tiny_config(build).to_dict()
     if model is LostInTheFile:
         raw[_ROPE] = {"rope_type": "default", "rope_theta": 77.0}
@@ -160,7 +160,7 @@ def test_without_a_bug_only_the_library_fails(name: str) -> None:
 
 
 def test_every_check_has_a_planted_bug() -> None:
-    from tests.checking.test_planted import PLANTED as PLAIN
+    from tests.checking.checks.test_planted import PLANTED as PLAIN
 
     by_hand = {"deterministic", "length.beyond", "packing.mask", "packing.cache", "size.odd"}
     planted = set().union(*PLANTED.values(), *PLAIN.values()) | by_hand

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from transformers.initialization import no_init_weights
 
-from clockhands.checking.copies import sharing
-from clockhands.checking.streaming import is_streamed, open_streamed, runs_on
-from clockhands.checking.subject import Subject
+from clockhands.checking.models.copies import sharing
+from clockhands.checking.models.streaming import is_streamed, open_streamed, runs_on
+from clockhands.checking.models.subject import Subject
 
 Answer = Callable[[Tensor], Tensor]
 _BASES = (1e4, 1e5, 5e5, 1e6, 1.6e5, 5e4, 2e6, 5e6, 1e7, 1e3, 100.0)
@@ -187,7 +187,7 @@ def _edited(reference: Subject, edit: Callable[[nn.Module], None]) -> Answer:
 
 def _answer(adapter: Any, model: Any, ids: Tensor) -> Tensor:
     with torch.no_grad():
-        return type(adapter)(model, adapter.kind).logits(ids)
+        return type(adapter)(model, adapter.task).logits(ids)
 
 
 def _slopes(reference: Subject) -> Iterator[tuple[str, Answer]]:

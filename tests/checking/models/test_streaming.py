@@ -14,14 +14,15 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
-from clockhands.checking import copies, examine, opening, streaming
+from clockhands.checking import examine, opening
 from clockhands.checking.against import compare
-from clockhands.checking.builds import build_model, find, tiny_config
+from clockhands.checking.models import copies, streaming
+from clockhands.checking.models.make_subjects import from_model
+from clockhands.checking.models.tiny import build_model, find, tiny_config
 from clockhands.checking.opening import open_model
 from clockhands.checking.result import Result
-from clockhands.checking.subjects import from_model
 from clockhands.errors import CheckpointError, UsageError
-from tests.checking.test_planted_transformers import LIBRARY, PLANTED, SecondTurnFromNought, registered
+from tests.checking.checks.test_planted_transformers import LIBRARY, PLANTED, SecondTurnFromNought, registered
 
 CPU = torch.device("cpu")
 
@@ -32,7 +33,7 @@ def saved(folder: Path, name: str, **changed: Any) -> Path:
     config = tiny_config(build)
     for key, value in changed.items():
         setattr(config, key, value)
-    build_model(config, build.kind).save_pretrained(folder, max_shard_size="50KB")
+    build_model(config, build.task).save_pretrained(folder, max_shard_size="50KB")
     assert len(list(folder.glob("*.safetensors"))) > 1
     return folder
 
@@ -81,8 +82,8 @@ def test_the_verdicts_are_those_of_weights_in_memory(llama: Path) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 def test_never_more_than_one_layer_is_in_memory(llama: Path, dtype: torch.dtype, at_every_layer: Any) -> None:
-    model, kind = open_model(str(llama), "float32", "cpu", False, "streamed")
-    (subject,) = from_model(model, source=str(llama), kind=kind)
+    model, task = open_model(str(llama), "float32", "cpu", False, "streamed")
+    (subject,) = from_model(model, source=str(llama), task=task)
     twin: Any = subject.again(1, dtype).module
     seen = at_every_layer(twin)
     ids = torch.arange(10, 22)[None]
@@ -114,8 +115,8 @@ def test_tied_converted_and_shared_weights_come_in_too(name: str, tmp_path: Path
     ids = torch.arange(10, 30)[None]
     logits = []
     for way in ("memory", "streamed"):
-        model, kind = open_model(str(folder), "float32", "cpu", False, way)
-        logits.append(from_model(model, source=str(folder), kind=kind)[0].logits(ids))
+        model, task = open_model(str(folder), "float32", "cpu", False, way)
+        logits.append(from_model(model, source=str(folder), task=task)[0].logits(ids))
         assert streaming.is_streamed(model) == (way == "streamed")
     assert torch.equal(*logits)
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from clockhands.checking.streaming import is_streamed, open_streamed, runs_on
+from clockhands.checking.models.streaming import is_streamed, open_streamed, runs_on
 from clockhands.machine import free_memory
 from clockhands.pretrained import load_model
 
@@ -77,7 +77,7 @@ def from_files(adapter: Any, dtype: torch.dtype) -> Any:
             f"too large for a copy in {str(dtype).removeprefix('torch.')}, and no files to stream it from"
         )
     module = reloaded(adapter.module, adapter.source, dtype, streamed=True)
-    return type(adapter)(module, adapter.kind, adapter.source)
+    return type(adapter)(module, adapter.task, adapter.source)
 
 
 def hollow(module: nn.Module) -> nn.Module:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import CONFIG_MAPPING
 
-from clockhands.checking.builds import Build, build_model, find, shrink, tiny_config
+from clockhands.checking.models.tiny import Build, build_model, find, shrink, tiny_config
 from clockhands.errors import UsageError
 
 SAMPLE = [
@@ -22,10 +22,10 @@ SAMPLE = [
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_build_is_small_and_speaks(name: str) -> None:
     (build,) = find(name)
-    model = build_model(tiny_config(build), build.kind)
+    model = build_model(tiny_config(build), build.task)
     assert sum(p.numel() for p in model.parameters()) < 300_000
     ids = torch.arange(10, 30)[None]
-    extra = {"decoder_input_ids": ids[:, :8]} if build.kind == "seq2seq" else {}
+    extra = {"decoder_input_ids": ids[:, :8]} if build.task == "seq2seq" else {}
     with torch.no_grad():
         logits = model(input_ids=ids, **extra).logits
     assert torch.isfinite(logits).all()

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from clockhands.checking.checks.precision import angle_tables
-from clockhands.checking.subject import Subject
+from clockhands.checking.models.subject import Subject
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Models to check: from a name, an architecture or a model in hand to a subject."""
