@@ -79,6 +79,6 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     return f"; choose one of {', '.join(known)}" if known else ""
 
 
-def unknown(kind: str, name: str, choices: Iterable[str]) -> str:
-    """The sentence for a name that is not known: ``unknown scheme 'ropee'; did you mean 'rope'?``."""
-    return f"unknown {kind} {shown(name)}{nearest(name, choices)}"
+def unknown(noun: str, name: object, choices: Iterable[str]) -> str:
+    """Return the sentence for a name that is not known: ``unknown scheme 'ropee'; did you mean 'rope'?``."""
+    return f"unknown {noun} {shown(name)}{nearest(name if isinstance(name, str) else '', choices)}"

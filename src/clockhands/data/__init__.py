@@ -24,7 +24,7 @@ UsageError; each names file and line, or the option.
 """
 
 from clockhands.data.batches import LengthBatches, PlannedBatches, RandomBatches, padding_share
-from clockhands.data.catalogue import BUILTIN, CORPORA, corpus_function, corpus_options, open_corpus
+from clockhands.data.catalogue import CORPORA, corpus_options, open_corpus
 from clockhands.data.collate import Batch, MaskedCollator, PairCollator, WindowCollator
 from clockhands.data.corpora import order_blind_ceiling
 from clockhands.data.encoding import (
@@ -41,7 +41,6 @@ from clockhands.data.pairs import Corpus, Pair
 from clockhands.data.tokens import Purpose, Tokenizers, open_tokenizer, train_tokenizer, train_tokenizers
 
 __all__ = [
-    "BUILTIN",
     "CORPORA",
     "IGNORED",
     "Batch",
@@ -60,7 +59,6 @@ __all__ = [
     "Tokenizers",
     "WindowCollator",
     "WindowDataset",
-    "corpus_function",
     "corpus_options",
     "encode_pairs",
     "encode_stream",

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from clockhands.catalogue import Catalogue
 from clockhands.data.corpora import numbers, roles, stdlib
 from clockhands.data.hub import huggingface
 from clockhands.data.pairs import Corpus
 from clockhands.data.sources import parallel, table, text
-from clockhands.errors import ConfigError, UsageError, unknown
+from clockhands.errors import ConfigError, unknown
 from clockhands.schemes.catalogue import Option, misfits
 
-BUILTIN: Mapping[str, Callable[..., Corpus]] = {"numbers": numbers, "roles": roles, "stdlib": stdlib}
-SOURCES: Mapping[str, Callable[..., Corpus]] = {
-    "parallel": parallel,
-    "table": table,
-    "text": text,
-    "huggingface": huggingface,
-}
-CORPORA: Mapping[str, Callable[..., Corpus]] = {**BUILTIN, **SOURCES}
-
-
-def corpus_function(name: str) -> Callable[..., Corpus]:
-    """The function behind a name. Raises UsageError with the nearest name."""
-    if name not in CORPORA:
-        raise UsageError(unknown("corpus", name, CORPORA))
-    return CORPORA[name]
+CORPORA: Catalogue[Callable[..., Corpus]] = Catalogue(
+    "corpus",
+    {
+        "numbers": numbers,
+        "roles": roles,
+        "stdlib": stdlib,
+        "parallel": parallel,
+        "table": table,
+        "text": text,
+        "huggingface": huggingface,
+    },
+)
 
 
 def corpus_options(name: str) -> dict[str, Option]:
     """The options of a corpus by name. Raises UsageError for an unknown corpus."""
-    parameters = inspect.signature(corpus_function(name), eval_str=True).parameters.values()
+    parameters = inspect.signature(CORPORA[name], eval_str=True).parameters.values()
     return {option.name: Option(option.name, option.annotation, option.default) for option in parameters}
 
 
@@ -54,4 +52,4 @@ def open_corpus(name: str, **options: Any) -> Corpus:
     ]
     if faults:
         raise ConfigError(faults, f"corpus {name!r}")
-    return corpus_function(name)(**options)
+    return CORPORA[name](**options)

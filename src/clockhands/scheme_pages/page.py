@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from clockhands.errors import UsageError, unknown
 from clockhands.scheme_pages.excused_laws import excuses
 from clockhands.schemes import CATALOGUE
 from clockhands.schemes.catalogue import Sizes, build, describe, options
@@ -76,13 +75,11 @@ class Page:
 
 def page(name: str, given: Mapping[str, Any] | None = None) -> Page:
     """The page of a scheme, as its options make it. Raises UsageError for an unknown name, ConfigError for options."""
-    if name not in CATALOGUE:
-        raise UsageError(unknown("scheme", name, CATALOGUE))
     kind, scheme = CATALOGUE[name], build(CATALOGUE, name, SIZES, given)
     summary, meanings = read_docstring(kind)
     return Page(
         name=name,
-        title=module_line(kind),
+        title=CATALOGUE.describe(name),
         summary=summary,
         equation=kind.equation,
         source=kind.source,
@@ -111,11 +108,6 @@ def costs() -> dict[str, Any]:
 def pages() -> list[Page]:
     """The pages of the whole catalogue under the defaults."""
     return [page(name) for name in CATALOGUE]
-
-
-def module_line(kind: type[Scheme]) -> str:
-    """The first line of the scheme's file: the idea in one sentence."""
-    return (inspect.getmodule(kind).__doc__ or "").strip().split("\n")[0]
 
 
 def read_docstring(kind: type[Scheme]) -> tuple[str, dict[str, str]]:

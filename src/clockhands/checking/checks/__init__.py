@@ -1,17 +1,5 @@
-"""The checks, by what they are about. Importing this package fills the registry."""
+"""The checks, by what they are about. Every module of this package is imported with it, and registers its checks."""
 
-from clockhands.checking.checks import (  # noqa: F401
-    attention,
-    caching,
-    causality,
-    configuration,
-    exporting,
-    generating,
-    lengths,
-    packing,
-    padding,
-    precision,
-    saving,
-    shifting,
-    state,
-)
+from clockhands.catalogue import import_modules
+
+import_modules(__name__)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from clockhands.catalogue import Catalogue
 from clockhands.checking.models.subject import Subject
 
 TOLERANCE = 1e-3
@@ -63,7 +64,9 @@ class Check:
         return None
 
 
-CHECKS: dict[str, Check] = {}
+CHECKS: Catalogue[Check] = Catalogue(
+    "check", modules=("clockhands.checking.checks",), describe=lambda check: check.asserts
+)
 
 
 def check(
@@ -80,7 +83,8 @@ def check(
     """Register the decorated function as a check. ``precise=False``: repeated in float32, float64 has no meaning."""
 
     def register(measure: Callable[[Subject], Effect]) -> Callable[[Subject], Effect]:
-        CHECKS[name] = Check(name, asserts, catches, measure, needs, causal, huggingface, optional, precise)
+        entry = Check(name, asserts, catches, measure, needs, causal, huggingface, optional, precise)
+        CHECKS.register(name)(entry)
         return measure
 
     return register

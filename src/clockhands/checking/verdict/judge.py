@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import torch
 
-import clockhands.checking.checks  # noqa: F401  (fills the registry)
 from clockhands.checking.checks.check import CHECKS, Check, Effect, Inapplicable
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.verdict.properties import declared

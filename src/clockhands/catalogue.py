@@ -1,0 +1,173 @@
+"""One catalogue type: objects by name, for schemes, checks, corpora, engines, measures and studies.
+
+::
+
+    SHAPES = Catalogue("shape", {"round": Circle, "flat": imported("shapes.flat", "Square")})
+    SHAPES["round"]                          # Circle; an unknown name raises UnknownNameError with the nearest
+    SHAPES["flat"]                           # shapes.flat is imported now
+    SHAPES["mine"] = Hexagon                 # an entry of one's own
+    list(SHAPES); "round" in SHAPES          # names, without importing anything
+    SHAPES.listing()                         # {"round": "first sentence of its docstring", ...}
+
+A catalogue whose entries register themselves names the package that holds them, whose ``__init__`` calls
+``import_modules(__name__)``; a new module there is a new entry, and no list names it::
+
+    CHECKS = Catalogue("check", modules=("clockhands.checking.checks",))
+
+    @CHECKS.register("causality.future")
+    def future(subject): ...
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from clockhands.errors import UsageError, unknown
+
+T = TypeVar("T")
+Entry = TypeVar("Entry")
+
+
+class UnknownNameError(UsageError, KeyError):
+    """A catalogue has no entry of this name; the message names the nearest. It is a KeyError too, as of a dict."""
+
+    # KeyError shows its argument in quotes.
+    __str__ = Exception.__str__
+
+
+@dataclass(frozen=True)
+class Lazy(Generic[T]):
+    """An entry that is made the first time it is asked for, by calling ``make``."""
+
+    make: Callable[[], T]
+
+
+def imported(module: str, name: str) -> Lazy[Any]:
+    """Return an entry that is ``name`` of ``module``, imported the first time it is asked for."""
+    return Lazy(lambda: getattr(importlib.import_module(module), name))
+
+
+class Catalogue(MutableMapping[str, T]):
+    """Objects by name, in the order in which they were added.
+
+    Args:
+        noun: what an entry is, for messages: ``unknown scheme 'ropee'; did you mean 'rope'?``.
+        entries: the objects, or ``Lazy`` ones.
+        modules: modules or packages that register entries when they are imported; they are imported the first time
+            that the catalogue is read.
+        describe: returns one sentence about an entry; by default the first sentence of its docstring.
+    """
+
+    def __init__(
+        self,
+        noun: str,
+        entries: Mapping[str, T | Lazy[T]] | None = None,
+        *,
+        modules: Sequence[str] = (),
+        describe: Callable[[T], str] | None = None,
+    ) -> None:
+        self.noun = noun
+        self._describe = describe or first_sentence
+        self._entries: dict[str, T | Lazy[T]] = dict(entries or {})
+        self._modules = list(modules)
+
+    def __getitem__(self, name: object) -> T:
+        """Return the entry of a name. Raises UnknownNameError, which names the nearest."""
+        self._fill()
+        # Whatever a file holds in the place of a name may be asked for: a list cannot even be looked up.
+        if not isinstance(name, str) or name not in self._entries:
+            raise UnknownNameError(self.unknown(name))
+        entry = self._entries[name]
+        if isinstance(entry, Lazy):
+            entry = self._entries[name] = entry.make()
+        return entry
+
+    def __setitem__(self, name: str, entry: T | Lazy[T]) -> None:
+        """Add an entry, or replace the one of that name."""
+        self._entries[name] = entry
+
+    def __delitem__(self, name: str) -> None:
+        """Remove an entry. Raises UnknownNameError."""
+        if name not in self:
+            raise UnknownNameError(self.unknown(name))
+        del self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self._fill()
+        return iter(tuple(self._entries))
+
+    def __len__(self) -> int:
+        self._fill()
+        return len(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        self._fill()
+        return isinstance(name, str) and name in self._entries
+
+    def __repr__(self) -> str:
+        return f"Catalogue({self.noun!r}, {list(self)})"
+
+    def register(self, name: str) -> Callable[[Entry], Entry]:
+        """Return a decorator that adds what it decorates. Raises ValueError for a name that is taken."""
+
+        def add(entry: Entry) -> Entry:
+            if name in self._entries:
+                raise ValueError(f"there are two entries {name!r} in the catalogue of every {self.noun}")
+            self._entries[name] = entry  # type: ignore[assignment]
+            return entry
+
+        return add
+
+    def unknown(self, name: object) -> str:
+        """Return the sentence about a name that is no entry: ``unknown scheme 'ropee'; did you mean 'rope'?``."""
+        return unknown(self.noun, name, self)
+
+    def faults(self, name: object) -> list[str]:
+        """Return what is wrong with a name, in one sentence; nothing if it is an entry."""
+        return [] if name in self else [self.unknown(name)]
+
+    def choose(self, names: Sequence[str]) -> dict[str, T]:
+        """Return the entries of several names. Raises UnknownNameError for all unknown ones at once."""
+        faults = [fault for name in names for fault in self.faults(name)]
+        if faults:
+            raise UnknownNameError("\n".join(faults))
+        return {name: self[name] for name in names}
+
+    def describe(self, name: str) -> str:
+        """Return one sentence about an entry. Raises UnknownNameError."""
+        return self._describe(self[name])
+
+    def listing(self) -> dict[str, str]:
+        """Return one sentence about every entry, by name."""
+        return {name: self.describe(name) for name in self}
+
+    def _fill(self) -> None:
+        # A module that reads the catalogue while it is imported finds what is registered so far.
+        while self._modules:
+            importlib.import_module(self._modules.pop(0))
+
+
+def import_modules(package: str) -> None:
+    """Import every module of a package, in alphabetical order: called by its ``__init__``, so that all register."""
+    paths = sys.modules[package].__path__
+    for module in sorted(module.name for module in pkgutil.iter_modules(paths)):
+        importlib.import_module(f"{package}.{module}")
+
+
+def first_sentence(thing: object) -> str:
+    """Return the first sentence of a docstring on one line, without its full stop; empty where there is none."""
+    paragraph = (inspect.getdoc(thing) or "").partition("\n\n")[0]
+    # "et al. 2017" goes on: a sentence ends before a capital.
+    return re.split(r"\.\s+(?=[A-Z])", " ".join(paragraph.split()))[0].removesuffix(".")
+
+
+def module_line(thing: object) -> str:
+    """Return the first line of the docstring of the module that defines something, where that says the idea of it."""
+    return (inspect.getmodule(thing).__doc__ or "").strip().partition("\n")[0]
