@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import kstest, pearsonr
 
 from clockhands import positions
-from clockhands.errors import ConfigError, PositionError
+from clockhands.errors import PositionError, UsageError
 from clockhands.positions import TRANSFORMS, Cape, Randomised, Scaled, Shifted, make_transform
 
 masks = st.lists(st.lists(st.booleans(), min_size=5, max_size=5), min_size=1, max_size=4).map(torch.tensor)
@@ -218,5 +218,5 @@ def test_the_same_generator_draws_the_same(name: str) -> None:
     ],
 )
 def test_faults_are_named(name: str, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(UsageError, match=message):
         make_transform(name, options)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from clockhands.cli import main
+from clockhands.options import options_of
 from clockhands.schemes import CATALOGUE
-from clockhands.schemes.catalogue import options
 
 
 def test_the_list_names_every_scheme(capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,7 +37,7 @@ def test_json_holds_every_scheme_with_every_option_explained(capsys: pytest.Capt
     for name, one in told.items():
         assert one["equation"], f"{name} has no equation"
         assert one["source"], f"{name} has no source"
-        assert [option["name"] for option in one["options"]] == list(options(CATALOGUE[name]))
+        assert [option["name"] for option in one["options"]] == list(options_of(CATALOGUE[name]))
         silent = [option["name"] for option in one["options"] if not option["meaning"]]
         assert not silent, f"the docstring of {name} does not explain {silent}"
 
@@ -87,7 +87,7 @@ def test_options_change_what_is_told(capsys: pytest.CaptureFixture[str]) -> None
         (["ropee"], "unknown scheme 'ropee'; did you mean 'rope'?"),
         (["rope", "bas=3"], "unknown option of rope 'bas'; did you mean 'base'?"),
         (["rope", "base"], "'base' is no option; write option=value"),
-        (["rope", "base=much"], "rope.base is 'much', but must be float"),
+        (["rope", "base=much"], "rope.base is 'much', but must be a number"),
         (["rope", "--draw", "rope.png"], "--draw rope.png: the format is SVG; name the file rope.svg"),
         (["--draw", "all.svg"], "--draw needs the name of a scheme"),
     ],

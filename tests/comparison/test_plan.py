@@ -147,12 +147,12 @@ FIT = "recipe = {data = {corpus = 'roles'}, training = {max_steps = 2}}\nvary = 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (FIT + "seeds = [[1], 2]", r"seeds is \[\[1\], 2\], but must be int or a list of int"),
-        (FIT + "budget = {steps = 'x'}", "budget.steps is 'x', but must be float"),
-        (FIT + "seeds = 'x'", "seeds is 'x', but must be int"),
-        (FIT + "metric = ['exact']", r"metric is \['exact'\], but must be str or None"),
-        (FIT + "match = {}", "match is {}, but must be str"),
-        (FIT + "inside = [3]", r"inside is \[3\], but must be a list of str"),
+        (FIT + "seeds = [[1], 2]", r"seeds is \[\[1\], 2\], but must be a whole number or a list of whole numbers"),
+        (FIT + "budget = {steps = 'x'}", "budget.steps is 'x', but must be a number"),
+        (FIT + "seeds = 'x'", "seeds is 'x', but must be a whole number"),
+        (FIT + "metric = ['exact']", r"metric is \['exact'\], but must be text or none"),
+        (FIT + "match = {}", "match is {}, but must be text"),
+        (FIT + "inside = [3]", r"inside is \[3\], but must be a list of texts"),
         (FIT + "target = nan", "target is nan, but must be a finite number"),
         (FIT + "budget = 3", "budget is 3, but must be a table"),
         ("recipe = 'x'\nvary = 3", "vary is 3, but must be a table"),

@@ -184,10 +184,10 @@ def test_the_catalogue_names_all_faults_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         open_corpus("parallel", sorce="a", holdout="half", source=3)
     assert caught.value.faults == (
-        "unknown option 'sorce'; did you mean 'source'?",
-        "holdout is 'half', but must be float",
-        "source is 3, but must be str or Path or a list of str",
-        "option 'target' is missing",
+        "unknown option of parallel 'sorce'; did you mean 'source'?",
+        "holdout is 'half', but must be a number",
+        "source is 3, but must be text or a path or a list of texts",
+        "target is missing (text or a path or a list of texts)",
     )
     assert corpus_options("numbers")["largest"].default == 999_999
     assert {"numbers", "roles", "stdlib"} <= set(CORPORA)

@@ -48,15 +48,15 @@ def test_round_trip(name: str) -> None:
 FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"d_modle": 3}, "unknown option of the model 'd_modle'; did you mean 'd_model'?"),
     ({"kind": "decodr"}, "kind is 'decodr', but must be one of"),
-    ({"d_model": 64.5}, "d_model is 64.5, but must be int"),
+    ({"d_model": 64.5}, "d_model is 64.5, but must be a whole number"),
     ({"encoder": 3}, "encoder is 3, but must be the name of a scheme or a table"),
-    ({"d_model": 0}, "d_model is 0; it must be at least 1"),
-    ({"decoder_layers": -1}, "decoder_layers is -1; it must be at least 0"),
+    ({"d_model": 0}, "d_model is 0, but must be from 1 to 1,048,576"),
+    ({"decoder_layers": -1}, "decoder_layers is -1, but must be from 0 to 2,000"),
     ({"num_heads": 7}, "num_heads is 7, which does not divide d_model 512; take 8, or set head_dim"),
     ({"num_kv_heads": 3}, "num_kv_heads is 3, which does not divide num_heads 8"),
-    ({"dropout": 1.0}, "dropout is 1.0; it must be at least 0 and below 1"),
-    ({"output_scale": 0.0}, "output_scale is 0.0; it must be above 0"),
-    ({"norm_eps": 0.0}, "norm_eps is 0.0; it must be above 0 and below 1"),
+    ({"dropout": 1.0}, "dropout is 1.0, but must be from 0 to below 1"),
+    ({"output_scale": 0.0}, "output_scale is 0.0, but must be above 0"),
+    ({"norm_eps": 0.0}, "norm_eps is 0.0, but must be above 0 and below 1"),
     ({"norm_eps": math.inf}, "norm_eps is inf, but must be a finite number"),
     ({"attention_scale": math.nan}, "attention_scale is nan, but must be a finite number"),
     ({"encoder": {"scheme": "rope", "base": math.inf}}, "encoder: rope.base is inf, but must be a finite number"),
@@ -67,7 +67,7 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"source_vocab_size": 5}, "the vocabularies have 5 (source) and 8000 (target) tokens; set tying = 'target'"),
     ({"encoder": "ropee"}, "encoder: unknown scheme 'ropee'; did you mean 'rope'?"),
     ({"encoder": {"scheme": "rope", "bsae": 3}}, "encoder: unknown option of rope 'bsae'; did you mean 'base'?"),
-    ({"encoder": {"scheme": "rope", "base": "x"}}, "encoder: rope.base is 'x', but must be float"),
+    ({"encoder": {"scheme": "rope", "base": "x"}}, "encoder: rope.base is 'x', but must be a number"),
     ({"encoder": {"scheme": "sinusoidal", "options": 3}}, "encoder.options is 3, but must be a table"),
     ({"encoder": {"scheme": "sinusoidal", "combine": "concatenate"}}, "needs encoder.width"),
     (
@@ -75,14 +75,20 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
         "encoder.width (d_p) is 512, but d_model is 512; d_p must leave channels to the tokens",
     ),
     ({"encoder": {"scheme": "sinusoidal", "width": 8}}, "encoder.width is 8, but combine = 'add' takes no width"),
-    ({"encoder": {"scheme": "sinusoidal", "combine": "project", "width": 0}}, "encoder.width is 0; it must be"),
+    (
+        {"encoder": {"scheme": "sinusoidal", "combine": "project", "width": 0}},
+        "encoder.width is 0, but must be at least 1",
+    ),
     ({"encoder": {"scheme": "sinusoidal", "combine": "project", "width": 9}}, "needs an even width"),
     (
         {"encoder": {"scheme": "sinusoidal", "combine": "concatenate", "width": 8}},
         "leaves 504 channels to the tokens and the output needs 512",
     ),
-    ({"encoder": {"scheme": "rope", "combine": "project", "width": 8}}, "so combine = 'project' means nothing"),
-    ({"encoder": {"scheme": "rope", "every_layer": True}}, "so every_layer means nothing"),
+    (
+        {"encoder": {"scheme": "rope", "combine": "project", "width": 8}},
+        "combine = 'project' needs a scheme that adds vectors at the token embedding; rope adds none",
+    ),
+    ({"encoder": {"scheme": "rope", "every_layer": True}}, "every_layer = true needs a scheme that adds vectors"),
     (
         {"encoder": {"scheme": "sinusoidal", "every_layer": True, "combine": "project", "width": 8}},
         "encoder.every_layer adds the encoding again, so combine must be 'add'",
@@ -91,13 +97,19 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"encoder": "cope"}, "cope is defined only under a causal mask, and the encoder has none"),
     ({"cross": "sinusoidal"}, "cross: sinusoidal enters at the token embedding or layer input"),
     ({"encoder": {"scheme": "rope", "transform": "shiftd"}}, "unknown position transform 'shiftd'"),
-    ({"encoder": {"scheme": "rope", "transform_options": {"maximum": 3}}}, "say what no transform reads"),
+    (
+        {"encoder": {"scheme": "rope", "transform_options": {"maximum": 3}}},
+        "encoder.transform_options is set but encoder.transform is not: set it or remove the options",
+    ),
     (
         {"encoder": {"scheme": "rope", "transform": "scaled", "transform_options": {"factor": "x"}}},
-        "encoder.transform_options.factor is 'x', but must be float",
+        "encoder.transform_options.factor is 'x', but must be a number",
     ),
     ({"encoder": {"scheme": "learned", "transform": "cape"}}, "cape gives real numbers, and learned takes whole"),
-    ({"cross": {"scheme": "rope", "transform": "scaled"}}, "cross-attention reads the positions as they were counted"),
+    (
+        {"cross": {"scheme": "rope", "transform": "scaled"}},
+        "cross.transform is set, but cross-attention reads positions as they were counted",
+    ),
 ]
 
 

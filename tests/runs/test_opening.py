@@ -147,8 +147,8 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         core(decoder_layers=10**6),
         r"transformer\.decoder_layers = 1000000 .* no model has more than",
     ),
-    "d_model": (core(d_model=10**7), "d_model is 10,000,000; the largest that is taken"),
-    "vocabulary": (core(vocab_size=10**11), "vocab_size is 100,000,000,000; the largest that is taken"),
+    "d_model": (core(d_model=10**7), "d_model is 10000000, but must be from 1 to 1,048,576"),
+    "vocabulary": (core(vocab_size=10**11), "vocab_size is 100000000000, but must be from 1 to"),
     "memory": (core(vocab_size=2 * 10**9, d_model=2**14), r"config\.json: a model of these sizes .* TiB of memory"),
     "a table of positions": (
         core(encoder={"scheme": "learned", "max_length": 10**12}),

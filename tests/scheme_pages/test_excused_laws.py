@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from clockhands.options import options_of
 from clockhands.scheme_pages.excused_laws import EXCEPTIONS, excuse, excuses
-from clockhands.schemes import CATALOGUE, catalogue
+from clockhands.schemes import CATALOGUE
 from tests.schemes.oracles import VARIANTS
 
 
 def defaults(name: str) -> dict[str, object]:
-    return {key: option.default for key, option in catalogue.options(CATALOGUE[name]).items()}
+    return {key: option.default for key, option in options_of(CATALOGUE[name]).items()}
 
 
 def test_every_exception_names_a_scheme_its_options_and_a_reason() -> None:

@@ -13,8 +13,9 @@ from torch import Tensor
 from clockhands import positions
 from clockhands.attention import attend
 from clockhands.errors import PositionError
+from clockhands.options import options_of
 from clockhands.scheme_pages.excused_laws import excuse
-from clockhands.schemes import CATALOGUE, Scheme, Sizes, build, catalogue
+from clockhands.schemes import CATALOGUE, Scheme, Sizes, build
 from tests.schemes.oracles import VARIANTS
 
 HEADS, LENGTH, HEAD_DIM, BATCH = 6, 9, 8, 2
@@ -44,7 +45,7 @@ def cases(law: str, sides: tuple[bool, ...], serves: Callable[[Scheme], bool]) -
     """The schemes, variants and sides of a law, with the exceptions as failures that are expected."""
     found = []
     for name, kind in CATALOGUE.items():
-        defaults = {key: option.default for key, option in catalogue.options(kind).items()}
+        defaults = {key: option.default for key, option in options_of(kind).items()}
         for options in VARIANTS.get(name, [{}]):
             scheme = make(name, options)
             if not serves(scheme):

@@ -50,7 +50,7 @@ def number(written: str) -> float:
 def check_seed(seed: int | None) -> None:
     """Raise UsageError unless every generator of random numbers takes ``--seed``."""
     from clockhands.errors import UsageError
-    from clockhands.schemes.catalogue import LARGEST_SEED
+    from clockhands.options import LARGEST_SEED
 
     if seed is not None and not 0 <= seed <= LARGEST_SEED:
         raise UsageError(f"--seed is {seed}; it must be from 0 to {LARGEST_SEED}")

@@ -99,14 +99,14 @@ def _refuse_translation(options: argparse.Namespace) -> None:
 
 def _position(options: argparse.Namespace) -> dict[str, Any]:
     """The options of the schemes that the command line changes."""
-    from clockhands.training.fields import read_value
+    from clockhands.options import parse
 
     changes: dict[str, Any] = {}
     for setting in options.settings:
         key, mark, value = setting.partition("=")
         if not mark or not key.startswith("position."):
             raise UsageError(f"--set {setting}: write position.OPTION=VALUE, such as position.base=500000")
-        changes[key.removeprefix("position.")] = read_value(value, Any)
+        changes[key.removeprefix("position.")] = parse(value)
     named = {"spectrum": options.spectrum, "factor": options.factor}
     changes |= {key: value for key, value in named.items() if value is not None}
     spectrum = changes.get("spectrum")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from clockhands.cli.common import check_file
@@ -54,17 +55,16 @@ def run(options: argparse.Namespace) -> int:
 def _read(name: str, written: list[str]) -> dict[str, Any]:
     """``base=500`` as the option takes it. Raises UsageError for what is no pair."""
     from clockhands.errors import UsageError
+    from clockhands.options import options_of, parse
     from clockhands.schemes import CATALOGUE
-    from clockhands.schemes.catalogue import options
-    from clockhands.training.fields import read_value
 
-    known = options(CATALOGUE[name]) if name in CATALOGUE else {}
+    known: Mapping[str, Any] = options_of(CATALOGUE[name]) if name in CATALOGUE else {}
     given = {}
     for text in written:
         key, equals, value = text.partition("=")
         if not equals:
             raise UsageError(f"{text!r} is no option; write option=value, for instance base=500")
-        given[key] = read_value(value, known[key].kind) if key in known else value
+        given[key] = parse(value, known[key].type) if key in known else value
     return given
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from clockhands.errors import ConfigError, UsageError, shown
 from clockhands.findings import Number
-from clockhands.schemes.catalogue import LARGEST_SEED, fits
+from clockhands.options import LARGEST_SEED, fits
 from clockhands.training.recipe import Recipe, corpus_kind, vary
 
 METRICS = {"exact": "exact match %", "chrf": "chrF of a sentence", "loss": "loss, nats per token"}

@@ -44,8 +44,7 @@ from clockhands.comparison.asked import (
 from clockhands.errors import ConfigError, shown, unknown
 from clockhands.files import find_recipe, read_toml
 from clockhands.findings import Number
-from clockhands.schemes.catalogue import fits, misfits
-from clockhands.training.fields import read_value
+from clockhands.options import check_value, fits, parse
 from clockhands.training.recipe import Recipe, combine, load, vary
 from clockhands.training.tables import known_keys
 
@@ -158,7 +157,7 @@ def plan_of(
 
     Raises ConfigError with every fault at once, those of each variant under its name.
     """
-    faults = misfits("target", target, float | None)
+    faults = check_value("target", target, float | None)
     if faults:
         raise ConfigError(faults, source)
     base = _recipe(recipe)
@@ -199,10 +198,10 @@ def plan_from_tables(given: Mapping[str, Any], folder: Path, source: str) -> Pla
         faults.append("recipe is missing: the path of a recipe, or its tables under [recipe.data] and so on")
     if not given.get("vary") and not given.get("variant"):
         faults.append("there is nothing to compare: give [vary] with a grid, or [[variant]] with name and set")
-    faults += [fault for key, kind in KINDS.items() if key in given for fault in misfits(key, given[key], kind)]
+    faults += [fault for key, kind in KINDS.items() if key in given for fault in check_value(key, given[key], kind)]
     grid, budget = given.get("vary", {}), given.get("budget", {})
     amounts = budget.items() if isinstance(budget, Mapping) else ()
-    faults += [fault for key, amount in amounts for fault in misfits(f"budget.{key}", amount, float)]
+    faults += [fault for key, amount in amounts for fault in check_value(f"budget.{key}", amount, float)]
     faults += [
         f"{key} in the grid is {shown(values)}, but must be a list of values"
         for key, values in (grid.items() if isinstance(grid, Mapping) else ())
@@ -239,8 +238,8 @@ def read_grid(written: Sequence[str], recipe: Recipe) -> dict[str, list[Any]]:
         key, _, values = text.partition("=")
         table, _, name = key.strip().rpartition(".")
         known = known_keys(recipe.tables, table) if table.split(".")[0] in recipe.tables else {}
-        kind = known[name].kind if name in known else Any
-        grid[key.strip()] = [read_value(value.strip(), kind) for value in values.split(",") if value.strip()]
+        kind = known[name].type if name in known else Any
+        grid[key.strip()] = [parse(value.strip(), kind) for value in values.split(",") if value.strip()]
     return grid
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from clockhands.catalogue import Catalogue
@@ -11,8 +10,8 @@ from clockhands.data.corpora import numbers, roles, stdlib
 from clockhands.data.hub import huggingface
 from clockhands.data.pairs import Corpus
 from clockhands.data.sources import parallel, table, text
-from clockhands.errors import ConfigError, unknown
-from clockhands.schemes.catalogue import Option, misfits
+from clockhands.errors import ConfigError
+from clockhands.options import Option, check_options, options_of
 
 CORPORA: Catalogue[Callable[..., Corpus]] = Catalogue(
     "corpus",
@@ -28,28 +27,18 @@ CORPORA: Catalogue[Callable[..., Corpus]] = Catalogue(
 )
 
 
-def corpus_options(name: str) -> dict[str, Option]:
-    """The options of a corpus by name. Raises UsageError for an unknown corpus."""
-    parameters = inspect.signature(CORPORA[name], eval_str=True).parameters.values()
-    return {option.name: Option(option.name, option.annotation, option.default) for option in parameters}
+def corpus_options(name: str) -> Mapping[str, Option]:
+    """Return the options of a corpus by name. Raises UnknownNameError for an unknown corpus."""
+    return options_of(CORPORA[name])
 
 
 def open_corpus(name: str, **options: Any) -> Corpus:
-    """The corpus with these options: ``open_corpus("numbers", source="fr")``.
+    """Open the corpus with these options: ``open_corpus("numbers", source="fr")``.
 
-    Raises UsageError for an unknown corpus, ConfigError with everything wrong about the options at once, and what the
-    corpus itself raises.
+    Raises UnknownNameError for an unknown corpus, ConfigError with everything wrong about the options at once, and what
+    the corpus itself raises.
     """
-    known = corpus_options(name)
-    faults = [unknown("option", option, known) for option in options if option not in known]
-    faults += [
-        fault for option in options if option in known for fault in misfits(option, options[option], known[option].kind)
-    ]
-    faults += [
-        f"option {option!r} is missing"
-        for option in known
-        if known[option].default is inspect.Parameter.empty and option not in options
-    ]
+    values, faults = check_options(options, corpus_options(name), name, prefix="")
     if faults:
         raise ConfigError(faults, f"corpus {name!r}")
-    return CORPORA[name](**options)
+    return CORPORA[name](**values)

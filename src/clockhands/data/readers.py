@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 from clockhands.data.pairs import Pair
 from clockhands.data.room import GZIP_MAGIC, read_bytes
 from clockhands.errors import DataError, UsageError, nearest, shown, unknown
-from clockhands.schemes.catalogue import fits
+from clockhands.options import fits
 
 Unit = Literal["line", "paragraph", "file"]
 FORMATS = ("csv", "jsonl", "tsv")

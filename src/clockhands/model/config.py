@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from functools import cached_property
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from clockhands.errors import ConfigError, unknown
+from clockhands.errors import ConfigError, shown
+from clockhands.model.outline import Outline, make_outline
+from clockhands.options import Count, Positive, Range, Share, check_options, options_of
 from clockhands.positions import Transform, make_transform
-from clockhands.schemes import CATALOGUE, Scheme, Sizes, build
+from clockhands.schemes import CATALOGUE, Scheme, Sizes, construct
 
 Kind = Literal["encoder-decoder", "decoder", "encoder"]
 Side = Literal["encoder", "decoder", "cross"]
+SIDES_OF: dict[Kind, tuple[Side, ...]] = {
+    "encoder-decoder": ("encoder", "decoder", "cross"),
+    "decoder": ("decoder",),
+    "encoder": ("encoder",),
+}
 DropoutPlace = Literal["embedding", "residual", "ffn-residual", "attention", "activation"]
 DROPOUT_PLACES: tuple[DropoutPlace, ...] = get_args(DropoutPlace)
+
+# The largest sizes that are taken at all, on any machine: each is more than that of every model known.
+LARGEST_HEAD = 2**17
+Vocabulary: TypeAlias = Annotated[int, Range(least=1, most=2**31 - 1)]
+Width: TypeAlias = Annotated[int, Range(least=1, most=2**20)]
+Heads: TypeAlias = Annotated[int, Range(least=1, most=2**16)]
+HeadWidth: TypeAlias = Annotated[int, Range(least=1, most=LARGEST_HEAD)]
+Layers: TypeAlias = Annotated[int, Range(least=0, most=2_000)]
+"""The deepest model published has 1,000 layers (Wang et al. 2022, DeepNet); more than 2,000 take longer to build than
+anybody waits."""
 
 
 @dataclass(frozen=True)
@@ -33,35 +52,37 @@ class Position:
     scheme: str = "none"
     options: Mapping[str, Any] = field(default_factory=dict)
     combine: Literal["add", "concatenate", "project"] = "add"
-    width: int | None = None
+    width: Count | None = None
     every_layer: bool = False
     skip_every: int = 0
     transform: str | None = None
     transform_options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def from_dict(cls, given: Any, side: str = "position") -> Position:
-        """From a name, or a table in which keys that are no field are options of the scheme: ``{scheme, base}``.
+    def from_dict(cls, table: Any, side: str = "position") -> Position:
+        """Make a position from a scheme's name, or from a table; keys that are no field are options of the scheme.
 
-        Raises ConfigError for values of the wrong type.
+        ``{"scheme": "rope", "base": 500.0}`` is one. Raises ConfigError for values of a wrong type or out of range.
         """
-        from clockhands.model.faults import type_faults
-
-        if isinstance(given, Position):
-            return given
-        if not isinstance(given, (str, Mapping)):
-            raise ConfigError([f"{side} is {given!r}, but must be the name of a scheme or a table"], side)
-        if isinstance(given, str):
-            return cls(scheme=given)
-        names = {f.name for f in dataclasses.fields(cls)}
-        own = {key: value for key, value in given.items() if key in names}
-        loose = {key: value for key, value in given.items() if key not in names}
-        wrong = type_faults(cls, own, f"{side}.")
+        if isinstance(table, Position):
+            return table
+        if isinstance(table, str):
+            return cls(scheme=table)
+        if not isinstance(table, Mapping):
+            raise ConfigError([f"{side} is {shown(table)}, but must be the name of a scheme or a table"], side)
+        own = {name: option for name, option in options_of(cls).items() if name not in ("options", "transform_options")}
+        tables = {name: table.get(name, {}) for name in ("options", "transform_options")}
+        values, wrong = check_options({key: table[key] for key in table if key in own}, own, side)
+        # What the two tables hold is judged with the scheme and the transform that it is for.
+        wrong += [
+            f"{side}.{name} is {shown(inner)}, but must be a table"
+            for name, inner in tables.items()
+            if not isinstance(inner, Mapping)
+        ]
         if wrong:
             raise ConfigError(wrong, side)
-        if loose:
-            own["options"] = {**own.get("options", {}), **loose}
-        return cls(**own)
+        loose = {key: value for key, value in table.items() if key not in (*own, *tables)}
+        return cls(options={**tables["options"], **loose}, transform_options=tables["transform_options"], **values)
 
     def encoding_width(self, d_model: int) -> int:
         """The width of what the scheme gives at the embedding: d_model where it is added, else d_p."""
@@ -112,30 +133,30 @@ class TransformerConfig:
     """
 
     kind: Kind = "encoder-decoder"
-    vocab_size: int = 8000
-    source_vocab_size: int | None = None
-    d_model: int = 512
-    num_heads: int = 8
-    num_kv_heads: int | None = None
-    head_dim: int | None = None
-    d_ff: int = 2048
-    encoder_layers: int = 6
-    decoder_layers: int = 6
+    vocab_size: Vocabulary = 8000
+    source_vocab_size: Vocabulary | None = None
+    d_model: Width = 512
+    num_heads: Heads = 8
+    num_kv_heads: Heads | None = None
+    head_dim: HeadWidth | None = None
+    d_ff: Annotated[int, Range(least=1, most=2**22)] = 2048
+    encoder_layers: Layers = 6
+    decoder_layers: Layers = 6
     norm: Literal["post", "pre"] = "post"
     final_norm: bool | None = None
     norm_kind: Literal["layer", "rms"] = "layer"
-    norm_eps: float = 1e-5
+    norm_eps: Annotated[float, Range(above=0, below=1)] = 1e-5
     norm_bias: bool = True
     embedding_norm: bool = False
     token_scale: Literal["sqrt", "one", "learned"] = "sqrt"
     tying: Literal["three-way", "target", "none"] = "three-way"
     output_bias: bool = False
     output_transform: bool = False
-    output_scale: float = 1.0
+    output_scale: Positive = 1.0
     initialisation: Literal["paper", "xavier", "normal02", "unit"] = "paper"
     attention_bias: bool = False
     ffn_bias: bool = True
-    dropout: float = 0.1
+    dropout: Share = 0.1
     dropout_places: tuple[DropoutPlace, ...] = ("embedding", "residual")
     activation: Literal["relu", "gelu", "gelu-tanh", "silu"] = "relu"
     gated: bool = False
@@ -155,36 +176,44 @@ class TransformerConfig:
             raise ConfigError(wrong, "the model")
 
     @classmethod
-    def from_dict(cls, given: Any, source: str = "the model") -> TransformerConfig:
-        """From a table as in a recipe or a config.json. ``encoder``, ``decoder``, ``cross`` may be names or tables.
+    def from_dict(cls, table: Any, source: str = "the model") -> TransformerConfig:
+        """Make a configuration from a table as in a recipe or a config.json; a side may be a name or a table.
 
         Raises ConfigError naming every unknown key (with the nearest name) and every value that cannot be.
         """
-        from clockhands.model.faults import table_faults
+        from clockhands.model.faults import size_free_faults
 
-        if not isinstance(given, Mapping):
-            raise ConfigError([f"{source} is {given!r}, but must be a table"], source)
-        names = [f.name for f in dataclasses.fields(cls)]
-        wrong = [unknown("option of the model", key, names) for key in given if key not in names]
-        known = {key: value for key, value in given.items() if key in names}
-        if isinstance(known.get("dropout_places"), list):
-            known["dropout_places"] = tuple(known["dropout_places"])
-        mistyped: list[str] = []
-        for side in known.keys() & set(get_args(Side)):
+        if not isinstance(table, Mapping):
+            raise ConfigError([f"{source} is {shown(table)}, but must be a table"], source)
+        known = {name: option for name, option in options_of(cls).items() if name not in get_args(Side)}
+        own = {key: value for key, value in table.items() if key not in get_args(Side)}
+        values, wrong = check_options(own, known, "the model", prefix="")
+        for side in get_args(Side):
             try:
-                known[side] = Position.from_dict(known[side], side)
+                values |= {side: Position.from_dict(table[side], side)} if side in table else {}
             except ConfigError as fault:
-                mistyped += fault.faults
-                del known[side]
-        mistyped += table_faults(known)
-        wrong += sorted(mistyped)
+                wrong += fault.faults
+        if any(key in options_of(cls) and key not in values for key in table):
+            raise ConfigError(wrong + size_free_faults(table, values), source)
         try:
-            config = cls() if mistyped else cls(**known)
+            config = cls(**values)
         except ConfigError as fault:
-            wrong += fault.faults
+            raise ConfigError(wrong + list(fault.faults), source) from fault
         if wrong:
             raise ConfigError(wrong, source)
         return config
+
+    def with_vocabularies(self, vocab_size: int, source_vocab_size: int | None) -> TransformerConfig:
+        """Return the same model with other vocabularies. Only what depends on them is checked; raises ConfigError."""
+        from clockhands.model.faults import vocabulary_faults
+
+        other = copy.copy(self)
+        # Not dataclasses.replace, which would validate the whole again.
+        other.__dict__.update(vocab_size=vocab_size, source_vocab_size=source_vocab_size)
+        wrong = vocabulary_faults(other)
+        if wrong:
+            raise ConfigError(wrong, "the model")
+        return other
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data that ``from_dict`` reads back, ready for JSON or TOML."""
@@ -197,12 +226,8 @@ class TransformerConfig:
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """The attentions that this kind has."""
-        return {
-            "encoder-decoder": ("encoder", "decoder", "cross"),
-            "decoder": ("decoder",),
-            "encoder": ("encoder",),
-        }[self.kind]  # type: ignore[return-value]
+        """The attentions that this architecture has."""
+        return SIDES_OF[self.kind]
 
     @property
     def d_head(self) -> int:
@@ -250,6 +275,16 @@ class TransformerConfig:
         )
 
     def scheme(self, side: Side) -> Scheme:
-        """One new instance of a side's scheme. Raises ConfigError where the scheme refuses these sizes."""
+        """Build one new instance of a side's scheme. Raises ConfigError where the scheme refuses these sizes."""
         position = self.position(side)
-        return build(CATALOGUE, position.scheme, self.sizes(side), position.options)
+        return construct(CATALOGUE, position.scheme, self.sizes(side), position.options)
+
+    def outline(self, side: Side) -> Outline:
+        """Return what a side's scheme is, built once to be looked at. Raises ConfigError where it refuses its sizes."""
+        if side not in self._outlines:
+            self._outlines[side] = make_outline(self, side)
+        return self._outlines[side]
+
+    @cached_property
+    def _outlines(self) -> dict[Side, Outline]:
+        return {}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from clockhands.errors import UsageError, unknown
+from clockhands.catalogue import Catalogue
 from clockhands.model.config import TransformerConfig
 
 _TUTORIAL_POSITION = {"scheme": "sinusoidal", "layout": "half"}
 _TINY_POSITION = {"scheme": "sinusoidal"}
 
-PRESETS: dict[str, dict[str, Any]] = {
+PRESETS: Catalogue[dict[str, Any]] = Catalogue("preset", {
     # Vaswani et al. 2017, table 3, row "base".
     "paper-base": {},
     # The TensorFlow tutorial's Portuguese-to-English model: heads as wide as the model, three separate matrices,
@@ -27,11 +27,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "d_model": 64, "num_heads": 4, "d_ff": 256, "encoder_layers": 2, "decoder_layers": 2, "norm": "pre",
         "dropout": 0.0, "encoder": _TINY_POSITION, "decoder": _TINY_POSITION,
     },
-}  # fmt: skip
+})  # fmt: skip
 
 
-def preset(name: str, changes: Mapping[str, Any] | None = None) -> TransformerConfig:
-    """A named configuration with changes on top. Raises UsageError for an unknown name, ConfigError for bad changes."""
-    if name not in PRESETS:
-        raise UsageError(unknown("preset", name, PRESETS))
-    return TransformerConfig.from_dict({**PRESETS[name], **(changes or {})}, f"preset {name!r}")
+def preset(name: str, overrides: Mapping[str, Any] | None = None) -> TransformerConfig:
+    """Return a named configuration with overrides. Raises UnknownNameError, and ConfigError for bad overrides."""
+    return TransformerConfig.from_dict({**PRESETS[name], **(overrides or {})}, f"preset {name!r}")

@@ -6,30 +6,11 @@ first: a width of ten million or a vocabulary of 10¹¹ is answered in a sentenc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import torch
 
 from clockhands.machine import free_memory, in_words
 from clockhands.model.config import Side, TransformerConfig
-from clockhands.schemes import Scheme
 
-LIMITS = {
-    "vocab_size": 2**31 - 1,
-    "source_vocab_size": 2**31 - 1,
-    "d_model": 2**20,
-    "num_heads": 2**16,
-    "num_kv_heads": 2**16,
-    "head_dim": 2**17,
-    "d_ff": 2**22,
-    "encoder_layers": 2_000,
-    "decoder_layers": 2_000,
-}
-"""The largest sizes that are taken at all, on any machine: each is more than that of every model known. The deepest one
-published has 1,000 layers (Wang et al. 2022, DeepNet); more than 2,000 take longer to build than anybody waits."""
-SMALL = 2**26
-"""Bytes up to which a scheme is simply built; above, it is built without storage (which takes a second to prepare)."""
 LAYER_OVERHEAD = 2**17
 """Bytes that the Python objects of one layer take besides its numbers, rounded up."""
 TRAINING_COPIES = 4
@@ -41,7 +22,7 @@ ROOM = 1.2
 def count_parameters(config: TransformerConfig) -> int:
     """Count the parameters of a model, tied matrices once, without building it.
 
-    Only the schemes are built, one of each side and without storage: their tables are theirs to know.
+    Of the schemes, whose tables are theirs to know, the configuration has outlines.
     """
     total = sum(_stack(config, side) for side in config.sides if side != "cross")
     total += sum(_schemes(config, side) for side in config.sides)
@@ -83,43 +64,10 @@ def size_fault(
     )
 
 
-def outline(config: TransformerConfig, side: Side) -> Scheme:
-    """Build one scheme of a side to look at: without storage if its tables could be large. No random number is spent.
-
-    Raises ConfigError where the scheme refuses these sizes or options.
-    """
-    with torch.random.fork_rng(devices=[]):
-        if 4 * _bound(config, side) <= SMALL:
-            return config.scheme(side)
-        with torch.device("meta"):
-            return config.scheme(side)
-
-
-def _bound(config: TransformerConfig, side: Side) -> int:
-    """The product of the two largest numbers that a scheme is given: no table of ours has more entries."""
-    sizes = config.sizes(side)
-    given = [sizes.width, sizes.d_model, sizes.num_heads * sizes.head_dim]
-    given += [abs(int(number)) for number in _numbers(config.position(side).options)]
-    first, second = sorted([*given, 1], reverse=True)[:2]
-    return first * second
-
-
-def _numbers(value: Any) -> Iterator[int]:
-    """All integers in an option, those in lists and tables too."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _numbers(item)
-    elif isinstance(value, int):
-        yield value
-
-
 def _schemes(config: TransformerConfig, side: Side) -> int:
     """The parameters of a side's schemes: one for all layers, or one for each."""
-    one = outline(config, side)
-    count = config.layers(side) if one.per_layer else 1
-    return max(count, 1) * sum(parameter.numel() for parameter in one.parameters())
+    outline = config.outline(side)
+    return max(config.layers(side), 1) * outline.parameters if outline.per_layer else outline.parameters
 
 
 def _stack(config: TransformerConfig, side: Side) -> int:

@@ -11,7 +11,6 @@ once; the exceptions say so through ``depends_on_length``.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +20,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import torch
 
-from clockhands.errors import ConfigError, PositionError, unknown
+from clockhands.catalogue import Catalogue
+from clockhands.errors import ConfigError, PositionError
+from clockhands.options import Seed, check_options, options_of
 from clockhands.positions.making import Mask, centred, scaled, shifted
 from clockhands.shapes import Float, Int, Num, Tensor
 
@@ -92,7 +93,7 @@ class Randomised:
 
     maximum: int = 2048
     length: int | None = None
-    seed: int = 0
+    seed: Seed = 0
     real_valued = False
 
     def __post_init__(self) -> None:
@@ -202,24 +203,17 @@ class Scaled:
         return scaled(pos_BS, self.factor)
 
 
-TRANSFORMS: dict[str, type[Shifted] | type[Randomised] | type[Cape] | type[Scaled]] = {
-    "shifted": Shifted,
-    "randomised": Randomised,
-    "cape": Cape,
-    "scaled": Scaled,
-}
+TRANSFORMS: Catalogue[type[Shifted] | type[Randomised] | type[Cape] | type[Scaled]] = Catalogue(
+    "position transform", {"shifted": Shifted, "randomised": Randomised, "cape": Cape, "scaled": Scaled}
+)
 
 
 def make_transform(name: str, options: Mapping[str, Any] | None = None) -> Transform:
-    """A transform by name with its options. Raises ConfigError naming every fault."""
-    given = dict(options or {})
-    if name not in TRANSFORMS:
-        raise ConfigError([unknown("position transform", name, TRANSFORMS)], "positions")
-    known = [field.name for field in dataclasses.fields(TRANSFORMS[name])]
-    wrong = [unknown(f"option of {name}", key, known) for key in given if key not in known]
+    """Make a transform by name with its options. Raises UnknownNameError, and ConfigError naming every fault."""
+    values, wrong = check_options(options or {}, options_of(TRANSFORMS[name]), name)
     if wrong:
         raise ConfigError(wrong, f"position transform {name!r}")
-    return TRANSFORMS[name](**given)
+    return TRANSFORMS[name](**values)
 
 
 def _refuse(name: str, *checks: tuple[bool, str]) -> None:

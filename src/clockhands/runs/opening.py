@@ -17,6 +17,7 @@ from clockhands.data import Tokenizers
 from clockhands.errors import CheckpointError, UsageError, unknown
 from clockhands.model.config import TransformerConfig
 from clockhands.model.size import size_fault
+from clockhands.options import options_of
 from clockhands.pretrained import (
     CONFIG,
     GENERATION,
@@ -31,7 +32,7 @@ from clockhands.pretrained import (
 )
 from clockhands.quiet import quiet
 from clockhands.runs.folder import RECIPE, describe_missing
-from clockhands.schemes import CATALOGUE, options
+from clockhands.schemes import CATALOGUE
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -174,7 +175,7 @@ def change_positions(config: ClockhandsConfig, changes: Mapping[str, Any]) -> Cl
     table = core.to_dict()
     known: set[str] = set()
     for side in core.sides:
-        own = options(CATALOGUE[core.position(side).scheme])
+        own = options_of(CATALOGUE[core.position(side).scheme])
         known |= set(own)
         table[side]["options"].update({key: value for key, value in changes.items() if key in own})
     strange = [key for key in changes if key not in known]

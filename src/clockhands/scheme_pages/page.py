@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from clockhands.options import describe, options_of, read_docstring
 from clockhands.scheme_pages.excused_laws import excuses
 from clockhands.schemes import CATALOGUE
-from clockhands.schemes.catalogue import Sizes, build, describe, options
-from clockhands.schemes.scheme import Scheme
+from clockhands.schemes.catalogue import Sizes, build
 
 COSTS = Path(__file__).with_name("costs.json")
 """What ``docs/make_schemes.py --time`` measured."""
@@ -76,7 +74,7 @@ class Page:
 def page(name: str, given: Mapping[str, Any] | None = None) -> Page:
     """The page of a scheme, as its options make it. Raises UsageError for an unknown name, ConfigError for options."""
     kind, scheme = CATALOGUE[name], build(CATALOGUE, name, SIZES, given)
-    summary, meanings = read_docstring(kind)
+    summary, _ = read_docstring(kind)
     return Page(
         name=name,
         title=CATALOGUE.describe(name),
@@ -87,8 +85,8 @@ def page(name: str, given: Mapping[str, Any] | None = None) -> Page:
         models=kind.models,
         enters=tuple(WHERE[hook] for hook in WHERE if hook in scheme.active_hooks()),
         options=tuple(
-            OptionDoc(option.name, describe(option.kind), option.default, meanings.get(option.name, ""))
-            for option in options(kind).values()
+            OptionDoc(option.name, describe(option.type), option.default, option.meaning)
+            for option in options_of(kind).values()
         ),
         declares=asdict(scheme.declares),
         parameters=sum(parameter.numel() for parameter in scheme.parameters()),
@@ -108,16 +106,3 @@ def costs() -> dict[str, Any]:
 def pages() -> list[Page]:
     """The pages of the whole catalogue under the defaults."""
     return [page(name) for name in CATALOGUE]
-
-
-def read_docstring(kind: type[Scheme]) -> tuple[str, dict[str, str]]:
-    """The prose of a class's docstring, and what its ``Args:`` say of each parameter."""
-    text = inspect.cleandoc(kind.__doc__ or "")
-    prose, _, rest = text.partition("\nArgs:\n")
-    block = re.split(r"\n(?=\S)", rest)[0]
-    meanings = {}
-    for entry in re.split(r"\n(?=    \w)", "\n" + block):
-        name, colon, meaning = entry.strip().partition(":")
-        if colon:
-            meanings[name.strip()] = " ".join(meaning.split())
-    return " ".join(prose.split()), meanings

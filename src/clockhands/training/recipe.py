@@ -15,8 +15,8 @@ from clockhands.errors import ConfigError, shown, unknown
 from clockhands.files import find_recipe, read_toml
 from clockhands.model.config import TransformerConfig
 from clockhands.model.presets import PRESETS
+from clockhands.options import MISSING, check_options, parse
 from clockhands.schemes import CATALOGUE
-from clockhands.training.fields import MISSING, check, read_value
 from clockhands.training.inherit import inherit
 from clockhands.training.sections import Batching, Tokenization, Training
 from clockhands.training.tables import (
@@ -152,8 +152,8 @@ def read_tables(path: str | Path) -> Tables:
 
 def read_settings(written: Mapping[str, str]) -> dict[str, Any]:
     """Settings of ``[training]`` as written on a command line, read as their fields want them."""
-    known = {f"training.{name}": option.kind for name, option in known_keys({}, "training").items()}
-    return {key: read_value(value, known.get(key, Any)) for key, value in written.items()}
+    known = {f"training.{name}": option.type for name, option in known_keys({}, "training").items()}
+    return {key: parse(value, known.get(key, Any)) for key, value in written.items()}
 
 
 def corpus_kind(corpus: str, options: Mapping[str, Any]) -> str:
@@ -189,14 +189,14 @@ def _corpus(given: Tables, faults: list[str]) -> tuple[str, dict[str, Any]]:
         faults.append(unknown("corpus", name, CORPORA))
         return name, {}
     known = known_keys(given, "data")
-    values, wrong = check("data", given["data"], known)
+    values, wrong = check_options(given["data"], known, "data", noun="key in [data]")
     faults += wrong
     defaults = {key: option.default for key, option in known.items() if option.default is not MISSING}
     return name, {key: value for key, value in {**defaults, **values}.items() if key != "corpus"}
 
 
 def _section(given: Tables, name: str, faults: list[str]) -> Any:
-    values, wrong = check(name, given[name], known_keys(given, name))
+    values, wrong = check_options(given[name], known_keys(given, name), name, noun=f"key in [{name}]")
     faults += wrong
     if wrong:
         return None
@@ -211,7 +211,7 @@ def _model(
     """The model of a recipe; what is wrong with it joins ``faults``, each fault where it stands and nowhere else."""
     table = dict(given["model"])
     preset = table.pop("preset", None)
-    values, wrong = check("model", table, model_fields())
+    values, wrong = check_options(table, model_fields(), "model", noun="key in [model]")
     sides, strange = _sides(given["position"])
     faults += wrong + strange
     if preset is not None and entry(PRESETS, preset) is None:
@@ -258,7 +258,7 @@ def _sides(position: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
             )
             sides[side] = {"scheme": "none"}
         elif table:
-            values, wrong = check(name, table, position_fields(table))
+            values, wrong = check_options(table, position_fields(table), name, noun=f"key in [{name}]")
             faults += wrong
             sides[side] = {"scheme": "none"} if wrong else values
     return sides, faults

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 from clockhands.data import Normalisation, TokenKind
 from clockhands.model.loss import Smoothing
+from clockhands.options import Count, NotNegative, Positive, Range, Seed, Share
 
 Logger = Literal["tensorboard", "wandb", "mlflow", "trackio"]
-LARGEST_VOCABULARY = 10_000_000
+Vocabulary: TypeAlias = Annotated[int, Range(least=1, most=10_000_000)]
 """Tokens; the largest vocabularies in use have a quarter of a million."""
 
 
@@ -23,11 +24,11 @@ class Tokenization:
     """
 
     kind: TokenKind = "bpe"
-    vocabulary: int | None = None
+    vocabulary: Vocabulary | None = None
     shared: bool = True
     lowercase: bool = False
     normalisation: Normalisation = "nfc"
-    min_frequency: int = 1
+    min_frequency: Vocabulary = 1
     name: str | None = None
     target_name: str | None = None
 
@@ -41,11 +42,6 @@ class Tokenization:
             found += [f"tokenizer.{key} is for a tokenizer learned here, but tokenizer.name is given" for key in given]
         elif self.target_name is not None:
             found.append("tokenizer.target_name needs tokenizer.name beside it, for the source")
-        found += [
-            f"tokenizer.{name} is {value}, but must be from 1 to {LARGEST_VOCABULARY:,}"
-            for name, value in (("vocabulary", self.vocabulary), ("min_frequency", self.min_frequency))
-            if value is not None and not 1 <= value <= LARGEST_VOCABULARY
-        ]
         return found
 
 
@@ -60,24 +56,18 @@ class Batching:
     A masked one predicts the share ``masked`` of them.
     """
 
-    tokens: int | None = None
-    size: int | None = None
+    tokens: Count | None = None
+    size: Count | None = None
     bucketed: bool = True
-    max_length: int | None = None
+    max_length: Count | None = None
     longer: Literal["raise", "drop", "cut"] = "raise"
-    window: int = 128
-    per_epoch: int = 1000
-    masked: float = 0.15
+    window: Annotated[int, Range(least=2)] = 128
+    per_epoch: Count = 1000
+    masked: Annotated[float, Range(above=0, below=1)] = 0.15
 
     def faults(self) -> list[str]:
         """What cannot be, one sentence each."""
-        found = [
-            f"batches.{name} is {value}, but must be at least {least}"
-            for name, least in {"tokens": 1, "size": 1, "max_length": 1, "window": 2, "per_epoch": 1}.items()
-            if (value := getattr(self, name)) is not None and value < least
-        ]
-        if not 0 < self.masked < 1:
-            found.append(f"batches.masked is {self.masked}, but must lie between 0 and 1")
+        found = []
         if self.tokens is not None and self.size is not None:
             found.append("batches.tokens and batches.size both bound a batch; give one of them")
         if self.tokens is not None and not self.bucketed:
@@ -113,36 +103,36 @@ class Training:
     """
 
     begin_from: str | Path | None = None
-    max_steps: int | None = None
-    epochs: float | None = None
-    seed: int = 0
+    max_steps: Count | None = None
+    epochs: Positive | None = None
+    seed: Seed = 0
     optimizer: Literal["adamw"] = "adamw"
-    learning_rate: float | Literal["auto"] | None = "auto"
+    learning_rate: Positive | Literal["auto"] | None = "auto"
     schedule: Literal["paper", "inverse-sqrt", "cosine", "constant"] = "inverse-sqrt"
-    warmup_steps: int | Literal["auto"] = "auto"
-    warmup_from: float = 0.0
-    final_rate: float = 0.0
-    beta1: float = 0.9
-    beta2: float = 0.98
-    epsilon: float = 1e-9
-    weight_decay: float = 0.0
-    clip: float = 1.0
-    label_smoothing: float = 0.0
+    warmup_steps: Annotated[int, Range(least=0)] | Literal["auto"] = "auto"
+    warmup_from: NotNegative = 0.0
+    final_rate: NotNegative = 0.0
+    beta1: Share = 0.9
+    beta2: Share = 0.98
+    epsilon: Positive = 1e-9
+    weight_decay: NotNegative = 0.0
+    clip: NotNegative = 1.0
+    label_smoothing: Share = 0.0
     smoothing: Smoothing = "all"
-    accumulate: int = 1
+    accumulate: Count = 1
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     compile: bool = False
     sharded: bool = False
-    threads: int | None = None
-    log_steps: int = 50
-    eval_steps: int | None = None
-    save_steps: int | None = None
-    save_minutes: float = 1.0
-    keep: int = 2
+    threads: Count | None = None
+    log_steps: Count = 50
+    eval_steps: Count | None = None
+    save_steps: Count | None = None
+    save_minutes: NotNegative = 1.0
+    keep: Count = 2
     average: Literal["none", "last", "best"] = "none"
-    patience: int | None = None
-    explosion: float = 5.0
+    patience: Count | None = None
+    explosion: NotNegative = 5.0
     report_to: tuple[Logger, ...] = ()
 
     @property
@@ -168,15 +158,6 @@ class Training:
 
     def faults(self) -> list[str]:
         """What cannot be, one sentence each."""
-        found = [
-            f"training.{name} is {value}, but must be {words}"
-            for names, allowed, words in RANGES
-            for name in names
-            if (value := getattr(self, name)) not in (None, "auto") and not allowed(value)
-        ]
-        return found + self._clashes()
-
-    def _clashes(self) -> list[str]:
         steps, saves, evaluates = (self.max_steps, self.epochs), self.save_steps, self.eval_steps
         rises, papers = self.warmup_from > 0, self.schedule == "paper"
         best_unjudged = bool(saves) and (not evaluates or bool((saves or 0) % evaluates))
@@ -205,16 +186,3 @@ class Training:
             ),
         )
         return [fault for is_so, fault in clashes if is_so]
-
-
-COUNTS = ("max_steps", "accumulate", "log_steps", "eval_steps", "save_steps", "keep", "patience", "threads")
-RANGES = (
-    (COUNTS, lambda value: value >= 1, "at least 1"),
-    (("learning_rate", "epsilon", "epochs"), lambda value: value > 0, "above 0"),
-    (
-        ("seed", "warmup_steps", "warmup_from", "final_rate", "weight_decay", "clip", "explosion", "save_minutes"),
-        lambda value: value >= 0,
-        "0 or above",
-    ),
-    (("beta1", "beta2", "label_smoothing"), lambda value: 0 <= value < 1, "from 0 to below 1"),
-)

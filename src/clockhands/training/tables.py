@@ -12,10 +12,8 @@ from clockhands.data import CORPORA
 from clockhands.errors import ConfigError, UsageError, shown, unknown
 from clockhands.model.config import Position, TransformerConfig
 from clockhands.model.presets import PRESETS
+from clockhands.options import Option, convert, options_of, parse, takes_path
 from clockhands.schemes import CATALOGUE
-from clockhands.schemes import options as scheme_options
-from clockhands.schemes.catalogue import Option
-from clockhands.training.fields import convert, fields_of, is_path, parameters_of, read_value
 from clockhands.training.sections import Batching, Tokenization, Training
 
 T = TypeVar("T")
@@ -38,16 +36,16 @@ def model_fields() -> dict[str, Option]:
     """The keys of ``[model]`` besides ``preset``."""
     return {
         name: option
-        for name, option in fields_of(TransformerConfig).items()
+        for name, option in options_of(TransformerConfig).items()
         if name not in FROM_DATA and name not in SIDES
     }
 
 
-def position_fields(table: Mapping[str, Any]) -> dict[str, Option]:
+def position_fields(table: Mapping[str, Any]) -> Mapping[str, Option]:
     """The keys of a ``[position]`` table: how the encoding enters, and the options of its scheme."""
-    own = {name: option for name, option in fields_of(Position).items() if name != "options"}
+    own = {name: option for name, option in options_of(Position).items() if name != "options"}
     scheme = entry(CATALOGUE, table.get("scheme"))
-    return {**({} if scheme is None else scheme_options(scheme)), **own}
+    return {**({} if scheme is None else options_of(scheme)), **own}
 
 
 def entry(catalogue: Mapping[str, T], name: object) -> T | None:
@@ -55,13 +53,13 @@ def entry(catalogue: Mapping[str, T], name: object) -> T | None:
     return catalogue.get(name) if isinstance(name, str) else None
 
 
-def known_keys(tables: Mapping[str, Any], table: str) -> dict[str, Option]:
+def known_keys(tables: Mapping[str, Any], table: str) -> Mapping[str, Option]:
     """The keys that a table (``training``, ``position.encoder``) takes, given what the recipe says so far."""
     if table in SECTIONS:
-        return fields_of(SECTIONS[table])
+        return options_of(SECTIONS[table])
     if table == "data":
         corpus = entry(CORPORA, tables.get("data", {}).get("corpus"))
-        return {"corpus": Option("corpus", str, None), **({} if corpus is None else parameters_of(corpus))}
+        return {"corpus": Option("corpus", str, None), **({} if corpus is None else options_of(corpus))}
     if table == "model":
         return {"preset": Option("preset", str, None), **model_fields()}
     return position_fields({"scheme": _scheme(tables, table)})
@@ -93,14 +91,14 @@ def set_key(tables: Tables, dotted: str, value: Any, *, written: bool = False) -
     if table.split(".")[0] not in TABLES or (table.startswith("position.") and table[9:] not in (*SIDES, *NESTED)):
         raise UsageError(f"cannot set {dotted!r}: {_no_such_key(dotted)}")
     if table[9:] in NESTED:
-        _put(tables, table, key, read_value(value) if written else value)
+        _put(tables, table, key, parse(value) if written else value)
         return
     known = known_keys(tables, table)
     if key not in known and not (table == "position" and key in SIDES) and not is_open(tables, table):
         raise UsageError(f"cannot set {dotted!r}: {unknown(f'key in [{table}]', key, known)}")
-    kind = known[key].kind if key in known else Any
-    value = read_value(value, kind) if written else value
-    _put(tables, table, key, convert(value, kind))
+    type_ = known[key].type if key in known else Any
+    value = parse(value, type_) if written else value
+    _put(tables, table, key, convert(value, type_))
     for pair in EXCLUSIVE:
         for other in pair - {dotted} if dotted in pair else ():
             tables[table].pop(other.rpartition(".")[2], None)
@@ -139,7 +137,7 @@ def with_absolute_paths(tables: Tables, base: Path) -> Tables:
     for table in [name for name in ("data", "training") if isinstance(tables.get(name), Mapping)]:
         known = known_keys(tables, table)
         moved[table] = {
-            key: _absolute(value, base) if key in known and is_path(known[key].kind) else value
+            key: _absolute(value, base) if key in known and takes_path(known[key].type) else value
             for key, value in tables[table].items()
         }
     return moved

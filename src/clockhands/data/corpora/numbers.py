@@ -16,6 +16,7 @@ from typing import Any
 from clockhands.data.pairs import Corpus, Fact, Pair
 from clockhands.data.room import check_sentences
 from clockhands.errors import UsageError, unknown
+from clockhands.options import Seed
 
 FAULTS = (NotImplementedError, OverflowError, LookupError, ValueError, TypeError)
 """What num2words raises for numbers that a language of its cannot write."""
@@ -30,7 +31,7 @@ def numbers(
     validation: int = 500,
     test: int = 1_000,
     longer: int = 200,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> Corpus:
     """Numbers from 0 to ``largest``, drawn evenly over their count of digits, written out by ``num2words``.
 

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from clockhands.data.pairs import Corpus, Fact, Pair
 from clockhands.data.room import check_sentences
 from clockhands.errors import UsageError
+from clockhands.options import Seed
 
 NAMES = {
     "Tom": "Tomo", "Anna": "Anna", "Peter": "Petro", "Maria": "Maria",
@@ -41,7 +42,7 @@ PATIENCE = 1000
 
 
 def roles(
-    *, train: int = 10_000, validation: int = 500, test: int = 1_000, adjectives: float = 0.3, seed: int = 0
+    *, train: int = 10_000, validation: int = 500, test: int = 1_000, adjectives: float = 0.3, seed: Seed = 0
 ) -> Corpus:
     """Sentences of one verb and two participants, each beside its role-swapped twin.
 

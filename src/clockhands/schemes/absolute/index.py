@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
+from clockhands.options import Seed
 from clockhands.schemes.frequencies import single_axis
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
@@ -43,7 +44,7 @@ class Index(Scheme):
         max_length: int = 512,
         form: Literal["channel", "value", "direction"] = "channel",
         learned_direction: bool = False,
-        seed: int = 0,
+        seed: Seed = 0,
         amplitude: float = 1.0,
     ) -> None:
         super().__init__()

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from clockhands.errors import ConfigError
+from clockhands.options import Seed
 from clockhands.schemes.frequencies import single_axis
 from clockhands.schemes.scheme import Declares, Positions, Scheme, check_integer, check_length
 from clockhands.shapes import Float, Tensor
@@ -52,7 +53,7 @@ class RandomVectors(Scheme):
         rows: Rows = "gaussian",
         max_length: int = 1024,
         beyond: Literal["raise", "clamp"] = "raise",
-        seed: int = 0,
+        seed: Seed = 0,
         amplitude: float = 1.0,
     ) -> None:
         super().__init__()

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
+from clockhands.options import Seed
 from clockhands.schemes.frequencies import Exponent, cos_sin, frequencies, one_row, sin_cos_pairs, single_axis
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
@@ -54,7 +55,7 @@ class Sinusoidal(Scheme):
         wavelength: float | None = None,
         waves: Literal["both", "sine", "cosine"] = "both",
         random_phases: bool = False,
-        seed: int = 0,
+        seed: Seed = 0,
         amplitude: float = 1.0,
         learned_amplitude: bool = False,
     ) -> None:
