@@ -7,14 +7,14 @@ The public names are found on first use, so that importing the package costs not
     run = clockhands.train("recipes/numbers.toml", "runs/numbers")
     clockhands.translate(run, ["zweihundertdrei"])
     clockhands.inspect(model, tokenizer, texts)
+
+``import clockhands.auto`` makes the Auto classes of transformers open its runs.
 """
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
-
-from clockhands.registration import register_when_needed
 
 __version__ = "0.1.0"
 
@@ -43,6 +43,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-register_when_needed()

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import transformers
 
+import clockhands.auto  # noqa: F401  (so that a run of this project opens like any other checkpoint)
 from clockhands.checking.models.streaming import fits, open_streamed
 from clockhands.checking.models.tiny import Build, Task, find, shrink
 from clockhands.devices import open_device
