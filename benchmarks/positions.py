@@ -22,7 +22,7 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from clockhands import positions
 from clockhands.schemes import RoPE, Sinusoidal
-from clockhands.schemes.rotary.kernels import Layout, compile_turning
+from clockhands.schemes.rotary.kernels import Layout, compile_rotation
 
 HEADS, HEAD_DIM = 8, 64
 CALLS = 8
@@ -89,7 +89,7 @@ def main() -> None:
         ("half compiled", "half"),
     )
     for form, layout in forms:
-        compile_turning(form == "half compiled")
+        compile_rotation(form == "half compiled")
         for length, dtype, backward in product(asked.lengths, (torch.float32, torch.bfloat16), (False, True)):
             name = f"RoPE {form}, {length}, {dtype}, {'forward and backward' if backward else 'forward'}"
             results[name] = rope(length, dtype, layout, backward, rounds)

@@ -124,7 +124,7 @@ def defaults_of(options: Mapping[str, Option]) -> dict[str, Any]:
 
 def read_docstring(owner: Any) -> tuple[str, dict[str, str]]:
     """Return the prose of a docstring, and what its ``Args:`` say of each parameter."""
-    text = inspect.cleandoc(owner.__doc__ or "")
+    text = inspect.cleandoc(owner.__doc__ or "").partition("\nExample:\n")[0]
     prose, _, rest = text.partition("\nArgs:\n")
     block = re.split(r"\n(?=\S)", rest)[0]
     meanings = {}

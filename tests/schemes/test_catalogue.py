@@ -33,7 +33,7 @@ def test_all_faults_are_reported_together() -> None:
     ("name", "given", "message"),
     [
         ("rope", {"fraction": 0.4}, r"head_dim 8 x fraction 0.4 is 3 channels"),
-        ("rope", {"fraction": 1.5}, r"turns pairs of channels"),
+        ("rope", {"fraction": 1.5}, r"rotates pairs of channels"),
         ("rope", {"factor": 2.0}, r"rope.factor means nothing to the spectrum 'default', whose options are: none"),
         ("rope", {"spectrum": "linear", "beta_fast": 2.0}, r"rope.beta_fast means nothing .* options are: factor"),
         ("rope", {"spectrum": "yarn", "factor": -1.0}, r"rope.factor is -1.0, but must be above 0"),
@@ -45,7 +45,7 @@ def test_all_faults_are_reported_together() -> None:
             r"low_frequency_factor is 9.0, but must be below",
         ),
         ("rope", {"spectrum": "proportional", "share": 2.0}, r"rope.share is 2.0, but must be between 0 and 1"),
-        ("rope", {"spectrum": "ntk", "fraction": 0.25}, r"at least 4 channels that turn; 2 do"),
+        ("rope", {"spectrum": "ntk", "fraction": 0.25}, r"at least 4 channels that rotate; 2 do"),
         ("sinusoidal", {"base": 0.0, "wavelength": -1.0}, r"(?s)base is 0.0.*wavelength is -1.0"),
         ("index", {"learned_direction": True}, r"needs form 'direction', and form is 'channel'"),
         ("binary", {"digits": 40}, r"binary.digits is 40, but must be between 1 and the width, which is 32"),

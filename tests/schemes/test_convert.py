@@ -39,8 +39,8 @@ def test_trap_18_layouts_are_one_model_after_conversion_and_another_before(fract
         scheme = RoPE(head_dim, layout=layout, fraction=fraction)  # type: ignore[arg-type]
         return attend(scheme, q, k, value, pos, pos, causal=True)
 
-    turned = int(head_dim * fraction)
-    converted = [convert_rows(w, heads, "half", turned) for w in weights]
+    rotated = int(head_dim * fraction)
+    converted = [convert_rows(w, heads, "half", rotated) for w in weights]
     torch.testing.assert_close(out("half", converted), out("interleaved", weights))
     assert (out("half", weights) - out("interleaved", weights)).abs().max() > 0.1
 
@@ -55,7 +55,7 @@ def test_a_state_dict_changes_only_where_it_is_told() -> None:
 def test_what_cannot_be_converted_is_refused() -> None:
     with pytest.raises(CheckpointError, match="7 rows cannot be split into 2 heads"):
         convert_rows(torch.zeros(7, 2), 2, "half")
-    with pytest.raises(CheckpointError, match="3 of 8 channels cannot turn in pairs"):
+    with pytest.raises(CheckpointError, match="3 of 8 channels cannot be rotated in pairs"):
         row_order(8, 3, "half")
     with pytest.raises(CheckpointError, match="nothing to convert"):
         convert_state_dict({"x": torch.zeros(2, 2)}, lambda name: None, "half")

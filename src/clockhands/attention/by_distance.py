@@ -15,7 +15,7 @@ from clockhands.shapes import Float, Tensor
 
 
 def serves(request: AttentionRequest) -> bool:
-    """Whether the bias is a curve over the distances of tokens on a line, and tiles are worth their set-up."""
+    """Whether the bias is a function of the distance of tokens on a line, and tiles are worth their set-up."""
     scheme, pos = request.scheme, (request.qpos_BS, request.kpos_BT)
     return (
         "bias" in request.hooks
@@ -30,7 +30,7 @@ def serves(request: AttentionRequest) -> bool:
 
 
 def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
-    """Compute the heads whose row fits into a channel by the fused kernel and the others by tiles."""
+    """Compute the heads whose row fits into a channel by the fused kernel, and the others by tiles: [B, H, S, Kv]."""
     line, curve, queries = request.line, request.curve_HN, request.queries
     assert line is not None
     by_channel_H = _fit_a_channel(request)

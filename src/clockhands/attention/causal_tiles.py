@@ -29,7 +29,7 @@ def serves(request: AttentionRequest) -> bool:
 
 
 def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
-    """Compute the attended values by tiles."""
+    """Compute the attended values by tiles: [B, H, S, Kv]."""
     queries, keys = request.queries, request.keys
     curve = causal_curve(queries + keys - 1, queries - 1, request.q_BHSK.device)
     return attend_by_tiles(request, curve, Line(max(queries, keys), 1))

@@ -19,13 +19,15 @@ from clockhands.shapes import Float, Tensor
 def attend_by_tiles(
     request: AttentionRequest, curve_HN: Float[Tensor, "#H N"], line: Line
 ) -> Float[Tensor, "B H S Kv"]:
-    """Compute softmax(scale·q·kᵀ + bias)·v, the bias of query s and key t being a number of the curve:
-    ``curve[place(s) - place(t) + place(T - 1)]``. N is place(S - 1) + place(T - 1) + 1.
+    """Compute softmax(scale·q·kᵀ + bias)·v: [B, H, S, Kv].
 
-    The curve has to hide what ``causal`` hides (``causal_curve``). What is -inf at either end of a head's curve is
-    skipped: causal masks and windows cost only what they show. So are distances so far below the nearest ones that
-    their weights would be lost in rounding whatever the queries and keys: the steep heads of ALiBi cost only what they
-    attend to.
+    The bias of query s and key t is a number of the curve: ``curve[place(s) - place(t) + place(T - 1)]``. N is
+    place(S - 1) + place(T - 1) + 1.
+
+    The curve has to mask what ``causal`` masks (``causal_curve``). What is -inf at either end of a head's curve is
+    skipped: causal masks and windows cost only what they let through. So are distances so far below the nearest ones
+    that their weights would be lost in rounding whatever the queries and keys: the steep heads of ALiBi cost only what
+    they attend to.
     """
     q = request.q_BHSK
     curve_HN = curve_HN.to(torch.promote_types(q.dtype, torch.float32)).expand(q.shape[1], -1)
@@ -36,13 +38,18 @@ def attend_by_tiles(
 
 
 def causal_curve(length: int, later: int, device: torch.device) -> Float[Tensor, "1 N"]:
-    """Make the causal mask as a curve of distances: -inf for the ``later`` ones of keys to the right, 0 for others."""
+    """Make the causal mask as a curve of distances: -inf for the ``later`` keys to the right, 0 for others."""
     curve_N = torch.zeros(length, device=device)
     curve_N[:later] = -torch.inf
     return curve_N[None]
 
 
 class _Tiled(torch.autograd.Function):
+    """Attention by tiles with its gradient.
+
+    The backward pass computes the weights again from their logarithmic sums.
+    """
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -61,8 +68,8 @@ class _Tiled(torch.autograd.Function):
         out = torch.zeros(*base2.shape[:2], v.shape[-1], dtype=v.dtype, device=v.device)
         logsum = torch.zeros(*base2.shape[:2], 1, dtype=work.wide, device=v.device)
         for number, tile in enumerate(work.tiles()):
-            weights, total, logsum[tile.query_rows] = work.unnormed(tile)
-            out[tile.query_rows] = work.dropped(weights, number).to(v.dtype) @ work.v[tile.key_rows] / total
+            weights, total, logsum[tile.query_rows] = work.compute_unnormalised(tile)
+            out[tile.query_rows] = work.drop(weights, number).to(v.dtype) @ work.v[tile.key_rows] / total
         ctx.save_for_backward(base2, kr, vr, curve, mask, out, logsum)
         ctx.rest, ctx.scale = (dropout, line, seed), scale
         return out.unflatten(0, q.shape[:2])
@@ -76,22 +83,24 @@ class _Tiled(torch.autograd.Function):
         diagonals = Diagonals(work) if ctx.needs_input_grad[3] else None
         for number, tile in enumerate(work.tiles()):
             weights = work.weights(tile, logsum[tile.query_rows])
-            _add_product(dv[tile.key_rows], work.dropped(weights, number).to(v.dtype).mT, grad[tile.query_rows])
+            _add_product(dv[tile.key_rows], work.drop(weights, number).to(v.dtype).mT, grad[tile.query_rows])
             dweights = work.product("dweights", grad[tile.query_rows], v[tile.key_rows])
-            dlogits = work.dropped(dweights, number).sub_(row_sums[tile.query_rows]).mul_(weights)
+            dlogits = work.drop(dweights, number).sub_(row_sums[tile.query_rows]).mul_(weights)
             if diagonals is not None:
                 diagonals.add(tile, dlogits)
             narrow = dlogits.to(q.dtype)
             dq[tile.query_rows] = narrow @ k[tile.key_rows]
             _add_product(dk[tile.key_rows], narrow.mT, q[tile.query_rows])
-        found = (dq.mul_(ctx.scale), dk.div_(LOG2E).flip(1).to(k.dtype), dv.flip(1).to(v.dtype))
-        dqkv = (x.unflatten(0, grads[0].shape[:2]) for x in found)
+        gradients = (dq.mul_(ctx.scale), dk.div_(LOG2E).flip(1).to(k.dtype), dv.flip(1).to(v.dtype))
+        dqkv = (x.unflatten(0, grads[0].shape[:2]) for x in gradients)
         return *dqkv, None if diagonals is None else diagonals.total, None, None, None, None
 
 
 class Diagonals:
-    """The gradient of the curve: the sums over all pairs of one distance. In rows that are read one element shorter
-    than they were written, every diagonal is a column."""
+    """The gradient of the curve: the sums over all pairs of one distance.
+
+    In rows that are read one element shorter than they were written, every diagonal is a column.
+    """
 
     def __init__(self, work: Work) -> None:
         self.work, self.line = work, work.line
@@ -99,7 +108,7 @@ class Diagonals:
         self.sums = work.curve.new_zeros(len(work.curve), work.curve.shape[1] + longer)
 
     def add(self, tile: Tile, dlogits: Tensor) -> None:
-        """Add what a tile says; the gaps between runs of keys are zeros here."""
+        """Add the gradient of a tile's logits; the gaps between runs of keys are zeros here."""
         (runs, rows), (groups, keys) = (self.line.parts(part.stop - part.start) for part in (tile.rows, tile.keys))
         width = keys if groups == 1 else groups * self.line.step
         heads = len(self.work.curve[tile.heads])
@@ -118,12 +127,12 @@ class Diagonals:
 
     @property
     def total(self) -> Tensor:
-        """[H, N]."""
+        """The sums so far: [H, N]."""
         return self.sums[:, : self.work.curve.shape[1]]
 
 
 def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """total += a @ b, without a temporary where the types allow."""
+    """Add a @ b to ``total`` in place, without a temporary where the types allow."""
     if total.dtype == a.dtype:
         total.baddbmm_(a, b)
     else:

@@ -1,7 +1,7 @@
 """A bias that fits into one more channel of the keys, so that the plain fused kernel of a CPU serves.
 
 Where the rows of a bias differ by a constant each, as those of -m·(i - j) do, softmax cannot tell them apart, and one
-row is enough: queries gain a channel of ones, keys that row. Keys that the mask hides fit into the same channel.
+row is enough: queries gain a channel of ones, keys that row. Masked keys fit into the same channel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FEW_QUERIES, SHORT = 16, 128
 
 
 def serves(request: AttentionRequest) -> bool:
-    """Whether a row of the bias stands for all, and fits."""
+    """Whether one row of the bias stands for all, and fits into a channel."""
     if "bias" not in request.hooks or not request.scheme.parallel or request.keys <= SHORT or not possible(request):
         return False
     row = request.middle_row_BHT
@@ -28,13 +28,15 @@ def serves(request: AttentionRequest) -> bool:
 
 
 def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
-    """Compute the attended values with the row of the middle key for all queries."""
+    """Compute the attended values with the row of the middle key for all queries: [B, H, S, Kv]."""
     return attend_with_row(request, request.middle_row_BHT)
 
 
 def possible(request: AttentionRequest) -> bool:
-    """Whether one more channel for the fused kernel of a CPU is possible and fast. That kernel has no dropout. A GPU
-    has FlexAttention, and its fused kernels want widths that 8 divides."""
+    """Whether one more channel for the fused kernel of a CPU is possible and fast.
+
+    That kernel has no dropout. A GPU has FlexAttention, and its fused kernels want widths that 8 divides.
+    """
     mask = request.mask_BHST
     # The channel can hide whole keys; ``is_causal`` hides the rest, and aligns at the top left.
     maskable = (mask is None or mask.shape[2] == 1) and (not request.causal or request.queries == request.keys)
@@ -51,8 +53,10 @@ def possible(request: AttentionRequest) -> bool:
 
 @cache
 def fast_low_precision() -> bool:
-    """Whether this processor multiplies tiles of 16-bit numbers (Intel's AMX): its fused kernel is then the fastest in
-    bfloat16 too."""
+    """Whether this processor multiplies tiles of 16-bit numbers (Intel's AMX).
+
+    Its fused kernel is then the fastest in bfloat16 too.
+    """
     return bool(torch.cpu._is_amx_tile_supported())
 
 
@@ -67,8 +71,10 @@ def fits(row_BHT: Float[Tensor, "#B H T"], dtype: torch.dtype) -> Bool[Tensor, "
 
 
 def attend_with_row(request: AttentionRequest, row_BHT: Float[Tensor, "#B H T"]) -> Float[Tensor, "B H S Kv"]:
-    """Compute attention whose bias is ``row_BHT`` and a constant for every query. 16-bit types take two channels, a
-    high and a low part."""
+    """Compute attention whose bias is ``row_BHT`` and a constant for every query: [B, H, S, Kv].
+
+    16-bit types take two channels, a high and a low part.
+    """
     q_BHSK, k_BHTK, mask = request.q_BHSK, request.k_BHTK, request.mask_BHST
     middle_BH1 = (row_BHT.amax(-1, keepdim=True) + row_BHT.amin(-1, keepdim=True)).detach() / 2
     row_BHT = (row_BHT - middle_BH1) / request.scale
@@ -85,5 +91,5 @@ def attend_with_row(request: AttentionRequest, row_BHT: Float[Tensor, "#B H T"])
 
 def _without_keys(mask_BHST: Mask, causal: bool) -> Bool[Tensor, "#B #H S"]:
     """Tell which queries may attend to no key; the fused kernel would give them a mean of all values."""
-    allowed_BHT = mask_BHST[:, :, 0]
-    return allowed_BHT.cumsum(-1) == 0 if causal else ~allowed_BHT.any(-1, keepdim=True)
+    mask_BHT = mask_BHST[:, :, 0]
+    return mask_BHT.cumsum(-1) == 0 if causal else ~mask_BHT.any(-1, keepdim=True)

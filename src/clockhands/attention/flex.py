@@ -14,8 +14,11 @@ MANY_QUERIES, NARROWEST = 1024, 16
 
 
 def serves(request: AttentionRequest) -> bool:
-    """Whether FlexAttention serves: on CUDA, for many queries (compiling costs seconds, and a short bias is small),
-    without dropout (it has none), and for schemes whose ``score_mod`` needs no whole bias."""
+    """Whether FlexAttention serves.
+
+    It serves on CUDA, for many queries (compiling costs seconds, and a short bias is small), without dropout (it has
+    none), and for schemes whose ``score_mod`` needs no whole bias.
+    """
     q = request.q_BHSK
     return (
         "bias" in request.hooks
@@ -31,7 +34,7 @@ def serves(request: AttentionRequest) -> bool:
 
 
 def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
-    """Compute attention through the compiled FlexAttention kernel, with a block mask for what is hidden."""
+    """Compute attention through the compiled FlexAttention kernel, with a block mask: [B, H, S, Kv]."""
     q, k = request.q_BHSK, request.k_BHTK
     modify = request.scheme.score_mod(request.qpos_BS, request.kpos_BT, q, k)
     out: Tensor = _compiled()(
@@ -42,23 +45,24 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
 
 @cache
 def _compiled() -> Any:
+    """Compile FlexAttention once for this process."""
     from torch.nn.attention.flex_attention import flex_attention
 
     return torch.compile(flex_attention)
 
 
 def _block_mask(request: AttentionRequest) -> Any:
-    """The mask in FlexAttention's form; None where every query may attend to every key."""
+    """Make the mask in FlexAttention's form; None where every query may attend to every key."""
     from torch.nn.attention.flex_attention import create_block_mask
 
-    queries, keys, causal, mask = request.queries, request.keys, request.causal, request.mask_BHST
-    if mask is None and not causal:
+    queries, keys, causal = request.queries, request.keys, request.causal
+    if request.mask_BHST is None and not causal:
         return None
-    whole = None if mask is None else mask.expand(len(request.q_BHSK), -1, queries, keys)
+    whole = None if request.mask_BHST is None else request.mask_BHST.expand(len(request.q_BHSK), -1, queries, keys)
 
     def may_attend(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        allowed = j <= i + (keys - queries) if causal else j >= 0
-        return allowed if whole is None else allowed & whole[b, 0 if whole.shape[1] == 1 else h, i, j]
+        mask = j <= i + (keys - queries) if causal else j >= 0
+        return mask if whole is None else mask & whole[b, 0 if whole.shape[1] == 1 else h, i, j]
 
     batch = None if whole is None else len(request.q_BHSK)
     heads = None if whole is None or whole.shape[1] == 1 else request.q_BHSK.shape[1]

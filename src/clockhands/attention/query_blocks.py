@@ -30,7 +30,9 @@ def serves(request: AttentionRequest) -> bool:
 
 
 def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
-    """Compute attention some queries at a time; under a causal mask with the keys up to the last of them.
+    """Compute attention some queries at a time: [B, H, S, Kv].
+
+    Under a causal mask a block has only the keys up to its last query.
 
     A block has ``ROWS`` queries at most, and about ``ELEMENTS`` logits (a processor's cache; a GPU wants more at once),
     so that its memory does not grow with the text. Gradients reach q, k, v, positions and the scheme's parameters.
@@ -44,13 +46,13 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
 
 @dataclass(frozen=True)
 class _Blocks:
-    """What all blocks share."""
+    """The request and the seed of the dropout that all blocks share."""
 
     request: AttentionRequest
     seed: int
 
     def parts(self, *inputs: Tensor) -> Iterator[tuple[int, list[Tensor]]]:
-        """The first query of each block, and its part of q, k, v and the positions."""
+        """Yield the first query of each block, and its part of q, k, v and the positions."""
         q, k, v, qpos, kpos = inputs
         queries, keys = q.shape[2], k.shape[2]
         room = ELEMENTS if q.device.type == "cpu" else ELEMENTS_OF_A_GPU
@@ -63,7 +65,7 @@ class _Blocks:
             yield start, [*mine, qpos.narrow(axis, start, count), kpos.narrow(axis, 0, last)]
 
     def compute(self, start: int, q: Tensor, k: Tensor, v: Tensor, qpos: Tensor, kpos: Tensor) -> Tensor:
-        """A block's values; the same weights are dropped whenever it is computed."""
+        """Compute a block's values; the same weights are dropped whenever it is computed."""
         mask, dropout = self.request.mask_BHST, self.request.dropout
         if mask is not None:
             rows = slice(start, start + q.shape[2]) if mask.shape[2] > 1 else slice(None)
@@ -76,6 +78,8 @@ class _Blocks:
 
 
 class _Blockwise(torch.autograd.Function):
+    """Attention by blocks with its gradient; the backward pass computes each block again, with its bias."""
+
     @staticmethod
     def forward(ctx: Any, blocks: _Blocks, *inputs: Tensor) -> Tensor:
         q, v = inputs[0], inputs[2]
@@ -100,15 +104,16 @@ class _Blockwise(torch.autograd.Function):
             leaves = [*_leaves(parts, wanted), *inputs[5:]]
             with torch.enable_grad():
                 out = blocks.compute(start, *leaves[:5])
-            asked = [leaf for leaf, want in zip(leaves, wanted, strict=True) if want]
-            found = iter(torch.autograd.grad(out, asked, grads[0].narrow(2, start, out.shape[2]), allow_unused=True))
+            leaves_wanted = [leaf for leaf, want in zip(leaves, wanted, strict=True) if want]
+            grad = grads[0].narrow(2, start, out.shape[2])
+            gradients = iter(torch.autograd.grad(out, leaves_wanted, grad, allow_unused=True))
             for total, want in zip([*places, *totals[5:]], wanted, strict=True):
-                gradient = next(found) if want else None
+                gradient = next(gradients) if want else None
                 if total is not None and gradient is not None:
                     total += gradient
         return None, *totals
 
 
 def _leaves(parts: list[Tensor], wanted: tuple[bool, ...]) -> list[Tensor]:
-    """The parts as inputs of a graph of their own."""
+    """Return the parts as inputs of a graph of their own."""
     return [part.detach().requires_grad_(want) for part, want in zip(parts, wanted, strict=False)]

@@ -72,7 +72,7 @@ def make_request(
     rotated: bool = False,
     dropout: float = 0.0,
 ) -> AttentionRequest:
-    """Rotate queries and keys and put all into one request. The arguments are those of ``attend``."""
+    """Rotate queries and keys and put all into one request. Arguments and errors are those of ``attend``."""
     scale = scheme.scale(q_BHSK.shape[-1]) if scale is None else scale
     q, k = (q_BHSK, k_BHTK) if rotated else scheme.rotate(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
     hooks = scheme.active_hooks()
@@ -80,7 +80,7 @@ def make_request(
 
 
 def attend_reference(*args: Any, **options: Any) -> Attended:
-    """Compute attention step by step; every tensor exists whole. The arguments are those of ``attend``."""
+    """Compute attention step by step; every tensor exists whole. Arguments and errors are those of ``attend``."""
     return compute_reference(make_request(*args, **options))
 
 
@@ -90,12 +90,12 @@ def serves(request: AttentionRequest) -> bool:
 
 
 def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
-    """Compute the attended values step by step."""
+    """Compute the attended values step by step: [B, H, S, Kv]."""
     return compute_reference(request).out_BHSK
 
 
 def compute_recorded(request: AttentionRequest, recorder: Recorder) -> Float[Tensor, "B H S Kv"]:
-    """Compute the attended values step by step, without dropout, and hand all to the recorder."""
+    """Compute the attended values step by step, without dropout, and hand all to the recorder: [B, H, S, Kv]."""
     attended = compute_reference(replace(request, dropout=0.0))
     recorder(attended)
     return attended.out_BHSK

@@ -41,12 +41,12 @@ class AttentionRequest:
 
     @property
     def queries(self) -> int:
-        """S."""
+        """The number of queries, S."""
         return self.q_BHSK.shape[2]
 
     @property
     def keys(self) -> int:
-        """T."""
+        """The number of keys, T."""
         return self.k_BHTK.shape[2]
 
     @property
@@ -55,11 +55,11 @@ class AttentionRequest:
         return self.q_BHSK.dtype in LOW_PRECISION
 
     def bias(self) -> Float[Tensor, "#B #H S T"] | None:
-        """Compute the scheme's whole bias; None if it has none."""
+        """Compute the scheme's whole bias, [B, H, S, T] or sizes of 1 for what is the same; None if it has none."""
         return self.scheme.bias(self.q_BHSK, self.k_BHTK, self.qpos_BS, self.kpos_BT)
 
     def whole_mask(self) -> Bool[Tensor, "#B #H S T"]:
-        """Join ``mask_BHST`` and the causal mask to one of all queries and keys."""
+        """Join ``mask_BHST`` and the causal mask to one of all queries and keys: [B, H, S, T], sizes of 1 allowed."""
         mask, device = self.mask_BHST, self.q_BHSK.device
         if self.causal:
             lower = torch.ones(self.queries, self.keys, dtype=torch.bool, device=device)
@@ -74,12 +74,12 @@ class AttentionRequest:
 
     @cached_property
     def line(self) -> Line | None:
-        """How the tokens stand, if the bias is a function of the distance on a line; None if they stand otherwise."""
+        """How the tokens stand on a line; None if the bias is no function of distances on a line."""
         return find_line(*self._on_a_line[:2])
 
     @cached_property
     def curve_HN(self) -> Float[Tensor, "H N"]:
-        """The bias at every distance that occurs, smallest first. Only where ``line`` is not None."""
+        """The bias at every distance that occurs, smallest first; there where ``line`` is not None."""
         q_BS, k_BT, curve = self._on_a_line
         low, high = int(q_BS[0, 0] - k_BT[0, -1]), int(q_BS[0, -1] - k_BT[0, 0])
         return curve(torch.arange(low, high + 1, device=q_BS.device))

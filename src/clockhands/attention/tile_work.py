@@ -16,8 +16,10 @@ LOG2E = 1 / math.log(2)
 
 
 class Tile(NamedTuple):
-    """Rows of queries of some heads, and the keys (counted from the right) that they can see. ``pairs`` counts heads on
-    through the batch: either some of one batch row, or all of some."""
+    """Rows of queries of some heads, and the keys (counted from the right) that they may attend to.
+
+    ``pairs`` counts heads on through the batch: either some of one batch row, or all of some rows.
+    """
 
     pairs: slice
     heads: slice
@@ -26,16 +28,20 @@ class Tile(NamedTuple):
 
     @property
     def query_rows(self) -> tuple[slice, slice]:
+        """The slices of the tile's queries in [B·H, S, ...]."""
         return self.pairs, self.rows
 
     @property
     def key_rows(self) -> tuple[slice, slice]:
+        """The slices of the tile's keys in [B·H, T, ...]."""
         return self.pairs, self.keys
 
 
 class Work:
-    """One attention's tensors, heads counted on through the batch, keys and values from right to left; and what a tile
-    needs of them. A tile's weights stand in the same memory as those of the tile before."""
+    """One attention's tensors, heads counted on through the batch, keys and values from right to left.
+
+    It computes what a tile needs of them. A tile's weights stand in the same memory as those of the tile before.
+    """
 
     def __init__(
         self,
@@ -49,7 +55,7 @@ class Work:
         seed: int,
     ) -> None:
         self.q, self.k, self.v, self.curve = q, k, v, (curve * LOG2E).contiguous()
-        self.hidden = None if mask is None else ~mask.flip(-1)
+        self.masked = None if mask is None else ~mask.flip(-1)
         self.dropout, self.line, self.seed = dropout, line, seed
         self.wide = torch.promote_types(q.dtype, torch.float32)
         self.spans = _spans(self.curve, None if mask is not None else self._reach(), line.place(q.shape[1] - 1))
@@ -57,26 +63,26 @@ class Work:
         self.memory: dict[str, Tensor] = {}
 
     def _reach(self) -> Tensor:
-        """How far apart two logits of a head can be before the smaller one's weight is lost in rounding: [H]."""
+        """Return how far apart two logits of a head can be before the smaller one's weight is lost in rounding: [H]."""
         longest_q, longest_k = (
             x.to(self.wide).norm(dim=-1).view(-1, len(self.curve), x.shape[1]).amax((0, 2)) for x in (self.q, self.k)
         )
         return 2 * longest_q * longest_k - 2 * math.log2(torch.finfo(self.wide).eps)
 
     def tiles(self) -> Iterator[Tile]:
-        """Tiles of about ``ELEMENTS`` weights. Their queries are of one run, or of a few whole ones."""
+        """Yield tiles of about ``ELEMENTS`` weights. Their queries are of one run, or of a few whole ones."""
         queries, run = self.q.shape[1], self.line.run
         rows = min(queries, ROWS) if run >= queries else max(1, ROWS // run) * run
         for pairs, heads in self._heads(max(1, ELEMENTS // (rows * self.k.shape[1]))):
             low, high = min(span[0] for span in self.spans[heads]), max(span[1] for span in self.spans[heads])
             for start in range(0, queries, rows):
                 stop = min(start + rows, queries)
-                seen = self._seen(low - self.line.place(stop - 1), high - self.line.place(start))
-                if seen.start < seen.stop:
-                    yield Tile(pairs, heads, slice(start, stop), seen)
+                keys = self._keys_between(low - self.line.place(stop - 1), high - self.line.place(start))
+                if keys.start < keys.stop:
+                    yield Tile(pairs, heads, slice(start, stop), keys)
 
     def _heads(self, some: int) -> Iterator[tuple[slice, slice]]:
-        """So many heads at a time, in ``pairs`` and as ``heads``: of one batch row, or all of a few rows."""
+        """Yield so many heads at a time, in ``pairs`` and as ``heads``: of one batch row, or all of a few rows."""
         pairs, heads = self.q.shape[0], len(self.curve)
         if some >= heads:
             step = some // heads * heads
@@ -87,16 +93,20 @@ class Work:
                 end = min(at + some, heads)
                 yield slice(row + at, row + end), slice(at, end)
 
-    def _seen(self, low: int, high: int) -> slice:
+    def _keys_between(self, low: int, high: int) -> slice:
         """The keys that stand between two places (counted from the right), and the rest of their runs in a grid."""
         keys, (run, step) = self.k.shape[1], self.line
         if run >= keys:
             return slice(max(low, 0), min(high + 1, keys))
         return slice(max(-(-(low - run + 1) // step), 0) * run, min((high // step + 1) * run, keys))
 
-    def unnormed(self, tile: Tile) -> tuple[Tensor, Tensor, Tensor]:
-        """The powers of a tile's logits less the largest of the row; their sum, and the logarithm of the sum of all
-        without that. A row that sees nothing has zeros, and 1 for their sum."""
+    def compute_unnormalised(self, tile: Tile) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute a tile's weights before they are divided by their sum, that sum, and its logarithm.
+
+        The largest logit of a row is subtracted before its powers are taken, and counts in the logarithm again.
+
+        A row that may attend to no key has zeros, and 1 for their sum.
+        """
         logits = self.logits(tile)
         largest = logits.amax(-1, keepdim=True).clamp_(min=torch.finfo(self.wide).min)
         weights = self._exp2(logits.sub_(largest))
@@ -105,50 +115,55 @@ class Work:
         return weights, total, largest + total.log2()
 
     def weights(self, tile: Tile, logsum: Tensor) -> Tensor:
-        """The weights of a tile, in the backward pass."""
+        """Compute the weights of a tile again, in the backward pass."""
         return self._exp2(self.logits(tile).sub_(logsum))
 
     def _exp2(self, logits: Tensor) -> Tensor:
-        """2^logit in place, and 0 for what is below 2^-88 (of the largest of the row): among it are numbers below the
-        normal ones, each of which costs an Intel core a hundred others in the products that follow. exp is slow there
-        and at -inf, exp2 is not."""
+        """Compute 2^logit in place, and 0 for what is below 2^-88 (of the largest of the row).
+
+        Among that are numbers below the normal ones, each of which costs an Intel core a hundred others in the products
+        that follow. exp is slow there and at -inf, exp2 is not.
+        """
         return torch.threshold_(logits, self.lowest, -torch.inf).exp2_()
 
     def logits(self, tile: Tile) -> Tensor:
-        """Products and bias in units of ln 2, -inf where hidden."""
+        """Compute products and bias in units of ln 2, -inf where masked."""
         logits = self.product("logits", self.q[tile.query_rows], self.k[tile.key_rows])
         bias = self.bias(tile)
         logits.view(-1, *bias.shape).add_(bias)
-        if self.hidden is not None:
+        if self.masked is not None:
             whole = logits.view(-1, len(self.curve[tile.heads]), *logits.shape[1:])
             first = tile.pairs.start // len(self.curve)
             part = (slice(first, first + len(whole)), tile.heads, tile.rows)
-            seen = (side if size > 1 else slice(None) for side, size in zip(part, self.hidden.shape, strict=False))
-            whole.masked_fill_(self.hidden[(*seen, tile.keys)], -torch.inf)
+            sizes = (side if size > 1 else slice(None) for side, size in zip(part, self.masked.shape, strict=False))
+            whole.masked_fill_(self.masked[(*sizes, tile.keys)], -torch.inf)
         return logits
 
     def product(self, name: str, a: Tensor, b: Tensor) -> Tensor:
-        """a @ b.mT in the wide type, in memory that is kept under this name."""
+        """Compute a @ b.mT in the wide type, in memory that is kept under this name."""
         shape = torch.Size((*a.shape[:2], b.shape[1]))
         if a.dtype != self.wide:
             return self.room(name, shape).copy_(torch.bmm(a, b.mT))
         return torch.bmm(a, b.mT, out=self.room(name, shape))
 
     def room(self, name: str, shape: torch.Size) -> Tensor:
-        """Memory of this shape; new memory for every tile would be mapped page by page again."""
-        kept = self.memory.get(name)
-        if kept is None or kept.numel() < shape.numel():
-            kept = self.memory[name] = self.q.new_empty(shape.numel(), dtype=self.wide)
-        return kept[: shape.numel()].view(shape)
+        """Return memory of this shape; new memory for every tile would be mapped page by page again."""
+        memory = self.memory.get(name)
+        if memory is None or memory.numel() < shape.numel():
+            memory = self.memory[name] = self.q.new_empty(shape.numel(), dtype=self.wide)
+        return memory[: shape.numel()].view(shape)
 
     def bias(self, tile: Tile) -> Tensor:
-        """The curve over the pairs of a tile, as a view: [heads, runs of queries, queries, runs of keys, keys]."""
+        """Return the curve over the pairs of a tile, as a view.
+
+        Its axes are [heads, runs of queries, queries, runs of keys, keys].
+        """
         curve, step = self.curve[tile.heads], self.line.step
         rows, keys = (self.line.parts(part.stop - part.start) for part in (tile.rows, tile.keys))
         start = curve.storage_offset() + self.line.place(tile.rows.start) + self.line.place(tile.keys.start)
         return curve.as_strided((len(curve), *rows, *keys), (curve.stride(0), step, 1, step, 1), start)
 
-    def dropped(self, weights: Tensor, number: int) -> Tensor:
+    def drop(self, weights: Tensor, number: int) -> Tensor:
         """Some weights zero and the rest larger, the same ones whenever a tile is computed."""
         if not self.dropout:
             return weights
@@ -158,9 +173,12 @@ class Work:
 
 
 def _spans(curve_HN: Tensor, reach_H: Tensor | None, furthest: int) -> list[tuple[int, int]]:
-    """The first and last places of each head's curve that can have weight: not -inf, and not more than ``reach`` below
-    the best of the distances that every query has. Those are between the last query's own distance to the last key,
-    ``furthest``, and as far from the other end; there are some where keys are no fewer than queries."""
+    """Return the first and last place of each head's curve that can have weight.
+
+    Such a place is not -inf, and not more than ``reach`` below the best of the distances that every query has. Those
+    are between the last query's own distance to the last key, ``furthest``, and as far from the other end; there are
+    some where keys are no fewer than queries.
+    """
     counts_HN = curve_HN > -torch.inf
     if reach_H is not None and curve_HN.shape[1] > 2 * furthest:
         best_H = curve_HN[:, furthest : curve_HN.shape[1] - furthest].amax(-1)

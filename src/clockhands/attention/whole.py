@@ -14,20 +14,22 @@ from clockhands.shapes import Float, Tensor
 
 
 def serves(request: AttentionRequest) -> bool:
-    """Every request without a hook that needs whole rows."""
+    """Return True: every request without a hook that needs whole rows can be computed so."""
     return True
 
 
 def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
-    """Compute attention with all its weights at once."""
+    """Compute attention with all its weights at once: [B, H, S, Kv]."""
     return compute_with_bias(request, request.bias() if "bias" in request.hooks else None)
 
 
 def compute_with_bias(
     request: AttentionRequest, bias_BHST: Float[Tensor, "#B #H S T"] | None
 ) -> Float[Tensor, "B H S Kv"]:
-    """Compute attention with a bias that is there already. ``is_causal`` of the fused kernel aligns at the top left,
-    so it serves only where S equals T."""
+    """Compute attention with a bias that is there already: [B, H, S, Kv].
+
+    ``is_causal`` of the fused kernel aligns at the top left, so it serves only where S equals T.
+    """
     q, k, v, causal = request.q_BHSK, request.k_BHTK, request.v_BHTK, request.causal
     if prefers_three_lines(q, k, bias_BHST):
         return _compute_in_three_lines(request, bias_BHST)
@@ -46,7 +48,10 @@ def compute_with_bias(
 def call_fused_kernel(
     q_BHSK: Float[Tensor, "B H S K"], k_BHTK: Float[Tensor, "B H T K"], v_BHTK: Float[Tensor, "B H T Kv"], **rest: Any
 ) -> Float[Tensor, "B H S Kv"]:
-    """Call PyTorch's kernel. On a CPU it takes values as wide as the queries; for others it would make all weights."""
+    """Call PyTorch's fused kernel: [B, H, S, Kv].
+
+    On a CPU it takes values as wide as the queries; for narrower ones it would make all weights, so they are padded.
+    """
     spare = q_BHSK.shape[-1] - v_BHTK.shape[-1]
     if spare > 0 and q_BHSK.device.type == "cpu" and q_BHSK.shape[-2] > 1:
         return F.scaled_dot_product_attention(q_BHSK, k_BHTK, F.pad(v_BHTK, (0, spare)), **rest)[..., :-spare]

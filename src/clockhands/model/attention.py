@@ -79,7 +79,7 @@ class Attention(nn.Module):
         )  # fmt: skip
 
     def logit_scale(self, scheme: Scheme) -> float:
-        """Return the factor on q·k."""
+        """Return the factor on q·k: the configuration's, or else the scheme's."""
         return scheme.scale(self.head_dim) if self.scale is None else self.scale
 
     def join_heads(self, out_BHSK: Float[Tensor, "B H S Kv"]) -> Float[Tensor, "B S D"]:
@@ -117,6 +117,7 @@ class SelfAttention(Attention):
         self.qkv = Fused(config.d_model, (self.inner, self.kv_inner, self.kv_inner), bias=config.attention_bias)
 
     def forward(self, x_BSD: Float[Tensor, "B S D"], context: AttentionContext) -> Float[Tensor, "B S D"]:
+        """Attend among the tokens of one side: [B, S, D] to [B, S, D]."""
         q, k, v = self.qkv.split_heads(x_BSD, self.head_dim)
         return self.join_heads(self.attend_between(x_BSD, q, self.repeat_heads(k), self.repeat_heads(v), context))
 
@@ -162,6 +163,7 @@ class CrossAttention(Attention):
         source_BTD: Float[Tensor, "B T D"],
         context: AttentionContext,
     ) -> Float[Tensor, "B S D"]:
+        """Attend from target tokens [B, S, D] to the source's states [B, T, D]: [B, S, D]."""
         (q,) = self.q.split_heads(x_BSD, self.head_dim)
         k, v = self.project_source(source_BTD, context.cache, context.layer, q.device)
         return self.join_heads(self.attend_heads(context.scheme, q, k, v, context.placement))

@@ -34,6 +34,7 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(config.rate("activation"))
 
     def forward(self, x_BSD: Float[Tensor, "B S D"]) -> Float[Tensor, "B S D"]:
+        """Compute the feed-forward layer of every token alone: [B, S, D] to [B, S, D]."""
         x = self.up(x_BSD)
         if self.gated:
             gate, x = x.chunk(2, dim=-1)
@@ -57,6 +58,7 @@ class Sublayer(nn.Module):
         return self.dropout(f(self.norm(x_BSD) if self.pre else x_BSD))
 
     def forward(self, x_BSD: Float[Tensor, "B S D"], f: Callable[[Tensor], Tensor]) -> Float[Tensor, "B S D"]:
+        """Compute the sublayer ``f`` inside its residual connection and norm: [B, S, D] to [B, S, D]."""
         y = self.branch(x_BSD, f)
         y = x_BSD + y if self.residual else y
         return y if self.pre else self.norm(y)
@@ -84,6 +86,7 @@ class Block(nn.Module):
         source_BTD: Float[Tensor, "B T D"] | None = None,
         cross_context: AttentionContext | None = None,
     ) -> Float[Tensor, "B S D"]:
+        """Compute one layer: [B, S, D] to [B, S, D]. ``source_BTD`` and ``cross_context`` are for cross-attention."""
         if self.parallel:
             both = self.attention_residual.branch(x_BSD, lambda h: self.attention(h, context))
             both = both + self.feed_forward_residual.branch(x_BSD, self.feed_forward)

@@ -85,15 +85,15 @@ class Position:
         return cls(options={**tables["options"], **loose}, transform_options=tables["transform_options"], **values)
 
     def encoding_width(self, d_model: int) -> int:
-        """The width of what the scheme gives at the embedding: d_model where it is added, else d_p."""
+        """Return the width of what the scheme adds at the embedding: d_model where it is added, else d_p."""
         return d_model if self.combine == "add" else (self.width or 0)
 
     def token_width(self, d_model: int) -> int:
-        """The width of the token embedding, d_t: what concatenation leaves to the tokens."""
+        """Return the width of the token embedding, d_t: what concatenation leaves to the tokens."""
         return d_model - (self.width or 0) if self.combine == "concatenate" else d_model
 
     def make_transform(self) -> Transform | None:
-        """What is done to positions before a scheme reads them. Raises ConfigError naming every fault."""
+        """Make the transform of positions, or return None if there is none. Raises ConfigError naming every fault."""
         return None if self.transform is None else make_transform(self.transform, self.transform_options)
 
 
@@ -216,7 +216,7 @@ class TransformerConfig:
         return other
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data that ``from_dict`` reads back, ready for JSON or TOML."""
+        """Return plain data that ``from_dict`` reads back, ready for JSON or TOML."""
         table = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         for side in ("encoder", "decoder", "cross"):
             table[side] = {f.name: getattr(table[side], f.name) for f in dataclasses.fields(Position)}
@@ -231,10 +231,12 @@ class TransformerConfig:
 
     @property
     def d_head(self) -> int:
+        """The width of one head: ``head_dim``, or d_model / num_heads."""
         return self.head_dim or self.d_model // self.num_heads
 
     @property
     def kv_heads(self) -> int:
+        """The number of heads of keys and values."""
         return self.num_kv_heads or self.num_heads
 
     @property
@@ -243,15 +245,17 @@ class TransformerConfig:
         return 1 / math.sqrt(self.d_head) if self.attention_scale is None else self.attention_scale
 
     def rate(self, place: DropoutPlace) -> float:
-        """The dropout rate at a place, 0 where it does not act."""
+        """Return the dropout rate at a place; 0 where it does not act."""
         implied = place == "ffn-residual" and "residual" in self.dropout_places
         return self.dropout if implied or place in self.dropout_places else 0.0
 
     def position(self, side: Side) -> Position:
+        """Return how a side gets position."""
         chosen: Position = getattr(self, side)
         return chosen
 
     def layers(self, side: Side) -> int:
+        """Return the number of layers of a side; cross-attention has the decoder's."""
         return self.encoder_layers if side == "encoder" else self.decoder_layers
 
     def vocabulary(self, side: Side) -> int:
@@ -264,7 +268,7 @@ class TransformerConfig:
         return side == "decoder" or (side == "encoder" and self.causal_encoder)
 
     def sizes(self, side: Side) -> Sizes:
-        """What the schemes of a side are told about the model."""
+        """Return what the constructors of a side's schemes are told about the model."""
         return Sizes(
             width=self.position(side).encoding_width(self.d_model),
             d_model=self.d_model,

@@ -65,11 +65,13 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
                 module.reset_parameters()  # type: ignore[operator]
 
     def get_input_embeddings(self) -> nn.Module:
+        """Return the token embedding of the encoder, or of the decoder where there is no encoder."""
         stack = self.model.encoder or self.model.decoder
         assert stack is not None
         return stack.input.tokens
 
     def get_output_embeddings(self) -> nn.Module:
+        """Return the output layer."""
         return self.model.output
 
     def create_masks_for_generate(self, *, attention_mask: Mask = None, **_: Any) -> Mask:
@@ -125,6 +127,7 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, ExactGenerationMixin):
     kind = "encoder-decoder"
 
     def get_encoder(self, *_: Any, **__: Any) -> nn.Module:
+        """Return the encoder as ``generate`` calls it."""
         return EncoderFace(self)
 
     def forward(
@@ -146,10 +149,11 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, ExactGenerationMixin):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
     ) -> Seq2SeqLMOutput | tuple[Any, ...]:
-        """Logits, and the loss if ``labels`` are given (-100: nothing to learn there).
+        """Compute logits [B, S, V], and the loss if ``labels`` are given (-100: nothing to learn there).
 
-        ``document_ids`` number documents packed into a row, in the source and in the target; equal numbers see each
-        other. ``num_items_in_batch`` divides the loss instead of the number of labels.
+        ``document_ids`` number documents packed into a row, in the source and in the target; tokens attend to those of
+        equal number. ``num_items_in_batch`` divides the loss instead of the number of labels. Raises PositionError
+        where there is no source or no target.
         """
         if decoder_input_ids is None and labels is not None:
             decoder_input_ids = shift_right(labels, self.config)
@@ -213,6 +217,7 @@ class EncoderFace(nn.Module):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
     ) -> BaseModelOutput:
+        """Encode a source: the last states, [B, T, D], and all others if asked for."""
         states: list[torch.Tensor] | None = [] if output_hidden_states else None
         source = self._owner[0].read(input_ids, attention_mask, position_ids, document_ids, None, states)
         return BaseModelOutput(source.states_BTD, hidden_states=None if states is None else tuple(states))
@@ -237,7 +242,10 @@ class ClockhandsForCausalLM(ClockhandsPreTrainedModel, ExactGenerationMixin):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
     ) -> CausalLMOutputWithPast | tuple[Any, ...]:
-        """Logits, and the loss of predicting each label from the tokens before it if ``labels`` are given."""
+        """Compute logits [B, S, V], and the loss if ``labels`` are given.
+
+        The loss is of predicting each label from the tokens before it.
+        """
         if past_key_values is None and use_cache and not self.training:
             past_key_values = DynamicCache()
         states: list[torch.Tensor] | None = [] if output_hidden_states else None
@@ -270,7 +278,7 @@ class ClockhandsForMaskedLM(ClockhandsPreTrainedModel):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
     ) -> MaskedLMOutput | tuple[Any, ...]:
-        """Logits, and the loss over the labels if ``labels`` are given."""
+        """Compute logits [B, S, V], and the loss over the labels if ``labels`` are given."""
         states: list[torch.Tensor] | None = [] if output_hidden_states else None
         encoded = self.model.encode(Text(input_ids, as_mask(attention_mask), position_ids, document_ids), states)
         loss, logits = self.compute_loss_and_logits(encoded.states_BTD, labels, 0, num_items_in_batch)

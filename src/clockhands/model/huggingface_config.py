@@ -69,27 +69,32 @@ class ClockhandsConfig(PreTrainedConfig):
 
     @property
     def target(self) -> Target:
-        """What the training loss learns."""
+        """The distribution that the training loss learns."""
         return Target(self.label_smoothing, cast(Smoothing, self.smoothing), self.pad_token_id)
 
     @property
     def vocab_size(self) -> int:
+        """The number of tokens that the model writes."""
         return self.core.vocab_size
 
     @property
     def hidden_size(self) -> int:
+        """The width of the model, d_model."""
         return self.core.d_model
 
     @property
     def num_hidden_layers(self) -> int:
+        """The number of layers of the decoder, or of the encoder where there is no decoder."""
         return self.core.layers("encoder" if self.core.kind == "encoder" else "decoder")
 
     @property
     def num_attention_heads(self) -> int:
+        """The number of heads of queries."""
         return self.core.num_heads
 
     @property
     def head_dim(self) -> int:
+        """The width of one head, d_head."""
         return self.core.d_head
 
 
@@ -99,7 +104,7 @@ def _parsed(table: str) -> TransformerConfig:
 
 
 def loss_faults(rate: Any, smoothing: Any, pad: Any) -> list[str]:
-    """What is wrong with the training loss, one sentence each."""
+    """Find what is wrong with the training loss, one sentence each."""
     wrong = []
     if not isinstance(rate, (int, float)) or not isinstance(smoothing, str):
         return [f"label_smoothing is {rate!r} and smoothing {smoothing!r}; they must be a number and a name"]
@@ -113,7 +118,7 @@ def loss_faults(rate: Any, smoothing: Any, pad: Any) -> list[str]:
 
 
 def id_faults(given: Mapping[str, Any], vocabulary: int) -> list[str]:
-    """What is wrong with ids of special tokens, one sentence each; None stands for a token that there is not."""
+    """Find ids of special tokens that cannot be, one sentence each; None stands for a token that there is not."""
     return [
         f"{name} is {number!r}; it must be the id of a token, from 0 to {vocabulary - 1:,}"
         for name, value in given.items()

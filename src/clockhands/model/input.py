@@ -43,6 +43,7 @@ class InputLayer(nn.Module):
     def forward(
         self, ids_BS: Int[Tensor, "B S"], encoding_BSP: Float[Tensor, "#B S P"] | None
     ) -> Float[Tensor, "B S D"]:
+        """Embed tokens, scale them and join them with the encoding: [B, S] to [B, S, D]."""
         return self.finish(self.tokens(ids_BS) * self.scale, encoding_BSP)
 
     def finish(

@@ -22,9 +22,13 @@ class KVCache(Protocol):
 
     layers: list[Any]
 
-    def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int) -> tuple[Tensor, Tensor]: ...
+    def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int) -> tuple[Tensor, Tensor]:
+        """Append keys and values [B, H, S, K] of a layer, and return all that it now holds."""
+        ...
 
-    def get_seq_length(self, layer_idx: int = 0) -> int | Tensor: ...
+    def get_seq_length(self, layer_idx: int = 0) -> int | Tensor:
+        """Return the number of tokens that a layer holds."""
+        ...
 
 
 def keeps_positions(scheme: Scheme) -> bool:

@@ -45,7 +45,7 @@ def cross_entropy(
     target: Target,
     count: int | Tensor | None = None,
 ) -> Float[Tensor, ""]:
-    """-Σ q·log p over the rows whose label is not -100, divided by ``count`` (None: the number of those rows).
+    """Compute -Σ q·log p over the rows whose label is not -100, divided by ``count`` (None: the number of those rows).
 
     ``count`` is what the Trainer passes as ``num_items_in_batch``, so that accumulation weighs every token alike.
     """
@@ -110,7 +110,7 @@ class _Summed(torch.autograd.Function):
 def chunk_loss(
     logits_NV: Float[Tensor, "N V"], labels_N: Int[Tensor, " N"], target: Target
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "N V"]]:
-    """The summed loss of some rows, and its gradient with respect to their logits: p - q."""
+    """Compute the summed loss of some rows, and its gradient with respect to their logits: p - q."""
     right, each = target.shares(logits_NV.shape[1])
     log_p_NV = torch.log_softmax(logits_NV, dim=-1)
     loss = -right * log_p_NV.gather(1, labels_N[:, None]).sum()

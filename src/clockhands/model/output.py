@@ -20,6 +20,7 @@ class OutputTransform(nn.Module):
         self.norm = make_norm(config)
 
     def forward(self, x_BSD: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
+        """Transform states [..., D] to states [..., D]."""
         return self.norm(self.activation(self.dense(x_BSD)))
 
 
@@ -37,4 +38,5 @@ class Output(nn.Linear):
         return states if self.scale == 1.0 else states * self.scale
 
     def forward(self, states_BSD: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+        """Compute logits [..., V] of states [..., D]."""
         return super().forward(self.prepare(states_BSD))

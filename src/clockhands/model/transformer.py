@@ -197,7 +197,7 @@ class Transformer(nn.Module):
                 copy_tables(fresh, scheme)
 
     def encode(self, text: Text, states: list[Tensor] | None = None) -> Encoded:
-        """Encode a source."""
+        """Encode a source; every layer's input is appended to ``states`` if that is a list."""
         assert self.encoder is not None, "a decoder alone has no encoder"
         plain, placement = self.make_self_placement(text, "encoder", None)
         x = self.encoder(text.ids_BS, placement, states=states)
@@ -276,7 +276,10 @@ def copy_tables(fresh: nn.Module, scheme: nn.Module) -> None:
 
 
 def initialise_embedding(module: nn.Embedding, config: TransformerConfig) -> None:
-    """N(0, 1/d_model), so that tokens times √d_model have channels of variance 1; or as ``initialisation`` says."""
+    """Draw an embedding from N(0, 1/d_model), so that tokens times √d_model have channels of variance 1.
+
+    ``initialisation`` may say otherwise.
+    """
     if config.initialisation == "xavier":
         nn.init.xavier_uniform_(module.weight)
     else:
@@ -286,14 +289,17 @@ def initialise_embedding(module: nn.Embedding, config: TransformerConfig) -> Non
 
 @torch.no_grad()
 def zero_bias(module: nn.Module) -> None:
-    """Biases begin at zero, also that beside a tied matrix, which is drawn where it is owned."""
+    """Set a bias to zero, also that beside a tied matrix, which is drawn where it is owned."""
     bias = getattr(module, "bias", None)
     if isinstance(bias, nn.Parameter):
         nn.init.zeros_(bias)  # transformers keeps torch.nn.init away from what a checkpoint has filled
 
 
 def initialise_linear(module: nn.Linear, config: TransformerConfig) -> None:
-    """Xavier, uniform, each projection by its own shape even where several are fused; or N(0, 0.02)."""
+    """Draw a matrix by Xavier's uniform law, each projection by its own shape even where several are fused.
+
+    With ``initialisation`` "normal02" it is drawn from N(0, 0.02²).
+    """
     if config.initialisation == "normal02":
         nn.init.normal_(module.weight, std=0.02)
     else:

@@ -15,18 +15,24 @@ Mask = Bool[Tensor, "B S"] | Int[Tensor, "B S"]
 def sequential(
     batch: int, length: int, *, start: int = 0, device: torch.device | str | None = None
 ) -> Int[Tensor, "B S"]:
-    """start, start + 1, ... in every row: text without padding, or its continuation after ``start`` cached tokens."""
+    """Return start, start + 1, ... in every row.
+
+    That is text without padding, or its continuation after ``start`` cached tokens.
+    """
     return torch.arange(start, start + length, device=device).expand(batch, length)
 
 
 def from_mask(mask_BS: Mask) -> Int[Tensor, "B S"]:
-    """Count the real tokens (mask 1) of each row from 0, with padding left, right or in between."""
+    """Count the tokens (mask 1) of each row from 0: [B, S], with padding left, right or in between."""
     counted_BS = mask_BS.long().cumsum(dim=-1) - 1
     return counted_BS.clamp(min=0) * mask_BS.long()
 
 
 def continued(mask_BS: Mask, new: int) -> Int[Tensor, "B new"]:
-    """Positions of the last ``new`` tokens when ``mask_BS`` covers the cached tokens and the new ones."""
+    """Return the positions of the last ``new`` tokens, where ``mask_BS`` covers cached and new ones: [B, new].
+
+    Raises PositionError where the mask has fewer columns than there are new tokens.
+    """
     if not 0 < new <= mask_BS.shape[-1]:
         raise PositionError(
             f"{new} new tokens do not fit a mask of {mask_BS.shape[-1]}; pass the mask of the cached and the new tokens"
@@ -35,7 +41,7 @@ def continued(mask_BS: Mask, new: int) -> Int[Tensor, "B new"]:
 
 
 def packed(documents_BS: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
-    """Count from 0 again where the document number changes along a row (several documents packed into one row)."""
+    """Count from 0 again where the document number changes along a row of packed documents: [B, S]."""
     index_BS = sequential(*documents_BS.shape, device=documents_BS.device)
     starts_BS = torch.ones_like(documents_BS, dtype=torch.bool)
     starts_BS[:, 1:] = documents_BS[:, 1:] != documents_BS[:, :-1]
@@ -43,7 +49,7 @@ def packed(documents_BS: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
 
 
 def same_document(documents_BS: Int[Tensor, "B S"]) -> Bool[Tensor, "B S S"]:
-    """The mask that packing needs besides the positions: True where two tokens are of one document."""
+    """Return the mask that packing needs besides the positions: [B, S, S], True within one document."""
     return documents_BS[:, :, None] == documents_BS[:, None, :]
 
 
@@ -55,21 +61,24 @@ def shifted(pos_BS: Num[Tensor, "B S *A"], offset: int | Num[Tensor, " B"]) -> N
 
 
 def centred(pos_BS: Num[Tensor, "B S"], mask_BS: Mask | None = None) -> Float[Tensor, "B S"]:
-    """Subtract each row's mean position over its real tokens: how CAPE reads positions when it does not train."""
+    """Subtract each row's mean position over its tokens, [B, S]: how CAPE reads positions when it does not train."""
     pos = pos_BS.float()
     weight = torch.ones_like(pos) if mask_BS is None else mask_BS.float()
     return pos - (pos * weight).sum(-1, keepdim=True) / weight.sum(-1, keepdim=True).clamp(min=1)
 
 
 def scaled(pos_BS: Num[Tensor, "B S *A"], factor: float) -> Float[Tensor, "B S *A"]:
-    """Position interpolation (Chen et al. 2023, equation 4): p / factor, so that longer texts fit."""
+    """Divide positions by a factor, so that longer texts fit: position interpolation (Chen et al. 2023, equation 4).
+
+    Raises PositionError for a factor that is not above 0.
+    """
     if factor <= 0:
         raise PositionError(f"positions are divided by the factor, which is {factor}; it must be above 0")
     return pos_BS.double() / factor if pos_BS.dtype == torch.float64 else pos_BS.float() / factor
 
 
 def real_valued(times: Sequence[Sequence[float]] | Num[Tensor, "B S"]) -> Float[Tensor, "B S"]:
-    """Measured times as positions, in float64. Raises PositionError on NaN or infinity."""
+    """Return measured times as positions, [B, S], in float64. Raises PositionError on NaN or infinity."""
     pos_BS = torch.as_tensor(times, dtype=torch.float64)
     if not bool(torch.isfinite(pos_BS).all()):
         raise PositionError("a time is NaN or infinite; every token needs a finite one (mask the others away)")
@@ -77,7 +86,10 @@ def real_valued(times: Sequence[Sequence[float]] | Num[Tensor, "B S"]) -> Float[
 
 
 def grid(batch: int, *lengths: int, device: torch.device | str | None = None) -> Int[Tensor, "B S A"]:
-    """Several coordinates: every cell of a grid (rows, columns, ...), the last axis running fastest."""
+    """Return several coordinates, [B, S, A]: every cell of a grid (rows, columns, ...), the last axis running fastest.
+
+    Raises PositionError for a length below 1.
+    """
     if not lengths or min(lengths) < 1:
         raise PositionError(f"a grid needs one or more lengths of at least 1; got {lengths}")
     axes = [torch.arange(length, device=device) for length in lengths]
@@ -86,29 +98,34 @@ def grid(batch: int, *lengths: int, device: torch.device | str | None = None) ->
 
 
 def last_token(pos_BS: Num[Tensor, "B S"], mask_BS: Mask) -> Num[Tensor, "B 1"]:
-    """The largest position of each row's real tokens; one more is where the next token stands."""
+    """Return the largest position of each row's tokens, [B, 1]; one more is where the next token stands."""
     return torch.where(mask_BS.bool(), pos_BS, pos_BS.min()).amax(dim=-1, keepdim=True)
 
 
 def text_axes(pos_BS: Num[Tensor, "B S"], axes: int) -> Num[Tensor, "B S A"]:
-    """The same number on every axis: how text stands in a model of several coordinates (M-RoPE: t = h = w)."""
+    """Put the same number on every axis, [B, S, A]: how text stands in a model of several coordinates.
+
+    M-RoPE has t = h = w there.
+    """
     return pos_BS[..., None].expand(*pos_BS.shape, axes)
 
 
 def normalised(pos_BSA: Num[Tensor, "B S *A"], mask_BS: Mask, scale: float = 1.0) -> Float[Tensor, "B S *A"]:
-    """(p + 1) / (last + 1) x scale over each row's real tokens, on every axis: DETR's normalised coordinates."""
+    """Return (p + 1) / (last + 1) x scale over each row's tokens, on every axis: DETR's normalised coordinates."""
     pos = pos_BSA.float() + 1
-    real = mask_BS.bool().reshape(*mask_BS.shape, *[1] * (pos.dim() - 2))
-    last = torch.where(real, pos, torch.ones_like(pos)).amax(dim=1, keepdim=True)
+    token = mask_BS.bool().reshape(*mask_BS.shape, *[1] * (pos.dim() - 2))
+    last = torch.where(token, pos, torch.ones_like(pos)).amax(dim=1, keepdim=True)
     return pos / last * scale
 
 
 def segments(*parts: int | tuple[int, int, int], start: int = 0) -> Int[Tensor, "1 S 3"]:
-    """Positions (t, h, w) of text and images in turn, as M-RoPE counts them (Qwen2-VL): ``segments(5, (1, 4, 6), 3)``.
+    """Return positions (t, h, w) of text and images in turn, as M-RoPE counts them: ``segments(5, (1, 4, 6), 3)``.
 
     A number is so many tokens of text, t = h = w; three numbers are an image or a film of frames, rows and columns.
     Every part begins one after the largest coordinate so far, so that what follows an image is counted from its longest
     side; the next token of a dialogue has ``start = int(pos.max()) + 1``.
+
+    Raises PositionError where no part has a token.
     """
     made = []
     for part in parts:

@@ -1,6 +1,6 @@
 """Changes of positions that a configuration names: shifted (SHAPE), randomised, CAPE's augmentation, scaled.
 
-A transform is a frozen dataclass; its fields are its options. It is called with the positions, the mask of real
+A transform is a frozen dataclass; its fields are its options. It is called with the positions, the mask of
 tokens, whether the model trains, and a generator for what training draws::
 
     pos_BS = transform(pos_BS, mask_BS, training=True, generator=generator)
@@ -47,7 +47,7 @@ class Transform(Protocol):
         training: bool = False,
         generator: torch.Generator | None = None,
     ) -> Num[Tensor, "B S *A"]:
-        """The positions to use in place of ``pos_BS``."""
+        """Return the positions to use in place of ``pos_BS``."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ class Shifted:
         training: bool = False,
         generator: torch.Generator | None = None,
     ) -> Num[Tensor, "B S *A"]:
+        """Add the row's offset to every position."""
         if not training:
             return shifted(pos_BS, self.maximum if self.test is None else self.test)
         offset_B = torch.randint(0, self.maximum + 1, (pos_BS.shape[0],), generator=generator)
@@ -102,6 +103,7 @@ class Randomised:
 
     @property
     def depends_on_length(self) -> bool:
+        """Whether ``length`` is None: then a later token changes every position."""
         return self.length is None
 
     def __call__(
@@ -112,6 +114,7 @@ class Randomised:
         training: bool = False,
         generator: torch.Generator | None = None,
     ) -> Int[Tensor, "B S"]:
+        """Replace positions by numbers of the subset: [B, S]. Raises PositionError where one does not fit."""
         needed = int(pos_BS.max()) + 1
         length = needed if self.length is None else self.length
         if length > self.maximum or needed > length:
@@ -139,7 +142,7 @@ class Cape:
 
     Δ ~ U(-max_global_shift, max_global_shift) for each row, ε_p ~ U(-max_local_shift, max_local_shift) for each token,
     log λ ~ U(-log max_scale, log max_scale) for each row. With ``max_local_shift`` of at most 0.5 order is kept.
-    ``centre``: subtract the mean position of the row's real tokens, in training and after it, as in the paper; the mean
+    ``centre``: subtract the mean position of the row's tokens, in training and after it, as in the paper; the mean
     is not known while decoding token by token, so a decoder needs ``centre`` off.
     """
 
@@ -159,6 +162,7 @@ class Cape:
 
     @property
     def depends_on_length(self) -> bool:
+        """Whether positions are centred: then a later token changes their mean."""
         return self.centre
 
     def __call__(
@@ -169,6 +173,7 @@ class Cape:
         training: bool = False,
         generator: torch.Generator | None = None,
     ) -> Float[Tensor, "B S"]:
+        """Centre positions, and in training shift, jitter and stretch them: [B, S], float32."""
         pos = centred(pos_BS, mask_BS) if self.centre else pos_BS.float()
         if not training:
             return pos
@@ -200,6 +205,7 @@ class Scaled:
         training: bool = False,
         generator: torch.Generator | None = None,
     ) -> Float[Tensor, "B S *A"]:
+        """Divide positions by ``factor``."""
         return scaled(pos_BS, self.factor)
 
 

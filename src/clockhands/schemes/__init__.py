@@ -39,7 +39,7 @@ from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.rotary.axial import Axial
 from clockhands.schemes.rotary.fope import FoPE
 from clockhands.schemes.rotary.grape import GRAPE
-from clockhands.schemes.rotary.kernels import compile_turning
+from clockhands.schemes.rotary.kernels import compile_rotation
 from clockhands.schemes.rotary.mixed import Mixed
 from clockhands.schemes.rotary.multimodal import MRoPE
 from clockhands.schemes.rotary.pope import PoPE
@@ -144,7 +144,7 @@ __all__ = [
     "Window",
     "XPos",
     "build",
-    "compile_turning",
+    "compile_rotation",
     "construct",
     "faults",
 ]

@@ -15,49 +15,53 @@ from clockhands.schemes.rotary.kernels import Layout
 from clockhands.shapes import Float, Int, Tensor
 
 
-def row_order(head_dim: int, turned: int, to: Layout) -> Int[Tensor, " K"]:
-    """Where each channel of a head comes from: ``x[row_order(...)]`` is x in the layout ``to``.
+def row_order(head_dim: int, rotated: int, to: Layout) -> Int[Tensor, " K"]:
+    """Return where each channel of a head comes from: ``x[row_order(...)]`` is x in the layout ``to``.
 
-    Only the first ``turned`` channels pair up; the others stay.
+    Only the first ``rotated`` channels pair up; the others stay. Raises CheckpointError where they do not pair up.
     """
-    if turned % 2 or not 0 < turned <= head_dim:
-        raise CheckpointError(f"{turned} of {head_dim} channels cannot turn in pairs")
-    pairs_F = torch.arange(turned // 2)
+    if rotated % 2 or not 0 < rotated <= head_dim:
+        raise CheckpointError(f"{rotated} of {head_dim} channels cannot be rotated in pairs")
+    pairs_F = torch.arange(rotated // 2)
     if to == "half":
         order = torch.cat([2 * pairs_F, 2 * pairs_F + 1])
     else:
-        order = torch.stack([pairs_F, pairs_F + turned // 2], dim=-1).flatten()
-    return torch.cat([order, torch.arange(turned, head_dim)])
+        order = torch.stack([pairs_F, pairs_F + rotated // 2], dim=-1).flatten()
+    return torch.cat([order, torch.arange(rotated, head_dim)])
 
 
 def convert_rows(
-    weight: Float[Tensor, "HK ..."], num_heads: int, to: Layout, turned: int | None = None
+    weight: Float[Tensor, "HK ..."], num_heads: int, to: Layout, rotated: int | None = None
 ) -> Float[Tensor, "HK ..."]:
-    """The weight [H·K, D] or bias [H·K] of a query or key projection in the other layout, ``to``.
+    """Convert the weight [H·K, D] or bias [H·K] of a query or key projection to the layout ``to``.
 
-    ``num_heads``: heads of this projection (key heads where they are grouped). ``turned``: channels of a head that
-    turn; all by default. Converting there and back is exact.
+    ``num_heads``: heads of this projection (key heads where they are grouped). ``rotated``: channels of a head that
+    rotate; all by default. Converting there and back is exact. Raises CheckpointError where the rows do not divide.
     """
     if weight.shape[0] % num_heads:
         raise CheckpointError(f"{weight.shape[0]} rows cannot be split into {num_heads} heads")
     rows = weight.unflatten(0, (num_heads, -1))
     head_dim = rows.shape[1]
-    order = row_order(head_dim, head_dim if turned is None else turned, to)
+    order = row_order(head_dim, head_dim if rotated is None else rotated, to)
     return rows[:, order.to(weight.device)].flatten(0, 1)
 
 
 def convert_state_dict(
-    state: Mapping[str, Tensor], heads_of: Callable[[str], int | None], to: Layout, turned: int | None = None
+    state: Mapping[str, Tensor], heads_of: Callable[[str], int | None], to: Layout, rotated: int | None = None
 ) -> dict[str, Tensor]:
-    """A whole checkpoint in the other layout. ``heads_of`` gives the number of heads of the query and key projections
-    by name, and None for every other tensor, which passes unchanged::
+    """Convert a whole checkpoint to the layout ``to``.
+
+    ``heads_of`` gives the number of heads of the query and key projections by name, and None for every other tensor,
+    which passes unchanged::
 
         convert_state_dict(state, lambda name: 8 if ".q_proj." in name or ".k_proj." in name else None, "half")
+
+    Raises CheckpointError where no tensor is such a projection.
     """
     heads = {name: heads_of(name) for name in state}
     if not any(heads.values()):
         raise CheckpointError("no tensor of this checkpoint is named as a query or key projection; nothing to convert")
     return {
-        name: tensor if heads[name] is None else convert_rows(tensor, heads[name] or 1, to, turned)
+        name: tensor if heads[name] is None else convert_rows(tensor, heads[name] or 1, to, rotated)
         for name, tensor in state.items()
     }

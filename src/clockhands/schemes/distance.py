@@ -25,11 +25,17 @@ class DistanceBias(Scheme):
     lean_score_mod = True
 
     def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
-        """The bias at each distance query position - key position, in float32, differentiable in the parameters."""
+        """Return the bias at each distance query position - key position: [H, R], float32.
+
+        It is differentiable in the parameters.
+        """
         raise NotImplementedError(f"{type(self).__name__} must give its curve")
 
     def line(self, qpos_BS: Positions, kpos_BT: KeyPositions) -> tuple[Num[Tensor, "B S"], Num[Tensor, "B T"], Curve]:
-        """Queries and keys as numbers of whose difference the bias is a function, and that function, as ``kernel``."""
+        """Return queries and keys as numbers of whose difference the bias is a function, and that function.
+
+        Raises PositionError for positions of several coordinates, unless a subclass puts them on a line.
+        """
         check_one_coordinate(qpos_BS, kpos_BT)
         return qpos_BS, kpos_BT, self.kernel
 
@@ -40,7 +46,7 @@ class DistanceBias(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "#B H S T"]:
-        """The curve laid out over all pairs: [B, H, S, T], or [1, H, S, T] where all rows have the same positions."""
+        """Lay the curve out over all pairs: [B, H, S, T], or [1, H, S, T] where all rows have the same positions."""
         q_BS, k_BT, curve = self.line(qpos_BS, kpos_BT)
         distance_BST = distances(q_BS, k_BT)
         if distance_BST.is_floating_point() or torch.compiler.is_compiling() or distance_BST.numel() == 0:
@@ -60,7 +66,10 @@ class DistanceBias(Scheme):
         q_BHSK: Float[Tensor, "B H S Kr"] | None = None,
         k_BHTK: Float[Tensor, "B H T Kr"] | None = None,
     ) -> ScoreMod:
-        """A FlexAttention ``score_mod`` for these positions, which must be integers: looks the curve up by distance."""
+        """Make a FlexAttention ``score_mod`` for integer positions: it looks the curve up by distance.
+
+        Raises PositionError for real-valued positions.
+        """
         if qpos_BS.is_floating_point() or kpos_BT.is_floating_point():
             raise PositionError("score_mod looks distances up in a table and needs integer positions")
         q_BS, k_BT, curve = self.line(qpos_BS, kpos_BT)
@@ -75,7 +84,7 @@ class DistanceBias(Scheme):
 
 
 def distances(qpos_BS: Positions, kpos_BT: KeyPositions) -> Num[Tensor, "#B S T"]:
-    """query position - key position for every pair; one row instead of B where all rows are alike by construction.
+    """Return query position - key position of every pair: [B, S, T]; one row in place of B where all rows are alike.
 
     Raises PositionError for positions of several coordinates.
     """

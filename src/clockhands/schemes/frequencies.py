@@ -21,14 +21,17 @@ STRIDE = 64
 
 
 def exact(device: torch.device) -> torch.dtype:
-    """The dtype angles are computed in: float64, and float32 on the one device that has no float64."""
+    """Choose the dtype of angles: float64, and float32 on the one device that has no float64."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
 def frequencies(
     width: int, base: float, exponent: Exponent = "paper", device: torch.device | str | None = None
 ) -> Float[Tensor, " F"]:
-    """ω_c = base^(-2c/width) (paper), or base^(-c/(width/2 - 1)) (tensor2tensor), c = 0 .. width/2 - 1, in float64."""
+    """Return ω_c = base^(-2c/width) (paper) or base^(-c/(width/2 - 1)) (tensor2tensor): [F], float64.
+
+    c runs from 0 to width/2 - 1, the number of pairs.
+    """
     half = width // 2
     device = torch.device("cpu" if device is None else device)
     index_F = torch.arange(half, dtype=exact(device), device=device)
@@ -36,14 +39,14 @@ def frequencies(
 
 
 def above_zero(option: str, value: float) -> float:
-    """The value of an option. Raises ConfigError unless it is above 0."""
+    """Return the value of an option. Raises ConfigError unless it is above 0."""
     if not value > 0:
         raise ConfigError([f"{option} is {value}, but must be above 0"], "the scheme")
     return value
 
 
 def angles(pos: Num[Tensor, "*B"], omega_F: Float[Tensor, " F"]) -> Float[Tensor, "*B F"]:
-    """pos·ω in float64: in float32 the angle is off by 2e-2 at position 1,000,000 (trap 3)."""
+    """Compute pos·ω in float64: in float32 the angle is off by 2e-2 at position 1,000,000 (trap 3)."""
     dtype = exact(pos.device)
     return pos.to(dtype)[..., None] * omega_F.to(pos.device, dtype)
 
@@ -51,7 +54,7 @@ def angles(pos: Num[Tensor, "*B"], omega_F: Float[Tensor, " F"]) -> Float[Tensor
 def cos_sin(
     pos: Num[Tensor, "*B"], omega_F: Float[Tensor, " F"], dtype: torch.dtype = torch.float32
 ) -> tuple[Float[Tensor, "*B F"], Float[Tensor, "*B F"]]:
-    """cos(pos·ω) and sin(pos·ω), computed in float64 and rounded once to ``dtype``."""
+    """Compute cos(pos·ω) and sin(pos·ω) in float64, rounded once to ``dtype``."""
     if _consecutive(pos):
         sine, cosine = _run(pos, omega_F, dtype).unbind(-1)
         return cosine.contiguous(), sine.contiguous()
@@ -62,7 +65,7 @@ def cos_sin(
 def sin_cos_pairs(
     pos: Num[Tensor, "*B"], omega_F: Float[Tensor, " F"], dtype: torch.dtype = torch.float32
 ) -> Float[Tensor, "*B F 2"]:
-    """sin(pos·ω) and cos(pos·ω) beside each other, as the paper lays them out; exact as ``cos_sin``."""
+    """Compute sin(pos·ω) and cos(pos·ω) beside each other, as the paper lays them out; exact as ``cos_sin``."""
     if _consecutive(pos):
         return _run(pos, omega_F, dtype)
     cosine, sine = cos_sin(pos, omega_F, dtype)
@@ -70,10 +73,10 @@ def sin_cos_pairs(
 
 
 def _run(pos: Num[Tensor, "1 S"], omega_F: Float[Tensor, " F"], dtype: torch.dtype) -> Float[Tensor, "1 S F 2"]:
-    """Sine and cosine of consecutive positions by the addition theorem: e^{i(a+b)} = e^{ia}·e^{ib} in complex float64,
-    a multiplication in place of two functions, with a a multiple of ``STRIDE`` and b below it.
+    """Compute sine and cosine of consecutive positions by the addition theorem, e^{i(a+b)} = e^{ia}·e^{ib}.
 
-    One block at a time stays in the processor's cache. sin θ + i cos θ is e^{i(π/2 - θ)}.
+    One multiplication in complex float64 takes the place of two functions, with a a multiple of ``STRIDE`` and b below
+    it. One block at a time stays in the processor's cache. sin θ + i cos θ is e^{i(π/2 - θ)}.
     """
     length = pos.shape[1]
     high_NF = _cis(math.pi / 2 - angles(pos[0, ::STRIDE], omega_F))
@@ -98,12 +101,15 @@ def _consecutive(pos: Num[Tensor, "*B"]) -> bool:
 
 
 def working(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of cosines, sines and complex products: float32 for float16 and bfloat16, otherwise their own."""
+    """Choose the dtype of cosines, sines and complex products.
+
+    It is float32 for float16 and bfloat16, else the dtype itself.
+    """
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def single_axis(pos: Num[Tensor, "*B"], scheme: str) -> Num[Tensor, "*any"]:
-    """Positions of one coordinate without the coordinate axis: [B, S], or [B, H, S] where every head has its own.
+    """Return positions of one coordinate without the coordinate axis: [B, S], or [B, H, S] where heads have their own.
 
     Raises PositionError for several coordinates.
     """
@@ -118,20 +124,23 @@ def single_axis(pos: Num[Tensor, "*B"], scheme: str) -> Num[Tensor, "*any"]:
 
 
 def check_axes(pos: Num[Tensor, "B ..."], axes: int, scheme: str) -> Num[Tensor, "B ..."]:
-    """Positions with their coordinate axis; a single coordinate may leave it out. Raises PositionError otherwise."""
+    """Return positions with their coordinate axis; a single coordinate may leave it out.
+
+    Raises PositionError otherwise.
+    """
     if axes == 1:
         return single_axis(pos, scheme)[..., None]
     if pos.dim() == 2 or pos.shape[-1] != axes:
-        given = 1 if pos.dim() == 2 else pos.shape[-1]
+        found = 1 if pos.dim() == 2 else pos.shape[-1]
         raise PositionError(
-            f"{scheme} encodes {axes} coordinates, and these positions have {given}; make them with positions.grid, "
+            f"{scheme} encodes {axes} coordinates, and these positions have {found}; make them with positions.grid, "
             f"or with positions.text_axes for text"
         )
     return pos
 
 
 def one_row(pos: Num[Tensor, "B ..."]) -> Num[Tensor, "B2 ..."]:
-    """A single row where all rows are the same memory (an expanded tensor), so that work is done once."""
+    """Return a single row where all rows are the same memory (an expanded tensor), so that work is done once."""
     return pos[:1] if pos.shape[0] > 1 and pos.stride(0) == 0 else pos
 
 
@@ -148,6 +157,7 @@ class Memo:
         self._slots = slots
 
     def __call__(self, pos: Tensor, key: Any, compute: Callable[[], Any]) -> Any:
+        """Return what is kept for this tensor and ``key``, or else what ``compute`` returns, and keep that."""
         if (
             torch.compiler.is_compiling()
             or pos.requires_grad

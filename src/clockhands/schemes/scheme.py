@@ -1,16 +1,16 @@
 """The interface of every positional encoding: a few hooks at the true seams, each doing nothing by default.
 
-In one attention layer the hooks meet the computation in this order (``attend.py`` is the one place that calls them)::
+In one attention layer the hooks meet the computation in this order (``attention`` is the one place that calls them)::
 
     x_BSD    = combine(tokens, encode(pos))              # at the token embedding; the input layer adds or concatenates
     pos      = locate(x, pos, past) or pos               # tokens that place themselves, from the layer's input
-    q, k     = rotate(q, k, qpos, kpos)                  # turn queries and keys; values are never turned
+    q, k     = rotate(q, k, qpos, kpos)                  # rotate queries and keys; values are never rotated
     logits   = scale * q·k + bias(q, k, qpos, kpos)      # added to the logits
-    logits   = logits(logits, visible, q, k, qpos, kpos) # whole rows and all heads at once
+    logits   = logits(logits, mask, q, k, qpos, kpos)    # whole rows and all heads at once
     weights  = weigh(logits)                             # softmax, unless the scheme brings its own normaliser
     out      = values(weights @ v, weights, qpos, kpos)  # what the weights alone add to the values
 
-Positions arrive as data (``positions.py``): ``[B, S]``, ``[B, S, A]``, or, made by ``locate``, ``[B, H, S, A]``.
+Positions arrive as data (``positions``): ``[B, S]``, ``[B, S, A]``, or, made by ``locate``, ``[B, H, S, A]``.
 
 The constructor's signature is the configuration: positional parameters are *sizes*, which the model fills in (any of
 ``SIZES``); keyword-only parameters are the *options*, which the user sets.
@@ -44,7 +44,7 @@ class Declares:
     ``translation_invariant``: a common shift of all positions changes no logit. ``causal_only``: undefined for keys to
     the right of the query. ``max_length`` and ``beyond``: the largest number of positions, and what happens past it.
     ``depends_on_length``: what a token gets changes with the total length, once that is above ``steady_length``.
-    ``cache``: whether keys are kept as rotated (each step turns only the new ones) or raw (all are turned again at
+    ``cache``: whether keys are cached as rotated (each step rotates only the new ones) or raw (all are rotated again at
     every step). ``axes``: coordinates of a position. ``real_valued``: positions between the integers are meaningful.
     ``stochastic``: draws while training.
     """
@@ -68,7 +68,7 @@ class Scheme(nn.Module):
     ``per_layer``: every layer holds an instance of its own (learned tables of a layer) instead of sharing the stack's.
     ``rowwise``: a row of the bias needs its own query alone, so that kernels may take queries a block at a time.
     ``lean_score_mod``: ``score_mod`` captures less than the whole bias. ``parallel``: at any positions, two rows of the
-    bias differ by a constant, which no softmax sees, so that one row may stand for all.
+    bias differ by a constant, which cancels in the softmax, so that one row may stand for all.
     """
 
     equation: ClassVar[str] = ""
@@ -87,27 +87,31 @@ class Scheme(nn.Module):
 
     @classmethod
     def hooks(cls) -> frozenset[str]:
-        """The names of the hooks that this scheme overrides: where it enters."""
+        """Return the names of the hooks that this class overrides: where it enters."""
         return frozenset(name for name in HOOKS if getattr(cls, name) is not getattr(Scheme, name))
 
     def active_hooks(self) -> frozenset[str]:
-        """The hooks that this instance needs under its options; kernels are chosen by them."""
+        """Return the hooks that this instance needs under its options; kernels are chosen by them."""
         return type(self).hooks()
 
     def scale(self, head_dim: int) -> float:
-        """The factor on q·k, from the width of a head before ``rotate``; what scales content terms of a bias too."""
+        """Return the factor on q·k, from the width of a head before ``rotate``; content terms of a bias take it too."""
         return 1 / math.sqrt(head_dim)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"] | None:
-        """Vectors for the input layer to add or concatenate; ``layer`` counts re-adding at every layer."""
+        """Return vectors for the input layer to add or concatenate, [B, S, P]; None where the scheme adds nothing.
+
+        ``layer`` counts re-adding at every layer.
+        """
         return None
 
     def locate(
         self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Float[Tensor, "B H T A"] | None
     ) -> Float[Tensor, "B H S A"] | None:
-        """Coordinates that tokens give themselves from the layer's input (zero at padding), to stand for positions.
+        """Return coordinates that tokens give themselves, [B, H, S, A] (zero at padding); they stand for positions.
 
-        ``past_BHTA`` are those of the cached tokens. They are cached with the keys, in float32.
+        ``x_BSD`` is the layer's input, ``past_BHTA`` the coordinates of the cached tokens, which are cached with the
+        keys in float32. None where tokens stand where they are told to.
         """
         return None
 
@@ -118,7 +122,10 @@ class Scheme(nn.Module):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> tuple[Float[Tensor, "B H S Kr"], Float[Tensor, "B H T Kr"]]:
-        """Turned queries and keys; their width may change, but to the same width. Any factor on q scales the logits."""
+        """Return rotated queries and keys; their width may change, but to the same width.
+
+        A factor on q scales the logits.
+        """
         return q_BHSK, k_BHTK
 
     def bias(
@@ -128,7 +135,7 @@ class Scheme(nn.Module):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "#B #H S T"] | None:
-        """What is added to the scaled logits, from positions alone or with the queries and keys."""
+        """Return what is added to the scaled logits, [B, H, S, T], from positions alone or with queries and keys."""
         return None
 
     def logits(
@@ -140,13 +147,13 @@ class Scheme(nn.Module):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "B H S T"]:
-        """Logits to logits, for what needs whole rows or all heads; what is not visible is masked afterwards."""
+        """Return new logits, [B, H, S, T], where that needs whole rows or all heads; the mask is applied afterwards."""
         return logits_BHST
 
     def weigh(
         self, logits_BHST: Float[Tensor, "B H S T"], qpos_BS: Positions, kpos_BT: KeyPositions
     ) -> Float[Tensor, "B H S T"]:
-        """Masked logits (-inf where not visible) to attention weights. A row that sees nothing becomes zeros."""
+        """Return attention weights of masked logits (-inf where masked). A row that is masked whole becomes zeros."""
         return softmax(logits_BHST)
 
     def values(
@@ -156,7 +163,7 @@ class Scheme(nn.Module):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "B H S K"]:
-        """The attended values, with whatever the weights add to them."""
+        """Return the attended values, [B, H, S, K], with whatever the weights add to them."""
         return out_BHSK
 
     def score_mod(
@@ -166,7 +173,10 @@ class Scheme(nn.Module):
         q_BHSK: Float[Tensor, "B H S Kr"] | None = None,
         k_BHTK: Float[Tensor, "B H T Kr"] | None = None,
     ) -> ScoreMod:
-        """The bias as a FlexAttention ``score_mod``; content schemes need q and k. Here: a lookup in the whole bias."""
+        """Return the bias as a FlexAttention ``score_mod``: here, a lookup in the whole bias.
+
+        Schemes that read contents need q and k. Raises PositionError without them.
+        """
         if q_BHSK is None or k_BHTK is None:
             raise PositionError(f"the score_mod of {type(self).__name__} looks at q and k; pass both")
         bias_BHST = self.bias(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
@@ -176,7 +186,7 @@ class Scheme(nn.Module):
         return lambda score, b, h, i, j: score + whole_BHST[b, h, i, j]
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """The keys of a transformers configuration that mean the same; None where transformers has no equal."""
+        """Return the keys of a transformers configuration that mean the same; None where transformers has no equal."""
         return None
 
     @torch.no_grad()
@@ -196,9 +206,12 @@ class Scheme(nn.Module):
 
 
 def softmax(logits_BHST: Float[Tensor, "B H S T"]) -> Float[Tensor, "B H S T"]:
-    """Softmax over the keys; a row of -inf, which sees nothing, becomes zeros, and so do its gradients."""
-    blind_BHS1 = logits_BHST.amax(dim=-1, keepdim=True) == -torch.inf
-    return torch.softmax(logits_BHST.masked_fill(blind_BHS1, 0.0), dim=-1).masked_fill(blind_BHS1, 0.0)
+    """Return the softmax over the keys.
+
+    A row of -inf, which is masked whole, becomes zeros, and so do its gradients.
+    """
+    masked_BHS1 = logits_BHST.amax(dim=-1, keepdim=True) == -torch.inf
+    return torch.softmax(logits_BHST.masked_fill(masked_BHS1, 0.0), dim=-1).masked_fill(masked_BHS1, 0.0)
 
 
 def check_length(pos: Num[Tensor, "*any"], maximum: int, scheme: str, option: str = "max_length") -> None:

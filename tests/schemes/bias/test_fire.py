@@ -6,7 +6,7 @@ import torch
 
 from clockhands import positions
 from clockhands.schemes import Fire
-from clockhands.schemes.bias.mlp import Perceptron, bending
+from clockhands.schemes.bias.mlp import Perceptron, evaluate_piecewise
 
 
 def bias(scheme: Fire, start: int) -> torch.Tensor:
@@ -64,6 +64,9 @@ def test_units_that_bend_and_a_straight_line_are_the_network_and_its_gradients()
         network.linears()[0].bias[:3] = torch.tensor([0.4, -0.4, 0.0])
     x = torch.cat([torch.linspace(-3, 3, 500), torch.tensor([1e4, 1e7])]).double().requires_grad_()
     leaves, goal = [x, *network.parameters()], torch.randn(502, 8, dtype=torch.float64)
-    results = [(out, *torch.autograd.grad(out, leaves, goal)) for out in (network(x[:, None]), bending(network, x).T)]
+    results = [
+        (out, *torch.autograd.grad(out, leaves, goal))
+        for out in (network(x[:, None]), evaluate_piecewise(network, x).T)
+    ]
     for got, wanted in zip(results[1], results[0], strict=True):
         torch.testing.assert_close(got, wanted)

@@ -52,6 +52,6 @@ def test_a_share_that_is_no_whole_number_of_pairs_is_rounded_down(share: float, 
 def test_factors_that_are_too_few_or_not_above_zero_are_named_with_how_many_pairs_there_are() -> None:
     wrong = LongRope(factor=4.0, short_factor=(1.0,) * 3, long_factor=(1.0,) * 7 + (0.0,)).faults(HEAD_DIM)
     assert wrong == [
-        "rope.short_factor has 3 numbers, but 8 pairs turn",
+        "rope.short_factor has 3 numbers, but 8 pairs rotate",
         "rope.long_factor holds 0.0, but all must be above 0",
     ]

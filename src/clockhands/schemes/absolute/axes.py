@@ -27,6 +27,13 @@ class SinusoidalAxes(Scheme):
         base: wavelengths run from 2π to base·2π on every axis.
         start: what is added to every coordinate (DETR counts from 1).
         amplitude: factor of the whole encoding.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import SinusoidalAxes
+        >>> SinusoidalAxes(width=4).encode(torch.tensor([[[0, 0], [0, 1]]]))
+        tensor([[[0.0000, 1.0000, 0.0000, 1.0000],
+                 [0.0000, 1.0000, 0.8415, 0.5403]]])
     """
 
     equation = r"e(p) = [PE_{d/A}(p_1); \dots; PE_{d/A}(p_A)]"
@@ -55,9 +62,14 @@ class SinusoidalAxes(Scheme):
 
     @property
     def declares(self) -> Declares:
+        """The promises of this instance: real-valued positions of ``axes`` coordinates."""
         return Declares(axes=self.axes, real_valued=True)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+        """Return the sinusoids of every coordinate side by side: [B, S, P].
+
+        Raises PositionError for positions with another number of coordinates.
+        """
         pos_BSA = check_axes(pos_BS, self.axes, "sinusoidal-axes")
         shares = [self._one_axis(one_row(pos_BSA[..., axis])) for axis in range(self.axes)]
         return (self.amplitude * torch.cat(shares, dim=-1)).expand(pos_BS.shape[0], -1, -1)

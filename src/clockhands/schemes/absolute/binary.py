@@ -21,6 +21,12 @@ class Binary(Scheme):
         digits: positions from 0 to 2^digits - 1 can be told apart; others are refused.
         values: ``signed`` (-1 and 1) or ``unsigned`` (0 and 1).
         amplitude: factor of the whole encoding.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import Binary
+        >>> Binary(width=4, digits=4, values="unsigned").encode(torch.tensor([[5]]))
+        tensor([[[1., 0., 1., 0.]]])
     """
 
     equation = r"e(p)_c = 2 \left(\lfloor p / 2^{c \bmod n} \rfloor \bmod 2\right) - 1"
@@ -45,9 +51,14 @@ class Binary(Scheme):
 
     @property
     def declares(self) -> Declares:
+        """The promises of this instance: at most 2^digits positions; others are refused."""
         return Declares(max_length=2**self.digits, beyond="raise")
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+        """Return the binary digits of each position: [B, S, P].
+
+        Raises PositionError for positions that are real-valued, negative or too large.
+        """
         pos = single_axis(pos_BS, "binary")
         check_integer(pos, "binary")
         check_length(pos, 2**self.digits, "binary", "digits")

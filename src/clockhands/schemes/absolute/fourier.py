@@ -24,6 +24,12 @@ class LearnableFourier(Scheme):
         features: F, an even number: half as many frequencies.
         hidden: width of the hidden layer.
         gamma: W_r starts as N(0, γ^-2), so that similarity falls as a Gaussian of width γ.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import LearnableFourier
+        >>> LearnableFourier(width=8).encode(torch.tensor([[0, 1, 2]])).shape
+        torch.Size([1, 3, 8])
     """
 
     equation = r"e(p) = W_2 \, GeLU(W_1 r), \quad r = \tfrac{1}{\sqrt F} [\cos W_r p; \sin W_r p]"
@@ -47,9 +53,14 @@ class LearnableFourier(Scheme):
 
     @property
     def declares(self) -> Declares:
+        """The promises of this instance: real-valued positions of ``axes`` coordinates."""
         return Declares(axes=self.axes, real_valued=True)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+        """Return the network's output at each position, from angles in float64: [B, S, P].
+
+        Raises PositionError for positions with another number of coordinates.
+        """
         pos_BSA = one_row(check_axes(pos_BS, self.axes, "learnable-fourier"))
         dtype = exact(pos_BS.device)
         angle_BSF = pos_BSA.to(dtype) @ self.frequency_FA.to(dtype).T
@@ -60,6 +71,7 @@ class LearnableFourier(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
+        """Draw W_r from N(0, γ^-2) and the linear layers as PyTorch does."""
         nn.init.normal_(self.frequency_FA, std=1 / self.gamma)
         self.first.reset_parameters()
         self.second.reset_parameters()

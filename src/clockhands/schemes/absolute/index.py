@@ -30,6 +30,14 @@ class Index(Scheme):
         learned_direction: make that vector a parameter.
         seed: of the random direction.
         amplitude: factor of the whole encoding.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import Index
+        >>> Index(width=2, normalise="length").encode(torch.tensor([[0, 1, 2]]))
+        tensor([[[0.0000, 0.0000],
+                 [0.5000, 0.0000],
+                 [1.0000, 0.0000]]])
     """
 
     equation = r"e(p) = a\,p\,u, \quad p \in \{p, \; p/(n-1), \; p/(L_{max}-1)\}"
@@ -61,9 +69,14 @@ class Index(Scheme):
 
     @property
     def declares(self) -> Declares:
+        """The promises of this instance; divided by the length of the row, positions depend on that length."""
         return Declares(real_valued=True, depends_on_length=self.normalise == "length")
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+        """Return the number times the direction: [B, S, P].
+
+        Raises PositionError for positions of several coordinates.
+        """
         number_BS = single_axis(pos_BS, "index").to(torch.float32)
         if self.normalise == "length":
             number_BS = number_BS / number_BS.amax(dim=-1, keepdim=True).clamp(min=1)
@@ -82,5 +95,6 @@ class Index(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
+        """Set a learned direction back to where it starts."""
         if self.direction_P is not None:
             self.direction_P.copy_(self._fixed_direction())

@@ -23,6 +23,12 @@ class Learned(Scheme):
         beyond: what happens to position ``max_length`` and later: ``raise`` or ``clamp`` to the last.
         std: the table starts as N(0, std²).
         offset: rows before position 0 that are never used, as in fairseq, BART and OPT checkpoints (padding_idx + 1).
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import Learned
+        >>> Learned(width=8, max_length=3).encode(torch.tensor([[0, 1, 2]])).shape
+        torch.Size([1, 3, 8])
     """
 
     equation = r"e(p) = E_p, \quad E \in R^{L_{max} \times d}"
@@ -51,9 +57,14 @@ class Learned(Scheme):
 
     @property
     def declares(self) -> Declares:
+        """The promises of this instance: a table of ``max_length`` positions, and what happens beyond it."""
         return Declares(max_length=self.max_length, beyond=self.beyond)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+        """Look up the vector of each position: [B, S, P].
+
+        Raises PositionError for real-valued positions and, unless ``beyond`` is ``clamp``, for those outside the table.
+        """
         pos = single_axis(pos_BS, "learned")
         check_integer(pos, "learned")
         if self.beyond == "clamp":
@@ -63,8 +74,9 @@ class Learned(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
+        """Draw the table from N(0, std²)."""
         nn.init.normal_(self.table_LP, std=self.std)
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """``max_position_embeddings``, which GPT-2 also answers to."""
+        """Return ``max_position_embeddings``, which GPT-2 also answers to."""
         return {"max_position_embeddings": self.max_length}

@@ -12,6 +12,12 @@ class NoPosition(Scheme):
     """Adds nothing anywhere (NoPE; Haviv et al. 2022, Kazemnejad et al. 2023).
 
     Under a causal mask the mask alone tells order; without one the network is permutation-equivariant.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import NoPosition
+        >>> NoPosition().encode(torch.tensor([[0, 1, 2]])) is None
+        True
     """
 
     equation = r"x_p = e(w_p)"
@@ -21,7 +27,9 @@ class NoPosition(Scheme):
 
     @property
     def declares(self) -> Declares:
+        """The promises of no position: any positions, of any number of coordinates, change nothing."""
         return Declares(translation_invariant=True, real_valued=True, axes=None)
 
     def to_hf_config(self) -> dict[str, object] | None:
+        """Return None: transformers has no key for the absence of position."""
         return None

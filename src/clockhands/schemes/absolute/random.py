@@ -19,7 +19,10 @@ Rows = Literal["gaussian", "shuffled"]
 
 @lru_cache(maxsize=8)
 def random_table(rows: Rows, max_length: int, width: int, seed: int) -> np.ndarray:
-    """The float32 table [L, P], a function of its arguments alone on every platform (NumPy's frozen RandomState)."""
+    """Make the table [L, P], float32.
+
+    It is the same on every platform for the same arguments (NumPy's frozen RandomState).
+    """
     stream = np.random.RandomState(seed)
     if rows == "gaussian":
         return (stream.standard_normal((max_length, width)) * 0.5**0.5).astype(np.float32)
@@ -40,6 +43,13 @@ class RandomVectors(Scheme):
         beyond: what happens to position ``max_length`` and later: ``raise`` or ``clamp`` to the last.
         seed: of the vectors or of the order.
         amplitude: factor of the whole encoding.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import RandomVectors
+        >>> RandomVectors(width=2).encode(torch.tensor([[0, 1]]))
+        tensor([[[1.2474, 0.2830],
+                 [0.6921, 1.5846]]])
     """
 
     equation = r"e(p) = a\,R_p, \quad R_{pc} \sim N(0, 1/2) \text{ fixed}"
@@ -69,9 +79,14 @@ class RandomVectors(Scheme):
 
     @property
     def declares(self) -> Declares:
+        """The promises of this instance: a table of ``max_length`` positions, and what happens beyond it."""
         return Declares(max_length=self.max_length, beyond=self.beyond)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+        """Look up the vector of each position: [B, S, P].
+
+        Raises PositionError for real-valued positions and, unless ``beyond`` is ``clamp``, for those outside the table.
+        """
         pos = single_axis(pos_BS, "random")
         check_integer(pos, "random")
         if self.beyond == "clamp":

@@ -38,6 +38,13 @@ class Sinusoidal(Scheme):
         learned_amplitude: make that factor a parameter.
 
     Raises ConfigError for an odd width (unless ``waves`` is one of the two), and for options out of range.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import Sinusoidal
+        >>> Sinusoidal(width=2).encode(torch.tensor([[0, 1]]))
+        tensor([[[0.0000, 1.0000],
+                 [0.8415, 0.5403]]])
     """
 
     equation = r"PE(p, 2c) = \sin(p / b^{2c/d}), \quad PE(p, 2c+1) = \cos(p / b^{2c/d})"
@@ -68,15 +75,20 @@ class Sinusoidal(Scheme):
 
     @property
     def declares(self) -> Declares:
+        """The promises of sinusoids: real-valued positions, of any size."""
         return Declares(real_valued=True)
 
     def frequencies(self, device: torch.device | str | None = None) -> Float[Tensor, " F"]:
-        """Radians per position of each pair (of each channel, with one kind of wave), in float64."""
+        """Return the radians per position of each pair (of each channel, with one kind of wave): [F], in float64."""
         count = self.width // 2 if self.waves == "both" else self.width
         omega_F = frequencies(2 * count, self.base, self.exponent, device)
         return omega_F if self.wavelength is None else torch.full_like(omega_F, 2 * math.pi / self.wavelength)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+        """Return the sinusoids of each position, with angles in float64 and rounded once: [B, S, P].
+
+        Raises PositionError for positions of several coordinates.
+        """
         pos = one_row(single_axis(pos_BS, "sinusoidal"))
         omega_F = self.frequencies(pos.device)
         if self.waves == "both" and self.layout == "interleaved":
@@ -104,6 +116,7 @@ class Sinusoidal(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
+        """Set a learned amplitude back to ``amplitude``."""
         if isinstance(self.amplitude, nn.Parameter):
             self.amplitude.fill_(self._amplitude)
 

@@ -26,6 +26,12 @@ class Time2Vec(Scheme):
         start: where ω and φ begin: ``geometric`` (the sinusoid's spectrum, φ = 0), ``normal`` (N(0, 1)) or ``uniform``
             (U(-1, 1), as a linear layer of one input starts).
         base: of the geometric start.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import Time2Vec
+        >>> Time2Vec(width=8).encode(torch.tensor([[0.5, 2.25]])).shape
+        torch.Size([1, 2, 8])
     """
 
     equation = r"e(\tau)_0 = \omega_0 \tau + \varphi_0, \quad e(\tau)_c = \sin(\omega_c \tau + \varphi_c)"
@@ -51,9 +57,14 @@ class Time2Vec(Scheme):
 
     @property
     def declares(self) -> Declares:
+        """The promises of Time2Vec: real-valued times, of any size."""
         return Declares(real_valued=True)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+        """Return one linear channel and the waves of each position, with angles in float64: [B, S, P].
+
+        Raises PositionError for positions of several coordinates.
+        """
         pos = one_row(single_axis(pos_BS, "time2vec"))
         dtype = exact(pos.device)
         angle_BSP = pos.to(dtype)[..., None] * self.omega_P.to(dtype) + self.phase_P.to(dtype)
@@ -62,6 +73,7 @@ class Time2Vec(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
+        """Draw frequencies and phases as ``start`` says."""
         if self.start == "geometric":
             # The slowest hand is the one that is unrolled to a line; from the next on they run from fast to slow.
             omega_P = frequencies(2 * len(self.omega_P), self.base, device=self.omega_P.device)

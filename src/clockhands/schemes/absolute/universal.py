@@ -24,6 +24,13 @@ class Universal(Scheme):
         exponent: ``paper`` (2c/d) or ``tensor2tensor`` (c/(d/2 - 1)), which the released code uses.
         base: wavelengths run from 2π to base·2π.
         start: what the first token and the first layer count as: 1 in the paper, 0 in Tensor2Tensor.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import Universal
+        >>> Universal(width=2).encode(torch.tensor([[0, 1]]), layer=1)
+        tensor([[[ 1.7508,  0.1242],
+                 [ 1.8186, -0.8323]]])
     """
 
     equation = r"P^t(p, 2c) = \sin(p / b^{2c/d}) + \sin(t / b^{2c/d}), \quad 2c + 1 \text{ with } \cos"
@@ -48,9 +55,14 @@ class Universal(Scheme):
 
     @property
     def declares(self) -> Declares:
+        """The promises of the two sinusoids: real-valued positions, of any size."""
         return Declares(real_valued=True)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
+        """Return the sinusoid of each position plus the sinusoid of the layer: [B, S, P].
+
+        Raises PositionError for positions of several coordinates.
+        """
         pos = one_row(single_axis(pos_BS, "universal"))
         step = torch.full((1, 1), layer + self.start, device=pos.device)
         return (self._waves(pos + self.start) + self._waves(step)).expand(pos_BS.shape[0], -1, -1)

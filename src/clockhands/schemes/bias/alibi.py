@@ -15,7 +15,7 @@ from clockhands.shapes import Float, Num, Tensor
 
 
 def alibi_slopes(num_heads: int, rule: Literal["paper", "geometric"] = "paper") -> Float[Tensor, " H"]:
-    """The steepness m_h of each head.
+    """Return the slope m_h of each head: [H], float32.
 
     ``paper``: 2^(-8h/H), h = 1..H, for a power of two; otherwise the slopes of the next lower power of two, then every
     other slope of its double (Press et al. 2022, section 3; the authors' ``get_slopes``). ``geometric``: 2^(-8h/H) for
@@ -40,14 +40,21 @@ class Alibi(DistanceBias):
         num_heads: H; any number (an even one for ``asymmetric``).
         causal: whether keys to the right of the query are masked.
         form: ``causal`` -m·(i - j); for both directions, of which the paper says nothing: ``symmetric`` -m·|i - j|;
-            ``asymmetric``, half of the heads see only the left and half only the right, each half with the slopes of
-            H/2 heads (the authors, issue 5 of their repository, which also has the other two); ``two-sided``, slopes
+            ``asymmetric``, half of the heads attend to the left only and half to the right, each half with the slopes
+            of H/2 heads (the authors, issue 5 of their repository, which also has the other two); ``two-sided``, slopes
             of their own for left and right; ``broken``, -m·(|i - j| - ½) on the left and -m·|i - j| on the right,
             which breaks the symmetry (Ruoss et al. 2023, code). ``auto``: ``causal`` under a causal mask, else
             ``symmetric``.
         slopes: ``paper``, ``geometric`` (they differ where H is no power of two).
         learned: whether the slopes are trained, beginning from these; always so in ``two-sided``. Their absolute values
             count, so that a penalty cannot turn into a reward.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import Alibi
+        >>> Alibi(num_heads=2).kernel(torch.arange(3))
+        tensor([[-0.0000, -0.0625, -0.1250],
+                [-0.0000, -0.0039, -0.0078]])
     """
 
     equation = r"\ell_{ij} = q_i \cdot k_j / \sqrt{d_h} - m_h (i - j)"
@@ -88,20 +95,25 @@ class Alibi(DistanceBias):
 
     @property
     def declares(self) -> Declares:
+        """The promises of this instance: only distances matter; ``causal`` says nothing of keys to the right."""
         return Declares(translation_invariant=True, causal_only=self.form == "causal", real_valued=True)
 
     @property
     def parallel(self) -> bool:  # type: ignore[override]
-        """-m·(i - j) is m·j and a constant of the row; only in this form."""
+        """Whether rows of the bias differ by a constant.
+
+        They do in the form ``causal``, where -m·(i - j) is m·j less m·i.
+        """
         return self.form == "causal"
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """``attn_config`` of MPT (BLOOM always has these slopes); None for other slopes and directions."""
+        """Return ``attn_config`` of MPT (BLOOM always has these slopes); None for other slopes and directions."""
         same = self.form == "causal" and not isinstance(self.slopes_OH, nn.Parameter)
         power = self.num_heads & (self.num_heads - 1) == 0
         return {"attn_config": {"alibi": True}} if same and (power or self.rule == "paper") else None
 
     def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+        """Return -m_h·distance in the chosen form: [H, R], float32."""
         slopes_OH = self.slopes_OH.float().abs()
         distance_R = distance_R.float()
         if self.form == "causal":
@@ -110,7 +122,7 @@ class Alibi(DistanceBias):
         steepness_HR = slopes_OH[-1, :, None] * (1 - left_R) + slopes_OH[0, :, None] * left_R
         bias_HR = -steepness_HR * (distance_R.abs() - (0.5 * left_R if self.form == "broken" else 0.0))
         if self.form == "asymmetric":
-            looks_left_H = torch.arange(self.num_heads, device=bias_HR.device) < self.num_heads // 2
-            other_side_HR = torch.where(looks_left_H[:, None], distance_R < 0, distance_R > 0)
+            left_only_H = torch.arange(self.num_heads, device=bias_HR.device) < self.num_heads // 2
+            other_side_HR = torch.where(left_only_H[:, None], distance_R < 0, distance_R > 0)
             bias_HR = bias_HR.masked_fill(other_side_HR, -math.inf)
         return bias_HR

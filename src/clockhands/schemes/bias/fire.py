@@ -7,7 +7,7 @@ from typing import Literal, final
 import torch
 from torch import nn
 
-from clockhands.schemes.bias.mlp import Perceptron, bending
+from clockhands.schemes.bias.mlp import Perceptron, evaluate_piecewise
 from clockhands.schemes.distance import distances
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Num, Tensor
@@ -27,6 +27,13 @@ class Fire(Scheme):
         length: where the learned threshold L begins; it is learned as a factor on this number.
         threshold: ``whole`` compares the position with L, as the paper prints; ``halved`` with L/2, as one of the two
             files in the repository of DAPE does.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import Fire
+        >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])
+        >>> Fire(num_heads=2).bias(q, q, pos, pos).shape
+        torch.Size([1, 2, 3, 3])
     """
 
     equation = (
@@ -53,17 +60,18 @@ class Fire(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """c and the factor on L as given, the network as PyTorch draws linear layers."""
+        """Set c and the factor on L to where they start, and draw the network as PyTorch draws linear layers."""
         self.c.fill_(self.start)
         self.factor.fill_(1.0)
         self.mlp.reset_parameters()
 
     @property
     def declares(self) -> Declares:
+        """The promises of FIRE: real-valued positions; the position of the query itself matters."""
         return Declares(translation_invariant=False, real_valued=True)
 
     def psi(self, x: Num[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-        """ln(|c·x| + 1), in float32."""
+        """Compute ln(|c·x| + 1), in float32."""
         return torch.log1p((self.c.float() * x).abs())
 
     def bias(
@@ -73,10 +81,14 @@ class Fire(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "#B H S T"]:
+        """Return the network's output for every pair: [B, H, S, T]; B is 1 where all rows have the same positions.
+
+        Raises PositionError for positions of several coordinates.
+        """
         return self.curve(distances(qpos_BS, kpos_BT).float(), qpos_BS.float())
 
     def curve(self, distance_BST: Float[Tensor, "#B S T"], qpos_BS: Float[Tensor, "B S"]) -> Float[Tensor, "#B H S T"]:
-        """The network's answers for distances and the positions of their queries."""
+        """Compute the network's output for distances [B, S, T] and the positions of their queries: [B, H, S, T]."""
         furthest_BS = torch.maximum(qpos_BS[: distance_BST.shape[0]], (self.factor.float() * self.length).abs())
         share_BST = self.psi(distance_BST) / (self.psi(furthest_BS)[:, :, None] + 1e-6)
-        return bending(self.mlp, share_BST).transpose(0, 1)
+        return evaluate_piecewise(self.mlp, share_BST).transpose(0, 1)

@@ -15,8 +15,11 @@ SMALLEST = 1e-2
 
 
 def bounded(parameter_H: Float[Tensor, " H"], low: float, high: float | None = None) -> Float[Tensor, " H"]:
-    """The value inside its bounds, the gradient as if there were none: the authors clamp the parameter in place, so
-    that a step may leave the bound again, and this does the same without writing to a parameter in a forward pass."""
+    """Bound a parameter in the forward pass, and leave its gradient as if there were no bounds.
+
+    The authors clamp the parameter in place, so that a step may leave the bound again; this does the same without
+    writing to a parameter in a forward pass.
+    """
     value_H = parameter_H.float()
     return value_H + (value_H.clamp(low, high) - value_H).detach()
 
@@ -31,6 +34,12 @@ class Kerple(DistanceBias):
     Args:
         num_heads: H.
         form: ``log`` or ``power``.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import Kerple
+        >>> Kerple(num_heads=2).kernel(torch.arange(3)).shape
+        torch.Size([2, 3])
     """
 
     equation = r"\ell_{ij} \mathrel{+}= -r_1 \log(1 + r_2 |i - j|) \quad\text{or}\quad -r_1 |i - j|^{r_2}"
@@ -46,15 +55,17 @@ class Kerple(DistanceBias):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """The authors' draws. Log: r1 from U(0, 2), r2 from U(0, 1). Power: r1 from U(0, 1), r2 from U(0, 2)."""
+        """Draw as the authors do. Log: r1 from U(0, 2), r2 from U(0, 1). Power: r1 from U(0, 1), r2 from U(0, 2)."""
         nn.init.uniform_(self.size_H, 0, 2 if self.form == "log" else 1)
         nn.init.uniform_(self.shape_H, 0, 1 if self.form == "log" else 2)
 
     @property
     def declares(self) -> Declares:
+        """The promises of KERPLE: only distances matter, and they may be real-valued."""
         return Declares(translation_invariant=True, real_valued=True)
 
     def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+        """Return the penalty at each distance: [H, R], float32."""
         far_R = distance_R.abs().float()
         size_H1 = bounded(self.size_H, SMALLEST)[:, None]
         if self.form == "log":

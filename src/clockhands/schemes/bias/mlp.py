@@ -16,8 +16,10 @@ from clockhands.shapes import Float, Num, Tensor
 
 
 class Perceptron(nn.Module):
-    """Linear layers with an activation between them, at least in float32 whatever type the weights have: a distance of
-    257 does not exist in bfloat16."""
+    """Linear layers with an activation between them, computed in float32 at least.
+
+    A distance of 257 does not exist in bfloat16, so the weights are raised and the input is never lowered.
+    """
 
     def __init__(self, *widths: int, activation: type[nn.Module] = nn.SiLU, last_bias: bool = True) -> None:
         super().__init__()
@@ -28,15 +30,16 @@ class Perceptron(nn.Module):
         self.activation = activation()
 
     def linears(self) -> list[nn.Linear]:
-        """The layers in order."""
+        """Return the linear layers in order."""
         return [layer for layer in self.layers if isinstance(layer, nn.Linear)]
 
     def reset_parameters(self) -> None:
-        """PyTorch's own draw for linear layers."""
+        """Draw the weights as PyTorch draws linear layers."""
         for layer in self.linears():
             layer.reset_parameters()
 
     def forward(self, x: Float[Tensor, "*any I"]) -> Float[Tensor, "*any O"]:
+        """Compute the output [..., O] of inputs [..., I], in float32 at least."""
         x = x.to(torch.promote_types(x.dtype, torch.float32))
         for at, layer in enumerate(self.linears()):
             x = self.activation(x) if at else x
@@ -44,7 +47,7 @@ class Perceptron(nn.Module):
         return x
 
 
-def bending(mlp: Perceptron, x: Float[Tensor, "*any"]) -> Float[Tensor, "O ..."]:
+def evaluate_piecewise(mlp: Perceptron, x: Float[Tensor, "*any"]) -> Float[Tensor, "O ..."]:
     """A network 1 → hidden → O with ReLU over many numbers. Units that begin or end among these numbers are asked for
     each; the others are a straight line together, or nothing.
     """
@@ -75,6 +78,12 @@ class DynamicPositionBias(DistanceBias):
         hidden: width of the hidden layers.
         depth: how many there are.
         log_distance: feed sign(r)·ln(1 + |r|) instead of r = i - j.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import DynamicPositionBias
+        >>> DynamicPositionBias(num_heads=2).kernel(torch.arange(3)).shape
+        torch.Size([2, 3])
     """
 
     equation = r"\ell_{ij} \mathrel{+}= \mathrm{MLP}_h(i - j)"
@@ -91,14 +100,16 @@ class DynamicPositionBias(DistanceBias):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """PyTorch's own draw for linear layers."""
+        """Draw the weights as PyTorch draws linear layers."""
         self.mlp.reset_parameters()
 
     @property
     def declares(self) -> Declares:
+        """The promises of this bias: only distances matter, and they may be real-valued."""
         return Declares(translation_invariant=True, real_valued=True)
 
     def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+        """Return the network's output at each distance: [H, R], float32."""
         far_R = distance_R.float()
         if self.log_distance:
             far_R = far_R.sign() * torch.log1p(far_R.abs())

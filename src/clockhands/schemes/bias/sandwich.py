@@ -21,6 +21,12 @@ class Sandwich(DistanceBias):
         num_heads: H.
         size: d̄, the width of the sinusoids whose inner product this is; even. The paper sets 128.
         base: of the wavelengths.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import Sandwich
+        >>> Sandwich(num_heads=1, size=2).kernel(torch.arange(3))
+        tensor([[ 0.1250,  0.0675, -0.0520]])
     """
 
     equation = r"\ell_{ij} \mathrel{+}= \frac{H}{8h} \sum_{c < \bar d/2} \cos((i - j)\,\omega_c)"
@@ -35,10 +41,14 @@ class Sandwich(DistanceBias):
 
     @property
     def declares(self) -> Declares:
+        """The promises of Sandwich: only distances matter, and they may be real-valued."""
         return Declares(translation_invariant=True, real_valued=True)
 
     def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
-        """Angles in float64: a distance of 100,000 would lose three digits of its angle in float32."""
+        """Return the inner product of two sinusoids at each distance: [H, R], float32.
+
+        Angles are in float64: a distance of 100,000 would lose three digits of its angle in float32.
+        """
         device = distance_R.device
         hand_F = torch.arange(self.size // 2, device=device, dtype=torch.float64)
         angle_RF = distance_R.double()[:, None] * self.base ** (-2 * hand_F / self.size)

@@ -25,12 +25,16 @@ class GridBias(DistanceBias):
     name: ClassVar[str]
 
     def surface(self, offset_R2: Num[Tensor, "R 2"]) -> Float[Tensor, "H R"]:
-        """The bias at each offset query - key."""
+        """Return the bias at each offset query - key, (row, column): [H, R]."""
         raise NotImplementedError(f"{type(self).__name__} must give its surface")
 
     def line(
         self, qpos_BS: Positions, kpos_BT: KeyPositions
     ) -> tuple[Int[Tensor, "B S"], Int[Tensor, "B T"], Callable[[Tensor], Tensor]]:
+        """Put the cells of the grid on a line, on which a distance stands for one offset.
+
+        Raises PositionError for positions that are not pairs of integers.
+        """
         check_axes(qpos_BS, self.name)
         check_integer(qpos_BS, self.name)
         batch = qpos_BS.shape[0]
@@ -54,6 +58,10 @@ class GridBias(DistanceBias):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "#B H S T"]:
+        """Return the surface at the offset of every pair: [B, H, S, T].
+
+        Raises PositionError for positions that are not pairs of row and column.
+        """
         check_axes(qpos_BS, self.name)
         if not (qpos_BS.is_floating_point() or torch.compiler.is_compiling()):
             return super().bias(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
@@ -77,6 +85,12 @@ class SwinTable(GridBias):
         num_heads: H.
         rows: rows of the window; offsets beyond it raise PositionError.
         columns: columns of the window; None: as many as rows.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import SwinTable
+        >>> SwinTable(num_heads=2).surface(torch.tensor([[0, 0], [1, -2]])).shape
+        torch.Size([2, 2])
     """
 
     equation = r"\ell_{ij} \mathrel{+}= B_h[\Delta\mathrm{row}, \Delta\mathrm{column}]"
@@ -96,19 +110,23 @@ class SwinTable(GridBias):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """A normal distribution of standard deviation 0.02, cut at two of them."""
+        """Draw the table from N(0, 0.02²), cut at two standard deviations."""
         nn.init.trunc_normal_(self.table_RH, std=0.02)
 
     @property
     def declares(self) -> Declares:
+        """The promises of the table: positions (row, column) inside the window; offsets beyond it are refused."""
         return Declares(translation_invariant=True, axes=2, beyond="raise")
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """``window_size`` of Swin, whose windows are square; None for others."""
+        """Return ``window_size`` of Swin, whose windows are square; None for others."""
         return {"window_size": self.window[0]} if self.window[0] == self.window[1] else None
 
     def surface(self, offset_R2: Num[Tensor, "R 2"]) -> Float[Tensor, "H R"]:
-        """Columns of the table. Raises PositionError for an offset that the window does not have."""
+        """Look up the number of each offset: [H, R], float32.
+
+        Raises PositionError for real-valued offsets, and for one that the window does not have.
+        """
         check_integer(offset_R2, self.name)
         rows, columns = self.window
         if not torch.compiler.is_compiling() and offset_R2.numel():
@@ -134,6 +152,12 @@ class LogCPB(GridBias):
         rows: rows of the window of pre-training, which sets the unit of offsets.
         columns: its columns; None: as many as rows.
         hidden: width of the hidden layer.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import LogCPB
+        >>> LogCPB(num_heads=2).surface(torch.tensor([[0, 0], [1, -2]])).shape
+        torch.Size([2, 2])
     """
 
     equation = r"\ell_{ij} \mathrel{+}= 16\,\sigma(\mathrm{MLP}_h(\mathrm{sign}(\Delta) \log_2(1 + 8|\Delta|) / 3))"
@@ -152,15 +176,16 @@ class LogCPB(GridBias):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """PyTorch's own draw for linear layers."""
+        """Draw the weights as PyTorch draws linear layers."""
         self.mlp.reset_parameters()
 
     @property
     def declares(self) -> Declares:
+        """The promises of the network: positions (row, column), also real-valued, of any size."""
         return Declares(translation_invariant=True, axes=2, real_valued=True)
 
     def surface(self, offset_R2: Num[Tensor, "R 2"]) -> Float[Tensor, "H R"]:
-        """The network's answers."""
+        """Compute the network's output for the logarithm of each offset: [H, R], float32."""
         reach = torch.tensor([max(side - 1, 1) for side in self.window], device=offset_R2.device)
         scaled_R2 = offset_R2 / reach * 8
         scaled_R2 = scaled_R2.sign() * torch.log2(scaled_R2.abs() + 1) / 3

@@ -15,8 +15,9 @@ from clockhands.shapes import Float, Int, Num, Tensor
 
 
 def boundaries(buckets: int, max_distance: int) -> list[int]:
-    """The smallest distance of each bucket but the first: one by one up to half of them, then evenly in the logarithm.
+    """Return the smallest distance of each bucket but the first.
 
+    They go one by one up to half of the buckets, then evenly in the logarithm.
     Past E = buckets/2 bucket E + b begins at the smallest n with log(n/E) / log(max_distance/E)·(buckets - E) >= b
     (Raffel et al. 2020, section 2.1, code). Integer powers decide it, so that no rounded logarithm can.
     """
@@ -44,6 +45,12 @@ class T5Bias(DistanceBias):
         bidirectional: whether left and right have buckets of their own; None: unless the mask is causal.
         logit_scale: ``sqrt`` divides q·k by √d_head; ``none`` does not, as in T5, whose initialisation makes up for it.
         bias_scale: factor on the table (x-transformers sets it to √d_head); T5 has none.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import T5Bias
+        >>> T5Bias(num_heads=1, d_model=8).bucket(torch.tensor([0, 1, 16, 20, 500]))
+        tensor([ 0,  1, 16, 17, 31])
     """
 
     equation = r"\ell_{ij} = q_i \cdot k_j + b_h[\mathrm{bucket}(j - i)]"
@@ -94,23 +101,30 @@ class T5Bias(DistanceBias):
 
     @property
     def declares(self) -> Declares:
+        """The promises of this instance: integer distances; without ``bidirectional``, keys to the left only."""
         return Declares(translation_invariant=True, causal_only=not self.bidirectional)
 
     def scale(self, head_dim: int) -> float:
+        """Return the factor on q·k: 1 where ``logit_scale`` is ``none``, as in T5, else 1/√d_head."""
         return 1.0 if self.logit_scale == "none" else 1 / math.sqrt(head_dim)
 
     def bucket(self, distance_R: Num[Tensor, "*R"]) -> Int[Tensor, "*R"]:
-        """The bucket of each distance i - j; keys to the right come after those to the left, if they have buckets."""
+        """Return the bucket of each distance i - j; those of keys to the right come after those of keys to the left."""
         if not self.bidirectional:
             return torch.bucketize(distance_R.clamp(min=0).contiguous(), self.starts_N, right=True)
         one_side_R = torch.bucketize(distance_R.abs().contiguous(), self.starts_N, right=True)
         return one_side_R + (distance_R < 0) * self.one_side
 
     def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+        """Look up the number of each distance's bucket: [H, R], float32.
+
+        Raises PositionError for real-valued distances.
+        """
         check_integer(distance_R, "t5")
         return self.table_HN.float()[:, self.bucket(distance_R)] * self.bias_scale
 
     def to_hf_config(self) -> dict[str, int]:
+        """Return the number of buckets and the largest distance, under the keys of T5."""
         return {
             "relative_attention_num_buckets": self.num_buckets,
             "relative_attention_max_distance": self.max_distance,

@@ -1,4 +1,4 @@
-"""A window: who is too far away is not seen at all."""
+"""A window: keys that are too far away are masked."""
 
 from __future__ import annotations
 
@@ -19,8 +19,14 @@ class Window(DistanceBias):
 
     Args:
         num_heads: H.
-        left: how many tokens to the left are seen, the query's own not counted.
+        left: how many tokens to the left may be attended to, the query's own not counted.
         right: how many to the right; None: as many as to the left.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import Window
+        >>> Window(num_heads=1, left=1).kernel(torch.arange(3))
+        tensor([[0., 0., -inf]])
     """
 
     equation = r"\ell_{ij} \mathrel{+}= 0 \text{ if } -\mathrm{right} \le i - j \le \mathrm{left} \text{ else } -\infty"
@@ -38,13 +44,15 @@ class Window(DistanceBias):
 
     @property
     def declares(self) -> Declares:
+        """The promises of a window: only distances matter, and they may be real-valued."""
         return Declares(translation_invariant=True, real_valued=True)
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """``sliding_window``, as in Mistral, which counts the query's own token and looks to the left."""
+        """Return ``sliding_window``, as in Mistral, which counts the query's own token and looks to the left."""
         return {"sliding_window": self.left + 1}
 
     def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
-        seen_R = (distance_R <= self.left) & (distance_R >= -self.right)
-        bias_R = torch.zeros(seen_R.shape, device=distance_R.device).masked_fill(~seen_R, -math.inf)
+        """Return 0 at distances inside the window and -∞ outside: [H, R]."""
+        inside_R = (distance_R <= self.left) & (distance_R >= -self.right)
+        bias_R = torch.zeros(inside_R.shape, device=distance_R.device).masked_fill(~inside_R, -math.inf)
         return bias_R.expand(self.num_heads, -1)

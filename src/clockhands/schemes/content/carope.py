@@ -1,4 +1,4 @@
-"""CARoPE: every token decides how far the hands turn."""
+"""CARoPE: every token decides how far its pairs are rotated."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.content.forgetting import Coordinates, accumulated
+from clockhands.schemes.content.forgetting import Coordinates, accumulate
 from clockhands.schemes.frequencies import working
+from clockhands.schemes.rotary.base import rotate_pairs
 from clockhands.schemes.rotary.kernels import Layout
-from clockhands.schemes.rotary.turning import turn
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -21,15 +21,22 @@ from clockhands.shapes import Float, Tensor
 class CARoPE(Scheme):
     """Context-aware rotary position embedding (Veisi et al. 2025): φ_c(m) = Σ_{t<=m} f(x_t)^c with one f for each head.
 
-    f(x) = 1/(1 + softplus(x·W)) lies between 0 and 1 and takes the place of RoPE's θ_1: pair c turns by its c-th power.
+    f(x) = 1/(1 + softplus(x·W)) lies between 0 and 1 and takes the place of RoPE's θ_1: pair c has its c-th power.
 
     Args:
         d_model: width of the layer's input.
         num_heads: H.
         head_dim: width of a head.
-        first_power: the power of the first pair: 1 as the paper counts, or 0, so that it turns by one radian a token as
+        first_power: the power of the first pair: 1 as the paper counts, or 0, which rotates it by one radian a token as
             in RoPE (θ_0 = 1).
         layout: pairs ``half`` (c, c + r/2) or ``interleaved`` (2c, 2c + 1).
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import CARoPE
+        >>> x, pos = torch.randn(1, 3, 8), torch.tensor([[0, 1, 2]])
+        >>> CARoPE(d_model=8, num_heads=2, head_dim=4).locate(x, pos, None).shape
+        torch.Size([1, 2, 3, 2])
     """
 
     equation = r"\phi_c(m) = \sum_{t \le m} f_h(x_t)^c, \quad f_h(x) = 1/(1 + \mathrm{softplus}(w_h \cdot x))"
@@ -42,7 +49,7 @@ class CARoPE(Scheme):
         super().__init__()
         if head_dim % 2 or first_power not in (0, 1):
             raise ConfigError(
-                [f"carope turns pairs of channels by powers from 0 or 1; head_dim is {head_dim}, first {first_power}"],
+                [f"carope rotates pairs by powers from 0 or 1; head_dim is {head_dim}, first {first_power}"],
                 "carope",
             )
         self.layout, self.first_power, self.pairs = layout, first_power, head_dim // 2
@@ -51,20 +58,21 @@ class CARoPE(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """N(0, 0.02)."""
+        """Draw the weights from N(0, 0.02²)."""
         nn.init.normal_(self.turn_HD, std=0.02)
 
     @property
     def declares(self) -> Declares:
+        """The promises of CARoPE: positions are not read; tokens place themselves, under a causal mask."""
         return Declares(translation_invariant=True, causal_only=True, real_valued=True, axes=None)
 
     def locate(
         self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
     ) -> Float[Tensor, "B H S F"]:
-        """The angles themselves, summed in float32."""
+        """Return the angles themselves, summed in float32: [B, H, S, F]."""
         base_BHS = 1 / (1 + F.softplus(F.linear(x_BSD.float(), self.turn_HD.float()))).transpose(1, 2)
         power_F = torch.arange(self.first_power, self.first_power + self.pairs, device=x_BSD.device)
-        return accumulated(base_BHS[..., None] ** power_F, past_BHTA)
+        return accumulate(base_BHS[..., None] ** power_F, past_BHTA)
 
     def rotate(
         self,
@@ -73,12 +81,13 @@ class CARoPE(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
-        return turned(q_BHSK, qpos_BS, self.layout), turned(k_BHTK, kpos_BT, self.layout)
+        """Rotate queries [B, H, S, K] and keys [B, H, T, K] by the angles that ``locate`` gave them."""
+        return rotate_by_angles(q_BHSK, qpos_BS, self.layout), rotate_by_angles(k_BHTK, kpos_BT, self.layout)
 
 
-def turned(
+def rotate_by_angles(
     x_BHSK: Float[Tensor, "B H S K"], angle_BHSF: Float[Tensor, "B H S F"], layout: Layout
 ) -> Float[Tensor, "B H S K"]:
-    """Channels turned by angles that tokens gave themselves."""
+    """Rotate heads [B, H, S, K] by angles [B, H, S, F] that tokens gave themselves."""
     dtype = working(x_BHSK.dtype)
-    return turn(x_BHSK, angle_BHSF.cos().to(dtype), angle_BHSF.sin().to(dtype), layout)
+    return rotate_pairs(x_BHSK, angle_BHSF.cos().to(dtype), angle_BHSF.sin().to(dtype), layout)

@@ -21,6 +21,14 @@ class CoPE(Scheme):
     Args:
         head_dim: width of a head.
         max_position: counts are clamped to ``max_position`` - 1.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import CoPE
+        >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])
+        >>> mask, logits = torch.ones(1, 1, 3, 3, dtype=torch.bool).tril(), torch.zeros(1, 2, 3, 3)
+        >>> CoPE(head_dim=8).logits(logits, mask, q, q, pos, pos).shape
+        torch.Size([1, 2, 3, 3])
     """
 
     equation = r"\ell_{ij} \mathrel{+}= q_i \cdot e[p_{ij}], \quad p_{ij} = \sum_{t=j}^{i} \sigma(q_i \cdot k_t)"
@@ -34,6 +42,7 @@ class CoPE(Scheme):
 
     @property
     def declares(self) -> Declares:
+        """The promises of CoPE: positions are not read; tokens are counted, under a causal mask."""
         return Declares(translation_invariant=True, causal_only=True, real_valued=True, axes=None)
 
     def logits(
@@ -45,6 +54,7 @@ class CoPE(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "B H S T"]:
+        """Add q_i·e(p_ij) to the logits, interpolated between the two vectors next to the count: [B, H, S, T]."""
         gate_BHST = torch.sigmoid(logits_BHST.float()) * mask_BHST
         largest = self.embedding_PK.shape[0] - 1
         count_BHST = gate_BHST.flip(-1).cumsum(-1).flip(-1).clamp(max=largest)
@@ -57,4 +67,5 @@ class CoPE(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
+        """Set all vectors to zero, as the authors do."""
         self.embedding_PK.zero_()

@@ -26,6 +26,14 @@ class DAPE(Scheme):
         causal: whether keys to the right of the query are masked.
         base: where B comes from: ``alibi``, ``kerple`` (logarithmic) or ``fire``.
         hidden: width of the hidden layer.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import DAPE
+        >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])
+        >>> mask, logits = torch.ones(1, 1, 3, 3, dtype=torch.bool).tril(), torch.zeros(1, 2, 3, 3)
+        >>> DAPE(num_heads=2).logits(logits, mask, q, q, pos, pos).shape
+        torch.Size([1, 2, 3, 3])
     """
 
     equation = r"\ell_{ij} = A_{ij} + B_{ij} + f([A_{ij}; B_{ij}])"
@@ -51,12 +59,13 @@ class DAPE(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """The bias as it draws itself, the network as PyTorch draws linear layers."""
+        """Draw the bias as it draws itself, and the network as PyTorch draws linear layers."""
         self.base.reset_parameters()
         self.mlp.reset_parameters()
 
     @property
     def declares(self) -> Declares:
+        """The promises of the bias that this instance adapts."""
         return self.base.declares
 
     def logits(
@@ -68,6 +77,7 @@ class DAPE(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "B H S T"]:
+        """Add the bias, and what the network makes of logits and bias, to the logits: [B, H, S, T]."""
         bias_BHST = self.base.bias(q_BHSK, k_BHTK, qpos_BS, kpos_BT).expand_as(logits_BHST)
         both_BSTG = torch.cat([logits_BHST, bias_BHST.to(logits_BHST.dtype)], dim=1).movedim(1, -1)
         return logits_BHST + bias_BHST + self.mlp(both_BSTG).movedim(-1, 1).to(logits_BHST.dtype)

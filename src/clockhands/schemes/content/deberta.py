@@ -15,7 +15,7 @@ from clockhands.shapes import Float, Int, Tensor
 
 
 def log_ends(buckets: int, max_distance: int) -> list[int]:
-    """The largest distance of each of DeBERTa-v2's buckets from the middle on.
+    """Return the largest distance of each of DeBERTa-v2's buckets from the middle on.
 
     With m = buckets/2 a distance a > m goes to m + ⌈(m - 1)·ln(a/m)/ln((max_distance - 1)/m)⌉. Integer powers decide,
     so that no rounded logarithm can.
@@ -46,6 +46,13 @@ class DeBERTa(Scheme):
             one by one and the rest in the logarithm (v2).
         terms: which of content-to-position and position-to-content are there.
         p2c: ``paper``: Qr_δ(j,i), equation 4; ``code``: Qr_δ(i,j), as the authors' and transformers' code computes.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import DeBERTa
+        >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])
+        >>> DeBERTa(d_model=16, num_heads=2, head_dim=8).bias(q, q, pos, pos).shape
+        torch.Size([1, 2, 3, 3])
     """
 
     equation = r"\ell_{ij} = [q_i \cdot k_j + q_i \cdot k^r_{\delta(i,j)} + k_j \cdot q^r_{\delta(j,i)}] / \sqrt{3 d_h}"
@@ -83,7 +90,7 @@ class DeBERTa(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """N(0, 0.02) as in BERT, biases zero; and the ends of the buckets."""
+        """Draw the weights from N(0, 0.02²) as in BERT, set biases to zero, and lay the ends of the buckets."""
         nn.init.normal_(self.table_RD, std=0.02)
         for layer in (self.to_key, self.to_query):
             if layer is not None:
@@ -94,13 +101,15 @@ class DeBERTa(Scheme):
 
     @property
     def declares(self) -> Declares:
+        """The promises of DeBERTa: only distances matter, and they are integers."""
         return Declares(translation_invariant=True)
 
     def scale(self, head_dim: int) -> float:
+        """Return 1/√(n·d_head) for n terms, the product of contents among them."""
         return 1 / math.sqrt(head_dim * (1 + len(self.terms)))
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """The keys of DeBERTa-v2 (without buckets of DeBERTa too); None where p2c is the paper's, which no code has."""
+        """Return the keys of DeBERTa-v2; None where p2c is the paper's, which no code has."""
         if self.p2c == "paper" and "p2c" in self.terms:
             return None
         return {
@@ -111,7 +120,7 @@ class DeBERTa(Scheme):
         }
 
     def row(self, distance_BST: Int[Tensor, "B S T"]) -> Int[Tensor, "B S T"]:
-        """δ: the row of the table for a distance, after v2's buckets."""
+        """Return δ, the row of the table for each distance, after v2's buckets: [B, S, T]."""
         if self.buckets:
             far = torch.bucketize(distance_BST.abs().contiguous(), self.ends_N)
             bucket = torch.where(far == 0, distance_BST.abs(), far + self.buckets // 2)
@@ -125,20 +134,24 @@ class DeBERTa(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "B H S T"]:
+        """Return content-to-position and position-to-content, scaled: [B, H, S, T].
+
+        Raises PositionError for real-valued positions and for several coordinates.
+        """
         check_integer(kpos_BT, "deberta")
         distance_BST = distances(qpos_BS, kpos_BT)
         terms = []
         if self.to_key is not None:
-            terms.append(self._looked_up(q_BHSK, self.to_key, self.row(distance_BST)))
+            terms.append(self._look_up(q_BHSK, self.to_key, self.row(distance_BST)))
         if self.to_query is not None:
             row_BST = self.row(-distance_BST if self.p2c == "paper" else distance_BST)
-            terms.append(self._looked_up(k_BHTK, self.to_query, row_BST.transpose(1, 2)).transpose(-1, -2))
+            terms.append(self._look_up(k_BHTK, self.to_query, row_BST.transpose(1, 2)).transpose(-1, -2))
         return torch.stack(terms).sum(0) * self.scale(self.head_dim)
 
-    def _looked_up(
+    def _look_up(
         self, x_BHSK: Float[Tensor, "B H S K"], layer: nn.Linear, row_BST: Int[Tensor, "#B S T"]
     ) -> Float[Tensor, "B H S T"]:
-        """x·projected position, for all positions of the table, then the one of each pair."""
+        """Multiply x with every projected position of the table, and gather the one of each pair: [B, H, S, T]."""
         dtype = x_BHSK.dtype
         table_RD = nn.functional.linear(self.table_RD.to(dtype), layer.weight.to(dtype), layer.bias.to(dtype))
         at_BHSR = x_BHSK @ table_RD.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0)

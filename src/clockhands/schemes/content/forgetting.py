@@ -14,8 +14,8 @@ from clockhands.shapes import Float, Tensor
 Coordinates = Float[Tensor, "B H T A"]
 
 
-def accumulated(step_BHSA: Float[Tensor, "B H S A"], past_BHTA: Coordinates | None) -> Float[Tensor, "B H S A"]:
-    """Sums up to and including each token, going on from the last cached one."""
+def accumulate(step_BHSA: Float[Tensor, "B H S A"], past_BHTA: Coordinates | None) -> Float[Tensor, "B H S A"]:
+    """Return the sums up to and including each token, continued from the last cached one: [B, H, S, A]."""
     sum_BHSA = step_BHSA.cumsum(dim=2)
     return sum_BHSA if past_BHTA is None else sum_BHSA + past_BHTA[:, :, -1:]
 
@@ -32,6 +32,13 @@ class Forgetting(Scheme):
         num_heads: H, one gate each.
         gate: ``forget``: f = σ(w·x + b); ``cable``: ln f = -softplus(w·x), which is ln σ(-w·x), without b.
         start: where b begins; 5 (x-transformers) forgets next to nothing, 0 (the authors) half at every token.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import Forgetting
+        >>> x, pos = torch.randn(1, 3, 8), torch.tensor([[0, 1, 2]])
+        >>> Forgetting(d_model=8, num_heads=2).locate(x, pos, None).shape
+        torch.Size([1, 2, 3, 1])
     """
 
     equation = r"\ell_{ij} \mathrel{+}= \sum_{l=j+1}^{i} \log f_l, \quad f_l = \sigma(w_h \cdot x_l + b_h)"
@@ -52,23 +59,24 @@ class Forgetting(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """N(0, 0.02) for the weights and ``start`` for the biases."""
+        """Draw the weights from N(0, 0.02²) and set the biases to ``start``."""
         nn.init.normal_(self.gate_HD, std=0.02)
         if self.start_H is not None:
             self.start_H.fill_(self.start)
 
     @property
     def declares(self) -> Declares:
+        """The promises of forgetting: positions are not read; tokens place themselves, under a causal mask."""
         return Declares(translation_invariant=True, causal_only=True, real_valued=True, axes=None)
 
     def locate(
         self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
     ) -> Float[Tensor, "B H S 1"]:
-        """The logarithms of the gates, summed in float32."""
+        """Return the sums of the gates' logarithms, in float32: [B, H, S, 1]."""
         start = None if self.start_H is None else self.start_H.float()
         open_BSH = F.linear(x_BSD.float(), self.gate_HD.float(), start)
         step_BHS = F.logsigmoid(self.sign * open_BSH).transpose(1, 2)
-        return accumulated(step_BHS[..., None], past_BHTA)
+        return accumulate(step_BHS[..., None], past_BHTA)
 
     def bias(
         self,
@@ -77,4 +85,5 @@ class Forgetting(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "B H S T"]:
+        """Return c_i - c_j of every pair: [B, H, S, T]."""
         return qpos_BS - kpos_BT.transpose(-1, -2)

@@ -26,6 +26,13 @@ class Inkling(Scheme):
         num_heads: H.
         rank: numbers in a mixture.
         extent: distances in the basis.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import Inkling
+        >>> x, pos = torch.randn(1, 3, 8), torch.tensor([[0, 1, 2]])
+        >>> Inkling(d_model=8, num_heads=2, rank=4).locate(x, pos, None).shape
+        torch.Size([1, 2, 3, 5])
     """
 
     equation = r"\ell_{ij} \mathrel{+}= (W_r x_i)_h \cdot P_{:, i-j} \text{ for } 0 \le i - j < E"
@@ -43,18 +50,22 @@ class Inkling(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """N(0, 0.02)."""
+        """Draw mixtures and basis from N(0, 0.02²)."""
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.02)
 
     @property
     def declares(self) -> Declares:
+        """The promises of Inkling: only distances matter, and they are integers."""
         return Declares(translation_invariant=True)
 
     def locate(
         self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
     ) -> Float[Tensor, "B H S A"]:
-        """Position and mixture of each token, in float32."""
+        """Return position and mixture of each token, in float32: [B, H, S, 1 + rank].
+
+        Raises PositionError for real-valued positions and for several coordinates.
+        """
         check_integer(pos_BS, "inkling")
         mixture_BSG = F.linear(x_BSD.float(), self.mixture_GD.float())
         mixture_BHSG = mixture_BSG.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
@@ -68,6 +79,7 @@ class Inkling(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "B H S T"]:
+        """Return each query's mixture of the basis at the distance of each key: [B, H, S, T]; 0 outside the basis."""
         profile_BHSR = qpos_BS[..., 1:] @ self.basis_GR.float()
         distance_BHST = (qpos_BS[..., :1] - kpos_BT[..., :1].transpose(-1, -2)).long()
         inside_BHST = (distance_BHST >= 0) & (distance_BHST < self.extent)

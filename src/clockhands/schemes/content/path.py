@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.schemes.content.forgetting import Coordinates
-from clockhands.schemes.content.selective import convolved
+from clockhands.schemes.content.selective import convolve_causally
 from clockhands.schemes.frequencies import single_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
@@ -33,6 +33,13 @@ class PaTH(Scheme):
         head_dim: width of a head.
         rank: of the map to w.
         taps: width of the convolution.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import PaTH
+        >>> x, pos = torch.randn(1, 3, 8), torch.tensor([[0, 1, 2]])
+        >>> PaTH(d_model=8, num_heads=2, head_dim=4).locate(x, pos, None).shape
+        torch.Size([1, 2, 3, 10])
     """
 
     equation = r"\ell_{ij} = k_j^\top \Big(\prod_{s=j+1}^{i} (I - \beta_s w_s w_s^\top)\Big) q_i / \sqrt{d_h}"
@@ -52,25 +59,30 @@ class PaTH(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """PyTorch's own draws for linear layers and for convolutions of one channel."""
+        """Draw the weights as PyTorch draws linear layers and convolutions of one channel."""
         for layer in (self.beta, self.down, self.up):
             layer.reset_parameters()
         nn.init.uniform_(self.taps_HKW, -(self.taps_HKW.shape[-1] ** -0.5), self.taps_HKW.shape[-1] ** -0.5)
 
     @property
     def declares(self) -> Declares:
+        """The promises of PaTH: only the order of the tokens matters, under a causal mask."""
         return Declares(translation_invariant=True, causal_only=True, real_valued=True)
 
     def locate(
         self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
     ) -> Float[Tensor, "B H S A"]:
+        """Return position, β, w, and w before the convolution, in float32: [B, H, S, 2 + 2K].
+
+        Raises PositionError for positions of several coordinates.
+        """
         x, width = x_BSD.float(), self.head_dim
         raw_BSD = F.linear(F.linear(x, self.down.weight.float()), self.up.weight.float())
         raw_BHSK = raw_BSD.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         beta_BSH = 2 * torch.sigmoid(F.linear(x, self.beta.weight.float(), self.beta.bias.float()))
         pos_BHS1 = single_axis(pos_BS, "path").float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
         past = (None,) * 4 if past_BHTA is None else past_BHTA.split([1, 1, width, width], dim=-1)
-        smooth_BHSK = convolved(raw_BHSK, self.taps_HKW.float(), pos_BHS1, past[3], past[0])
+        smooth_BHSK = convolve_causally(raw_BHSK, self.taps_HKW.float(), pos_BHS1, past[3], past[0])
         w_BHSK = F.normalize(F.silu(smooth_BHSK), dim=-1)
         return torch.cat([pos_BHS1, beta_BSH.transpose(1, 2)[..., None], w_BHSK, raw_BHSK], dim=-1)
 
@@ -81,7 +93,7 @@ class PaTH(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "B H S T"]:
-        """What the path takes away from q·k, scaled; at least in float32."""
+        """Return what the path takes away from q·k, scaled: [B, H, S, T], at least in float32."""
         wide = torch.promote_types(q_BHSK.dtype, torch.float32)
         beta_BHT1, w_BHTK = kpos_BT[..., 1:2].to(wide), kpos_BT[..., 2 : 2 + self.head_dim].to(wide)
         queries, keys = q_BHSK.shape[2], k_BHTK.shape[2]

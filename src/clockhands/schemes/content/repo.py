@@ -1,4 +1,4 @@
-"""RePo: every token places itself on the real line, and RoPE turns by that place."""
+"""RePo: every token places itself on the real line, and RoPE rotates by that place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.content.carope import turned
+from clockhands.schemes.content.carope import rotate_by_angles
 from clockhands.schemes.content.forgetting import Coordinates
 from clockhands.schemes.frequencies import above_zero, angles, frequencies
 from clockhands.schemes.rotary.kernels import Layout
@@ -26,10 +26,17 @@ class RePo(Scheme):
     Args:
         d_model: width of the layer's input.
         num_heads: H.
-        head_dim: width of a head, all of which turns.
+        head_dim: width of a head, all of which is rotated.
         hidden: width of the hidden layer; None: d_model/8 (at least 1).
         base: θ_c = base^(-2c/head_dim).
         layout: pairs ``half`` (c, c + r/2) or ``interleaved`` (2c, 2c + 1).
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import RePo
+        >>> x, pos = torch.randn(1, 3, 8), torch.tensor([[0, 1, 2]])
+        >>> RePo(d_model=8, num_heads=2, head_dim=4).locate(x, pos, None).shape
+        torch.Size([1, 2, 3, 1])
     """
 
     equation = r"z_h(x) = w_h \cdot (\mathrm{silu}(W_g x) \odot W_c x), \quad q \mapsto R(z_h \theta) q"
@@ -49,7 +56,7 @@ class RePo(Scheme):
     ) -> None:
         super().__init__()
         if head_dim % 2:
-            raise ConfigError([f"repo turns pairs of channels; head_dim is {head_dim}, which is odd"], "repo")
+            raise ConfigError([f"repo rotates pairs of channels; head_dim is {head_dim}, which is odd"], "repo")
         self.head_dim, self.base, self.layout = head_dim, above_zero("repo.base", base), layout
         hidden = max(d_model // 8, 1) if hidden is None else hidden
         self.gate = nn.Linear(d_model, hidden, bias=False)
@@ -58,18 +65,19 @@ class RePo(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """PyTorch's own draw for linear layers."""
+        """Draw the weights as PyTorch draws linear layers."""
         for layer in (self.gate, self.content, self.place):
             layer.reset_parameters()
 
     @property
     def declares(self) -> Declares:
+        """The promises of RePo: positions are not read; tokens place themselves."""
         return Declares(translation_invariant=True, real_valued=True, axes=None)
 
     def locate(
         self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
     ) -> Float[Tensor, "B H S 1"]:
-        """The place of each token for each head, in float32."""
+        """Return the place of each token for each head, in float32: [B, H, S, 1]."""
         x = x_BSD.float()
         gate, content = (F.linear(x, layer.weight.float()) for layer in (self.gate, self.content))
         place_BSH = F.linear(F.silu(gate) * content, self.place.weight.float())
@@ -82,6 +90,7 @@ class RePo(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
+        """Rotate queries [B, H, S, K] and keys [B, H, T, K] to the places that ``locate`` gave them."""
         omega_F = frequencies(self.head_dim, self.base, device=q_BHSK.device)
         q, k = ((q_BHSK, qpos_BS), (k_BHTK, kpos_BT))
-        return tuple(turned(x, angles(pos[..., 0], omega_F), self.layout) for x, pos in (q, k))  # type: ignore[return-value]
+        return tuple(rotate_by_angles(x, angles(pos[..., 0], omega_F), self.layout) for x, pos in (q, k))  # type: ignore[return-value]

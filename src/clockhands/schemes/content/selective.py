@@ -1,4 +1,4 @@
-"""Selective RoPE: the angles are sums of what the tokens ask for, smoothed over the last few of them."""
+"""Selective RoPE: the angles are sums of what the tokens contribute, smoothed over the last few of them."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.content.carope import turned
-from clockhands.schemes.content.forgetting import Coordinates, accumulated
+from clockhands.schemes.content.carope import rotate_by_angles
+from clockhands.schemes.content.forgetting import Coordinates, accumulate
 from clockhands.schemes.frequencies import above_zero, frequencies, single_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
 
-def convolved(
+def convolve_causally(
     x_BHSA: Float[Tensor, "B H S A"],
     taps_HAW: Float[Tensor, "H A W"],
     pos_BHS1: Float[Tensor, "B H S 1"],
     past_BHTA: Float[Tensor, "B H T A"] | None,
     past_BHT1: Float[Tensor, "B H T 1"] | None,
 ) -> Float[Tensor, "B H S A"]:
-    """A causal convolution for each channel; the last tap weighs the token itself.
+    """Convolve each channel over the tokens: [B, H, S, A]; the last tap weighs the token itself.
 
     A tap reaches back only as long as positions grow, so that it meets neither padding nor another document.
+    ``past_BHTA`` and ``past_BHT1`` are inputs and positions of the cached tokens.
     """
     if past_BHTA is not None and past_BHT1 is not None:
         x_BHSA, pos_BHS1 = torch.cat([past_BHTA, x_BHSA], 2), torch.cat([past_BHT1, pos_BHS1], 2)
@@ -45,7 +46,7 @@ class SelectiveRoPE(Scheme):
     """Selective rotary position embedding (Movahedi et al. 2025, section 4; the authors' module and its defaults).
 
     The input, each head's share of it at length 1, goes through a low-rank map to F = d_head/2 numbers a head, a causal
-    convolution of four taps and, if asked, a gate σ(W x + b); their running sums times fixed temperatures
+    convolution of four taps and, if ``gated``, a gate σ(W x + b); their running sums times fixed temperatures
     base^(-2c/d_head) are the angles. A token's coordinates are its position (which tells documents apart), these sums,
     and the numbers before the convolution (which the next tokens need).
 
@@ -57,6 +58,13 @@ class SelectiveRoPE(Scheme):
         taps: width of the convolution.
         base: of the temperatures.
         gated: whether a gate for each head scales the numbers.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import SelectiveRoPE
+        >>> x, pos = torch.randn(1, 3, 8), torch.tensor([[0, 1, 2]])
+        >>> SelectiveRoPE(d_model=8, num_heads=2, head_dim=4).locate(x, pos, None).shape
+        torch.Size([1, 2, 3, 5])
     """
 
     equation = r"\phi_c(m) = \tau_c \sum_{t \le m} g_t\,\mathrm{conv}(W \hat x)_{t,c}, \quad \tau_c = b^{-2c/d_h}"
@@ -92,7 +100,7 @@ class SelectiveRoPE(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """PyTorch's own draws for linear layers and for convolutions of one channel."""
+        """Draw the weights as PyTorch draws linear layers and convolutions of one channel."""
         for layer in (self.down, self.up, self.gate):
             if layer is not None:
                 layer.reset_parameters()
@@ -100,23 +108,27 @@ class SelectiveRoPE(Scheme):
 
     @property
     def declares(self) -> Declares:
+        """The promises of selective RoPE: only the order of the tokens matters, under a causal mask."""
         return Declares(translation_invariant=True, causal_only=True, real_valued=True)
 
     def locate(
         self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
     ) -> Float[Tensor, "B H S A"]:
-        """Position, running sums, and the numbers before the convolution, in float32."""
+        """Return position, running sums, and the numbers before the convolution, in float32: [B, H, S, 1 + 2F].
+
+        Raises PositionError for positions of several coordinates.
+        """
         x = F.normalize(x_BSD.float().unflatten(-1, (self.num_heads, -1)), dim=-1).flatten(-2)
-        asked = F.linear(F.linear(x, self.down.weight.float()), self.up.weight.float())
-        asked_BHSF = asked.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        step = F.linear(F.linear(x, self.down.weight.float()), self.up.weight.float())
+        step_BHSF = step.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         pos_BHS1 = single_axis(pos_BS, "selective-rope").float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
         pairs = self.head_dim // 2
         past = (None, None, None) if past_BHTA is None else past_BHTA.split([1, pairs, pairs], dim=-1)
-        smooth_BHSF = convolved(asked_BHSF, self.taps_HFW.float(), pos_BHS1, past[2], past[0])
+        smooth_BHSF = convolve_causally(step_BHSF, self.taps_HFW.float(), pos_BHS1, past[2], past[0])
         if self.gate is not None:
             gate_BSH = torch.sigmoid(F.linear(x, self.gate.weight.float(), self.gate.bias.float()))
             smooth_BHSF = smooth_BHSF * gate_BSH.transpose(1, 2)[..., None]
-        return torch.cat([pos_BHS1, accumulated(smooth_BHSF, past[1]), asked_BHSF], dim=-1)
+        return torch.cat([pos_BHS1, accumulate(smooth_BHSF, past[1]), step_BHSF], dim=-1)
 
     def rotate(
         self,
@@ -125,8 +137,9 @@ class SelectiveRoPE(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
-        return self._turned(q_BHSK, qpos_BS), self._turned(k_BHTK, kpos_BT)
+        """Rotate queries [B, H, S, K] and keys [B, H, T, K] by the running sums times the temperatures."""
+        return self._rotate(q_BHSK, qpos_BS), self._rotate(k_BHTK, kpos_BT)
 
-    def _turned(self, x_BHSK: Tensor, pos_BHSA: Tensor) -> Tensor:
+    def _rotate(self, x_BHSK: Tensor, pos_BHSA: Tensor) -> Tensor:
         temperature_F = frequencies(self.head_dim, self.base, device=x_BHSK.device)
-        return turned(x_BHSK, pos_BHSA[..., 1 : 1 + self.head_dim // 2] * temperature_F, "half")
+        return rotate_by_angles(x_BHSK, pos_BHSA[..., 1 : 1 + self.head_dim // 2] * temperature_F, "half")

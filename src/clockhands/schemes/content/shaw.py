@@ -24,6 +24,12 @@ class Shaw(Scheme):
         head_dim: width of a head.
         clip: k, the furthest distance told apart.
         values: whether the values have a table too (equation 3); without it fused kernels serve.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import Shaw
+        >>> Shaw(head_dim=8, clip=1).index(torch.tensor([[2]]), torch.tensor([[0, 1, 2]]))
+        tensor([[[[0, 0, 1]]]])
     """
 
     equation = (
@@ -46,26 +52,31 @@ class Shaw(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Glorot's uniform distribution, the default of the authors' Tensor2Tensor."""
+        """Draw the tables from Glorot's uniform distribution, the default of the authors' Tensor2Tensor."""
         for table_RK in self.parameters():
             nn.init.xavier_uniform_(table_RK)
 
     @property
     def declares(self) -> Declares:
+        """The promises of Shaw's tables: only distances matter, and they are integers."""
         return Declares(translation_invariant=True)
 
     def active_hooks(self) -> frozenset[str]:
+        """Return ``bias``, and ``values`` where the values have a table."""
         return frozenset({"bias"} if self.values_RK is None else {"bias", "values"})
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """The keys of Wav2Vec2-BERT; None with a table of values, which no model of transformers has."""
+        """Return the keys of Wav2Vec2-BERT; None with a table of values, which no model of transformers has."""
         if self.values_RK is not None:
             return None
         sides = {f"{side}_max_position_embeddings": self.clip for side in ("left", "right")}
         return {"position_embeddings_type": "relative_key", **sides}
 
     def index(self, qpos_BS: Positions, kpos_BT: KeyPositions) -> Int[Tensor, "#B 1 S T"]:
-        """Rows of the tables: clip(j - i, -k, k) + k."""
+        """Return the rows of the tables, clip(j - i, -k, k) + k: [B, 1, S, T].
+
+        Raises PositionError for real-valued positions and for several coordinates.
+        """
         check_integer(kpos_BT, "shaw")
         return (-distances(qpos_BS, kpos_BT)).clamp(-self.clip, self.clip)[:, None] + self.clip
 
@@ -76,7 +87,7 @@ class Shaw(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "B H S T"]:
-        """q_i·a^K_w/√d_head, gathered from the product with the whole table."""
+        """Return q_i·a^K_w/√d_head, gathered from the product with the whole table: [B, H, S, T]."""
         at_BHSR = q_BHSK @ self.keys_RK.to(q_BHSK.dtype).T * self.scale(self.head_dim)
         index_BHST = self.index(qpos_BS, kpos_BT).expand(*at_BHSR.shape[:3], k_BHTK.shape[2])
         return at_BHSR.gather(-1, index_BHST)
@@ -88,7 +99,10 @@ class Shaw(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "B H S K"]:
-        """Adds Σ_j α_ij a^V_w: the weights are collected by distance first, so that no S x T x K tensor exists."""
+        """Add Σ_j α_ij a^V_w to the values: [B, H, S, K].
+
+        The weights are collected by distance first, so that no S x T x K tensor exists.
+        """
         if self.values_RK is None:
             return out_BHSK
         collected_BHSR = weights_BHST.new_zeros(*weights_BHST.shape[:3], 2 * self.clip + 1)

@@ -21,6 +21,12 @@ class StickBreaking(Scheme):
     Args:
         attend_current: whether a token may take from itself, as the first; the authors leave it out, so that the first
             token of a text receives nothing.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import StickBreaking
+        >>> StickBreaking().weigh(torch.zeros(1, 1, 1, 3), torch.tensor([[2]]), torch.tensor([[0, 1, 2]]))
+        tensor([[[[0.2500, 0.5000, 0.0000]]]])
     """
 
     equation = r"\alpha_{ij} = \sigma(z_{ij}) \prod_{j < l < i} (1 - \sigma(z_{il}))"
@@ -33,17 +39,21 @@ class StickBreaking(Scheme):
 
     @property
     def declares(self) -> Declares:
+        """The promises of stick-breaking: only the order of the tokens matters, under a causal mask."""
         return Declares(translation_invariant=True, causal_only=True, real_valued=True)
 
     def weigh(
         self, logits_BHST: Float[Tensor, "B H S T"], qpos_BS: Positions, kpos_BT: KeyPositions
     ) -> Float[Tensor, "B H S T"]:
-        """Products as sums of logarithms, from the query backwards; a hidden key takes nothing and lets all pass."""
+        """Return the weights, from the query backwards: [B, H, S, T]; a masked key takes nothing and lets all pass.
+
+        Products are computed as sums of logarithms.
+        """
         q_at, k_at = (single_axis(pos, "stick-breaking") for pos in (qpos_BS, kpos_BT))
-        hidden = logits_BHST == -torch.inf
+        masked = logits_BHST == -torch.inf
         if not self.attend_current:
-            hidden = hidden | (q_at[:, None, :, None] == k_at[:, None, None, :])
-        logits = logits_BHST.masked_fill(hidden, 0.0)
-        left_BHST = F.logsigmoid(-logits).masked_fill(hidden, 0.0)
+            masked = masked | (q_at[:, None, :, None] == k_at[:, None, None, :])
+        logits = logits_BHST.masked_fill(masked, 0.0)
+        left_BHST = F.logsigmoid(-logits).masked_fill(masked, 0.0)
         between_BHST = left_BHST.flip(-1).cumsum(-1).flip(-1) - left_BHST
-        return torch.exp(F.logsigmoid(logits) + between_BHST).masked_fill(hidden, 0.0)
+        return torch.exp(F.logsigmoid(logits) + between_BHST).masked_fill(masked, 0.0)

@@ -26,6 +26,13 @@ class TransformerXL(Scheme):
         num_heads: H.
         head_dim: width of a head.
         base: of the sinusoid's wavelengths.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import TransformerXL
+        >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])
+        >>> TransformerXL(d_model=16, num_heads=2, head_dim=8).bias(q, q, pos, pos).shape
+        torch.Size([1, 2, 3, 3])
     """
 
     equation = r"\ell_{ij} = [(q_i + u) \cdot k_j + (q_i + v) \cdot W_R R_{i-j}] / \sqrt{d_h}"
@@ -46,12 +53,13 @@ class TransformerXL(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """N(0, 0.02), as the authors draw everything."""
+        """Draw everything from N(0, 0.02²), as the authors do."""
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.02)
 
     @property
     def declares(self) -> Declares:
+        """The promises of Transformer-XL: only distances matter, and they may be real-valued."""
         return Declares(translation_invariant=True, real_valued=True)
 
     def bias(
@@ -61,20 +69,20 @@ class TransformerXL(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "B H S T"]:
-        """u·k_j + (q_i + v)·W_R R_{i-j}, scaled.
+        """Return u·k_j + (q_i + v)·W_R R_{i-j}, scaled: [B, H, S, T].
 
-        By the addition theorem the second term is the product of something of the query, W_Rᵀ(q_i + v) turned by its
-        position, with the sinusoid of the key's position: no table of distances, and no limit on what positions are.
+        By the addition theorem the second term is the product of W_Rᵀ(q_i + v), rotated to the query's position, with
+        the sinusoid of the key's position: no table of distances, and no limit on what positions are.
         """
         dtype, omega_F = q_BHSK.dtype, frequencies(self.d_model, self.base, device=q_BHSK.device)
         qpos, kpos = single_axis(qpos_BS, "transformer-xl"), single_axis(kpos_BT, "transformer-xl")
         (q_cos, q_sin), (k_cos, k_sin) = (cos_sin(pos, omega_F, working(dtype)) for pos in (qpos, kpos))
-        asked_BHSD = (q_BHSK + self.v_HK.to(dtype)[:, None]) @ self.project_HKD.to(dtype)
-        sine_BHSF, cosine_BHSF = asked_BHSD.to(working(dtype)).chunk(2, dim=-1)
+        query_BHSD = (q_BHSK + self.v_HK.to(dtype)[:, None]) @ self.project_HKD.to(dtype)
+        sine_BHSF, cosine_BHSF = query_BHSD.to(working(dtype)).chunk(2, dim=-1)
         q_cos, q_sin = q_cos[:, None], q_sin[:, None]
-        turned_BHSD = torch.cat(
+        rotated_BHSD = torch.cat(
             [sine_BHSF * q_sin + cosine_BHSF * q_cos, cosine_BHSF * q_sin - sine_BHSF * q_cos], dim=-1
         )
-        position_BHST = turned_BHSD @ torch.cat([k_cos, k_sin], dim=-1)[:, None].transpose(-1, -2)
+        position_BHST = rotated_BHSD @ torch.cat([k_cos, k_sin], dim=-1)[:, None].transpose(-1, -2)
         content_BHT1 = k_BHTK @ self.u_HK.to(dtype)[:, :, None]
         return self.scale(self.head_dim) * (position_BHST + content_BHT1.transpose(-1, -2))

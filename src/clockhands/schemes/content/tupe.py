@@ -1,4 +1,4 @@
-"""TUPE: words look at words, positions at positions, and the first token at whom it likes."""
+"""TUPE: contents attend to contents, positions to positions, and the first token is untied from both."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class TUPE(Scheme):
     """Untied positional encoding (Ke et al. 2021, equations 6 to 10), one for all layers.
 
     (x_i W_Q)(x_j W_K)ᵀ/√(2d) + (p_i U_Q)(p_j U_K)ᵀ/√(2d) [+ b_{j-i}], with a layer norm on p. Untying the first token
-    (position 0, [CLS] in BERT) puts one number θ1 = p_1'·p_1' on every look at it and then another θ2 = p_0'·p_0' on
-    all its own looks, itself included; they come from two extra rows of the table, as in the authors' code.
+    (position 0, [CLS] in BERT) puts one number θ1 = p_1'·p_1' on every logit to it and then another θ2 = p_0'·p_0' on
+    all its own logits, itself included; they come from two extra rows of the table, as in the authors' code.
 
     Args:
         d_model: width of the table.
@@ -39,6 +39,13 @@ class TUPE(Scheme):
         max_length: positions of the table; a longer text raises PositionError.
         relative: add T5's buckets (TUPE-R).
         untie_first: whether position 0 is untied.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import TUPE
+        >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])
+        >>> TUPE(d_model=16, num_heads=2, head_dim=8).bias(q, q, pos, pos).shape
+        torch.Size([1, 2, 3, 3])
     """
 
     equation = r"\ell_{ij} = [q_i \cdot k_j + (p_i U_Q) \cdot (p_j U_K)] / \sqrt{2 d_h} \;[+ b_{j-i}]"
@@ -69,7 +76,7 @@ class TUPE(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """N(0, 0.02) for the table, PyTorch's own draws for the rest."""
+        """Draw the table from N(0, 0.02²), and the rest as PyTorch does."""
         nn.init.normal_(self.table_PD, std=0.02)
         for part in (self.norm, self.to_query, self.to_key, self.relative):
             if part is not None:
@@ -77,13 +84,15 @@ class TUPE(Scheme):
 
     @property
     def declares(self) -> Declares:
+        """The promises of this instance: a table of ``max_length`` positions; others are refused."""
         return Declares(max_length=self.max_length, beyond="raise")
 
     def scale(self, head_dim: int) -> float:
+        """Return 1/√(2·d_head): contents and positions are two terms of equal weight."""
         return 1 / math.sqrt(2 * head_dim)
 
     def correlation(self) -> Float[Tensor, "H P P"]:
-        """(p U_Q)(p U_K)ᵀ/√(2d) for all rows of the table, at least in float32."""
+        """Return (p U_Q)(p U_K)ᵀ/√(2d) for all rows of the table: [H, P, P], at least in float32."""
         norm, wide = self.norm, torch.promote_types(self.table_PD.dtype, torch.float32)
         table_PD = self.table_PD.to(wide)
         p_PD = F.layer_norm(table_PD, table_PD.shape[-1:], norm.weight.to(wide), norm.bias.to(wide), norm.eps)
@@ -102,6 +111,10 @@ class TUPE(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "#B H S T"]:
+        """Return the correlation of the positions of every pair: [B, H, S, T].
+
+        Raises PositionError for positions that are real-valued, of several coordinates, or outside the table.
+        """
         qpos_BS, kpos_BT = single_axis(qpos_BS, "tupe"), single_axis(kpos_BT, "tupe")
         check_integer(kpos_BT, "tupe")
         check_length(kpos_BT, self.max_length, "tupe")
@@ -120,7 +133,7 @@ class TUPE(Scheme):
     def _pairs(
         self, both_HPP: Float[Tensor, "H P P"], row_BS: Int[Tensor, "B S"], column_BT: Int[Tensor, "B T"]
     ) -> Float[Tensor, "B H S T"]:
-        """The entry of each pair: rows first, then columns."""
+        """Gather the entry of each pair, first by rows, then by columns: [B, H, S, T]."""
         rows_HBSP = both_HPP[:, row_BS]
         columns_HBST = column_BT[None, :, None, :].expand(*rows_HBSP.shape[:3], -1)
         return rows_HBSP.gather(-1, columns_HBST).transpose(0, 1)

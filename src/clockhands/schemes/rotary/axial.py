@@ -1,4 +1,4 @@
-"""Rotary embedding of several coordinates: each axis turns its own pairs."""
+"""Rotary embedding of several coordinates: each axis rotates its own pairs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import torch
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.frequencies import above_zero, check_axes, cos_sin, frequencies, one_row
+from clockhands.schemes.rotary.base import CosSin, Rotary, with_heads
 from clockhands.schemes.rotary.kernels import Layout
-from clockhands.schemes.rotary.turning import CosSin, Rotary, with_heads
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
 
@@ -23,7 +23,15 @@ class Axial(Rotary):
         axes: coordinates of a position.
         base: θ_c = base^(-2c/(d/A)) on every axis (100 for grids of patches).
         layout: pairs ``half`` or ``interleaved``, as in ``rope``.
-        unit: what a position of 1 turns the fastest hand by, in radians (DINOv3: 2π, with coordinates in [-1, 1]).
+        unit: radians by which a position of 1 rotates the fastest pair (DINOv3: 2π, coordinates in [-1, 1]).
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import Axial
+        >>> q, pos = torch.ones(1, 1, 2, 4), torch.tensor([[[0, 0], [0, 1]]])
+        >>> Axial(head_dim=4).rotate(q, q, pos, pos)[0][0, 0]
+        tensor([[ 1.0000,  1.0000,  1.0000,  1.0000],
+                [ 1.0000,  1.0000, -0.3012,  1.3818]])
     """
 
     equation = r"\theta(p) = [p_1 \theta_1, \dots, p_1 \theta_{d/2A}, p_2 \theta_1, \dots], \quad \theta_c = b^{-2cA/d}"
@@ -44,10 +52,15 @@ class Axial(Rotary):
 
     @property
     def declares(self) -> Declares:
+        """The promises of this instance: only differences matter; real-valued positions of ``axes`` coordinates."""
         return Declares(translation_invariant=True, real_valued=True, axes=self.axes)
 
-    def waves(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
+    def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
+        """Return cosine and sine of every pair's angle, [#B, #H, S, F], from angles in float64.
+
+        Raises PositionError for positions with another number of coordinates.
+        """
         own = one_row(check_axes(pos, self.axes, "axial"))
         omega_F = frequencies(self.head_dim // self.axes, self.base, device=own.device) * self.unit
-        turned = [cos_sin(own[..., axis], omega_F, dtype) for axis in range(self.axes)]
-        return with_heads(torch.cat([cos for cos, _ in turned], -1), torch.cat([sin for _, sin in turned], -1))
+        waves = [cos_sin(own[..., axis], omega_F, dtype) for axis in range(self.axes)]
+        return with_heads(torch.cat([cos for cos, _ in waves], -1), torch.cat([sin for _, sin in waves], -1))

@@ -10,8 +10,8 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.frequencies import above_zero, angles, frequencies, single_axis
+from clockhands.schemes.rotary.base import CosSin, Rotary, check_pairs
 from clockhands.schemes.rotary.kernels import Layout
-from clockhands.schemes.rotary.turning import CosSin, Rotary, check_pairs
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
 
@@ -21,7 +21,7 @@ class FoPE(Rotary):
     """Fourier position embedding (Hua et al. 2025, section 4): RoPE whose cos and sin of each pair and head are sums
     Σ_f a_f cos(p·θ_f) and Σ_f b_f sin(p·θ_f) over the frequencies that came round within the trained length.
 
-    A pair no longer turns by an angle, so a common shift of positions does change the logits.
+    A pair is no longer rotated by an angle, so a common shift of positions does change the logits.
 
     Args:
         num_heads: every head has coefficients of its own.
@@ -32,8 +32,15 @@ class FoPE(Rotary):
         std: the coefficients are the identity plus Xavier-normal noise with this gain.
         learned: train the coefficients; otherwise they stay as drawn, as in the authors' released models.
         normalise: divide the coefficients of each pair by their sum.
-        rest: what the pairs without a wave do (all but d/4): ``still`` (cos 1, sin 0, no turn) or ``code`` (cos 1 and
+        rest: what the pairs without a wave do (all but d/4): ``still`` (cos 1, sin 0) or ``code`` (cos 1 and
             sin 1, as the authors' code pads both with ones).
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import FoPE
+        >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])
+        >>> FoPE(num_heads=2, head_dim=8).rotate(q, q, pos, pos)[0].shape
+        torch.Size([1, 2, 3, 8])
     """
 
     equation = (
@@ -76,9 +83,14 @@ class FoPE(Rotary):
 
     @property
     def declares(self) -> Declares:
+        """The promises of FoPE: real-valued positions; a common shift of positions changes the logits."""
         return Declares(real_valued=True)
 
-    def waves(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
+    def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
+        """Return the sums that stand for cosine and sine of every pair: [#B, H, S, F].
+
+        Raises PositionError for positions of several coordinates.
+        """
         own = single_axis(pos, "fope")
         omega_F = frequencies(self.head_dim, self.base, device=own.device)[: self.kept]
         angle = angles(own[:, None] if own.dim() == 2 else own, omega_F)
@@ -88,8 +100,8 @@ class FoPE(Rotary):
         )
         spare = (0, self.head_dim // 2 - self.waving)
         cos, sin = (wave.to(dtype) for wave in mixed)
-        one = torch.nn.functional.pad(cos, spare, value=1.0)
-        return one, torch.nn.functional.pad(sin, spare, value=1.0 if self.rest == "code" else 0.0)
+        cos = torch.nn.functional.pad(cos, spare, value=1.0)
+        return cos, torch.nn.functional.pad(sin, spare, value=1.0 if self.rest == "code" else 0.0)
 
     def _coefficients(self, by_HFG: Tensor, dtype: torch.dtype) -> Tensor:
         by_HFG = by_HFG.to(dtype)
@@ -97,6 +109,7 @@ class FoPE(Rotary):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
+        """Set the coefficients to the identity plus Xavier-normal noise of gain ``std``."""
         step = math.ceil(self.kept / self.waving)
         waves = min(self.waving, math.ceil(self.kept / step))
         for parameter in (self.cos_HFG, self.sin_HFG):

@@ -9,7 +9,7 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.frequencies import above_zero, exact, frequencies, single_axis, working
-from clockhands.schemes.rotary.turning import turn
+from clockhands.schemes.rotary.base import rotate_pairs
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Num, Tensor
 
@@ -29,6 +29,14 @@ class GRAPE(Scheme):
         form: ``planes`` or ``rank-2``.
         per_head: whether each head has speeds of its own (``planes``; ``rank-2`` always has).
         base: of the speeds at the start.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import GRAPE
+        >>> q, pos = torch.ones(1, 1, 2, 2), torch.tensor([[0, 1]])
+        >>> GRAPE(num_heads=1, head_dim=2).rotate(q, q, pos, pos)[0][0, 0].detach()
+        tensor([[ 1.0000,  1.0000],
+                [-0.3012,  1.3818]])
     """
 
     equation = r"q_n \mapsto e^{nL} q_n, \; k_n \mapsto e^{nL} k_n, \quad L^\top = -L \text{ learned}"
@@ -55,7 +63,7 @@ class GRAPE(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """RoPE's speeds; or two random vectors, which span one radian a token at the most."""
+        """Set the speeds to RoPE's; or draw two vectors, which span one radian a token at the most."""
         if self.speed_HF is not None:
             self.speed_HF.copy_(frequencies(self.head_dim, self.base, device=self.speed_HF.device).log())
         if self.span_HK2 is not None:
@@ -63,6 +71,7 @@ class GRAPE(Scheme):
 
     @property
     def declares(self) -> Declares:
+        """The promises of GRAPE: only differences of positions matter, and they may be real-valued."""
         return Declares(translation_invariant=True, real_valued=True)
 
     def rotate(
@@ -72,6 +81,10 @@ class GRAPE(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
+        """Rotate queries [B, H, S, K] and keys [B, H, T, K] to their positions.
+
+        Raises PositionError for positions of several coordinates.
+        """
         q_at, k_at = single_axis(qpos_BS, "grape"), single_axis(kpos_BT, "grape")
         act = self._planes if self.speed_HF is not None else self._rank_2
         return act(q_BHSK, q_at), act(k_BHTK, k_at)
@@ -81,7 +94,7 @@ class GRAPE(Scheme):
         speed_HF = self.speed_HF.to(exact(pos_BS.device)).exp()
         angle_BHSF = pos_BS[:, None, :, None] * speed_HF[:, None]
         dtype = working(x_BHSK.dtype)
-        return turn(x_BHSK, angle_BHSF.cos().to(dtype), angle_BHSF.sin().to(dtype), "half")
+        return rotate_pairs(x_BHSK, angle_BHSF.cos().to(dtype), angle_BHSF.sin().to(dtype), "half")
 
     def _rank_2(self, x_BHSK: Tensor, pos_BS: Num[Tensor, "B S"]) -> Tensor:
         """Angles in float64; L and L² act through the two vectors, never as matrices."""

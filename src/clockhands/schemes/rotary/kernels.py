@@ -1,10 +1,10 @@
-"""How pairs of channels turn: one new tensor, few passes, blocks that stay in a processor's cache.
+"""How pairs of channels are rotated: one new tensor, few passes, blocks that stay in a processor's cache.
 
-``formula`` is what papers write: for compilers, which make one loop of it, and for learned angles. Without a compiler
-neighbours (2c, 2c + 1) are complex numbers as they lie in memory, and turn in float32 at least. Halves (c, c + r/2) are
-multiplied, and each half has the other's product added to it, in their own dtype. The backward pass is the turn by -θ,
-which keeps nothing but the tables. Queries and keys of the same positions turn in one call: a compiler makes one loop
-for both.
+``rotate_by_formula`` is what papers write: for compilers, which make one loop of it, and for learned angles. Without a
+compiler neighbours (2c, 2c + 1) are complex numbers as they lie in memory, multiplied in float32 at least. Halves
+(c, c + r/2) are multiplied, and each half has the other's product added to it, in their own dtype. The backward pass is
+the rotation by -θ, which keeps nothing but the tables. Queries and keys of the same positions are rotated in one call:
+a compiler makes one loop for both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Layout = Literal["interleaved", "half"]
 BLOCK = 1 << 18
 
 
-class Waves(NamedTuple):
+class FormulaTable(NamedTuple):
     """Cosine and sine of every pair, [#B, #H, S, F], for the formula as it is written: compilers and learned angles."""
 
     cos: Tensor
@@ -29,79 +29,86 @@ class Waves(NamedTuple):
     layout: Layout
 
 
-class Neighbours(NamedTuple):
-    """e^{iθ} of every pair, [#B, #H, S, F], complex."""
+class NeighbourTable(NamedTuple):
+    """e^{iθ} of every pair, [#B, #H, S, F], complex, for the layout ``interleaved``."""
 
     cis: Tensor
 
 
-class Halves(NamedTuple):
-    """(cos, cos, 1) and (-sin, sin, 0) over the channels of a head, [#B, #H, S, K]: what does not turn stays."""
+class HalvesTable(NamedTuple):
+    """(cos, cos, 1) and (-sin, sin, 0) over the channels of a head, [#B, #H, S, K].
+
+    The 1 and the 0 leave the channels that do not rotate as they are.
+    """
 
     cos: Tensor
     sin: Tensor
     pairs: int
 
 
-Table = Waves | Neighbours | Halves
+RotationTable = FormulaTable | NeighbourTable | HalvesTable
 
 
-def table(cos: Tensor, sin: Tensor, layout: Layout, width: int, dtype: torch.dtype) -> Table:
-    """What ``apply`` multiplies heads of ``width`` channels and this dtype by."""
+def make_table(cos: Tensor, sin: Tensor, layout: Layout, width: int, dtype: torch.dtype) -> RotationTable:
+    """Make what ``rotate_heads`` multiplies heads of ``width`` channels and this dtype by."""
     if torch.compiler.is_compiling() or cos.requires_grad:
-        return Waves(cos, sin, layout)
+        return FormulaTable(cos, sin, layout)
     if layout == "interleaved":
-        return Neighbours(torch.complex(cos, sin))
+        return NeighbourTable(torch.complex(cos, sin))
     rest = (*cos.shape[:-1], width - 2 * cos.shape[-1])
     full = torch.cat([cos, cos, cos.new_ones(rest)], -1), torch.cat([-sin, sin, sin.new_zeros(rest)], -1)
-    return Halves(full[0].to(dtype), full[1].to(dtype), cos.shape[-1])
+    return HalvesTable(full[0].to(dtype), full[1].to(dtype), cos.shape[-1])
 
 
-def apply(by: Table, *heads_BHSK: Float[Tensor, "B H S K"]) -> tuple[Float[Tensor, "B H S K"], ...]:
-    """Turn every pair of channels of each tensor of heads."""
-    if isinstance(by, Waves):
-        return tuple(formula(x, *by) for x in heads_BHSK)
-    tables = (by.cis, None, by.cis.shape[-1]) if isinstance(by, Neighbours) else by
-    return cast(tuple[Tensor, ...], _Turn.apply(*tables, *heads_BHSK))
+def rotate_heads(table: RotationTable, *heads_BHSK: Float[Tensor, "B H S K"]) -> tuple[Float[Tensor, "B H S K"], ...]:
+    """Rotate every pair of channels of each tensor of heads; channels beyond the table's pairs stay as they are."""
+    if isinstance(table, FormulaTable):
+        return tuple(rotate_by_formula(x, *table) for x in heads_BHSK)
+    tables = (table.cis, None, table.cis.shape[-1]) if isinstance(table, NeighbourTable) else table
+    return cast(tuple[Tensor, ...], _Rotate.apply(*tables, *heads_BHSK))
 
 
-def formula(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
-    """As papers write it, in float32 at least; differentiable in the angles, and a compiler makes one loop of it."""
-    dtype, turned = working(x.dtype), 2 * cos.shape[-1]
-    pairs = x[..., :turned].to(dtype).unflatten(-1, (2, -1) if layout == "half" else (-1, 2))
+def rotate_by_formula(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+    """Rotate pairs as papers write it, in float32 at least: (a·cos - b·sin, b·cos + a·sin).
+
+    Differentiable in the angles, and a compiler makes one loop of it.
+    """
+    dtype, rotated = working(x.dtype), 2 * cos.shape[-1]
+    pairs = x[..., :rotated].to(dtype).unflatten(-1, (2, -1) if layout == "half" else (-1, 2))
     axis = -2 if layout == "half" else -1
     a, b = pairs.unbind(axis)
     out = torch.stack([a * cos - b * sin, b * cos + a * sin], dim=axis).flatten(-2).to(x.dtype)
-    return out if turned == x.shape[-1] else torch.cat([out, x[..., turned:]], dim=-1)
+    return out if rotated == x.shape[-1] else torch.cat([out, x[..., rotated:]], dim=-1)
 
 
-def by_halves(cos: Tensor, sin: Tensor, pairs: int, *heads: Tensor) -> tuple[Tensor, ...]:
-    """The formula with the tables of ``Halves``: what is compiled on demand."""
+def rotate_halves_by_formula(cos: Tensor, sin: Tensor, pairs: int, *heads: Tensor) -> tuple[Tensor, ...]:
+    """Rotate by the formula with a ``HalvesTable``: what ``compile_rotation`` compiles."""
     cos, sin = cos[..., :pairs], sin[..., pairs : 2 * pairs]
-    return tuple(formula(x, cos, sin, "half") for x in heads)
+    return tuple(rotate_by_formula(x, cos, sin, "half") for x in heads)
 
 
 _compiled: Callable[..., tuple[Tensor, ...]] | None = None
 
 
-def compile_turning(enabled: bool = True, backend: str = "inductor") -> None:
-    """Turn halves by a compiled loop in this process: two to three times as fast on a CPU, after seconds of compiling.
+def compile_rotation(enabled: bool = True, backend: str = "inductor") -> None:
+    """Rotate halves by a compiled loop in this process.
 
+    It is two to three times as fast on a CPU, after seconds of compiling.
     It needs what torch.compile needs (a C++ compiler). A model that is compiled whole does not need it.
     """
     global _compiled
-    _compiled = torch.compile(by_halves, backend=backend, dynamic=True) if enabled else None
+    _compiled = torch.compile(rotate_halves_by_formula, backend=backend, dynamic=True) if enabled else None
 
 
 def _blocks(axis: int, x: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Parts of x and its like along the positions, small enough for a processor's cache."""
+    """Split x and its like along the positions into parts that are small enough for a processor's cache."""
     rows = x.shape[axis]
     if x.device.type == "cpu" and x.numel() > BLOCK:
         rows = max(1, BLOCK * torch.get_num_threads() * rows // x.numel())
     return zip(*(tensor.split(max(rows, 1), axis) for tensor in (x, *others)), strict=True)
 
 
-def _turn_halves(x: Tensor, cos: Tensor, sin: Tensor, pairs: int, axis: int) -> Tensor:
+def _rotate_halves(x: Tensor, cos: Tensor, sin: Tensor, pairs: int, axis: int) -> Tensor:
     out, first, second = torch.empty_like(x), slice(0, pairs), slice(pairs, 2 * pairs)
     for part, c, s, to in _blocks(axis, x, cos, sin, out):
         torch.mul(part, c, out=to)
@@ -110,16 +117,16 @@ def _turn_halves(x: Tensor, cos: Tensor, sin: Tensor, pairs: int, axis: int) -> 
     return out
 
 
-def _turn_neighbours(x: Tensor, cis: Tensor, axis: int) -> Tensor:
-    """Complex products, into the new tensor where it has their dtype, and through a block in float32 otherwise."""
-    out, turned = torch.empty_like(x), 2 * cis.shape[-1]
-    out[..., turned:] = x[..., turned:]
-    source, goal = x[..., :turned], out[..., :turned]
-    if working(x.dtype) == x.dtype and _are_complex(source) and _are_complex(goal):
-        torch.mul(_complex(source), cis, out=_complex(goal))
+def _rotate_neighbours(x: Tensor, cis: Tensor, axis: int) -> Tensor:
+    """Multiply complex numbers, straight into the new tensor where it has their dtype, else through a float32 block."""
+    out, rotated = torch.empty_like(x), 2 * cis.shape[-1]
+    out[..., rotated:] = x[..., rotated:]
+    source, target = x[..., :rotated], out[..., :rotated]
+    if working(x.dtype) == x.dtype and _are_complex(source) and _are_complex(target):
+        torch.mul(_complex(source), cis, out=_complex(target))
         return out
     room = torch.empty(0, dtype=working(x.dtype), device=x.device)
-    for part, c, to in _blocks(axis, source, cis, goal):
+    for part, c, to in _blocks(axis, source, cis, target):
         room.resize_(part.shape).copy_(part)
         _complex(room).mul_(c)
         to.copy_(room)
@@ -131,30 +138,30 @@ def _complex(x: Tensor) -> Tensor:
 
 
 def _are_complex(x: Tensor) -> bool:
-    """Whether neighbours lie so that they can be read as complex numbers."""
+    """Whether neighbours lie in memory so that they can be read as complex numbers."""
     even = all(stride % 2 == 0 for stride in x.stride()[:-1])
     return x.stride(-1) == 1 and even and x.storage_offset() % 2 == 0
 
 
-def _turned(table: Tensor, sin: Tensor | None, pairs: int, heads: tuple[Tensor, ...], axis: int) -> tuple[Tensor, ...]:
+def _rotate(table: Tensor, sin: Tensor | None, pairs: int, heads: tuple[Tensor, ...], axis: int) -> tuple[Tensor, ...]:
     if sin is None:
-        return tuple(_turn_neighbours(x, table, axis) for x in heads)
+        return tuple(_rotate_neighbours(x, table, axis) for x in heads)
     if _compiled:
         return _compiled(table, sin, pairs, *heads)
-    return tuple(_turn_halves(x, table, sin, pairs, axis) for x in heads)
+    return tuple(_rotate_halves(x, table, sin, pairs, axis) for x in heads)
 
 
-class _Turn(torch.autograd.Function):
-    """By ``Neighbours`` (their table and None) or ``Halves``; the gradient turns back."""
+class _Rotate(torch.autograd.Function):
+    """The rotation by a ``NeighbourTable`` (its table and None) or a ``HalvesTable``; the gradient rotates back."""
 
     @staticmethod
     def forward(table: Tensor, sin: Tensor | None, pairs: int, *heads_BHSK: Tensor) -> tuple[Tensor, ...]:
         # Heads that were split off a projection lie as [B, S, H, K]: work in the order of memory.
         if any(x.stride(-3) >= x.stride(-2) for x in heads_BHSK):
-            return _turned(table, sin, pairs, heads_BHSK, -2)
+            return _rotate(table, sin, pairs, heads_BHSK, -2)
         first, second = table.transpose(-3, -2), None if sin is None else sin.transpose(-3, -2)
-        turned = _turned(first, second, pairs, tuple(x.transpose(-3, -2) for x in heads_BHSK), -3)
-        return tuple(x.transpose(-3, -2) for x in turned)
+        rotated = _rotate(first, second, pairs, tuple(x.transpose(-3, -2) for x in heads_BHSK), -3)
+        return tuple(x.transpose(-3, -2) for x in rotated)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -166,23 +173,23 @@ class _Turn(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         table, sin = ctx.saved_tensors
         back = (table.conj().resolve_conj(), None) if sin is None else (table, -sin)
-        return None, None, None, *cast(tuple[Tensor, ...], _Turn.apply(*back, ctx.pairs, *gradients))
+        return None, None, None, *cast(tuple[Tensor, ...], _Rotate.apply(*back, ctx.pairs, *gradients))
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> tuple[Tensor, ...]:
-        return cast(tuple[Tensor, ...], _Turn.apply(*ctx.saved_tensors, ctx.pairs, *tangents[3:]))
+        return cast(tuple[Tensor, ...], _Rotate.apply(*ctx.saved_tensors, ctx.pairs, *tangents[3:]))
 
     @staticmethod
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], table: Tensor, sin: Tensor | None, pairs: int, *heads: Tensor
     ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        """One axis more in front, over which tables without it are spread."""
+        """Add one axis in front; tables that do not have it are broadcast over it."""
         tables = [
-            each if each is None or axis is None else each.movedim(axis, 0)
-            for each, axis in zip((table, sin), in_dims[:2], strict=True)
+            part if part is None or axis is None else part.movedim(axis, 0)
+            for part, axis in zip((table, sin), in_dims[:2], strict=True)
         ]
         front = [
             x.expand(info.batch_size, *x.shape) if axis is None else x.movedim(axis, 0)
             for x, axis in zip(heads, in_dims[3:], strict=True)
         ]
-        return cast(tuple[Tensor, ...], _Turn.apply(*tables, pairs, *front)), (0,) * len(heads)
+        return cast(tuple[Tensor, ...], _Rotate.apply(*tables, pairs, *front)), (0,) * len(heads)

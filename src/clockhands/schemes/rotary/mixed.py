@@ -10,8 +10,8 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.frequencies import above_zero, check_axes, exact
+from clockhands.schemes.rotary.base import CosSin, Rotary
 from clockhands.schemes.rotary.kernels import Layout
-from clockhands.schemes.rotary.turning import CosSin, Rotary
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
 
@@ -27,6 +27,13 @@ class Mixed(Rotary):
         head_dim: width of a head; divisible by 4.
         base: lengths of the frequencies at the start, base^(-4c/d), in random directions, two at right angles for each.
         layout: pairs ``half`` or ``interleaved``, as in ``rope``.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import Mixed
+        >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[[0, 0], [0, 1], [1, 0]]])
+        >>> Mixed(num_heads=2, head_dim=8).rotate(q, q, pos, pos)[0].shape
+        torch.Size([1, 2, 3, 8])
     """
 
     equation = r"\theta_c(p) = p_x \omega_c^x + p_y \omega_c^y"
@@ -45,9 +52,14 @@ class Mixed(Rotary):
 
     @property
     def declares(self) -> Declares:
+        """The promises of RoPE-Mixed: only differences matter; real-valued positions of two coordinates."""
         return Declares(translation_invariant=True, real_valued=True, axes=2)
 
-    def waves(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
+    def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
+        """Return cosine and sine of every pair's angle, [#B, #H, S, F], from angles in float64.
+
+        Raises PositionError for positions without two coordinates.
+        """
         own = check_axes(pos, 2, "mixed")
         own_BHSA = own[:, None] if own.dim() == 3 else own
         angle_BHSF = own_BHSA.to(exact(own.device)) @ self.omega_HAF.to(exact(own.device))
@@ -55,6 +67,7 @@ class Mixed(Rotary):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
+        """Draw one random direction for each head; the frequencies lie along it and at right angles to it."""
         heads, _, pairs = self.omega_HAF.shape
         length_F = self.base ** (-2 * torch.arange(pairs // 2, device=self.omega_HAF.device) / pairs)
         direction_H1 = torch.rand(heads, 1, device=self.omega_HAF.device) * 2 * math.pi

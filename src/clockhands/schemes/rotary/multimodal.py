@@ -9,8 +9,8 @@ import torch
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.frequencies import above_zero, check_axes, frequencies, one_row
+from clockhands.schemes.rotary.base import CosSin, Rotary, check_pairs, with_heads
 from clockhands.schemes.rotary.kernels import Layout
-from clockhands.schemes.rotary.turning import CosSin, Rotary, check_pairs, with_heads
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
 
@@ -19,8 +19,8 @@ from clockhands.shapes import Num, Tensor
 class MRoPE(Rotary):
     """Multimodal RoPE (Qwen2-VL, Wang et al. 2024): positions (t, h, w), one hand of RoPE's spectrum each.
 
-    Text has t = h = w (``positions.text_axes``) and turns as under ``rope``; what follows an image continues after its
-    largest coordinate (``positions.segments``).
+    Text has t = h = w (``positions.text_axes``) and is rotated as under ``rope``; what follows an image continues after
+    its largest coordinate (``positions.segments``).
 
     Args:
         head_dim: width of a head; even.
@@ -30,6 +30,14 @@ class MRoPE(Rotary):
             of 64).
         order: ``block`` (t's hands first, then h's, then w's: Qwen2-VL) or ``interleaved`` (t, h, w, t, h, w, ...: the
             axes share slow and fast hands; Qwen3-VL).
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import MRoPE
+        >>> MRoPE(head_dim=16).axis_of_pairs()
+        [0, 0, 1, 1, 1, 2, 2, 2]
+        >>> MRoPE(head_dim=16, order="interleaved", sections=[4, 2, 2]).axis_of_pairs()
+        [0, 1, 2, 0, 1, 2, 0, 0]
     """
 
     equation = r"\theta(p)_c = p_{a(c)} \, b^{-2c/d}, \quad a(c) \in \{t, h, w\}"
@@ -64,10 +72,11 @@ class MRoPE(Rotary):
 
     @property
     def declares(self) -> Declares:
+        """The promises of M-RoPE: only differences matter; real-valued positions (t, h, w)."""
         return Declares(translation_invariant=True, real_valued=True, axes=3)
 
     def axis_of_pairs(self) -> list[int]:
-        """For each pair the coordinate that turns it: 0 t, 1 h, 2 w."""
+        """Return for each pair the coordinate that rotates it: 0 t, 1 h, 2 w."""
         if self.order == "block":
             return [axis for axis, count in enumerate(self.sections) for _ in range(count)]
         return [
@@ -75,7 +84,11 @@ class MRoPE(Rotary):
             for c in range(self.head_dim // 2)
         ]
 
-    def waves(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
+    def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
+        """Return cosine and sine of every pair's angle, [#B, #H, S, F], from angles in float64.
+
+        Raises PositionError for positions without three coordinates.
+        """
         own = one_row(check_axes(pos, 3, "mrope"))
         omega_F = frequencies(self.head_dim, self.base, device=own.device)
         axis_of_F = torch.tensor(self.axis_of_pairs(), device=own.device)
@@ -83,7 +96,7 @@ class MRoPE(Rotary):
         return with_heads(angle.cos().to(dtype), angle.sin().to(dtype))
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """``rope_parameters`` of Qwen2-VL or, interleaved, Qwen3-VL."""
+        """Return ``rope_parameters`` of Qwen2-VL or, interleaved, of Qwen3-VL."""
         parameters: dict[str, Any] = {"rope_type": "default", "rope_theta": self.base}
         parameters["mrope_section"] = list(self.sections)
         return {"rope_parameters": parameters}

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from clockhands.schemes.frequencies import Memo, above_zero, cos_sin, frequencies, single_axis, working
-from clockhands.schemes.rotary.turning import CosSin, with_heads
+from clockhands.schemes.rotary.base import CosSin, with_heads
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Num, Tensor
 
@@ -27,6 +27,13 @@ class PoPE(Scheme):
         base: θ_c = base^(-c/d), c = 0 .. d - 1 (the paper prints the exponent without its minus).
         start: where the learned phases δ, clamped to [-2π, 0], begin: ``zero`` (extrapolates better, says the paper) or
             ``uniform`` over the range.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import PoPE
+        >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])
+        >>> PoPE(num_heads=2, head_dim=8).rotate(q, q, pos, pos)[0].shape
+        torch.Size([1, 2, 3, 16])
     """
 
     equation = (
@@ -47,6 +54,7 @@ class PoPE(Scheme):
 
     @property
     def declares(self) -> Declares:
+        """The promises of PoPE: only differences of positions matter, and they may be real-valued."""
         return Declares(translation_invariant=True, real_valued=True)
 
     def rotate(
@@ -56,13 +64,17 @@ class PoPE(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> tuple[Float[Tensor, "B H S K2"], Float[Tensor, "B H T K2"]]:
+        """Turn channels into polar coordinates, which doubles the width: [B, H, S, 2K] and [B, H, T, 2K].
+
+        Raises PositionError for positions of several coordinates.
+        """
         dtype = working(q_BHSK.dtype)
-        cos, sin = self._waves(kpos_BT, dtype)
+        cos, sin = self._compute_cos_sin(kpos_BT, dtype)
         delta_HK = self.delta_HK.to(dtype).clamp(-2 * math.pi, 0)[:, None]
         late = (cos * delta_HK.cos() - sin * delta_HK.sin(), sin * delta_HK.cos() + cos * delta_HK.sin())
-        return _polar(q_BHSK, *self._waves(qpos_BS, dtype)), _polar(k_BHTK, *late)
+        return _polar(q_BHSK, *self._compute_cos_sin(qpos_BS, dtype)), _polar(k_BHTK, *late)
 
-    def _waves(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
+    def _compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
         def compute() -> CosSin:
             own = single_axis(pos, "pope")
             return with_heads(*cos_sin(own, frequencies(2 * self.head_dim, self.base, device=own.device), dtype))
@@ -71,6 +83,7 @@ class PoPE(Scheme):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
+        """Set the phases to 0, or draw them from U(-2π, 0), as ``start`` says."""
         if self.start == "zero":
             self.delta_HK.zero_()
         else:

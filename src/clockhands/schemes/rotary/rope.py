@@ -1,4 +1,4 @@
-"""Rotary position embedding: queries and keys turn, and their scores see only the difference of the angles."""
+"""Rotary position embedding: queries and keys are rotated, and only the difference of the angles matters."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ import torch
 from torch import nn
 
 from clockhands.schemes.frequencies import above_zero, angles, cos_sin, one_row, single_axis, working
+from clockhands.schemes.rotary.base import CosSin, Rotary, check_pairs, rotate_pairs, with_heads
 from clockhands.schemes.rotary.kernels import Layout
-from clockhands.schemes.rotary.spectra import LongRope, Omega, make_spectrum
-from clockhands.schemes.rotary.turning import CosSin, Rotary, check_pairs, turn, with_heads
+from clockhands.schemes.rotary.spectra import Frequencies, LongRope, make_spectrum
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions
 from clockhands.shapes import Float, Num, Tensor
 
 
 @final
 class RoPE(Rotary):
-    """Rotary position embedding (Su et al. 2021, equation 34): q and k of position p turn by p·θ_c, values never.
+    """Rotary position embedding (Su et al. 2021, equation 34): q and k of position p are rotated by p·θ_c.
 
-    The spectrum bends θ so that texts longer than the trained ones fit; options that a spectrum has no use for are
-    refused, and those left at None take the spectrum's own default (``rotary/spectra.py``).
+    Values are never rotated. The spectrum changes θ so that texts longer than the trained ones fit; options that a
+    spectrum has no use for are refused, and those left at None take the spectrum's own default (``rotary/spectra.py``).
 
     Args:
         head_dim: width of a head, d_head.
-        base: θ_c = base^(-2c/r) with r the number of channels that turn.
+        base: θ_c = base^(-2c/r) with r the number of channels that rotate.
         layout: pairs ``half`` (c, c + r/2), as in GPT-NeoX and Llama checkpoints of transformers, or ``interleaved``
-            (2c, 2c + 1), as in the paper and GPT-J. On a CPU the latter turn faster, unless ``compile_turning()`` was
+            (2c, 2c + 1), as in the paper and GPT-J. On a CPU the latter are faster, unless ``compile_rotation()`` was
             called, which takes seconds once.
-        fraction: share of the head's channels that turn (partial rotary); the rest carries no position.
+        fraction: share of the head's channels that rotate (partial rotary); the rest carries no position.
         learned: multiply every θ_c by e^(α_c) with α learned, beginning at 0 (Mistral Large 4).
         spectrum: ``default``; ``linear`` (position interpolation); ``ntk``; ``dynamic`` (NTK by the row's length);
             ``yarn``; ``longrope``; ``llama3``; ``proportional`` (p-RoPE).
         factor: how many times longer than trained; for all spectra but ``default``.
         original_length: the trained length L; for ``dynamic``, ``yarn``, ``longrope``, ``llama3``.
-        share: of the frequencies, the highest, that turn; for ``proportional``.
+        share: of the frequencies, the highest, that rotate; for ``proportional``.
         beta_fast: hands that come round this often within L are kept; for ``yarn``.
         beta_slow: hands that come round less often than this within L are interpolated; for ``yarn``.
         ramp: what runs linearly between the two, the ``channel`` (code) or the ``rotations`` (paper); for ``yarn``.
@@ -44,9 +44,17 @@ class RoPE(Rotary):
             formula is the default.
         short_factor: divisors λ_c of θ_c up to the trained length; for ``longrope``.
         long_factor: the same for longer rows.
-        unscaled_first: how many first positions turn as trained; for ``longrope``.
+        unscaled_first: how many first positions rotate as trained; for ``longrope``.
         low_frequency_factor: wavelengths above L over this are divided by ``factor``; for ``llama3``.
         high_frequency_factor: wavelengths below L over this are kept; for ``llama3``.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import RoPE
+        >>> q, pos = torch.ones(1, 1, 2, 2), torch.tensor([[0, 1]])
+        >>> RoPE(head_dim=2).rotate(q, q, pos, pos)[0][0, 0]
+        tensor([[ 1.0000,  1.0000],
+                [-0.3012,  1.3818]])
     """
 
     equation = r"q_p \mapsto R(p\theta) q_p, \; k_p \mapsto R(p\theta) k_p, \quad \theta_c = b^{-2c/r}"
@@ -80,12 +88,12 @@ class RoPE(Rotary):
         high_frequency_factor: float | None = None,
     ) -> None:
         super().__init__(layout)
-        turned = int(head_dim * fraction) if 0 < fraction <= 1 else 0
-        check_pairs("rope", turned, f"head_dim {head_dim} x fraction {fraction}")
-        self.base, self.fraction, self.channels = above_zero("rope.base", base), fraction, turned
+        channels = int(head_dim * fraction) if 0 < fraction <= 1 else 0
+        check_pairs("rope", channels, f"head_dim {head_dim} x fraction {fraction}")
+        self.base, self.fraction, self.channels = above_zero("rope.base", base), fraction, channels
         self.spectrum = make_spectrum(
             spectrum,
-            turned,
+            channels,
             {
                 "factor": factor, "original_length": original_length, "share": share, "beta_fast": beta_fast,
                 "beta_slow": beta_slow, "ramp": ramp, "truncate": truncate, "attention_factor": attention_factor,
@@ -93,15 +101,16 @@ class RoPE(Rotary):
                 "low_frequency_factor": low_frequency_factor, "high_frequency_factor": high_frequency_factor,
             },
         )  # fmt: skip
-        self.alpha_F = nn.Parameter(torch.zeros(turned // 2)) if learned else None
+        self.alpha_F = nn.Parameter(torch.zeros(channels // 2)) if learned else None
 
     @property
     def memoised(self) -> bool:  # type: ignore[override]
-        """Angles of learned frequencies change with every step, and are never kept."""
+        """Whether tables are kept: those of learned frequencies change with every step, and never are."""
         return self.alpha_F is None
 
     @property
     def declares(self) -> Declares:
+        """The promises of this instance; under ``dynamic`` and ``longrope`` angles depend on the length of the row."""
         by_length = self.spectrum.depends_on_length
         return Declares(
             translation_invariant=not by_length,
@@ -111,27 +120,33 @@ class RoPE(Rotary):
             cache="raw" if by_length else "rotated",
         )
 
-    def frequencies(self, length_B: Num[Tensor, " B"] | None = None, device: torch.device | str | None = None) -> Omega:
-        """Radians per position of each pair, in float64, for rows of these lengths."""
+    def frequencies(
+        self, length_B: Num[Tensor, " B"] | None = None, device: torch.device | str | None = None
+    ) -> Frequencies:
+        """Return the radians per position of each pair, in float64: [F], or [B, 1, F] for rows of these lengths."""
         omega_F = self.spectrum.frequencies(self.channels, self.base, length_B, device)
         return omega_F if self.alpha_F is None else omega_F * self.alpha_F.to(omega_F.device, omega_F.dtype).exp()
 
-    def waves(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
-        own = one_row(single_axis(pos, "rope"))
-        return self._waves(own, self._lengths(own), dtype)
+    def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
+        """Return cosine and sine of every pair's angle, [#B, #H, S, F], from angles in float64.
 
-    def _waves(self, own: Tensor, length_B: Tensor | None, dtype: torch.dtype) -> CosSin:
+        Raises PositionError for positions of several coordinates.
+        """
+        own = one_row(single_axis(pos, "rope"))
+        return self._compute_cos_sin(own, self._lengths(own), dtype)
+
+    def _compute_cos_sin(self, own: Tensor, length_B: Tensor | None, dtype: torch.dtype) -> CosSin:
         omega = self.frequencies(length_B, own.device)
         if omega.dim() == 1 and not getattr(self.spectrum, "unscaled_first", 0):
             cos, sin = cos_sin(own, omega, dtype)
         else:
-            angle = self._bent(own, omega)
+            angle = self._angles_by_row(own, omega)
             cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
         factor = self.spectrum.amplitude()
         return with_heads(cos, sin) if factor == 1.0 else with_heads(cos * factor, sin * factor)
 
-    def _bent(self, own: Tensor, omega: Tensor) -> Tensor:
-        """Angles where every row has its own frequencies, and the first positions perhaps the trained ones."""
+    def _angles_by_row(self, own: Tensor, omega: Tensor) -> Tensor:
+        """Compute angles where rows have frequencies of their own, and the first positions perhaps the trained ones."""
         heads = own.dim() == 3
         pos = own.to(omega.dtype)[..., None]
         angle = pos * (omega[:, None] if heads and omega.dim() == 3 else omega)
@@ -142,7 +157,7 @@ class RoPE(Rotary):
         return torch.where(pos < first, angles(own, trained_F), angle)
 
     def _lengths(self, *rows: Tensor) -> Tensor | None:
-        """One more than the largest position of each row, where the spectrum asks."""
+        """Return one more than the largest position of each row, [B], where the spectrum needs it; else None."""
         if not self.spectrum.depends_on_length:
             return None
         most = [row.flatten(1).amax(-1) + 1 for row in rows if row.shape[-1]]
@@ -155,18 +170,26 @@ class RoPE(Rotary):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
+        """Rotate queries [B, H, S, K] and keys [B, H, T, K] to their positions.
+
+        Where the spectrum depends on the length, a row is as long as the largest position of its queries and keys says.
+        Raises PositionError for positions of several coordinates.
+        """
         if not self.spectrum.depends_on_length or qpos_BS is kpos_BT:
             return super().rotate(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
         dtype = working(q_BHSK.dtype)
         qpos, kpos = (one_row(single_axis(pos, "rope")) for pos in (qpos_BS, kpos_BT))
         length_B = self._lengths(qpos, kpos)
         return (
-            turn(q_BHSK, *self._waves(qpos, length_B, dtype), self.layout),
-            turn(k_BHTK, *self._waves(kpos, length_B, dtype), self.layout),
+            rotate_pairs(q_BHSK, *self._compute_cos_sin(qpos, length_B, dtype), self.layout),
+            rotate_pairs(k_BHTK, *self._compute_cos_sin(kpos, length_B, dtype), self.layout),
         )
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """``rope_parameters``; None with learned frequencies. Interleaved weights go through ``schemes.convert``."""
+        """Return ``rope_parameters``; None with learned frequencies.
+
+        A checkpoint with interleaved pairs has to pass through ``schemes.convert`` besides.
+        """
         if self.alpha_F is not None:
             return None
         parameters = self.spectrum.to_hf(self.base, self.channels)
@@ -176,5 +199,6 @@ class RoPE(Rotary):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
+        """Set learned factors of the frequencies back to 1."""
         if self.alpha_F is not None:
             self.alpha_F.zero_()

@@ -1,8 +1,8 @@
-"""Spectra of the rotary embedding: how its frequencies are bent so that longer texts fit.
+"""Spectra of the rotary embedding: how its frequencies are changed so that longer texts fit.
 
-Each is a frozen dataclass whose fields are its options. ``frequencies`` takes the number of channels that turn and the
-base, and, where ``depends_on_length``, the length of each row; all else follows from the fields. ``to_hf`` gives the
-``rope_parameters`` of transformers.
+Each is a frozen dataclass whose fields are its options. ``frequencies`` takes the number of channels that rotate and
+the base, and, where ``depends_on_length``, the length of each row; all else follows from the fields. ``to_hf`` gives
+the ``rope_parameters`` of transformers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from clockhands.shapes import Float, Int, Num, Tensor
 
 Device = torch.device | str | None
 Length = Num[Tensor, " B"] | Int[Tensor, " B"] | None
-Omega = Float[Tensor, " F"] | Float[Tensor, "B 1 F"]
+Frequencies = Float[Tensor, " F"] | Float[Tensor, "B 1 F"]
 
 
 @dataclass(frozen=True)
@@ -30,20 +30,23 @@ class Spectrum:
 
     depends_on_length = False
 
-    def frequencies(self, turned: int, base: float, length_B: Length = None, device: Device = None) -> Omega:
-        """Radians per position of each pair, in float64; [B, 1, F] where rows of different lengths differ."""
-        return frequencies(turned, base, device=device)
+    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
+        """Return the radians per position of each pair, in float64: [F].
+
+        The shape is [B, 1, F] where rows of different lengths differ.
+        """
+        return frequencies(channels, base, device=device)
 
     def amplitude(self) -> float:
-        """What cosines and sines are multiplied by; the logits gain its square."""
+        """Return the factor of cosines and sines; the logits gain its square."""
         return 1.0
 
-    def to_hf(self, base: float, turned: int) -> dict[str, Any]:
-        """``rope_parameters`` without ``partial_rotary_factor``."""
+    def to_hf(self, base: float, channels: int) -> dict[str, Any]:
+        """Return ``rope_parameters`` of transformers, without ``partial_rotary_factor``."""
         return {"rope_type": "default", "rope_theta": base}
 
-    def faults(self, turned: int) -> list[str]:
-        """What is wrong with the options."""
+    def faults(self, channels: int) -> list[str]:
+        """Return what is wrong with the options, one sentence each; empty if nothing is."""
         known = dataclasses.asdict(self)
         return [
             f"rope.{name} is {known[name]}, but must be above 0"
@@ -58,10 +61,12 @@ class Linear(Spectrum):
 
     factor: float = 1.0
 
-    def frequencies(self, turned: int, base: float, length_B: Length = None, device: Device = None) -> Omega:
-        return frequencies(turned, base, device=device) / self.factor
+    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
+        """Return all frequencies divided by ``factor``: [F]."""
+        return frequencies(channels, base, device=device) / self.factor
 
-    def to_hf(self, base: float, turned: int) -> dict[str, Any]:
+    def to_hf(self, base: float, channels: int) -> dict[str, Any]:
+        """Return ``rope_parameters`` of the type ``linear``."""
         return {"rope_type": "linear", "rope_theta": base, "factor": self.factor}
 
 
@@ -71,17 +76,20 @@ class Ntk(Spectrum):
 
     factor: float = 1.0
 
-    def frequencies(self, turned: int, base: float, length_B: Length = None, device: Device = None) -> Omega:
-        return frequencies(turned, self._base(turned, base), device=device)
+    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
+        """Return the frequencies of the larger base: [F]."""
+        return frequencies(channels, self._base(channels, base), device=device)
 
-    def _base(self, turned: int, base: float) -> float:
-        return base * self.factor ** (turned / (turned - 2))
+    def _base(self, channels: int, base: float) -> float:
+        return base * self.factor ** (channels / (channels - 2))
 
-    def to_hf(self, base: float, turned: int) -> dict[str, Any]:
-        return {"rope_type": "default", "rope_theta": self._base(turned, base)}
+    def to_hf(self, base: float, channels: int) -> dict[str, Any]:
+        """Return ``rope_parameters`` of the default type with the larger base, which mean the same."""
+        return {"rope_type": "default", "rope_theta": self._base(channels, base)}
 
-    def faults(self, turned: int) -> list[str]:
-        return super().faults(turned) + _at_least_two_pairs(turned)
+    def faults(self, channels: int) -> list[str]:
+        """Return what is wrong with the options; one pair alone has no slowest frequency."""
+        return super().faults(channels) + _at_least_two_pairs(channels)
 
 
 @dataclass(frozen=True)
@@ -95,20 +103,23 @@ class Dynamic(Spectrum):
     original_length: int = 2048
     depends_on_length = True
 
-    def frequencies(self, turned: int, base: float, length_B: Length = None, device: Device = None) -> Omega:
+    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
+        """Return the frequencies of each row's own base: [B, 1, F]; the trained ones, [F], without lengths."""
         if length_B is None:
-            return frequencies(turned, base, device=device)
+            return frequencies(channels, base, device=device)
         dtype = exact(length_B.device)
         ratio_B = length_B.to(dtype).clamp(min=self.original_length) / self.original_length
-        base_B = base * (self.factor * ratio_B - (self.factor - 1)) ** (turned / (turned - 2))
-        power_F = torch.arange(turned // 2, dtype=dtype, device=length_B.device) * (-2 / turned)
+        base_B = base * (self.factor * ratio_B - (self.factor - 1)) ** (channels / (channels - 2))
+        power_F = torch.arange(channels // 2, dtype=dtype, device=length_B.device) * (-2 / channels)
         return base_B[:, None, None] ** power_F
 
-    def to_hf(self, base: float, turned: int) -> dict[str, Any]:
+    def to_hf(self, base: float, channels: int) -> dict[str, Any]:
+        """Return ``rope_parameters`` of the type ``dynamic``."""
         return {"rope_type": "dynamic", "rope_theta": base, "factor": self.factor}
 
-    def faults(self, turned: int) -> list[str]:
-        return super().faults(turned) + _at_least_two_pairs(turned)
+    def faults(self, channels: int) -> list[str]:
+        """Return what is wrong with the options; one pair alone has no slowest frequency."""
+        return super().faults(channels) + _at_least_two_pairs(channels)
 
 
 @dataclass(frozen=True)
@@ -128,11 +139,12 @@ class Yarn(Spectrum):
     truncate: bool = True
     attention_factor: float | None = None
 
-    def frequencies(self, turned: int, base: float, length_B: Length = None, device: Device = None) -> Omega:
-        omega_F = frequencies(turned, base, device=device)
+    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
+        """Return frequencies that are kept, divided by ``factor``, or between the two along the ramp: [F]."""
+        omega_F = frequencies(channels, base, device=device)
         if self.ramp == "channel":
-            low, high = self.bounds(turned, base)
-            channel_F = torch.arange(turned // 2, dtype=omega_F.dtype, device=omega_F.device)
+            low, high = self.bounds(channels, base)
+            channel_F = torch.arange(channels // 2, dtype=omega_F.dtype, device=omega_F.device)
             interpolated_F = ((channel_F - low) / (high - low if high != low else 0.001)).clamp(0, 1)
         else:
             rotations_F = self.original_length * omega_F / (2 * math.pi)
@@ -140,22 +152,24 @@ class Yarn(Spectrum):
             interpolated_F = 1 - kept_F.clamp(0, 1)
         return omega_F / self.factor * interpolated_F + omega_F * (1 - interpolated_F)
 
-    def bounds(self, turned: int, base: float) -> tuple[float, float]:
-        """The channels whose hands come round ``beta_fast`` and ``beta_slow`` times within L."""
+    def bounds(self, channels: int, base: float) -> tuple[float, float]:
+        """Return the channels whose pairs come round ``beta_fast`` and ``beta_slow`` times within L."""
         low, high = (
-            turned * math.log(self.original_length / (rotations * 2 * math.pi)) / (2 * math.log(base))
+            channels * math.log(self.original_length / (rotations * 2 * math.pi)) / (2 * math.log(base))
             for rotations in (self.beta_fast, self.beta_slow)
         )
         if self.truncate:
             low, high = float(math.floor(low)), float(math.ceil(high))
-        return max(low, 0.0), min(high, turned - 1.0)
+        return max(low, 0.0), min(high, channels - 1.0)
 
     def amplitude(self) -> float:
+        """Return ``attention_factor``, or 0.1·ln(factor) + 1 (equation 22)."""
         if self.attention_factor is not None:
             return self.attention_factor
         return 0.1 * math.log(self.factor) + 1.0 if self.factor > 1 else 1.0
 
-    def to_hf(self, base: float, turned: int) -> dict[str, Any]:
+    def to_hf(self, base: float, channels: int) -> dict[str, Any]:
+        """Return ``rope_parameters`` of the type ``yarn``. Raises ConfigError for the ramp of the paper."""
         if self.ramp != "channel":
             raise ConfigError(["transformers has YaRN with ramp 'channel' only, and ramp is 'rotations'"], "the scheme")
         return {
@@ -169,8 +183,9 @@ class Yarn(Spectrum):
             "attention_factor": self.amplitude(),
         }
 
-    def faults(self, turned: int) -> list[str]:
-        wrong = super().faults(turned)
+    def faults(self, channels: int) -> list[str]:
+        """Return what is wrong with the options; ``beta_fast`` must exceed ``beta_slow``."""
+        wrong = super().faults(channels)
         if self.beta_fast <= self.beta_slow:
             wrong.append(f"rope.beta_fast is {self.beta_fast}, but must be above beta_slow, which is {self.beta_slow}")
         return wrong
@@ -180,7 +195,7 @@ class Yarn(Spectrum):
 class LongRope(Spectrum):
     """LongRoPE (Ding et al. 2024, section 3): θ_c/λ_c with searched λ; one set up to L, another for longer rows.
 
-    ``unscaled_first``: the first positions turn as they were trained (the paper's n̂; transformers has 0).
+    ``unscaled_first``: the first positions rotate as they were trained (the paper's n̂; transformers has 0).
     """
 
     factor: float = 1.0
@@ -191,19 +206,22 @@ class LongRope(Spectrum):
     attention_factor: float | None = None
     depends_on_length = True
 
-    def frequencies(self, turned: int, base: float, length_B: Length = None, device: Device = None) -> Omega:
-        omega_F = frequencies(turned, base, device=length_B.device if length_B is not None else device)
+    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
+        """Return the frequencies divided by the factors for each row's length: [B, 1, F]; [F] without lengths."""
+        omega_F = frequencies(channels, base, device=length_B.device if length_B is not None else device)
         short_F, long_F = (omega_F / omega_F.new_tensor(by) for by in (self.short_factor, self.long_factor))
         if length_B is None:
             return short_F
         return torch.where((length_B > self.original_length)[:, None, None], long_F, short_F)
 
     def amplitude(self) -> float:
+        """Return ``attention_factor``, or √(1 + ln(factor)/ln(L))."""
         if self.attention_factor is not None:
             return self.attention_factor
         return math.sqrt(1 + math.log(self.factor) / math.log(self.original_length)) if self.factor > 1 else 1.0
 
-    def to_hf(self, base: float, turned: int) -> dict[str, Any]:
+    def to_hf(self, base: float, channels: int) -> dict[str, Any]:
+        """Return ``rope_parameters`` of the type ``longrope``. Raises ConfigError with ``unscaled_first``."""
         if self.unscaled_first:
             raise ConfigError(
                 [f"transformers leaves no position unscaled, and {self.unscaled_first} are"], "the scheme"
@@ -218,11 +236,12 @@ class LongRope(Spectrum):
             "attention_factor": self.amplitude(),
         }
 
-    def faults(self, turned: int) -> list[str]:
-        wrong = super().faults(turned)
+    def faults(self, channels: int) -> list[str]:
+        """Return what is wrong with the options; each pair needs one factor above 0 of either kind."""
+        wrong = super().faults(channels)
         for name, by in (("short_factor", self.short_factor), ("long_factor", self.long_factor)):
-            if len(by) != turned // 2:
-                wrong.append(f"rope.{name} has {len(by)} numbers, but {turned // 2} pairs turn")
+            if len(by) != channels // 2:
+                wrong.append(f"rope.{name} has {len(by)} numbers, but {channels // 2} pairs rotate")
             elif min(by) <= 0:
                 wrong.append(f"rope.{name} holds {min(by)}, but all must be above 0")
         return wrong
@@ -237,14 +256,16 @@ class Llama3(Spectrum):
     low_frequency_factor: float = 1.0
     high_frequency_factor: float = 4.0
 
-    def frequencies(self, turned: int, base: float, length_B: Length = None, device: Device = None) -> Omega:
-        omega_F = frequencies(turned, base, device=device)
+    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
+        """Return frequencies that are kept, divided by ``factor``, or between the two: [F]."""
+        omega_F = frequencies(channels, base, device=device)
         rotations_F = self.original_length * omega_F / (2 * math.pi)
         low, high = self.low_frequency_factor, self.high_frequency_factor
         kept_F = ((rotations_F - low) / (high - low)).clamp(0, 1)
         return (1 - kept_F) * omega_F / self.factor + kept_F * omega_F
 
-    def to_hf(self, base: float, turned: int) -> dict[str, Any]:
+    def to_hf(self, base: float, channels: int) -> dict[str, Any]:
+        """Return ``rope_parameters`` of the type ``llama3``."""
         return {
             "rope_type": "llama3",
             "rope_theta": base,
@@ -254,8 +275,9 @@ class Llama3(Spectrum):
             "high_freq_factor": self.high_frequency_factor,
         }
 
-    def faults(self, turned: int) -> list[str]:
-        wrong = super().faults(turned)
+    def faults(self, channels: int) -> list[str]:
+        """Return what is wrong with the options; the low factor must be below the high one."""
+        wrong = super().faults(channels)
         if self.low_frequency_factor >= self.high_frequency_factor:
             wrong.append(
                 f"rope.low_frequency_factor is {self.low_frequency_factor}, but must be below high_frequency_factor, "
@@ -268,23 +290,26 @@ class Llama3(Spectrum):
 class Proportional(Spectrum):
     """p-RoPE (Barbero et al. 2025, section 6; Gemma 4): the highest ``share`` of the frequencies turns, the rest rests.
 
-    The grid is that of the whole width, unlike partial rotary (``fraction``), whose grid is that of what turns.
+    The grid is that of the whole width, unlike partial rotary (``fraction``), whose grid is that of what rotates.
     """
 
     share: float = 0.25
     factor: float = 1.0
 
-    def frequencies(self, turned: int, base: float, length_B: Length = None, device: Device = None) -> Omega:
-        omega_F = frequencies(turned, base, device=device) / self.factor
-        kept_F = torch.arange(turned // 2, device=omega_F.device) < int(self.share * turned // 2)
+    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
+        """Return the frequencies, of which all but the highest ``share`` are 0: [F]."""
+        omega_F = frequencies(channels, base, device=device) / self.factor
+        kept_F = torch.arange(channels // 2, device=omega_F.device) < int(self.share * channels // 2)
         return omega_F * kept_F
 
-    def to_hf(self, base: float, turned: int) -> dict[str, Any]:
+    def to_hf(self, base: float, channels: int) -> dict[str, Any]:
+        """Return ``rope_parameters`` of the type ``proportional``."""
         known = {"rope_type": "proportional", "rope_theta": base, "partial_rotary_factor": self.share}
         return known if self.factor == 1.0 else {**known, "factor": self.factor}
 
-    def faults(self, turned: int) -> list[str]:
-        wrong = super().faults(turned)
+    def faults(self, channels: int) -> list[str]:
+        """Return what is wrong with the options; ``share`` lies between 0 and 1."""
+        wrong = super().faults(channels)
         return wrong if 0 <= self.share <= 1 else [*wrong, f"rope.share is {self.share}, but must be between 0 and 1"]
 
 
@@ -300,22 +325,25 @@ SPECTRA: dict[str, type[Spectrum]] = {
 }
 
 
-def make_spectrum(name: str, turned: int, given: dict[str, Any]) -> Spectrum:
-    """A spectrum from the options that are not None. Raises ConfigError for those it has no use for, and for faults."""
+def make_spectrum(name: str, channels: int, options: dict[str, Any]) -> Spectrum:
+    """Make a spectrum from the options that are not None.
+
+    Raises ConfigError for options that the spectrum does not have, and for values that it cannot take.
+    """
     kind = SPECTRA[name]
     known = [field.name for field in dataclasses.fields(kind)]
-    given = {key: value for key, value in given.items() if value is not None}
-    strange = [key for key in given if key not in known]
+    options = {key: value for key, value in options.items() if value is not None}
+    strange = [key for key in options if key not in known]
     takes = ", ".join(key for key in known) or "none"
     wrong = [f"rope.{key} means nothing to the spectrum {name!r}, whose options are: {takes}" for key in strange]
     if wrong:
         raise ConfigError(wrong, "the scheme")
-    spectrum = kind(**given)
-    wrong = spectrum.faults(turned)
+    spectrum = kind(**options)
+    wrong = spectrum.faults(channels)
     if wrong:
         raise ConfigError(wrong, "the scheme")
     return spectrum
 
 
-def _at_least_two_pairs(turned: int) -> list[str]:
-    return [] if turned > 2 else [f"this spectrum needs at least 4 channels that turn; {turned} do"]
+def _at_least_two_pairs(channels: int) -> list[str]:
+    return [] if channels > 2 else [f"this spectrum needs at least 4 channels that rotate; {channels} do"]

@@ -28,6 +28,13 @@ class Temperature(Scheme):
         coefficient: c (Llama 4: 0.1; DroPE: .412 from scratch, .103 for SmolLM).
         length: tokens after which the factor begins to rise.
         factor: s, how many times longer than trained the texts are; for ``constant`` alone.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import Temperature
+        >>> q, pos = torch.ones(1, 1, 4, 1), torch.tensor([[0, 1, 2, 3]])
+        >>> Temperature(length=2).rotate(q, q, pos, pos)[0].flatten()
+        tensor([1.0000, 1.0693, 1.0693, 1.1099])
     """
 
     equation = (
@@ -57,11 +64,12 @@ class Temperature(Scheme):
 
     @property
     def declares(self) -> Declares:
+        """The promises of this instance; with the form ``constant`` no position is read at all."""
         constant = self.form == "constant"
         return Declares(translation_invariant=constant, axes=None if constant else 1, real_valued=True)
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """The keys of Llama 4, which does this in its layers without rotation; None for the other forms."""
+        """Return the keys of Llama 4, which does this in its layers without rotation; None for the other forms."""
         if self.form != "floor":
             return None
         return {"attn_temperature_tuning": True, "attn_scale": self.coefficient, "floor_scale": self.length}
@@ -73,6 +81,10 @@ class Temperature(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
+        """Multiply queries [B, H, S, K] by their factor; keys stay as they are.
+
+        Raises PositionError for positions of several coordinates.
+        """
         if self.factor is not None:
             return q_BHSK * (1 + self.coefficient * math.log(self.factor)), k_BHTK
         pos = single_axis(qpos_BS, "temperature")

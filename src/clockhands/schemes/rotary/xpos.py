@@ -9,8 +9,8 @@ import torch
 
 from clockhands.errors import PositionError
 from clockhands.schemes.frequencies import above_zero, cos_sin, exact, frequencies, single_axis, working
+from clockhands.schemes.rotary.base import check_pairs, rotate_pairs
 from clockhands.schemes.rotary.kernels import Layout
-from clockhands.schemes.rotary.turning import check_pairs, turn
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -32,6 +32,14 @@ class XPos(Scheme):
         gamma: γ, how little the fastest hand keeps.
 
     Raises PositionError where keys stretch so far that a factor would leave the range of the dtype.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import XPos
+        >>> q, pos = torch.ones(1, 1, 2, 2), torch.tensor([[0, 1]])
+        >>> XPos(head_dim=2).rotate(q, q, pos, pos)[0][0, 0]
+        tensor([[ 1.0000,  1.0000],
+                [-0.3004,  1.3784]])
     """
 
     equation = r"\ell_{ij} = \sum_c \zeta_c^{(i-j)/s} \, Re[q_c k_c^* e^{\mathrm{i}(i-j)\theta_c}]"
@@ -55,6 +63,7 @@ class XPos(Scheme):
 
     @property
     def declares(self) -> Declares:
+        """The promises of xPos: only differences matter, of keys to the left; keys are cached before the rotation."""
         return Declares(translation_invariant=True, causal_only=True, cache="raw", real_valued=True)
 
     def rotate(
@@ -64,13 +73,17 @@ class XPos(Scheme):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
+        """Rotate queries [B, H, S, K] and keys [B, H, T, K] to their positions.
+
+        Raises PositionError for positions of several coordinates, and where keys stretch too far for the dtype.
+        """
         qpos, kpos = single_axis(qpos_BS, "xpos"), single_axis(kpos_BT, "xpos")
         low, high = kpos.amin(-1, keepdim=True), kpos.amax(-1, keepdim=True)
         middle = low + torch.div(high - low, 2, rounding_mode="floor")
         self._check(high - low, q_BHSK.dtype)
-        return self._turn(q_BHSK, qpos, middle, 1), self._turn(k_BHTK, kpos, middle, -1)
+        return self._rotate(q_BHSK, qpos, middle, 1), self._rotate(k_BHTK, kpos, middle, -1)
 
-    def _turn(self, x_BHSK: Tensor, pos_BS: Tensor, middle_B1: Tensor, sign: int) -> Float[Tensor, "B H S K"]:
+    def _rotate(self, x_BHSK: Tensor, pos_BS: Tensor, middle_B1: Tensor, sign: int) -> Float[Tensor, "B H S K"]:
         dtype = working(x_BHSK.dtype)
         cos, sin = cos_sin(pos_BS, frequencies(self.head_dim, self.base, device=pos_BS.device), torch.float64)
         share_F = torch.arange(self.head_dim // 2, device=pos_BS.device, dtype=exact(pos_BS.device)) * 2 / self.head_dim
@@ -78,10 +91,10 @@ class XPos(Scheme):
         power_BSF = (pos_BS - middle_B1).to(share_F.dtype)[..., None] * (sign / self.scale_base)
         factor_BSF = (power_BSF * log_zeta_F).exp()
         cos, sin = ((wave * factor_BSF).to(dtype)[:, None] for wave in (cos, sin))
-        return turn(x_BHSK, cos, sin, self.layout)
+        return rotate_pairs(x_BHSK, cos, sin, self.layout)
 
     def _check(self, span_B1: Tensor, dtype: torch.dtype) -> None:
-        """Refuse a span over which the largest factor passes the square root of what the dtype holds."""
+        """Raise PositionError for a span over which the largest factor passes the root of what the dtype holds."""
         if torch.compiler.is_compiling() or span_B1.numel() == 0:
             return
         strongest = -math.log(self.gamma / (1 + self.gamma)) / self.scale_base

@@ -1,4 +1,4 @@
-"""Both forms of the turn, in every memory layout and dtype, equal the formula; so does the compiled one."""
+"""Both forms of the rotation, in every memory layout and dtype, equal the formula; so does the compiled one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor
 
 from clockhands.schemes import RoPE
 from clockhands.schemes.rotary import kernels
-from clockhands.schemes.rotary.kernels import Layout, compile_turning
-from clockhands.schemes.rotary.turning import turn
+from clockhands.schemes.rotary.base import rotate_pairs
+from clockhands.schemes.rotary.kernels import Layout, compile_rotation
 
 
 def plain(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
@@ -35,9 +35,9 @@ def memory(name: str, dtype: torch.dtype) -> Tensor:
 
 @pytest.fixture(params=["eager", "compiled"])
 def _kernel(request: pytest.FixtureRequest) -> Iterator[None]:
-    compile_turning(request.param == "compiled", backend="eager")
+    compile_rotation(request.param == "compiled", backend="eager")
     yield
-    compile_turning(False)
+    compile_rotation(False)
 
 
 @pytest.mark.usefixtures("_kernel")
@@ -45,10 +45,10 @@ def _kernel(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 @pytest.mark.parametrize("pairs", [4, 3, 1])
-def test_turning_equals_the_formula(layout: Layout, dtype: torch.dtype, where: str, pairs: int) -> None:
+def test_rotation_equals_the_formula(layout: Layout, dtype: torch.dtype, where: str, pairs: int) -> None:
     x, angle = memory(where, dtype), torch.randn(2, 1, 5, pairs, dtype=torch.float64)
     high = torch.float64 if dtype == torch.float64 else torch.float32
-    got = turn(x, angle.cos().to(high), angle.sin().to(high), layout)
+    got = rotate_pairs(x, angle.cos().to(high), angle.sin().to(high), layout)
     assert got.dtype == dtype
     limit = 4 * torch.finfo(dtype).eps * float(x.abs().max())
     torch.testing.assert_close(got.double(), plain(x, angle.cos(), angle.sin(), layout), atol=limit, rtol=0)
@@ -61,11 +61,11 @@ def test_gradients_twice_equal_finite_differences(layout: Layout, learned: bool)
     x = memory("split", torch.float64)[:1].requires_grad_()
     angle = torch.randn(1, 1, 5, 3, dtype=torch.float64, requires_grad=learned)
 
-    def turned(x: Tensor, angle: Tensor) -> Tensor:
-        return turn(x, angle.cos(), angle.sin(), layout)
+    def rotated(x: Tensor, angle: Tensor) -> Tensor:
+        return rotate_pairs(x, angle.cos(), angle.sin(), layout)
 
-    assert torch.autograd.gradcheck(turned, (x, angle))
-    assert torch.autograd.gradgradcheck(turned, (x, angle))
+    assert torch.autograd.gradcheck(rotated, (x, angle))
+    assert torch.autograd.gradgradcheck(rotated, (x, angle))
 
 
 @pytest.mark.usefixtures("_kernel")
@@ -84,27 +84,27 @@ def test_queries_and_keys_in_one_call_are_each_alone(layout: Layout) -> None:
             )
 
 
-def test_what_does_not_turn_keeps_every_bit() -> None:
+def test_what_does_not_rotate_keeps_every_bit() -> None:
     x = memory("dense", torch.bfloat16)
     angle = torch.randn(1, 1, 5, 2)
     for layout in ("half", "interleaved"):
-        assert torch.equal(turn(x, angle.cos(), angle.sin(), layout)[..., 4:], x[..., 4:])  # type: ignore[arg-type]
+        assert torch.equal(rotate_pairs(x, angle.cos(), angle.sin(), layout)[..., 4:], x[..., 4:])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 def test_every_row_of_vmap_and_the_derivative_forward_are_the_formula(layout: Layout) -> None:
     x, angle = torch.randn(3, 2, 3, 5, 8, dtype=torch.float64), torch.randn(3, 1, 1, 5, 3, dtype=torch.float64)
 
-    def turned(x: Tensor, angle: Tensor) -> Tensor:
-        return turn(x, angle.cos(), angle.sin(), layout)
+    def rotated(x: Tensor, angle: Tensor) -> Tensor:
+        return rotate_pairs(x, angle.cos(), angle.sin(), layout)
 
     for in_dims in ((0, 0), (0, None), (None, 0)):
         given = [whole if axis == 0 else whole[0] for whole, axis in zip((x, angle), in_dims, strict=True)]
-        got = torch.func.vmap(turned, in_dims)(*given)
+        got = torch.func.vmap(rotated, in_dims)(*given)
         for row in range(3):
             a, b = (whole if axis is None else whole[row] for whole, axis in zip(given, in_dims, strict=True))
             torch.testing.assert_close(got[row], plain(a, b.cos(), b.sin(), layout))
-    value, tangent = torch.func.jvp(lambda x: turned(x, angle[0]), (x[0],), (x[1],))
+    value, tangent = torch.func.jvp(lambda x: rotated(x, angle[0]), (x[0],), (x[1],))
     torch.testing.assert_close(value, plain(x[0], angle[0].cos(), angle[0].sin(), layout))
     torch.testing.assert_close(tangent, plain(x[1], angle[0].cos(), angle[0].sin(), layout))
 
@@ -115,10 +115,10 @@ def test_blocks_end_anywhere(layout: Layout, dtype: torch.dtype, monkeypatch: py
     angle = torch.randn(2, 1, 5, 3)
     for where in ("dense", "split", "odd"):
         x = memory(where, dtype)
-        whole = turn(x, angle.cos(), angle.sin(), layout)
+        whole = rotate_pairs(x, angle.cos(), angle.sin(), layout)
         for block in (1, 100, 150):
             monkeypatch.setattr(kernels, "BLOCK", block)
-            blocks = turn(x, angle.cos(), angle.sin(), layout)
+            blocks = rotate_pairs(x, angle.cos(), angle.sin(), layout)
             torch.testing.assert_close(blocks, whole, atol=2 * torch.finfo(dtype).eps, rtol=2 * torch.finfo(dtype).eps)
         monkeypatch.undo()
-    assert turn(x[:, :, :0], angle[:, :, :0], angle[:, :, :0], layout).shape == (2, 3, 0, 8)
+    assert rotate_pairs(x[:, :, :0], angle[:, :, :0], angle[:, :, :0], layout).shape == (2, 3, 0, 8)
