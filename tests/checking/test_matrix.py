@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clockhands.checking.matrix import matrix
 from clockhands.checking.result import Result
-from clockhands.checking.verdict.judge import Outcome
+from clockhands.checking.verdict.outcome import Outcome
 
 
 def test_the_matrix_says_what_was_found() -> None:

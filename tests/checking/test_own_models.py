@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from clockhands.checking.checks.check import select
 from clockhands.checking.models.make_subjects import from_build
 from clockhands.checking.models.tiny import Build
-from clockhands.checking.verdict.judge import Outcome, run, select
+from clockhands.checking.verdict.outcome import Outcome
+from clockhands.checking.verdict.run import run_checks
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.schemes import CATALOGUE
 from tests.model.tiny import WORDS, core
@@ -22,7 +24,7 @@ KINDS = {"decoder": "causal", "encoder": "masked", "encoder-decoder": "seq2seq"}
 def outcomes(shape: str, **sides: Any) -> list[Outcome]:
     config = ClockhandsConfig(transformer=core(**{"kind": shape, "vocab_size": 60, **sides}).to_dict(), **WORDS)
     subjects = from_build(Build("clockhands", KINDS[shape]), config)  # type: ignore[arg-type]
-    return [outcome for subject in subjects for outcome in run(subject, select())]
+    return [outcome for subject in subjects for outcome in run_checks(subject, select())]
 
 
 def bad(found: list[Outcome]) -> list[tuple[str, str, float | None, str]]:

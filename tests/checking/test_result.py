@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.checking.checks.check import CHECKS
+from clockhands.checking.checks.check import CHECKS, select
 from clockhands.checking.result import USES, Result, changes, load, sentence
-from clockhands.checking.verdict.judge import Outcome, select
+from clockhands.checking.verdict.outcome import Outcome
 from clockhands.errors import DataError, UsageError
 
 
@@ -94,3 +94,13 @@ def test_checks_are_chosen_by_name_or_group() -> None:
     assert "attention.flex" not in {check.name for check in select()}
     with pytest.raises(UsageError, match="unknown check 'paddin'; did you mean 'padding'"):
         select(["paddin"])
+
+
+def test_a_result_of_an_earlier_version_is_read() -> None:
+    """Fields that were added within the schema are empty."""
+    new = Result("m", "causal", "RoPE", (Outcome("shift", "WARN", 1.0, measured="FAIL", known="entry"),)).as_dict()
+    assert Result.from_dict(new).outcomes[0].change == "FAIL -> WARN: known fault entry of the library"
+    for field in ("measured", "known"):
+        del new["outcomes"][0][field]
+    old = Result.from_dict(new)
+    assert (old.task, old.outcomes) == ("causal", (Outcome("shift", "WARN", 1.0),))

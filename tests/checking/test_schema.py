@@ -11,7 +11,7 @@ import pytest
 
 from clockhands.checking.against import Parting
 from clockhands.checking.result import Result
-from clockhands.checking.verdict.judge import Outcome
+from clockhands.checking.verdict.outcome import Outcome
 from clockhands.cli import main
 
 SCHEMA: dict[str, Any] = json.loads(resources.files("clockhands.checking").joinpath("result.schema.json").read_text())

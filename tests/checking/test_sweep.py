@@ -17,7 +17,7 @@ import pytest
 
 from clockhands.checking import sweep as sweeping
 from clockhands.checking.result import Result, versions
-from clockhands.checking.verdict.judge import Outcome
+from clockhands.checking.verdict.outcome import Outcome
 
 
 def serve(pipe: Connection, *_: Any) -> None:
@@ -73,14 +73,14 @@ def test_an_interrupted_sweep_is_resumed(quick: None, tmp_path: Path) -> None:
     kept.write_text(kept.read_text() + '{"schema": 1, "model": "b:cau')  # stopped in the middle of a line
     told: list[str] = []
     both = ["a:causal", "b:causal"]
-    sweeping.sweep(both, tmp_path, only=["shift"], tell=lambda result, *_: told.append(result.model))
+    sweeping.sweep(both, tmp_path, only=["shift"], progress=lambda result, *_: told.append(result.model))
     assert told == ["b:causal"]
     assert [result.model for result in sweeping.sweep(both, tmp_path, only=["shift"])] == both
 
 
 def test_what_was_found_of_fewer_checks_is_done_again(quick: None, tmp_path: Path) -> None:
     told: list[str] = []
-    options = {"tell": lambda result, *_: told.append(result.model)}
+    options = {"progress": lambda result, *_: told.append(result.model)}
     sweeping.sweep(["a:causal"], tmp_path, only=["shift"], **options)
     sweeping.sweep(["a:causal"], tmp_path, only=["shift"], **options)
     assert told == ["a:causal"]

@@ -10,19 +10,20 @@ from typing import Any
 
 import torch
 
+from clockhands.checking.checks.check import select
 from clockhands.checking.models import make_subjects
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.models.tiny import Build, Task, find
 from clockhands.checking.opening import open_model, shrunk
 from clockhands.checking.result import Result, versions
-from clockhands.checking.verdict.advice import explain
-from clockhands.checking.verdict.judge import Outcome, run, select
+from clockhands.checking.verdict.outcome import Outcome
+from clockhands.checking.verdict.run import run_checks
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.findings import Findings
 
 _SMALL = 20_000_000
 DRAWN = "are about weights that are read; these are drawn, in float32 on the CPU"
-Tell = Callable[[Outcome], None]
+Progress = Callable[[Outcome], None]
 
 
 def check(
@@ -71,7 +72,7 @@ def examine(
     device: str | None = None,
     weights: str | None = None,
     trust_remote_code: bool = False,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> list[Result]:
     """Check what the name names: one result for a checkpoint, one for every head of an architecture.
 
@@ -81,14 +82,14 @@ def examine(
     if not tiny:
         model, task = open_model(name, dtype or "float32", device or "cpu", trust_remote_code, weights)
         found = _subjects(model, name, task)
-        return [_result(found, model.config.model_type, checks, tell, f"check {name}")]
+        return [_result(found, model.config.model_type, checks, progress, f"check {name}")]
     refuse("tiny", DRAWN, dtype=dtype, device=device, weights=weights)
     if has_config(name):
         build, config = shrunk(name, trust_remote_code)
         found = make_subjects.from_build(build, config)
-        return [_result(found, build.name, checks, tell, f"check {name} --tiny")]
+        return [_result(found, build.name, checks, progress, f"check {name} --tiny")]
     refuse("an architecture", "are about a folder or hub name", trust_remote_code=trust_remote_code)
-    return [examine_build(build, checks, tell) for build in find(name)]
+    return [examine_build(build, checks, progress) for build in find(name)]
 
 
 def _subjects(model: Any, name: str, task: Task) -> list[Subject]:
@@ -120,7 +121,7 @@ def has_config(name: str) -> bool:
     return Path(name).exists() or "/" in name
 
 
-def examine_build(build: Build, checks: Iterable[Any], tell: Tell | None = None) -> Result:
+def examine_build(build: Build, checks: Iterable[Any], progress: Progress | None = None) -> Result:
     """One architecture, shrunk. A model that cannot be built is a result too."""
     command = f"clockhands check --type {build.name} --tiny"
     try:
@@ -128,17 +129,21 @@ def examine_build(build: Build, checks: Iterable[Any], tell: Tell | None = None)
     except Exception as fault:  # a library's model may raise anything while it is built
         text = f"cannot be built: {type(fault).__name__}: {' '.join(str(fault).split())[:300]}"
         return Result(build.name, build.task, "", (), versions(), 0.0, text, command)
-    return _result(found, build.name, checks, tell, command)
+    return _result(found, build.name, checks, progress, command)
 
 
 def _result(
-    found: Sequence[Subject], architecture: str, checks: Iterable[Any], tell: Tell | None = None, command: str = ""
+    found: Sequence[Subject],
+    architecture: str,
+    checks: Iterable[Any],
+    progress: Progress | None = None,
+    command: str = "",
 ) -> Result:
     started, outcomes = time.perf_counter(), []
     checks = list(checks)
     with _threads(found[0]):
         for subject in found:
-            outcomes += explain(subject, run(subject, checks, tell), architecture)
+            outcomes += run_checks(subject, checks, architecture, progress)
     seconds = round(time.perf_counter() - started, 2)
     task = getattr(found[0].adapter, "task", "causal" if found[0].causal else "masked")
     command = command if command.startswith("clockhands") or not command else f"clockhands {command}"

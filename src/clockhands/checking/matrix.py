@@ -7,7 +7,7 @@ from typing import Any
 
 from clockhands.checking.checks.check import CHECKS
 from clockhands.checking.result import USES, Result
-from clockhands.checking.verdict.judge import Outcome
+from clockhands.checking.verdict.outcome import Outcome
 
 SCHEMA = 1
 VERDICTS = ("PASS", "FAIL", "WARN", "PROPERTY", "N/A")
@@ -50,7 +50,7 @@ def _row(result: Result, texts: dict[str, int]) -> dict[str, Any]:
 
 
 def _cell(outcome: Outcome, texts: dict[str, int]) -> list[Any]:
-    explanation = outcome.cause or outcome.reason
+    explanation = ". ".join(part for part in (outcome.change, outcome.cause or outcome.reason) if part)
     said = (outcome.note, explanation, outcome.safe, outcome.where, outcome.thread)
     numbers = [texts.setdefault(text, len(texts)) for text in said]
     return [VERDICTS.index(outcome.verdict), _short(outcome.size), _short(outcome.confirmed), *numbers]

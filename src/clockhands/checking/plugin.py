@@ -59,7 +59,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         raise pytest.UsageError(
             f"{metafunc.definition.nodeid}: a test marked {MARK} needs the argument position_outcome"
         )
-    from clockhands.checking.verdict.judge import select
+    from clockhands.checking.checks.check import select
 
     options = dict(mark.kwargs)
     only, slow = options.pop("only", None), options.pop("slow", False)
@@ -89,11 +89,11 @@ class _Key:
 
 
 def _outcome(key: _Key, name: str) -> Any:
-    from clockhands.checking.verdict.advice import explain
-    from clockhands.checking.verdict.judge import run, select
+    from clockhands.checking.checks.check import CHECKS
+    from clockhands.checking.verdict.run import run_checks
 
     subject = key.made()[0]
     config = getattr(subject.module, "config", None)
     architecture = str(getattr(config, "model_type", "") or subject.name)
-    (found,) = explain(subject, run(subject, [c for c in select([name], True) if c.name == name]), architecture)
-    return found
+    (outcome,) = run_checks(subject, [CHECKS[name]], architecture)
+    return outcome

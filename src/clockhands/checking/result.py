@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.checking.checks.check import CHECKS
-from clockhands.checking.verdict.judge import Outcome
+from clockhands.checking.verdict.outcome import Outcome
 from clockhands.errors import DataError
 from clockhands.findings import Finding, Findings, Light, Reference, Table
 
@@ -138,12 +138,13 @@ def versions() -> dict[str, str]:
 def sentence(outcome: Outcome) -> str:
     """One outcome in words: the verdict, its size, the cause and what is safe."""
     size = "" if outcome.size is None else f" {outcome.size:.2g} std"
-    parts = [f"{outcome.verdict}{size}" + (f" ({outcome.note})" if outcome.note else "")]
+    parts = [f"{outcome.verdict}{size}" + (f" ({outcome.note})" if outcome.note else ""), outcome.change]
     cause = outcome.cause + (f" ({outcome.where})" if outcome.where else "")
     reason = outcome.reason if outcome.reason != outcome.cause else ""
     parts += [text for text in (reason, cause) if text and text not in parts[0]]
-    parts += [f"{name}: {text}" for name, text in (("Safe", outcome.safe), ("Thread", outcome.thread)) if text]
-    return ". ".join(dict.fromkeys(part.rstrip(".") for part in parts)) + "."
+    thread = "" if outcome.change else outcome.thread  # the change names it
+    parts += [f"{name}: {text}" for name, text in (("Safe", outcome.safe), ("Thread", thread)) if text]
+    return ". ".join(dict.fromkeys(part.rstrip(".") for part in parts if part)) + "."
 
 
 def changes(before: Iterable[Result], after: Iterable[Result]) -> list[str]:

@@ -19,7 +19,7 @@ import psutil
 from clockhands.checking.result import Result, versions
 from clockhands.errors import DataError
 
-Tell = Callable[[Result, int, int], None]
+Progress = Callable[[Result, int, int], None]
 _LOOK = 2.0  # Four times as long as it waits between two looks.
 
 
@@ -40,7 +40,7 @@ def sweep(
     slow: bool = False,
     workers: int = 1,
     limit: float = 120.0,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> list[Result]:
     """Check the named builds; what ``folder/results.jsonl`` holds of these versions and checks is not done again.
 
@@ -48,7 +48,7 @@ def sweep(
     worker is ended and the architecture recorded as hanging.
     Results come back in the order of ``names``. Raises UsageError for a check that does not exist.
     """
-    from clockhands.checking.verdict.judge import select
+    from clockhands.checking.checks.check import select
 
     asked = {check.name for check in select(only, slow)}  # Here once, and not in every worker.
     path = Path(folder) / "results.jsonl"
@@ -61,8 +61,8 @@ def sweep(
             stream.write(json.dumps(result.as_dict(), ensure_ascii=False) + "\n")
             stream.flush()
             done[result.model] = result
-            if tell is not None:
-                tell(result, sum(name in done for name in names), len(names))
+            if progress is not None:
+                progress(result, sum(name in done for name in names), len(names))
     return [done[name] for name in names if name in done]
 
 
@@ -157,9 +157,9 @@ def _serve(pipe: Connection, only: Sequence[str] | None, slow: bool) -> None:
     import torch
     from transformers.utils import logging
 
+    from clockhands.checking.checks.check import select
     from clockhands.checking.examination import examine_build
     from clockhands.checking.models.tiny import find
-    from clockhands.checking.verdict.judge import select
 
     torch.set_num_threads(1)
     logging.set_verbosity_error()

@@ -13,7 +13,7 @@ from clockhands.cli.common import number, prepare, telling_new_folder, whole
 if TYPE_CHECKING:
     from clockhands.checking.against import Parting
     from clockhands.checking.result import Result
-    from clockhands.checking.verdict.judge import Outcome
+    from clockhands.checking.verdict.outcome import Outcome
 
 EXAMPLES = (
     "clockhands check --type llama --tiny",
@@ -157,7 +157,7 @@ def _examine(options: argparse.Namespace) -> list[Result]:
         device=options.device,
         weights=options.weights,
         trust_remote_code=options.trust_remote_code,
-        tell=_progress() if sys.stderr.isatty() else None,
+        progress=_progress() if sys.stderr.isatty() else None,
     )
 
 
@@ -200,7 +200,7 @@ def _names(found: list[Outcome]) -> str:
 
 
 def _list(only: list[str] | None) -> int:
-    from clockhands.checking.verdict.judge import select
+    from clockhands.checking.checks.check import select
 
     for check in select(only, optional=True):
         print(f"{check.name:24} {check.asserts}\n{'':24} catches: {check.catches}{' (--slow)' * check.optional}")
@@ -212,7 +212,7 @@ def _matrix(options: argparse.Namespace) -> int:
     from clockhands.checking.sweep import every, sweep
     from clockhands.report.matrix_page import write_matrix
 
-    def tell(result: Result, done: int, total: int) -> None:
+    def progress(result: Result, done: int, total: int) -> None:
         marks = result.fault or f"{result.count('PASS')} pass, {result.count('FAIL')} fail"
         print(f"{done}/{total} {result.model} {result.seconds:.1f} s: {marks}", file=sys.stderr, flush=True)
 
@@ -225,7 +225,7 @@ def _matrix(options: argparse.Namespace) -> int:
             slow=options.slow,
             workers=options.jobs or 1,
             limit=options.limit or 120.0,
-            tell=tell,
+            progress=progress,
         )
     for path in write_matrix(matrix(results), options.all):
         print(path)

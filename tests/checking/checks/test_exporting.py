@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from clockhands.checking.checks.check import select
 from clockhands.checking.models.make_subjects import from_build
 from clockhands.checking.models.tiny import find
-from clockhands.checking.verdict.judge import run, select
+from clockhands.checking.verdict.run import run_checks
 
 
 def verdict(name: str, check: str) -> str:
     (subject,) = from_build(find(name)[0])
-    (outcome,) = run(subject, [each for each in select(optional=True) if each.name == check])
+    (outcome,) = run_checks(subject, [each for each in select(optional=True) if each.name == check])
     return outcome.verdict
 
 

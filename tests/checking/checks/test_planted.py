@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import torch
 
+from clockhands.checking.checks.check import select
 from clockhands.checking.models.adapter import ModuleAdapter
 from clockhands.checking.models.make_subjects import from_model
 from clockhands.checking.models.tiny import loud
-from clockhands.checking.verdict.judge import run, select
+from clockhands.checking.verdict.run import run_checks
 from tests.checking.checks import planted as p
 
 STEPS = {"cache.steps", "cache.chunks"}
@@ -58,7 +59,7 @@ def verdicts(kind: type[p.Correct], only: list[str] | None = None, **extra: Any)
     for name, value in extra.items():
         setattr(made, name, value)
     (subject,) = from_model(made, kind.__name__)
-    return {outcome.check: outcome.verdict for outcome in run(subject, select(only))}
+    return {outcome.check: outcome.verdict for outcome in run_checks(subject, select(only))}
 
 
 def named(found: dict[str, str], verdict: str) -> set[str]:
@@ -83,7 +84,7 @@ def test_one_bug_fails_its_checks_and_no_others(kind: type[p.Correct]) -> None:
 @pytest.mark.parametrize("kind", [p.SeesTheNext, p.TheFirstSeesTheNext, p.TheLastButOneSeesTheNext])
 def test_a_leak_into_one_single_token_is_found_wherever_it_is(kind: type[p.SeesTheNext]) -> None:
     (subject,) = from_model(adapter(kind), kind.__name__)
-    (outcome,) = run(subject, select(["causal.future"]))
+    (outcome,) = run_checks(subject, select(["causal.future"]))
     assert (outcome.verdict, outcome.note) == ("FAIL", f"largest from token {kind.place + 1}")
 
 
@@ -113,7 +114,7 @@ def test_a_bare_index_error_beyond_the_table_is_a_warning() -> None:
 )
 def test_a_model_that_runs_on_is_asked_with_which_places(kind: type[p.Correct], note: str) -> None:
     (subject,) = from_model(adapter(kind), kind.__name__)
-    (outcome,) = run(subject, select(["length.beyond"]))
+    (outcome,) = run_checks(subject, select(["length.beyond"]))
     assert outcome.note == note
     assert outcome.verdict == ("PASS" if kind is p.Correct else "WARN")
     assert outcome.reason == (
@@ -123,7 +124,7 @@ def test_a_model_that_runs_on_is_asked_with_which_places(kind: type[p.Correct], 
 
 def test_of_a_very_long_claim_the_last_place_is_tried() -> None:
     (subject,) = from_model(adapter(p.TableTooShortForItsClaim), "short")
-    claimed, beyond = run(subject, select(["length"]))
+    claimed, beyond = run_checks(subject, select(["length"]))
     assert (claimed.verdict, claimed.note) == ("FAIL", "a token at 4999: index out of range in self")
     assert beyond.note.startswith("a token at 5007: refused with 'position 5007 is beyond the maximum")
 

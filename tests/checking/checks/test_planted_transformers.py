@@ -19,9 +19,10 @@ from transformers import (
     StaticCache,
 )
 
+from clockhands.checking.checks.check import select
 from clockhands.checking.models.make_subjects import from_build
 from clockhands.checking.models.tiny import Build, find, tiny_config
-from clockhands.checking.verdict.judge import run, select
+from clockhands.checking.verdict.run import run_checks
 
 # What the library itself does wrong, with or without a planted bug.
 LIBRARY = {"llama": {"packing.gaps", "precision.to"}, "gpt2": {"packing.gaps"}, "phi": {"packing.gaps", "precision.to"}}
@@ -143,7 +144,7 @@ def failures(model: type) -> set[str]:
         raw.pop(name)
     config = config_class.from_dict(raw)  # type: ignore[attr-defined]
     (subject,) = from_build(Build(config.model_type, "causal"), config)
-    found = {o.check for o in run(subject, select()) if o.verdict == "FAIL"}
+    found = {o.check for o in run_checks(subject, select()) if o.verdict == "FAIL"}
     return found - LIBRARY[base.model_type]
 
 
@@ -156,7 +157,7 @@ def test_one_bug_fails_its_checks_and_no_others(model: type) -> None:
 def test_without_a_bug_only_the_library_fails(name: str) -> None:
     (build,) = (each for each in find(name) if not each.variant)
     (subject,) = from_build(build)
-    assert {o.check for o in run(subject, select()) if o.verdict == "FAIL"} == LIBRARY[name]
+    assert {o.check for o in run_checks(subject, select()) if o.verdict == "FAIL"} == LIBRARY[name]
 
 
 def test_every_check_has_a_planted_bug() -> None:

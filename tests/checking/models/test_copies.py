@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from clockhands.checking import examine
+from clockhands.checking.checks.check import select
 from clockhands.checking.models import copies
 from clockhands.checking.models.huggingface import HFModel
 from clockhands.checking.models.make_subjects import from_model
 from clockhands.checking.models.tiny import build_model, find, tiny_config
-from clockhands.checking.verdict.judge import run, select
+from clockhands.checking.verdict.run import run_checks
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def test_a_model_too_large_for_a_copy_and_without_files_is_checked_without(
     adapter: HFModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def checked() -> dict[str, str]:
-        return {o.check: o.verdict for o in run(from_model(adapter.module)[0], select())}
+        return {o.check: o.verdict for o in run_checks(from_model(adapter.module)[0], select())}
 
     small = checked()
     monkeypatch.setattr(copies, "free_memory", lambda device: 0)

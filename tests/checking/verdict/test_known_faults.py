@@ -16,9 +16,8 @@ from clockhands.checking.models.adapter import ModuleAdapter
 from clockhands.checking.models.make_subjects import from_build, from_model
 from clockhands.checking.models.tiny import find, loud
 from clockhands.checking.verdict import known_faults as known
-from clockhands.checking.verdict.advice import explain
 from clockhands.checking.verdict.evidence import EVIDENCE, mask_calls
-from clockhands.checking.verdict.judge import Outcome
+from clockhands.checking.verdict.outcome import Outcome
 from tests.checking.checks import planted
 
 MATRIX = Path(__file__).parents[3] / "docs/conformance/matrix.json"
@@ -34,7 +33,7 @@ def subject(name: str):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("entry", known.entries(), ids=lambda entry: entry.name)
-def test_an_entry_speaks_of_checks_evidence_and_code_that_exist(entry: known.Known) -> None:
+def test_an_entry_speaks_of_checks_evidence_and_code_that_exist(entry: known.KnownFault) -> None:
     for pattern in entry.checks:
         assert fnmatch.filter(CHECKS, pattern), f"no check fits {pattern}"
     assert not entry.evidence or entry.evidence in EVIDENCE
@@ -73,16 +72,17 @@ def test_a_shared_cause_is_not_told_of_a_model_that_does_not_show_it() -> None:
     """A plain module that cuts at gaps does so by its own code, not by that of transformers."""
     torch.manual_seed(0)
     (plain,) = from_model(ModuleAdapter(loud(planted.GapsAreBorders()), planted.VOCABULARY))
-    (found,) = explain(plain, [Outcome("packing.gaps", "FAIL", 1.0)], "GapsAreBorders")
-    assert (found.cause, found.where) == ("", "")
-    (found,) = explain(subject("llama:causal"), [Outcome("packing.gaps", "FAIL", 1.0)], "llama:causal")
-    assert "border of a document" in found.cause
-    assert re.fullmatch(r"modeling_llama\.py:\d+ create_causal_mask, masking_utils\.py:\d+", found.where)
+    gaps = Outcome("packing.gaps", "FAIL", 1.0)
+    assert known.find_fault(plain, gaps, "GapsAreBorders") is None
+    entry, where = known.find_fault(subject("llama:causal"), gaps, "llama:causal") or pytest.fail("not found")
+    assert "border of a document" in entry.cause
+    assert re.fullmatch(r"modeling_llama\.py:\d+ create_causal_mask, masking_utils\.py:\d+", where)
 
 
 def test_where_the_library_makes_the_table_is_told() -> None:
-    (found,) = explain(subject("llama:causal"), [Outcome("precision.to", "FAIL", 1.0)], "llama:causal")
-    assert re.fullmatch(r"modeling_llama\.py:\d+ LlamaRotaryEmbedding", found.where)
+    outcome = Outcome("precision.to", "FAIL", 1.0)
+    _, where = known.find_fault(subject("llama:causal"), outcome, "llama:causal") or pytest.fail("not found")
+    assert re.fullmatch(r"modeling_llama\.py:\d+ LlamaRotaryEmbedding", where)
 
 
 def test_every_failure_of_the_shipped_matrix_has_its_line() -> None:

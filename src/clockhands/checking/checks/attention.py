@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clockhands.checking.checks.check import Effect, Inapplicable, check, difference, largest
+from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, largest
 from clockhands.checking.models.copies import sharing
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.models.tiny import build_model
@@ -20,7 +20,7 @@ from clockhands.checking.models.tiny import build_model
     "a bias or a mask that only one of them applies",
     huggingface=True,
 )
-def sdpa(subject: Subject) -> Effect:
+def sdpa(subject: Subject) -> Measurement:
     """An unpadded, a right-padded and a left-padded batch."""
     if not getattr(subject.module, "_supports_sdpa", False):
         raise Inapplicable("the model declares no support for sdpa")
@@ -35,14 +35,14 @@ def sdpa(subject: Subject) -> Effect:
     optional=True,
     precise=False,
 )
-def flex(subject: Subject) -> Effect:
+def flex(subject: Subject) -> Measurement:
     """As above, compiled: slow."""
     if not getattr(subject.module, "_supports_flex_attn", False):
         raise Inapplicable("the model declares no support for flex attention")
     return _against_eager(subject, "flex_attention")
 
 
-def _against_eager(subject: Subject, other: str) -> Effect:
+def _against_eager(subject: Subject, other: str) -> Measurement:
     ids = subject.tokens(2, 24)
     masks = _masks(ids) if subject.takes("mask") else {"no padding": None}
     twins = [_with(subject, name) for name in ("eager", other)]
@@ -50,7 +50,7 @@ def _against_eager(subject: Subject, other: str) -> Effect:
     for label, mask in masks.items():
         found = [twin.logits(ids, mask) for twin in twins]
         real = mask if mask is not None and subject.aligned else slice(None)
-        effects.append(Effect(difference(found[1][real], found[0][real]), label))
+        effects.append(Measurement(difference(found[1][real], found[0][real]), label))
     return largest(*effects)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from clockhands.checking.checks.check import Effect, Inapplicable, check, difference, worst
+from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, worst
 from clockhands.checking.models.subject import Subject
 
 _LENGTH = 40  # crosses the windows of 16 that the shrunk models have
@@ -20,7 +20,7 @@ _LENGTH = 40  # crosses the windows of 16 that the shrunk models have
     needs=("cache",),
     causal=True,
 )
-def steps(subject: Subject) -> Effect:
+def steps(subject: Subject) -> Measurement:
     """A prompt of eight, then single tokens."""
     return _in_pieces(subject, [8, *range(9, _LENGTH + 1)])
 
@@ -32,7 +32,7 @@ def steps(subject: Subject) -> Effect:
     needs=("cache",),
     causal=True,
 )
-def chunks(subject: Subject) -> Effect:
+def chunks(subject: Subject) -> Measurement:
     """Pieces of unequal size across the window."""
     return _in_pieces(subject, [11, 18, 31, _LENGTH])
 
@@ -44,7 +44,7 @@ def chunks(subject: Subject) -> Effect:
     needs=("cache",),
     causal=True,
 )
-def rollback(subject: Subject) -> Effect:
+def rollback(subject: Subject) -> Measurement:
     """Five tokens read, forgotten, and others read in their place, inside the window."""
     back = getattr(subject.adapter, "roll_back", None)
     if back is None:
@@ -58,7 +58,7 @@ def rollback(subject: Subject) -> Effect:
     except (NotImplementedError, ValueError, AttributeError, TypeError, RuntimeError) as fault:
         raise Inapplicable(f"the cache refuses: {_short(fault)}") from fault
     found = subject.logits(ids[:, 8:], cache=cache)
-    return Effect(difference(found, subject.logits(ids)[:, 8:]), "5 tokens taken back of 13")
+    return Measurement(difference(found, subject.logits(ids)[:, 8:]), "5 tokens taken back of 13")
 
 
 @check(
@@ -68,7 +68,7 @@ def rollback(subject: Subject) -> Effect:
     needs=("cache", "mask", "positions"),
     causal=True,
 )
-def padded(subject: Subject) -> Effect:
+def padded(subject: Subject) -> Measurement:
     """Mask and positions are passed at every step."""
     ids = subject.tokens(1, 20)
     pads = subject.tokens(1, 4, salt=5)
@@ -79,7 +79,7 @@ def padded(subject: Subject) -> Effect:
     cache, found = _new(subject), []
     for start, stop in pairwise([0, 12, *range(13, 25)]):
         found.append(subject.logits(text[:, start:stop], mask[:, :stop], positions[:, start:stop], cache))
-    return Effect(difference(torch.cat(found, 1)[:1, 4:], subject.logits(ids)), "4 pads, 12 single steps")
+    return Measurement(difference(torch.cat(found, 1)[:1, 4:], subject.logits(ids)), "4 pads, 12 single steps")
 
 
 @check(
@@ -90,13 +90,13 @@ def padded(subject: Subject) -> Effect:
     causal=True,
     huggingface=True,
 )
-def static(subject: Subject) -> Effect:
+def static(subject: Subject) -> Measurement:
     """Transformers' StaticCache, prompt and steps."""
     ids = subject.tokens(1, 24)
     cache = _new(subject)
     cache.state = _static_cache(subject)
     found = [subject.logits(ids[:, a:b], cache=cache) for a, b in pairwise([0, 8, *range(9, 25)])]
-    return Effect(difference(torch.cat(found, 1), subject.logits(ids)))
+    return Measurement(difference(torch.cat(found, 1), subject.logits(ids)))
 
 
 def _static_cache(subject: Subject) -> Any:
@@ -112,12 +112,12 @@ def _static_cache(subject: Subject) -> Any:
 _PAST = "past_key_values"
 
 
-def _in_pieces(subject: Subject, stops: list[int]) -> Effect:
+def _in_pieces(subject: Subject, stops: list[int]) -> Measurement:
     ids = subject.tokens(2, stops[-1])
     cache = _new(subject)
     found = [subject.logits(ids[:, a:b], cache=cache) for a, b in pairwise([0, *stops])]
     size, place = worst(torch.cat(found, 1), subject.logits(ids))
-    return Effect(size, f"largest at token {place} of {stops[-1]}")
+    return Measurement(size, f"largest at token {place} of {stops[-1]}")
 
 
 def _new(subject: Subject) -> Any:

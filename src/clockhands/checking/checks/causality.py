@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from clockhands.checking.checks.check import Effect, check, difference, worst
+from clockhands.checking.checks.check import Measurement, check, difference, worst
 from clockhands.checking.models.subject import Subject
 
 _LENGTH = 24
@@ -16,7 +16,7 @@ _LENGTH = 24
     "a mask inverted, dropped or gathered in the wrong order",
     causal=True,
 )
-def future(subject: Subject) -> Effect:
+def future(subject: Subject) -> Measurement:
     """Row i has token i + 1 replaced: its logits up to token i must stay."""
     ids = subject.tokens(1, _LENGTH)
     changed = ids.repeat(_LENGTH - 1, 1)
@@ -26,7 +26,7 @@ def future(subject: Subject) -> Effect:
     after = torch.cat([subject.logits(rows) for rows in changed.split(8)])
     leaks = [difference(after[i : i + 1, : i + 1], before[:, : i + 1]) for i in range(_LENGTH - 1)]
     place = max(range(len(leaks)), key=leaks.__getitem__) + 1
-    return Effect(max(leaks), f"largest from token {place}")
+    return Measurement(max(leaks), f"largest from token {place}")
 
 
 @check(
@@ -35,21 +35,21 @@ def future(subject: Subject) -> Effect:
     "a scale, a mask or a bias made from the total length",
     causal=True,
 )
-def prefix(subject: Subject) -> Effect:
+def prefix(subject: Subject) -> Measurement:
     """Several prefixes against the whole text."""
     ids = subject.tokens(1, 36)
     whole = subject.logits(ids)
     gaps = {n: worst(subject.logits(ids[:, :n]), whole[:, :n])[0] for n in (5, 12, 17, 30)}
     length = max(gaps, key=gaps.__getitem__)
-    return Effect(gaps[length], f"prefix of {length} of 36")
+    return Measurement(gaps[length], f"prefix of {length} of 36")
 
 
 @check("order.matters", "The order of the tokens reaches the logits.", "an encoding that is never applied")
-def order(subject: Subject) -> Effect:
+def order(subject: Subject) -> Measurement:
     """Early tokens are reversed, and the answer at the unchanged end must differ."""
     ids = subject.tokens(1, 14)
     turned = torch.cat([ids[:, :10].flip(1), ids[:, 10:]], 1)
     after, before = subject.logits(turned), subject.logits(ids)
     if not subject.aligned:
-        return Effect(difference(after, before), wanted=True)
-    return Effect(difference(after[:, 10:], before[:, 10:]), wanted=True)
+        return Measurement(difference(after, before), wanted=True)
+    return Measurement(difference(after[:, 10:], before[:, 10:]), wanted=True)

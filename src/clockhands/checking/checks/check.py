@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from clockhands.catalogue import Catalogue
 from clockhands.checking.models.subject import Subject
+from clockhands.errors import UsageError, unknown
 
 TOLERANCE = 1e-3
 
@@ -18,7 +19,7 @@ class Inapplicable(Exception):
 
 
 @dataclass(frozen=True)
-class Effect:
+class Measurement:
     """What a check measured: a difference in standard deviations of the logits.
 
     ``wanted`` says whether the difference should be there (a changed theta must change the logits) or not.
@@ -29,7 +30,7 @@ class Effect:
     wanted: bool = False
 
     @property
-    def ok(self) -> bool:
+    def expected(self) -> bool:
         """Whether the measurement is what a correct model gives."""
         return (self.size > TOLERANCE) == self.wanted
 
@@ -41,7 +42,7 @@ class Check:
     name: str
     asserts: str
     catches: str
-    measure: Callable[[Subject], Effect]
+    measure: Callable[[Subject], Measurement]
     needs: tuple[str, ...] = ()
     causal: bool | None = None
     huggingface: bool = False
@@ -79,10 +80,10 @@ def check(
     huggingface: bool = False,
     optional: bool = False,
     precise: bool = True,
-) -> Callable[[Callable[[Subject], Effect]], Callable[[Subject], Effect]]:
+) -> Callable[[Callable[[Subject], Measurement]], Callable[[Subject], Measurement]]:
     """Register the decorated function as a check. ``precise=False``: repeated in float32, float64 has no meaning."""
 
-    def register(measure: Callable[[Subject], Effect]) -> Callable[[Subject], Effect]:
+    def register(measure: Callable[[Subject], Measurement]) -> Callable[[Subject], Measurement]:
         entry = Check(name, asserts, catches, measure, needs, causal, huggingface, optional, precise)
         CHECKS.register(name)(entry)
         return measure
@@ -105,6 +106,21 @@ def worst(found: Tensor, wanted: Tensor) -> tuple[float, int]:
     return difference(found, wanted), int(gaps.reshape(-1, gaps.shape[-1]).amax(0).argmax())
 
 
-def largest(*effects: Effect) -> Effect:
+def largest(*effects: Measurement) -> Measurement:
     """Of several measurements of one law, the one that breaks it most."""
     return max(effects, key=lambda effect: effect.size if not effect.wanted else -effect.size)
+
+
+def select(only: Iterable[str] | None = None, optional: bool = False) -> list[Check]:
+    """Return the checks whose name is or begins with one of ``only``; by default all that are not opt-in.
+
+    Raises UsageError for a name that no check has.
+    """
+    if only is None:
+        return [check for check in CHECKS.values() if optional or not check.optional]
+    wanted = list(only)
+    groups = {name.partition(".")[0] for name in CHECKS}
+    for word in wanted:
+        if not any(name == word or name.startswith(f"{word}.") for name in CHECKS):
+            raise UsageError(unknown("check", word, groups | set(CHECKS)))
+    return [check for check in CHECKS.values() if any(f"{check.name}.".startswith(f"{word}.") for word in wanted)]

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from clockhands.checking.checks.check import Effect, Inapplicable, check, difference, largest
+from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, largest
 from clockhands.checking.checks.precision import angle_tables
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.models.tiny import build_model
@@ -23,13 +23,13 @@ from clockhands.pretrained import reload_configuration
     "a base read from another key, or overwritten by a default",
     huggingface=True,
 )
-def theta(subject: Subject) -> Effect:
+def theta(subject: Subject) -> Measurement:
     """Each one alone times fifty; the weights stay."""
     _rotates(subject)
     effects = []
     for path in _used(subject, "rope_theta"):
         size = _changed(subject, path, lambda value: (value or 10000.0) * 50)
-        effects.append(Effect(size, f"{_dotted(path)} times 50", wanted=True))
+        effects.append(Measurement(size, f"{_dotted(path)} times 50", wanted=True))
     if not effects:
         raise Inapplicable("no theta in the configuration")
     return largest(*effects)
@@ -41,12 +41,12 @@ def theta(subject: Subject) -> Effect:
     "partial_rotary_factor dropped",
     huggingface=True,
 )
-def partial(subject: Subject) -> Effect:
+def partial(subject: Subject) -> Measurement:
     """Halved; the weights stay."""
     paths = _used(subject, "partial_rotary_factor")
     if not paths:
         raise Inapplicable("no partial_rotary_factor in the configuration")
-    return largest(*(Effect(_changed(subject, p, lambda v: (v or 1.0) / 2), _dotted(p), True) for p in paths))
+    return largest(*(Measurement(_changed(subject, p, lambda v: (v or 1.0) / 2), _dotted(p), True) for p in paths))
 
 
 @check(
@@ -55,7 +55,7 @@ def partial(subject: Subject) -> Effect:
     "rope_parameters read too early, or not at all",
     huggingface=True,
 )
-def scaling(subject: Subject) -> Effect:
+def scaling(subject: Subject) -> Measurement:
     """Linear, factor 8, in place of the default type."""
     _rotates(subject)
     raw = _raw(subject)
@@ -66,7 +66,7 @@ def scaling(subject: Subject) -> Effect:
     for path in paths:
         changed = copy.deepcopy(raw)
         _at(changed, path[:-1]).update(rope_type="linear", factor=8.0)
-        effects.append(Effect(_built(subject, _config(subject, changed)), _dotted(path[:-1]), True))
+        effects.append(Measurement(_built(subject, _config(subject, changed)), _dotted(path[:-1]), True))
     return largest(*effects)
 
 
@@ -76,13 +76,13 @@ def scaling(subject: Subject) -> Effect:
     "a setting lost on the way to the file",
     huggingface=True,
 )
-def round_trip(subject: Subject) -> Effect:
+def round_trip(subject: Subject) -> Measurement:
     """Through a file and back; the weights stay."""
     _raw(subject)
     config: Any = subject.module.config  # type: ignore[union-attr]
     with tempfile.TemporaryDirectory() as folder:
         config.save_pretrained(folder)
-        return Effect(_built(subject, reload_configuration(config, folder)))
+        return Measurement(_built(subject, reload_configuration(config, folder)))
 
 
 def _rotates(subject: Subject) -> None:

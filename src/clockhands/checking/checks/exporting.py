@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clockhands.checking.checks.check import Effect, Inapplicable, check, difference, largest
+from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, largest
 from clockhands.checking.models.streaming import is_streamed
 from clockhands.checking.models.subject import Subject
 
@@ -24,7 +24,7 @@ _LENGTHS = (12, 20, 33)
     optional=True,
     precise=False,
 )
-def compiled(subject: Subject) -> Effect:
+def compiled(subject: Subject) -> Measurement:
     """Dynamo's capture, run by PyTorch itself: no kernels are generated."""
     adapter: Any = subject.adapter
     twin: Any = type(adapter)(adapter.module, adapter.task)
@@ -44,7 +44,7 @@ def compiled(subject: Subject) -> Effect:
     optional=True,
     precise=False,
 )
-def exported(subject: Subject) -> Effect:
+def exported(subject: Subject) -> Measurement:
     """One program for all lengths, made from ids alone."""
     adapter: Any = subject.adapter
     if is_streamed(adapter.module):
@@ -57,7 +57,7 @@ def exported(subject: Subject) -> Effect:
     effects = []
     for size in _LENGTHS:
         ids = subject.tokens(1, size)
-        effects.append(Effect(difference(module(ids), subject.logits(ids)), f"{size} tokens"))
+        effects.append(Measurement(difference(module(ids), subject.logits(ids)), f"{size} tokens"))
     return largest(*effects)
 
 
@@ -72,9 +72,9 @@ class _IdsToLogits(nn.Module):
         return self.model(**self.inputs(ids), use_cache=False).logits
 
 
-def _at_every_length(subject: Subject, other: Subject) -> Effect:
+def _at_every_length(subject: Subject, other: Subject) -> Measurement:
     effects = []
     for size in _LENGTHS:
         ids = subject.tokens(1, size)
-        effects.append(Effect(difference(other.logits(ids), subject.logits(ids)), f"{size} tokens"))
+        effects.append(Measurement(difference(other.logits(ids), subject.logits(ids)), f"{size} tokens"))
     return largest(*effects)

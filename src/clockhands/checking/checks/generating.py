@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clockhands.checking.checks.check import Effect, Inapplicable, check, difference, largest
+from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, largest
 from clockhands.checking.models.subject import Subject
 
 _NEW = 6
@@ -20,13 +20,13 @@ _NEW = 6
     causal=True,
     huggingface=True,
 )
-def forward(subject: Subject) -> Effect:
+def forward(subject: Subject) -> Measurement:
     """Greedy, six tokens, the logits of every step."""
     ids = _prompt(subject, 10)
     sequence, steps = _generate(subject, ids)
     start = sequence.shape[1] - _NEW - 1
     whole = subject.logits(sequence)[:, start:-1]
-    return Effect(difference(steps, whole), f"{_NEW} new tokens")
+    return Measurement(difference(steps, whole), f"{_NEW} new tokens")
 
 
 @check(
@@ -37,7 +37,7 @@ def forward(subject: Subject) -> Effect:
     huggingface=True,
     needs=("mask",),
 )
-def left_padded(subject: Subject) -> Effect:
+def left_padded(subject: Subject) -> Measurement:
     """A short row beside a longer one, with its mask."""
     _decoder_only(subject)
     short, long = subject.tokens(1, 9), subject.tokens(1, 14, salt=1)
@@ -56,7 +56,7 @@ def left_padded(subject: Subject) -> Effect:
     huggingface=True,
     needs=("cache",),
 )
-def resume(subject: Subject) -> Effect:
+def resume(subject: Subject) -> Measurement:
     """A second turn of seven tokens after a first answer."""
     _decoder_only(subject)
     if getattr(subject.adapter, "cache_name", "") != "past_key_values":
@@ -67,11 +67,11 @@ def resume(subject: Subject) -> Effect:
     return _compare(resumed, _generate(subject, turn))
 
 
-def _compare(found: tuple[Tensor, Tensor], alone: tuple[Tensor, Tensor]) -> Effect:
+def _compare(found: tuple[Tensor, Tensor], alone: tuple[Tensor, Tensor]) -> Measurement:
     """Step by step until the chosen tokens part."""
     effects = []
     for step in range(_NEW):
-        effects.append(Effect(difference(found[1][:1, step], alone[1][:1, step]), f"step {step + 1} of {_NEW}"))
+        effects.append(Measurement(difference(found[1][:1, step], alone[1][:1, step]), f"step {step + 1} of {_NEW}"))
         if found[0][0, step - _NEW] != alone[0][0, step - _NEW]:
             break
     return largest(*effects)

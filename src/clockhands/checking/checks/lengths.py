@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clockhands.checking.checks.check import TOLERANCE, Effect, Inapplicable, check, difference
+from clockhands.checking.checks.check import TOLERANCE, Inapplicable, Measurement, check, difference
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.models.tiny import build_model
 
@@ -18,10 +18,10 @@ _LARGEST = 2048
 
 
 @check("length.claimed", "The model reads a text as long as it claims.", "a table shorter than the claim")
-def claimed(subject: Subject) -> Effect:
+def claimed(subject: Subject) -> Measurement:
     """max_position_embeddings tokens."""
     read, fault = _tried(subject, _limit(subject))
-    return Effect(float(fault is not None), f"{read}: {fault}" if fault else read)
+    return Measurement(float(fault is not None), f"{read}: {fault}" if fault else read)
 
 
 @check(
@@ -29,14 +29,14 @@ def claimed(subject: Subject) -> Effect:
     "Beyond the claimed length the model runs on with new places, or refuses with a message that says why.",
     "an index error far from its cause; places that begin again, or stay at the last",
 )
-def beyond(subject: Subject) -> Effect:
+def beyond(subject: Subject) -> Measurement:
     """Eight tokens more than claimed."""
     read, fault = _tried(subject, _limit(subject) + 8)
     if fault is None:
         told = repeated(subject)
-        return Effect(float(bool(told)), f"{read}: runs on{told}")
+        return Measurement(float(bool(told)), f"{read}: runs on{told}")
     clear = bool(_CLEAR.search(fault))
-    return Effect(float(not clear), f"{read}: refused with '{fault}'")
+    return Measurement(float(not clear), f"{read}: refused with '{fault}'")
 
 
 @check(
@@ -45,7 +45,7 @@ def beyond(subject: Subject) -> Effect:
     "a rotation one column short",
     huggingface=True,
 )
-def odd(subject: Subject) -> Effect:
+def odd(subject: Subject) -> Measurement:
     """head_dim 15 in place of 16."""
     module: Any = subject.module
     if not getattr(subject.adapter, "shrunk", False):
@@ -60,8 +60,8 @@ def odd(subject: Subject) -> Effect:
     except Exception as fault:  # whatever is raised is what is judged
         message = " ".join(str(fault).split())[:120]
         clear = bool(re.search(r"\b(odd|even|divisible|head_dim|multiple)\b", message))
-        return Effect(float(not clear), f"refused with '{message}'")
-    return Effect(0.0, "works")
+        return Measurement(float(not clear), f"refused with '{message}'")
+    return Measurement(0.0, "works")
 
 
 def _limit(subject: Subject) -> int:

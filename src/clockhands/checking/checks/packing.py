@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clockhands.checking.checks.check import TOLERANCE, Effect, Inapplicable, check, difference, largest
+from clockhands.checking.checks.check import TOLERANCE, Inapplicable, Measurement, check, difference, largest
 from clockhands.checking.models.subject import Subject
 from clockhands.errors import ClockhandsError
 
@@ -19,7 +19,7 @@ _BORDERS = "documents that read each other; positions that do not restart"
     _BORDERS,
     needs=("positions",),
 )
-def positions_only(subject: Subject) -> Effect:
+def positions_only(subject: Subject) -> Measurement:
     """What training on packed data relies on."""
     return _packed(subject)
 
@@ -30,7 +30,7 @@ def positions_only(subject: Subject) -> Effect:
     _BORDERS,
     needs=("positions", "mask"),
 )
-def with_mask(subject: Subject) -> Effect:
+def with_mask(subject: Subject) -> Measurement:
     """A mask of ones says nothing and must change nothing."""
     ids = subject.tokens(1, sum(_SIZES))
     return _packed(subject, mask=torch.ones(ids.shape, dtype=torch.bool, device=ids.device))
@@ -42,7 +42,7 @@ def with_mask(subject: Subject) -> Effect:
     _BORDERS,
     needs=("positions", "cache"),
 )
-def with_cache(subject: Subject) -> Effect:
+def with_cache(subject: Subject) -> Measurement:
     """The default of a forward pass in evaluation."""
     return _packed(subject, cache=subject.adapter.new_cache())  # type: ignore[attr-defined]
 
@@ -53,7 +53,7 @@ def with_cache(subject: Subject) -> Effect:
     "a mask of four dimensions not respected",
     needs=("positions", "mask"),
 )
-def block_mask(subject: Subject) -> Effect:
+def block_mask(subject: Subject) -> Measurement:
     """The way that asks nothing of the library's guesses."""
     ids = subject.tokens(1, sum(_SIZES))
     documents = _documents(ids)[0]
@@ -73,7 +73,7 @@ def block_mask(subject: Subject) -> Effect:
     "packing guessed from positions: PoSE and randomised positions lose their context",
     needs=("positions",),
 )
-def gaps(subject: Subject) -> Effect:
+def gaps(subject: Subject) -> Measurement:
     """Without mask and cache, the first token must still reach the last as it does without gaps."""
     ids = subject.tokens(1, 10)
     changed = torch.cat([subject.other(ids)[:, :1], ids[:, 1:]], 1)
@@ -81,7 +81,9 @@ def gaps(subject: Subject) -> Effect:
     close = _influence(subject, ids, changed, subject.arange(1, 10))
     far = _influence(subject, ids, changed, spread)
     cut = close > TOLERANCE and far < TOLERANCE * close  # experts that run one row more or less round differently
-    return Effect(close if cut else 0.0, f"the first token moves the rest by {far:.2g} std, without gaps {close:.2g}")
+    return Measurement(
+        close if cut else 0.0, f"the first token moves the rest by {far:.2g} std, without gaps {close:.2g}"
+    )
 
 
 def _influence(subject: Subject, ids: Tensor, changed: Tensor, positions: Tensor) -> float:
@@ -94,7 +96,7 @@ def _documents(ids: Tensor) -> Tensor:
     return torch.repeat_interleave(torch.arange(2), torch.tensor(_SIZES)).to(ids.device)[None]
 
 
-def _packed(subject: Subject, mask: Tensor | None = None, cache: object = None) -> Effect:
+def _packed(subject: Subject, mask: Tensor | None = None, cache: object = None) -> Measurement:
     """Each document inside the row against itself alone."""
     ids = subject.tokens(1, sum(_SIZES))
     documents = ids.split(list(_SIZES), 1)
@@ -103,5 +105,5 @@ def _packed(subject: Subject, mask: Tensor | None = None, cache: object = None) 
     effects = []
     for index, (found, document) in enumerate(zip(row, documents, strict=True)):
         alone = subject.logits(document, positions=subject.arange(1, document.shape[1]))
-        effects.append(Effect(difference(found, alone), f"document {index + 1} of 2"))
+        effects.append(Measurement(difference(found, alone), f"document {index + 1} of 2"))
     return largest(*effects)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from clockhands.checking.checks.check import Effect, check, difference, largest
+from clockhands.checking.checks.check import Measurement, check, difference, largest
 from clockhands.checking.models.subject import Subject
 
 _LENGTH = 20
@@ -13,12 +13,12 @@ _PADS = 5
 
 
 @check("padding.right", "Pads after the text, under a mask, change nothing.", "pads read as text", needs=("mask",))
-def right(subject: Subject) -> Effect:
+def right(subject: Subject) -> Measurement:
     """One row alone against the same row padded on the right beside a longer one."""
     ids, pads = _row(subject)
     mask = _mask(ids, after=_PADS)
     found = _real(subject, subject.logits(torch.cat([ids, pads], 1), mask), slice(0, _LENGTH))
-    return Effect(difference(found, _alone(subject, ids)), f"{_PADS} pads after {_LENGTH} tokens")
+    return Measurement(difference(found, _alone(subject, ids)), f"{_PADS} pads after {_LENGTH} tokens")
 
 
 @check(
@@ -27,12 +27,12 @@ def right(subject: Subject) -> Effect:
     "positions counted from the first pad",
     needs=("mask",),
 )
-def left_mask(subject: Subject) -> Effect:
+def left_mask(subject: Subject) -> Measurement:
     """The mask alone must tell where the text begins."""
     ids, pads = _row(subject)
     found = subject.logits(torch.cat([pads, ids], 1), _mask(ids, before=_PADS))
     found = _real(subject, found, slice(_PADS, None))
-    return Effect(difference(found, _alone(subject, ids)), f"{_PADS} pads before {_LENGTH} tokens")
+    return Measurement(difference(found, _alone(subject, ids)), f"{_PADS} pads before {_LENGTH} tokens")
 
 
 @check(
@@ -41,48 +41,48 @@ def left_mask(subject: Subject) -> Effect:
     "positions not taken from the argument; pads attended to",
     needs=("mask", "positions"),
 )
-def left_positions(subject: Subject) -> Effect:
+def left_positions(subject: Subject) -> Measurement:
     """Mask and positions together."""
     ids, pads = _row(subject)
     mask = _mask(ids, before=_PADS)
     found = subject.logits(torch.cat([pads, ids], 1), mask, subject.positions(mask))[:, _PADS:]
-    return Effect(difference(found, subject.logits(ids)), f"{_PADS} pads before {_LENGTH} tokens")
+    return Measurement(difference(found, subject.logits(ids)), f"{_PADS} pads before {_LENGTH} tokens")
 
 
 @check("padding.content", "What stands under the mask does not matter.", "masked tokens looked at", needs=("mask",))
-def content(subject: Subject) -> Effect:
+def content(subject: Subject) -> Measurement:
     """Other ids in the padded places, on either side."""
     return largest(*(_content(subject, *sides) for sides in ((0, _PADS), (_PADS, 0))))
 
 
-def _content(subject: Subject, before: int, after: int) -> Effect:
+def _content(subject: Subject, before: int, after: int) -> Measurement:
     ids, pads = _row(subject)
     mask = _mask(ids, before, after)
     texts = [torch.cat([fill[:, :before], ids, fill[:, :after]], 1) for fill in (pads, subject.other(pads))]
     kept = slice(before, before + _LENGTH)
     first, second = (_real(subject, subject.logits(text, mask), kept) for text in texts)
-    return Effect(difference(second, first), "pads on the left" if before else "pads on the right")
+    return Measurement(difference(second, first), "pads on the left" if before else "pads on the right")
 
 
 @check("batch.alone", "A row answers alone what it answers in a batch.", "rows that reach each other")
-def alone(subject: Subject) -> Effect:
+def alone(subject: Subject) -> Measurement:
     """Three rows together against one of them alone."""
     ids = subject.tokens(3, _LENGTH)
-    return Effect(difference(subject.logits(ids)[1:2], subject.logits(ids[1:2])))
+    return Measurement(difference(subject.logits(ids)[1:2], subject.logits(ids[1:2])))
 
 
 @check("batch.order", "Rows in another order give the same rows in that order.", "a table indexed by row")
-def order(subject: Subject) -> Effect:
+def order(subject: Subject) -> Measurement:
     """Four rows reversed."""
     ids = subject.tokens(4, _LENGTH)
-    return Effect(difference(subject.logits(ids.flip(0)).flip(0), subject.logits(ids)))
+    return Measurement(difference(subject.logits(ids.flip(0)).flip(0), subject.logits(ids)))
 
 
 @check("deterministic", "The same call twice gives the same logits.", "randomness left on")
-def deterministic(subject: Subject) -> Effect:
+def deterministic(subject: Subject) -> Measurement:
     """Nothing random in evaluation mode."""
     ids = subject.tokens(2, _LENGTH)
-    return Effect(difference(subject.logits(ids), subject.logits(ids)))
+    return Measurement(difference(subject.logits(ids), subject.logits(ids)))
 
 
 def _row(subject: Subject) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clockhands.checking.checks.check import Effect, Inapplicable, check, difference
+from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference
 from clockhands.checking.models.copies import hollow, is_large, reloaded, sharing
 from clockhands.checking.models.subject import Subject
 
@@ -33,15 +33,15 @@ def angle_tables(module: nn.Module) -> dict[str, Tensor]:
     "inv_freq rounded by a cast",
     needs=("module",),
 )
-def cast(subject: Subject) -> Effect:
+def cast(subject: Subject) -> Measurement:
     """Only the tables are rounded; everything else stays in full precision."""
     tables = _tables(subject)
     low = hollow(subject.module).to(torch.bfloat16)  # type: ignore[arg-type]
     rounded = {n: t for n, t in angle_tables(low).items() if n in tables and t.dtype == torch.bfloat16}
     if not rounded:
-        return Effect(0.0, "the tables keep their precision")
+        return Measurement(0.0, "the tables keep their precision")
     size = _effect_of(subject, rounded)
-    return Effect(size, f"{_names(rounded)} becomes bfloat16; logits at distance {_far(subject)} move")
+    return Measurement(size, f"{_names(rounded)} becomes bfloat16; logits at distance {_far(subject)} move")
 
 
 @check(
@@ -51,7 +51,7 @@ def cast(subject: Subject) -> Effect:
     huggingface=True,
     needs=("module",),
 )
-def load(subject: Subject) -> Effect:
+def load(subject: Subject) -> Measurement:
     """A checkpoint from where it came, another model saved in float32; loaded in bfloat16."""
     large = _large(subject)
     tables = _tables(subject)
@@ -65,8 +65,8 @@ def load(subject: Subject) -> Effect:
     found = {name: table for name, table in angle_tables(low).items() if name in tables}
     wrong = {n: t for n, t in found.items() if not torch.allclose(t.double(), tables[n].double(), rtol=1e-5)}
     if not wrong:
-        return Effect(0.0, "the tables keep their precision")
-    return Effect(_effect_of(subject, wrong), f"{_names(wrong)} rounded; logits at distance {_far(subject)} move")
+        return Measurement(0.0, "the tables keep their precision")
+    return Measurement(_effect_of(subject, wrong), f"{_names(wrong)} rounded; logits at distance {_far(subject)} move")
 
 
 @check(
@@ -76,7 +76,7 @@ def load(subject: Subject) -> Effect:
     needs=("module", "positions"),
     precise=False,
 )
-def distance(subject: Subject) -> Effect:
+def distance(subject: Subject) -> Measurement:
     """The mean error of a bfloat16 copy with exact tables: near the origin, far from it, and at the claimed end."""
     if subject.facts.absolute or not angle_tables(subject.module):  # type: ignore[arg-type]
         raise Inapplicable("no angles that could grow")
@@ -95,7 +95,7 @@ def distance(subject: Subject) -> Effect:
     worst = max(errors[1:])
     grown = worst > 3 * errors[0] + 0.02
     told = ", ".join(f"{error:.2g} at {start}" for error, start in zip(errors[1:], starts[1:], strict=True))
-    return Effect(worst if grown else 0.0, f"mean error {errors[0]:.2g} near, {told}")
+    return Measurement(worst if grown else 0.0, f"mean error {errors[0]:.2g} near, {told}")
 
 
 def _large(subject: Subject) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from clockhands.checking.checks.check import Effect, Inapplicable, check, difference
+from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference
 from clockhands.checking.models.adapter import device_of
 from clockhands.checking.models.copies import is_large, reloaded
 from clockhands.checking.models.subject import Subject
@@ -25,7 +25,7 @@ _SHARD = "256MB"  # streamed weights are in memory while their shard is written
     "a buffer that is neither saved nor made again",
     huggingface=True,
 )
-def round_trip(subject: Subject) -> Effect:
+def round_trip(subject: Subject) -> Measurement:
     """save_pretrained, then from_pretrained, which builds on the meta device."""
     module: Any = subject.module
     dtype = next(module.parameters()).dtype
@@ -38,7 +38,7 @@ def round_trip(subject: Subject) -> Effect:
         adapter: Any = subject.adapter
         twin = dataclasses.replace(subject, adapter=type(adapter)(loaded, adapter.task))
         ids = subject.tokens(1, 24)
-        return Effect(difference(twin.logits(ids), subject.logits(ids)))
+        return Measurement(difference(twin.logits(ids), subject.logits(ids)))
 
 
 def _room(module: nn.Module, folder: str) -> None:
@@ -55,7 +55,7 @@ def _room(module: nn.Module, folder: str) -> None:
     "a non-persistent buffer left uninitialised",
     needs=("module",),
 )
-def meta(subject: Subject) -> Effect:
+def meta(subject: Subject) -> Measurement:
     """Through the adapter's own ``fresh()``, as large models are loaded in plain PyTorch."""
     fresh = getattr(subject.adapter, "fresh", None)
     if fresh is None:
@@ -72,7 +72,7 @@ def meta(subject: Subject) -> Effect:
     module.load_state_dict(original.state_dict())  # type: ignore[union-attr]
     module.to(next(original.parameters()).dtype).eval()  # type: ignore[union-attr]
     ids = subject.tokens(1, 24)
-    return Effect(difference(twin.logits(ids), subject.logits(ids)))
+    return Measurement(difference(twin.logits(ids), subject.logits(ids)))
 
 
 @check(
@@ -81,7 +81,7 @@ def meta(subject: Subject) -> Effect:
     "a table that grows and is saved grown",
     needs=("module",),
 )
-def state(subject: Subject) -> Effect:
+def state(subject: Subject) -> Measurement:
     """Names and shapes, before and after the longest text the model claims to read."""
     twin = subject.again(subject.seed, subject.dtype)
     module = twin.module
@@ -91,4 +91,4 @@ def state(subject: Subject) -> Effect:
     twin.logits(twin.tokens(1, max(length, 8)))
     after = {name: tuple(t.shape) for name, t in module.state_dict().items()}
     changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-    return Effect(float(bool(changed)), f"changed: {', '.join(changed[:3])}" if changed else "")
+    return Measurement(float(bool(changed)), f"changed: {', '.join(changed[:3])}" if changed else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from clockhands.checking.checks.check import Effect, Inapplicable, check, difference, largest
+from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, largest
 from clockhands.checking.models.subject import Subject
 
 _LENGTH = 20
@@ -17,12 +17,12 @@ _LENGTH = 20
     needs=("positions",),
     causal=None,
 )
-def explicit(subject: Subject) -> Effect:
+def explicit(subject: Subject) -> Measurement:
     """Counted from nought, whatever the model's own first number is."""
     ids = subject.tokens(2, _LENGTH)
     positions = subject.arange(2, _LENGTH) - subject.facts.first
     note = f"the model counts from {subject.facts.first}" if subject.facts.first else ""
-    return Effect(difference(subject.logits(ids, positions=positions), subject.logits(ids)), note)
+    return Measurement(difference(subject.logits(ids, positions=positions), subject.logits(ids)), note)
 
 
 @check(
@@ -31,7 +31,7 @@ def explicit(subject: Subject) -> Effect:
     "an argument accepted and dropped",
     needs=("positions",),
 )
-def matter(subject: Subject) -> Effect:
+def matter(subject: Subject) -> Measurement:
     """Positions drawn apart must change something, unless no part of the model reads them."""
     silent = "RoPE" not in subject.facts.scheme.split(" + ") and not subject.facts.absolute
     if silent and hasattr(subject.adapter, "config"):
@@ -39,7 +39,7 @@ def matter(subject: Subject) -> Effect:
     ids = subject.tokens(1, 8)
     stretched = subject.arange(1, 8) * 3 - 2 * subject.facts.first
     gap = difference(_contiguous(subject, ids, stretched), subject.logits(ids))
-    return Effect(gap, wanted=True)
+    return Measurement(gap, wanted=True)
 
 
 @check(
@@ -48,13 +48,13 @@ def matter(subject: Subject) -> Effect:
     "angles paired wrongly; an offset added once only",
     needs=("positions",),
 )
-def shift(subject: Subject) -> Effect:
+def shift(subject: Subject) -> Measurement:
     """By 5 and by 60 (less where the table ends sooner)."""
     ids = subject.tokens(2, _LENGTH)
     before = subject.logits(ids, positions=subject.arange(2, _LENGTH))
     far = min(60, (subject.facts.limit or 1000) - _LENGTH - 4)
     moved = (subject.logits(ids, positions=subject.arange(2, _LENGTH, by)) for by in (5, max(far, 6)))
-    return largest(*(Effect(difference(after, before)) for after in moved))
+    return largest(*(Measurement(difference(after, before)) for after in moved))
 
 
 def _contiguous(subject: Subject, ids: Tensor, positions: Tensor) -> Tensor:

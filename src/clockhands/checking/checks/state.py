@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clockhands.checking.checks.check import Effect, Inapplicable, check, difference
+from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference
 from clockhands.checking.models.subject import Subject
 
 _SHORT, _MEDIUM, _LONG = 12, 44, 96
@@ -13,7 +13,7 @@ _SHORT, _MEDIUM, _LONG = 12, 44, 96
     "A long text changes nothing for a short one after it.",
     "a table or an offset kept from the last call",
 )
-def short(subject: Subject) -> Effect:
+def short(subject: Subject) -> Measurement:
     """The same short text before and after a long one."""
     return _after_long(subject, _SHORT)
 
@@ -23,19 +23,19 @@ def short(subject: Subject) -> Effect:
     "A long text changes nothing for a medium one after it.",
     "frequencies stretched for a long text and never drawn back",
 )
-def medium(subject: Subject) -> Effect:
+def medium(subject: Subject) -> Measurement:
     """As above, with a text beyond the original length where the scaling has one."""
     return _after_long(subject, _MEDIUM)
 
 
-def _after_long(subject: Subject, length: int) -> Effect:
+def _after_long(subject: Subject, length: int) -> Measurement:
     longest = _longest(subject)
     if longest < 2 * _SHORT:
         raise Inapplicable(f"the model reads only {longest} tokens")
     ids = subject.tokens(1, min(length, longest - 4))
     before = subject.logits(ids)
     subject.logits(subject.tokens(1, longest, salt=2))
-    return Effect(difference(subject.logits(ids), before), f"{ids.shape[1]} tokens after {longest}")
+    return Measurement(difference(subject.logits(ids), before), f"{ids.shape[1]} tokens after {longest}")
 
 
 def _longest(subject: Subject) -> int:

@@ -1,64 +1,41 @@
-"""The cause of a failure where it is known, by file and line, and what is safe instead."""
+"""What is safe instead of a use that failed: another use of the same purpose that passed on the same model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
-from clockhands.checking.models.subject import Subject
-from clockhands.checking.verdict.evidence import EVIDENCE
-from clockhands.checking.verdict.judge import Outcome
-from clockhands.checking.verdict.known_faults import Known, fitting
+from clockhands.checking.verdict.outcome import Outcome
+
+_FOLLOWS = {"packing.mask": "packing.positions", "packing.cache": "packing.positions"}
+"""Checks that say nothing of their own where another does not pass."""
 
 
-def explain(subject: Subject, outcomes: Sequence[Outcome], architecture: str) -> list[Outcome]:
-    """The same outcomes with cause and safe use filled in, known faults recognised, declared limits set apart."""
-    verdicts = {outcome.check.removeprefix(subject.side): outcome.verdict for outcome in outcomes}
-    return [_explained(subject, outcome, verdicts, architecture) for outcome in outcomes]
+def follows_another(check: str, outcomes: Mapping[str, Outcome]) -> bool:
+    """Whether a check that this one depends on did not pass, so that no cause of its own needs to be looked for."""
+    leader = outcomes.get(_FOLLOWS.get(check, ""))
+    return leader is not None and leader.verdict != "PASS"
 
 
-def _explained(subject: Subject, outcome: Outcome, verdicts: Mapping[str, str], architecture: str) -> Outcome:
-    if outcome.verdict not in ("FAIL", "WARN", "PROPERTY"):
+def advise(outcomes: Mapping[str, Outcome]) -> list[Outcome]:
+    """Return the outcomes of one subject, by check, with the safe use filled in where it is known. Verdicts stay."""
+    return [_advised(name, outcome, outcomes) for name, outcome in outcomes.items()]
+
+
+def _advised(name: str, outcome: Outcome, outcomes: Mapping[str, Outcome]) -> Outcome:
+    if outcome.verdict in ("PASS", "N/A"):
         return outcome
-    name = outcome.check.removeprefix(subject.side)
-    if name in ("packing.mask", "packing.cache") and verdicts.get("packing.positions", "PASS") != "PASS":
-        safe = _safe("packing.positions", verdicts)
+    if follows_another(name, outcomes):
+        safe = _safe(_FOLLOWS[name], outcomes)
         return replace(outcome, reason="documents are not told apart, with or without it", safe=safe)
-    recognised = _recognised(subject, outcome, name, architecture)
-    if recognised.verdict != "FAIL" or recognised.safe:
-        return recognised
-    return replace(recognised, safe=_safe(name, verdicts))
+    if outcome.verdict != "FAIL" or outcome.safe:
+        return outcome
+    return replace(outcome, safe=_safe(name, outcomes))
 
 
-def _recognised(subject: Subject, outcome: Outcome, name: str, architecture: str) -> Outcome:
-    """With the first entry that fits and, where it asks for evidence, is borne out by the model."""
-    for known in fitting(architecture, name):
-        if not known.evidence:
-            return _with(outcome, known, known.places(architecture))
-        if outcome.verdict != "FAIL":
-            continue
-        shown = EVIDENCE[known.evidence](subject)
-        if shown is not None:
-            return _with(outcome, known, tuple(filter(None, (shown, *known.places(architecture)))))
-    return outcome
-
-
-def _with(outcome: Outcome, known: Known, places: Sequence[str]) -> Outcome:
-    return replace(
-        outcome,
-        verdict=known.verdict or outcome.verdict,
-        reason=known.cause if known.verdict else outcome.reason,
-        cause=known.cause,
-        where=", ".join(places),
-        safe=known.safe or outcome.safe,
-        thread=known.thread,
-    )
-
-
-def _safe(name: str, verdicts: Mapping[str, str]) -> str:
-    """Another use of the same purpose that passed here."""
+def _safe(name: str, outcomes: Mapping[str, Outcome]) -> str:
     for alternative, advice in _ALTERNATIVES.get(name, ()):
-        if verdicts.get(alternative) == "PASS":
+        if alternative in outcomes and outcomes[alternative].verdict == "PASS":
             return advice
     return ""
 

@@ -13,14 +13,19 @@ from typing import Any, Literal, cast
 
 import transformers
 
+from clockhands.checking.models.subject import Subject
+from clockhands.checking.verdict.evidence import EVIDENCE
+from clockhands.checking.verdict.outcome import Outcome
+
 
 @dataclass(frozen=True)
-class Known:
-    """Why these checks fail for these architectures.
+class KnownFault:
+    """Why these checks fail for these architectures: a fault or a limit of the library.
 
     ``code`` are places in transformers, ``"file: text of the line"``; their line numbers are looked up in the
     installed version. ``evidence`` names what must show in the model before the entry is believed (``evidence.py``).
-    ``verdict`` is set where the difference is a declared limit. ``traced`` is the version that was read.
+    ``verdict``, where it is set, replaces that of the measurement: the difference is a declared limit. ``traced`` is
+    the version that was read.
     """
 
     name: str
@@ -45,7 +50,7 @@ class Known:
         return in_types and in_versions and any(fnmatch.fnmatchcase(check, pattern) for pattern in self.checks)
 
     def places(self, architecture: str) -> tuple[str, ...]:
-        """``file.py:line`` of the code, as far as the installed version still has it."""
+        """Return ``file.py:line`` of the code, as far as the installed version still has it."""
         base = architecture.partition(":")[0].partition("+")[0].replace("-", "_")
         found = (line_of(*each.replace("{type}", base).split(": ", 1)) for each in self.code)
         return tuple(place for place in found if place)
@@ -53,7 +58,7 @@ class Known:
 
 @functools.cache
 def line_of(file: str, text: str) -> str:
-    """Where a text stands in a file of transformers, as ``file.py:line``; empty if it is not there."""
+    """Return where a text stands in a file of transformers, as ``file.py:line``; empty if it is not there."""
     path = Path(transformers.__file__).parent / file
     if not path.exists():
         return ""
@@ -64,17 +69,33 @@ def line_of(file: str, text: str) -> str:
 
 
 @functools.cache
-def entries() -> tuple[Known, ...]:
-    """All entries, in the order of the file: the first that fits is taken."""
+def entries() -> tuple[KnownFault, ...]:
+    """Return all entries, in the order of the file: the first that fits is taken."""
     raw = tomllib.loads(resources.files(__package__).joinpath("known_faults.toml").read_text("utf8"))
     return tuple(_entry(name, value) for name, value in raw.items())
 
 
-def _entry(name: str, raw: dict[str, Any]) -> Known:
+def _entry(name: str, raw: dict[str, Any]) -> KnownFault:
     fields = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
-    return Known(name=name, **cast(Any, fields))
+    return KnownFault(name=name, **cast(Any, fields))
 
 
-def fitting(architecture: str, check: str) -> Iterator[Known]:
-    """What is known of that check on that architecture; the evidence is not looked at here."""
+def fitting(architecture: str, check: str) -> Iterator[KnownFault]:
+    """Return the entries about that check on that architecture; the evidence is not looked at here."""
     return (entry for entry in entries() if entry.fits(architecture, check))
+
+
+def find_fault(subject: Subject, outcome: Outcome, architecture: str) -> tuple[KnownFault, str] | None:
+    """Return the first entry that fits and, where it asks for evidence, is borne out by the model, with its lines.
+
+    None without a name of an architecture. An entry that needs evidence is about faults of the library alone, so that
+    nothing but a FAIL is held against it.
+    """
+    for entry in fitting(architecture, outcome.check) if architecture else ():
+        places = entry.places(architecture)
+        if not entry.evidence:
+            return entry, ", ".join(places)
+        shown = EVIDENCE[entry.evidence](subject) if outcome.verdict == "FAIL" else None
+        if shown is not None:
+            return entry, ", ".join(filter(None, (shown, *places)))
+    return None

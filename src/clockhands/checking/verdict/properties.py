@@ -153,8 +153,8 @@ _RULES = (
 )
 
 
-def declared(check: str, subject: Subject) -> Declared | None:
-    """The rule that explains this difference for this subject, if any."""
+def find_property(check: str, subject: Subject) -> Declared | None:
+    """Return what the scheme declares of this difference for this subject; None if nothing."""
     for rule in _RULES:
         if any(check == name or check.startswith(name) for name in rule.checks) and rule.applies(subject):
             return rule.answer

@@ -1,0 +1,79 @@
+"""Measure a law on a subject, and again where the first result is not a correct model's. No verdict is made here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from clockhands.checking.checks.check import Check, Inapplicable, Measurement
+from clockhands.checking.models.subject import Subject
+
+_FAR = 0.1  # a hundred times the tolerance
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was measured of one check.
+
+    ``inapplicable`` says why the check does not apply, ``raised`` what the model raised; otherwise there is a ``first``
+    measurement. Where that was not as expected, it was ``repeated`` in float64 with other weights or texts, or
+    ``unconfirmed`` says why that was impossible.
+    """
+
+    inapplicable: str = ""
+    raised: str = ""
+    first: Measurement | None = None
+    repeated: Measurement | None = None
+    unconfirmed: str = ""
+
+    def numbers(self) -> dict[str, Any]:
+        """Return ``size``, ``confirmed`` and ``note`` of an outcome, as far as they were measured."""
+        if self.first is None:
+            return {}
+        confirmed = None if self.repeated is None else self.repeated.size
+        return {"size": self.first.size, "confirmed": confirmed, "note": self.first.note}
+
+
+def measure(subject: Subject, check: Check) -> Evidence:
+    """Return what the check measures on the subject, repeated if it is not what a correct model gives."""
+    reason = check.inapplicable(subject)
+    if reason is not None:
+        return Evidence(inapplicable=reason)
+    try:
+        first = check.measure(subject)
+    except (Inapplicable, NotImplementedError) as fault:
+        return Evidence(inapplicable=str(fault) or "not implemented by the model")
+    except Exception as fault:  # a model may raise anything; the sweep goes on
+        return Evidence(raised=_shorten(fault))
+    return Evidence(first=first) if first.expected else _confirm(subject, check, first)
+
+
+def _confirm(subject: Subject, check: Check, first: Measurement) -> Evidence:
+    """Repeat in float64: what is rounding, or a tie, is gone there.
+
+    Some layers have no float64. The second seed in the subject's own precision then decides, if both differences are
+    far from the tolerance.
+    """
+    repeated = _repeat(subject, check, torch.float64 if check.precise else subject.dtype)
+    if not isinstance(repeated, str):
+        return Evidence(first=first, repeated=repeated)
+    why, again = repeated, _repeat(subject, check, subject.dtype)
+    if isinstance(again, str) or (min(first.size, again.size) < _FAR and not first.wanted):
+        return Evidence(first=first, unconfirmed=why)
+    return Evidence(first=first, repeated=again)
+
+
+def _repeat(subject: Subject, check: Check, dtype: torch.dtype) -> Measurement | str:
+    """Return the measurement with other weights or texts, or why it cannot be had."""
+    try:
+        again = check.measure(subject.again(subject.seed + 1, dtype))
+        return again if again.size < float("inf") else "the logits are not finite"
+    except Exception as fault:  # as above
+        return _shorten(fault)
+
+
+def _shorten(fault: Exception) -> str:
+    text = " ".join(str(fault).split())
+    return f"{type(fault).__name__}: {text[:160]}"

@@ -1,0 +1,53 @@
+"""The verdict is made in one place, and a known fault that changes it is told."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import clockhands.checking
+from clockhands.checking import examine
+from clockhands.checking.checks.check import Measurement
+from clockhands.checking.result import sentence
+from clockhands.checking.verdict.measure import Evidence
+
+ROOT = Path(clockhands.checking.__path__[0])
+
+
+def test_a_known_fault_that_changes_the_verdict_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    (result,) = examine("deepseek_v4:causal", tiny=True, only=["config.theta", "cache.steps"])
+    same, changed = sorted(result.outcomes, key=lambda outcome: outcome.measured)
+    assert (same.check, same.measured, same.change) == ("cache.steps", "", "")
+    assert (changed.measured, changed.verdict, changed.known) == ("FAIL", "WARN", "deepseek-v4-config")
+    assert changed.change.startswith("FAIL -> WARN: known fault deepseek-v4-config of the library")
+    assert changed.change in sentence(changed)
+
+
+def test_a_check_of_packing_under_a_mask_follows_packing_by_positions() -> None:
+    """No cause of its own is looked for where documents are not told apart in any case."""
+    (result,) = examine("opt:causal", tiny=True, only=["packing.positions", "packing.mask"])
+    leader, follower = result.outcomes
+    assert leader.verdict == "FAIL" and leader.known
+    assert follower.known == "" and follower.reason == "documents are not told apart, with or without it"
+    assert follower.safe == ""  # packing.block_mask was not checked
+
+
+def test_only_the_judge_makes_outcomes() -> None:
+    """``result.py`` reads them from JSON; every other module may only add what is no verdict."""
+    makers = set()
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                sets_verdict = any(keyword.arg == "verdict" for keyword in node.keywords)
+                if node.func.id == "Outcome" or (node.func.id == "replace" and sets_verdict):
+                    makers.add(path.relative_to(ROOT).as_posix())
+    assert makers == {"verdict/judge.py", "result.py"}
+
+
+def test_evidence_gives_its_numbers() -> None:
+    first, again = Measurement(0.5, "at 3"), Measurement(0.25)
+    assert Evidence(inapplicable="why").numbers() == {}
+    assert Evidence(first=first).numbers() == {"size": 0.5, "confirmed": None, "note": "at 3"}
+    assert Evidence(first=first, repeated=again).numbers() == {"size": 0.5, "confirmed": 0.25, "note": "at 3"}
