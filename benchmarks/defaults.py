@@ -20,8 +20,8 @@ from typing import Any
 
 from timing import RESULTS
 
+from clockhands.runs.recipe import combine
 from clockhands.training import Material, prepare, train
-from clockhands.training.recipe import combine
 from clockhands.training.watch import Diverged
 
 FILE = RESULTS / "defaults.jsonl"

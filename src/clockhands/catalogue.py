@@ -125,6 +125,12 @@ class Catalogue(MutableMapping[str, T]):
 
         return add
 
+    def find(self, name: object) -> T | None:
+        """Return the entry of a name, or None where there is none, whatever stands in the place of a name."""
+        if name not in self:
+            return None
+        return self[name]
+
     def unknown(self, name: object) -> str:
         """Return the sentence about a name that is no entry: ``unknown scheme 'ropee'; did you mean 'rope'?``."""
         return unknown(self.noun, name, self)

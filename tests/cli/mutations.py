@@ -16,7 +16,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from clockhands.cli import VERBS, Parser
-from clockhands.training.tables import known_keys
+from clockhands.runs.recipe.keys import keys_of
 
 NUMBERS = ("nan", "inf", "-inf", "1e400", "1e-320", "-1", "0", "1", "2", "3", "7", "0.5", "-0.5", "1e3", "2147483648",
            "9223372036854775807", "9223372036854775808", "99999999999999999999999", "9" * 5000)  # fmt: skip
@@ -288,8 +288,8 @@ def keys(table: str) -> list[str]:
     """The keys that a table of the recipe above takes, those of a few schemes too."""
     if table == "position":
         schemes = ("rope", "learned", "sinusoidal", "alibi", "t5", "randomised", "fire")
-        return sorted({key for name in schemes for key in known_keys({"position": {"scheme": name}}, "position")})
-    return sorted(known_keys({"data": {"corpus": "table"}}, table)) if table in RECIPE else ["zzz"]
+        return sorted({key for name in schemes for key in keys_of({"position": {"scheme": name}}, "position")})
+    return sorted(keys_of({"data": {"corpus": "table"}}, table)) if table in RECIPE else ["zzz"]
 
 
 def quick(name: str, values: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,9 +6,9 @@ import torch
 
 from clockhands.comparison.cost import costs
 from clockhands.comparison.initial_weights import draw_by_name
+from clockhands.runs.recipe import combine
 from clockhands.training import prepare, vary
 from clockhands.training.architecture import build
-from clockhands.training.recipe import combine
 from tests.comparison.planted import plan
 from tests.training.tiny import tables
 

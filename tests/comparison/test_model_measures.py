@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from clockhands.comparison.model_measures import During, Inside
+from clockhands.runs.recipe import Recipe, vary
 from clockhands.training import Material, prepare
 from clockhands.training.architecture import build
-from clockhands.training.recipe import Recipe, vary
 from tests.training.tiny import tables
 
 

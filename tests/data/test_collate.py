@@ -81,12 +81,12 @@ def test_masking_is_repeated_for_the_same_batch_alone() -> None:
 
 def test_masking_needs_a_mask() -> None:
     texts = ["some text to learn from"]
-    tokenizer = train_tokenizer(texts, kind="character", purpose="masked")
+    tokenizer = train_tokenizer(texts, kind="character", task="masked language modelling")
     collate = MaskedCollator.of(tokenizer)
     assert collate.mask_id == tokenizer.mask_token_id
     assert not set(collate.ordinary_V.tolist()) & set(tokenizer.all_special_ids)
     assert len(collate.ordinary_V) == len(tokenizer) - 5
-    with pytest.raises(UsageError, match="train one with purpose='masked'"):
+    with pytest.raises(UsageError, match="train one with task='masked language modelling'"):
         MaskedCollator.of(train_tokenizer(texts, kind="character"))
     with pytest.raises(UsageError, match=r"share=1\.5 of tokens"):
         MaskedCollator.of(tokenizer, share=1.5)

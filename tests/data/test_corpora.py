@@ -196,7 +196,7 @@ def test_the_catalogue_names_all_faults_at_once() -> None:
 def test_a_corpus_says_what_it_holds(roles: Corpus) -> None:
     with pytest.raises(UsageError, match="unknown split 'valid'; did you mean 'validation'"):
         roles["valid"]
-    with pytest.raises(UsageError, match="is a translation corpus; this needs one that holds documents"):
+    with pytest.raises(UsageError, match="is for translation; this needs one that holds documents"):
         roles.documents("train")
     assert roles.texts("test") == roles.sources("test") + roles.targets("test")
 

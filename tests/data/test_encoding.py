@@ -65,7 +65,7 @@ def test_ragged_rows(rows: list[list[int]]) -> None:
 
 
 def test_a_stream_ends_every_document() -> None:
-    tokenizer = train_tokenizer(["aab"], kind="character", purpose="language")
+    tokenizer = train_tokenizer(["aab"], kind="character", task="language modelling")
     assert encode_stream(tokenizer, ["ab", "", "b"]).tolist() == [4, 5, 2, 2, 5, 2]
     assert encode_stream(tokenizer, []).tolist() == []
 

@@ -36,16 +36,16 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def trained() -> dict[tuple[str, str], Any]:
     return {
-        (kind, purpose): train_tokenizer(TEXTS, kind=kind, purpose=purpose)
+        (kind, task): train_tokenizer(TEXTS, kind=kind, task=task)
         for kind in KINDS
-        for purpose in ("translation", "language", "masked")
+        for task in ("translation", "language modelling", "masked language modelling")
     }
 
 
-@pytest.mark.parametrize("purpose", ["translation", "language", "masked"])
+@pytest.mark.parametrize("task", ["translation", "language modelling", "masked language modelling"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_learned_is_written_back(trained: dict[Any, Any], kind: str, purpose: str) -> None:
-    tokenizer = trained[kind, purpose]
+def test_what_was_learned_is_written_back(trained: dict[Any, Any], kind: str, task: str) -> None:
+    tokenizer = trained[kind, task]
     for text in TEXTS:
         ids = tokenizer(text)["input_ids"]
         assert tokenizer.unk_token_id not in ids
@@ -55,17 +55,17 @@ def test_what_was_learned_is_written_back(trained: dict[Any, Any], kind: str, pu
 @settings(max_examples=50)
 @given(st.text().filter(lambda text: "▁" not in text))
 def test_bytes_write_back_anything(text: str) -> None:
-    for purpose in ("translation", "language"):
-        tokenizer = BYTES[purpose]
+    for task in ("translation", "language modelling"):
+        tokenizer = BYTES[task]
         ids = encode_texts(tokenizer, [text])[0]
         written = tokenizer.decode(ids[:-1])
         # For translation the first word is taken as if a space stood before it, and one space is not told from none.
-        assert written == text or (purpose == "translation" and written == text.removeprefix(" "))
+        assert written == text or (task == "translation" and written == text.removeprefix(" "))
 
 
 BYTES = {
-    purpose: train_tokenizer(TEXTS, purpose=purpose, normalisation="none", vocabulary=300)
-    for purpose in ("translation", "language")
+    task: train_tokenizer(TEXTS, task=task, normalisation="none", vocabulary=300)
+    for task in ("translation", "language modelling")
 }
 
 
@@ -80,8 +80,8 @@ def test_the_first_word_is_the_word_it_is_elsewhere(trained: dict[Any, Any]) -> 
 
 
 def test_special_tokens_have_their_ids_and_are_text_inside_a_text(trained: dict[Any, Any]) -> None:
-    for (_, purpose), tokenizer in trained.items():
-        special = ["<pad>", "<s>", "</s>", "<unk>", *(["<mask>"] if purpose == "masked" else [])]
+    for (_, task), tokenizer in trained.items():
+        special = ["<pad>", "<s>", "</s>", "<unk>", *(["<mask>"] if task == "masked language modelling" else [])]
         assert tokenizer.convert_tokens_to_ids(special) == list(range(len(special)))
         ids = encode_texts(tokenizer, ["a </s> b <pad>"])[0]
         assert ids.count(tokenizer.eos_token_id) == 1 and ids[-1] == tokenizer.eos_token_id
@@ -91,7 +91,7 @@ def test_special_tokens_have_their_ids_and_are_text_inside_a_text(trained: dict[
         learned = train_tokenizer(["</s>", "a </s> <s> b"] * 50, kind=kind)
         assert learned.eos_token_id not in learned("a </s> b", split_special_tokens=True)["input_ids"][:-1]
     # Nothing is left switched over: a prompt with a mask still has its mask.
-    masked = trained["bpe", "masked"]
+    masked = trained["bpe", "masked language modelling"]
     encode_texts(masked, ["x"])
     assert masked.mask_token_id in masked("the <mask> bit")["input_ids"]
 
@@ -154,7 +154,7 @@ def test_the_size_named_in_the_message_is_possible(kind: str) -> None:
     ("options", "message"),
     [
         ({"kind": "words"}, "unknown kind of tokenizer 'words'; did you mean 'word'"),
-        ({"purpose": "translate"}, "unknown purpose of a tokenizer 'translate'; did you mean 'translation'"),
+        ({"task": "translate"}, "unknown task of a tokenizer 'translate'; did you mean 'translation'"),
         ({"normalisation": "nfd"}, "unknown normalisation 'nfd'; did you mean 'nf"),
         ({"min_frequency": 2, "kind": "unigram"}, "min_frequency=2 is for bpe, word and character"),
         ({"min_frequency": 0}, "min_frequency=0; a token occurs at least once"),

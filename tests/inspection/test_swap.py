@@ -20,7 +20,7 @@ from clockhands.model import Position, Transformer, TransformerConfig
 def german() -> Any:
     """A tokenizer that has seen German numbers alone."""
     numbers = open_corpus("numbers", source="de", train=400).sources("train")
-    return train_tokenizer(numbers, kind="word", purpose="language")
+    return train_tokenizer(numbers, kind="word", task="language modelling")
 
 
 def _swapped(subject: Subject, texts: list[str] | None) -> Finding:
@@ -47,7 +47,7 @@ def test_without_a_tokenizer() -> None:
 def test_a_run_is_asked_in_its_own_language() -> None:
     """Numbers are single words, so that two of their pieces change places."""
     numbers = open_corpus("numbers", source="de", train=400).sources("train")
-    subject = _subject(train_tokenizer(numbers, kind="bpe", vocabulary=300, purpose="language"))
+    subject = _subject(train_tokenizer(numbers, kind="bpe", vocabulary=300, task="language modelling"))
     subject.texts = numbers
     found = _swapped(subject, None)
     assert "sentences of its own text" in found.verdict
@@ -57,7 +57,7 @@ def test_a_run_is_asked_in_its_own_language() -> None:
 
 def test_the_longest_words_of_a_given_text_change_places() -> None:
     text = "\n".join(f"der kleine Hund sah {name} heute" for name in ("Annabella", "Bernhardine", "Christiane") * 3)
-    found = _swapped(_subject(train_tokenizer([text], kind="word", purpose="language")), [text])
+    found = _swapped(_subject(train_tokenizer([text], kind="word", task="language modelling")), [text])
     assert found.table.rows[0][:2] == (
         "der kleine Hund sah Annabella heute",
         "der Annabella Hund sah kleine heute",
@@ -67,7 +67,7 @@ def test_the_longest_words_of_a_given_text_change_places() -> None:
 def test_a_long_document_is_taken_line_by_line() -> None:
     lines = [f"the small dog saw {name} today" for name in ("Annabella", "Bernhardine", "Christiane", "Dorothea")]
     document = "\n".join(["ACT I", *lines, *(line.replace("saw", "heard") for line in lines)])
-    subject = _subject(train_tokenizer([document], kind="word", purpose="language"))
+    subject = _subject(train_tokenizer([document], kind="word", task="language modelling"))
     subject.texts = [document]
     assert [row[0] for row in _swapped(subject, None).table.rows][:4] == lines, "short lines come last"
 
@@ -84,7 +84,7 @@ def test_a_text_without_sentences(german: Any) -> None:
 
 def test_a_model_that_sees_no_order_gives_nothing() -> None:
     numbers = open_corpus("numbers", source="de", train=400).sources("train")
-    tokenizer = train_tokenizer(numbers, kind="bpe", vocabulary=300, purpose="language")
+    tokenizer = train_tokenizer(numbers, kind="bpe", vocabulary=300, task="language modelling")
     values = {}
     for scheme in ("sinusoidal", "none"):
         subject = _subject(tokenizer, scheme)

@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 from clockhands.errors import CheckpointError, ConfigError, UsageError
 from clockhands.runs import Run
 from clockhands.runs.folder import BEGIN
+from clockhands.runs.recipe import combine
 from clockhands.training import resume, train
-from clockhands.training.recipe import combine
 from tests.training.test_start import on_step
 
 STILL = 1e-12

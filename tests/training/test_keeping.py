@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from clockhands.runs import checkpoints
+from clockhands.runs.recipe.sections import Training
 from clockhands.training import keeping
-from clockhands.training.sections import Training
 from tests.runs.test_checkpoints import make
 
 

@@ -19,9 +19,9 @@ from clockhands.comparison.plan import plan_of
 from clockhands.comparison.trial import run_trial
 from clockhands.model.presets import preset
 from clockhands.runs import Run
+from clockhands.runs.recipe.sections import Training
 from clockhands.training import Material, Recipe, TrainingStopped, precision, prepare, resume, train
 from clockhands.training.precision import Precision, decide, measure_speedup, of_record
-from clockhands.training.sections import Training
 from tests.training.test_start import on_step, weights
 from tests.training.tiny import tables
 

@@ -8,9 +8,9 @@ import pytest
 
 from clockhands.errors import ClockhandsWarning, UsageError
 from clockhands.model.size import bytes_needed
+from clockhands.runs.recipe import Recipe, combine
 from clockhands.training import prepare, train
 from clockhands.training.architecture import configure
-from clockhands.training.recipe import Recipe, combine
 from clockhands.training.room import check_batches
 from tests.training.tiny import tables
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from transformers import get_cosine_schedule_with_warmup, get_inverse_sqrt_schedule
 
+from clockhands.runs.recipe.sections import Training
 from clockhands.training.schedules import constant, cosine, inverse_sqrt, paper, rate
-from clockhands.training.sections import Training
 
 
 def test_the_papers_schedule_has_its_published_peak() -> None:

@@ -22,6 +22,7 @@ from clockhands.locking import hold
 from clockhands.runs import Run, checkpoints
 from clockhands.runs import folder as run_module
 from clockhands.runs.folder import add_facts
+from clockhands.runs.recipe.sections import Training
 from clockhands.training import (
     Diverged,
     Material,
@@ -35,7 +36,6 @@ from clockhands.training import (
     watch,
 )
 from clockhands.training import start as start_module
-from clockhands.training.sections import Training
 from clockhands.training.trainer import ClockhandsTrainer, arguments
 from tests.training.tiny import tables
 

@@ -126,7 +126,7 @@ def _plan(options: argparse.Namespace) -> Plan:
 
 def _is_recipe(path: str) -> bool:
     """A plan names its recipe, a recipe its data."""
-    from clockhands.training.recipe import read_tables
+    from clockhands.runs.recipe import read_tables
 
     try:
         return "data" in read_tables(path)
@@ -135,7 +135,7 @@ def _is_recipe(path: str) -> bool:
 
 
 def _recipe(options: argparse.Namespace) -> Any:
-    from clockhands.training.recipe import combine, read_tables
+    from clockhands.runs.recipe import combine, read_tables
 
     tables: dict[str, Any] = (
         read_tables(options.recipe) if options.recipe else {name: dict(t) for name, t in USUAL.items()}

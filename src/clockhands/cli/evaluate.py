@@ -151,10 +151,9 @@ def _text(opened: Run, options: argparse.Namespace) -> tuple[Sequence[Pair] | Se
     recipe = Run.open(opened.path).recipe
     corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
     split = options.split or ("validation" if "test" not in corpus and "validation" in corpus else "test")
-    text = corpus.pairs(split) if corpus.kind == "translation" else corpus.documents(split)
-    items = "pairs" if corpus.kind == "translation" else "documents"
+    text = corpus.pairs(split) if corpus.task == "translation" else corpus.documents(split)
     instead = "; there is no test split" if split != (options.split or "test") else ""
-    return text, f"split {split} ({len(text):,} {items} of {corpus.description or corpus.name}{instead})"
+    return text, f"split {split} ({len(text):,} {corpus.items} of {corpus.description or corpus.name}{instead})"
 
 
 def _lengths(opened: Run, options: argparse.Namespace) -> Iterator[int | None]:

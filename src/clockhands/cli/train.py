@@ -81,9 +81,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _recipe(options: argparse.Namespace, settings: dict[str, str]) -> Any:
-    from clockhands.training.inherit import inherit
-    from clockhands.training.recipe import combine, read_tables
-    from clockhands.training.tables import apply
+    from clockhands.runs.recipe import apply_overrides, combine, read_tables
+    from clockhands.runs.recipe.inheritance import inherit
 
     if options.recipe and "=" in options.recipe:
         raise UsageError(f"{options.recipe!r} is no recipe; settings stand after --set")
@@ -102,7 +101,9 @@ def _recipe(options: argparse.Namespace, settings: dict[str, str]) -> Any:
             "there is nothing to train on: give a recipe, --corpus, --source and --target, --data, or --text"
         )
     corpora = {key: settings[key] for key in ("data.corpus",) if key in settings}
-    return combine(apply(tables, {**flags, **corpora}), settings, written=True, source=options.recipe or "the command")
+    return combine(
+        apply_overrides(tables, {**flags, **corpora}), settings, written=True, source=options.recipe or "the command"
+    )
 
 
 def _resume(options: argparse.Namespace, settings: dict[str, str]) -> int:
@@ -111,8 +112,8 @@ def _resume(options: argparse.Namespace, settings: dict[str, str]) -> int:
         named = ", ".join(name if name == "recipe" else f"--{name.replace('_', '-')}" for name in given)
         raise UsageError(f"--resume goes on with the recipe of the run; leave out {named}")
     from clockhands.runs import Run
+    from clockhands.runs.recipe import read_settings
     from clockhands.training import resume
-    from clockhands.training.recipe import read_settings
 
     if options.dry_run:
         return _describe(Run.open(options.resume).recipe)

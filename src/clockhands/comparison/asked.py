@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from clockhands.data import CORPORA
 from clockhands.errors import ConfigError, UsageError, shown
 from clockhands.findings import Number
 from clockhands.options import LARGEST_SEED, fits
-from clockhands.training.recipe import Recipe, corpus_kind, vary
+from clockhands.runs.recipe import Recipe, vary
 
 METRICS = {"exact": "exact match %", "chrf": "chrF of a sentence", "loss": "loss, nats per token"}
 MATCHES = ("width", "parameters", "compute")
@@ -96,9 +97,9 @@ def budget_of(budget: Mapping[str, Number] | None, recipe: Recipe, faults: list[
 
 
 def usual_metric(recipe: Recipe) -> str:
-    if corpus_kind(recipe.corpus, recipe.corpus_options) == "language":
+    if recipe.task == "language modelling":
         return "loss"
-    return "exact" if recipe.corpus in ("numbers", "roles") else "chrf"
+    return "exact" if CORPORA[recipe.corpus].one_answer else "chrf"
 
 
 def kind_faults(recipe: Recipe, metric: str, inside: Sequence[str] = ()) -> list[str]:

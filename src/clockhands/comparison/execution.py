@@ -13,7 +13,7 @@ from clockhands.devices import check_threads
 from clockhands.errors import UsageError
 from clockhands.findings import Findings, Number
 from clockhands.locking import hold
-from clockhands.training.recipe import Recipe, vary
+from clockhands.runs.recipe import Recipe, vary
 
 Watch = Callable[[str, Any], None]
 """Told ``("begin", task)``, ``("end", result)``."""

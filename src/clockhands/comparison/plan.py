@@ -45,8 +45,8 @@ from clockhands.errors import ConfigError, shown, unknown
 from clockhands.files import find_recipe, read_toml
 from clockhands.findings import Number
 from clockhands.options import check_value, fits, parse
-from clockhands.training.recipe import Recipe, combine, load, vary
-from clockhands.training.tables import known_keys
+from clockhands.runs.recipe import Recipe, combine, load, vary
+from clockhands.runs.recipe.keys import keys_of
 
 KEYS = (
     "title", "recipe", "seeds", "baseline", "metric", "match", "target", "inside", "budget", "vary", "variant",
@@ -237,7 +237,7 @@ def read_grid(written: Sequence[str], recipe: Recipe) -> dict[str, list[Any]]:
     for text in written:
         key, _, values = text.partition("=")
         table, _, name = key.strip().rpartition(".")
-        known = known_keys(recipe.tables, table) if table.split(".")[0] in recipe.tables else {}
+        known = keys_of(recipe.tables, table) if table.split(".")[0] in recipe.tables else {}
         kind = known[name].type if name in known else Any
         grid[key.strip()] = [parse(value.strip(), kind) for value in values.split(",") if value.strip()]
     return grid

@@ -23,10 +23,10 @@ from clockhands.findings import Number
 from clockhands.generation import Evaluation, evaluate, pair_loss, translate
 from clockhands.machine import machine
 from clockhands.runs import Run, open_run
+from clockhands.runs.recipe import combine, vary
 from clockhands.training import Diverged, Material, Recipe, TrainingStopped, prepare, train
 from clockhands.training.begin import take_up
 from clockhands.training.precision import unmeasured
-from clockhands.training.recipe import combine, vary
 
 EXPLAINED = ("train", "validation", "test")
 BEYOND = (2, 4)
@@ -111,7 +111,7 @@ def _scores(opened: Any, material: Material, metric: str) -> dict[str, Any]:
     """The metric on the test split item by item, other scores, and the same beyond the trained length."""
     corpus = material.corpus
     split = "test" if "test" in corpus else "validation"
-    if corpus.kind == "language":
+    if corpus.task == "language modelling":
         return _language_scores(opened, material, split)
     pairs = corpus.pairs(split)
     begun = time.perf_counter()

@@ -24,9 +24,9 @@ UsageError; each names file and line, or the option.
 """
 
 from clockhands.data.batches import LengthBatches, PlannedBatches, RandomBatches, padding_share
-from clockhands.data.catalogue import CORPORA, corpus_options, open_corpus
+from clockhands.data.catalogue import CORPORA, CorpusEntry, corpus, corpus_options, open_corpus
 from clockhands.data.collate import Batch, MaskedCollator, PairCollator, WindowCollator
-from clockhands.data.corpora import order_blind_ceiling
+from clockhands.data.corpora.roles import order_blind_ceiling
 from clockhands.data.encoding import (
     IGNORED,
     Example,
@@ -37,14 +37,15 @@ from clockhands.data.encoding import (
     encode_texts,
 )
 from clockhands.data.kinds import Normalisation, TokenKind
-from clockhands.data.pairs import Corpus, Pair
-from clockhands.data.tokens import Purpose, Tokenizers, open_tokenizer, train_tokenizer, train_tokenizers
+from clockhands.data.pairs import Corpus, Pair, Task
+from clockhands.data.tokens import Tokenizers, TokenizerTask, open_tokenizer, train_tokenizer, train_tokenizers
 
 __all__ = [
     "CORPORA",
     "IGNORED",
     "Batch",
     "Corpus",
+    "CorpusEntry",
     "Example",
     "LengthBatches",
     "MaskedCollator",
@@ -53,12 +54,14 @@ __all__ = [
     "PairCollator",
     "PairDataset",
     "PlannedBatches",
-    "Purpose",
     "RandomBatches",
+    "Task",
     "TokenKind",
+    "TokenizerTask",
     "Tokenizers",
     "WindowCollator",
     "WindowDataset",
+    "corpus",
     "corpus_options",
     "encode_pairs",
     "encode_stream",

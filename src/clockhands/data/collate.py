@@ -65,7 +65,7 @@ class MaskedCollator:
     def of(cls, tokenizer: PreTrainedTokenizerBase, share: float = 0.15, seed: int = 0) -> MaskedCollator:
         """For a tokenizer. Raises UsageError if it has no mask token, or ``share`` is none."""
         if tokenizer.mask_token_id is None:
-            raise UsageError("this tokenizer has no mask token; train one with purpose='masked'")
+            raise UsageError("this tokenizer has no mask token; train one with task='masked language modelling'")
         if not 0 < share < 1:
             raise UsageError(f"share={share} of tokens to mask lies between 0 and 1")
         ordinary_V = np.setdiff1d(np.arange(len(tokenizer)), tokenizer.all_special_ids)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clockhands.data.pairs import Corpus, Items, Kind
+from clockhands.data.catalogue import corpus, task_of_columns
+from clockhands.data.pairs import Corpus, Items
 from clockhands.data.readers import column, pairs_of
 from clockhands.data.sources import HOLDOUT, corpus_of
 from clockhands.errors import UsageError, unknown
 from clockhands.pretrained import load_data_set
 
 
+@corpus("huggingface", task_of_columns)
 def huggingface(
     *,
     dataset: str,
@@ -48,8 +50,8 @@ def huggingface(
             else:
                 sides = ((place, column(row, source, place), column(row, target, place)) for place, row in rows)
                 splits[split] = list(pairs_of(sides, skip_blank))
-    kind: Kind = "translation" if text is None else "language"
-    return corpus_of("huggingface", kind, splits, holdout, dataset if subset is None else f"{dataset}/{subset}")
+    name = dataset if subset is None else f"{dataset}/{subset}"
+    return corpus_of("huggingface", task_of_columns({"text": text}), splits, holdout, name)
 
 
 def _open(name: str, subset: str | None, revision: str | None) -> Mapping[str, Any]:

@@ -8,7 +8,8 @@ from typing import Literal, TypeAlias, TypeVar
 
 from clockhands.errors import UsageError, unknown
 
-Kind: TypeAlias = Literal["translation", "language"]
+Task: TypeAlias = Literal["translation", "language modelling"]
+ITEMS: dict[Task, str] = {"translation": "pairs", "language modelling": "documents"}
 Fact: TypeAlias = str | float | int | bool
 
 
@@ -29,12 +30,13 @@ Items: TypeAlias = Sequence[Pair] | Sequence[str]
 class Corpus:
     """Text in named splits: ``train``, mostly ``validation`` and ``test``, and whatever else has a name.
 
-    ``kind`` says what a split holds: ``translation`` a list of ``Pair``, ``language`` a list of documents (``str``).
+    ``task`` says what a split holds: ``translation`` a list of ``Pair``, ``language modelling`` a list of documents
+    (``str``).
     ``facts`` are measured or counted, such as the accuracy that a reader without word order cannot exceed.
     """
 
     name: str
-    kind: Kind
+    task: Task
     splits: Mapping[str, Items]
     description: str = ""
     facts: Mapping[str, Fact] = field(default_factory=dict)
@@ -53,11 +55,11 @@ class Corpus:
 
     def pairs(self, split: str) -> list[Pair]:
         """The pairs of one split. Raises UsageError in a language corpus."""
-        return [item for item in self._of_kind(split, "translation") if isinstance(item, Pair)]
+        return [item for item in self._of_task(split, "translation") if isinstance(item, Pair)]
 
     def documents(self, split: str) -> list[str]:
         """The documents of one split. Raises UsageError in a translation corpus."""
-        return [item for item in self._of_kind(split, "language") if isinstance(item, str)]
+        return [item for item in self._of_task(split, "language modelling") if isinstance(item, str)]
 
     def sources(self, split: str) -> list[str]:
         """The source side of one split."""
@@ -69,12 +71,17 @@ class Corpus:
 
     def texts(self, split: str) -> list[str]:
         """Everything written in one split, sources before targets: what a shared tokenizer learns from."""
-        if self.kind == "language":
+        if self.task == "language modelling":
             return self.documents(split)
         return self.sources(split) + self.targets(split)
 
-    def _of_kind(self, split: str, kind: Kind) -> Items:
-        if self.kind != kind:
-            needs = "pairs of source and target" if kind == "translation" else "documents"
-            raise UsageError(f"corpus {self.name!r} is a {self.kind} corpus; this needs one that holds {needs}")
+    @property
+    def items(self) -> str:
+        """What a split holds, as messages call it: ``pairs`` or ``documents``."""
+        return ITEMS[self.task]
+
+    def _of_task(self, split: str, task: Task) -> Items:
+        if self.task != task:
+            needs = "pairs of source and target" if task == "translation" else "documents"
+            raise UsageError(f"corpus {self.name!r} is for {self.task}; this needs one that holds {needs}")
         return self[split]

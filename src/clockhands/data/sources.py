@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from clockhands.data.pairs import Corpus, Items, Kind, Pair
+from clockhands.data.catalogue import corpus, task_of_columns
+from clockhands.data.pairs import Corpus, Items, Pair, Task
 from clockhands.data.readers import (
     Unit,
     column,
@@ -26,6 +27,7 @@ Paths: TypeAlias = str | Path | list[str]
 HOLDOUT = 0.02
 
 
+@corpus("parallel", "translation")
 def parallel(
     *,
     source: Paths,
@@ -58,6 +60,7 @@ def parallel(
     return corpus_of("parallel", "translation", splits, holdout, f"{_name(source)} to {_name(target)}")
 
 
+@corpus("table", task_of_columns)
 def table(
     *,
     train: Paths,
@@ -85,10 +88,12 @@ def table(
         sides = ((place, column(row, source, place), column(row, target, place)) for place, row in rows)
         return list(pairs_of(sides, skip_blank))
 
-    kind: Kind = "translation" if text is None else "language"
-    return corpus_of("table", kind, _each(read, train, validation, test), holdout, _name(train))
+    return corpus_of(
+        "table", task_of_columns({"text": text}), _each(read, train, validation, test), holdout, _name(train)
+    )
 
 
+@corpus("text", "language modelling")
 def text(
     *,
     train: Paths,
@@ -106,7 +111,7 @@ def text(
     def read(paths: Paths) -> list[str]:
         return [document for path in _paths(paths) for document in read_documents(path, unit, encoding)]
 
-    return corpus_of("text", "language", _each(read, train, validation, test), holdout, _name(train))
+    return corpus_of("text", "language modelling", _each(read, train, validation, test), holdout, _name(train))
 
 
 def _each(
@@ -128,7 +133,7 @@ def _read_sides(
     ]
 
 
-def corpus_of(name: str, kind: Kind, splits: dict[str, Items], holdout: float, description: str) -> Corpus:
+def corpus_of(name: str, task: Task, splits: dict[str, Items], holdout: float, description: str) -> Corpus:
     """A corpus with a validation split, held out from ``train`` if none was given. Raises DataError for no items."""
     for split, items in splits.items():
         if not items:
@@ -136,7 +141,7 @@ def corpus_of(name: str, kind: Kind, splits: dict[str, Items], holdout: float, d
     if "validation" not in splits:
         splits = {**splits, **hold_out(splits["train"], holdout)}
     facts = {f"items in {split}": len(items) for split, items in splits.items()}
-    return Corpus(name, kind, splits, description, facts)
+    return Corpus(name, task, splits, description, facts)
 
 
 def hold_out(items: Items, share: float) -> dict[str, Items]:

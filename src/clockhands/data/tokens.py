@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from tokenizers import Tokenizer, processors
 
 from clockhands.data.kinds import KINDS, SPECIAL, normalizer
-from clockhands.data.pairs import Corpus
+from clockhands.data.pairs import Corpus, Task
 from clockhands.errors import CheckpointError, DataError, UsageError, unknown
 from clockhands.pretrained import TRUST, load_tokenizer
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 SAMPLE = "Ein Satz, a sentence; ÉTÉ été 12.5 %  ﬁn 你好"
 """A text whose ids change with the case, the accents, the spaces and the forms that a tokenizer makes equal."""
-Purpose: TypeAlias = Literal["translation", "language", "masked"]
+TokenizerTask: TypeAlias = Task | Literal["masked language modelling"]
+TASKS = ("translation", "language modelling", "masked language modelling")
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def _behaviour(tokenizer: PreTrainedTokenizerBase) -> list[Any]:
 def train_tokenizers(
     corpus: Corpus,
     *,
-    purpose: str | None = None,
+    task: str | None = None,
     shared: bool = True,
     kind: str = "bpe",
     vocabulary: int | None = None,
@@ -89,13 +90,13 @@ def train_tokenizers(
 ) -> Tokenizers:
     """Tokenizers learned from the training split: one for both sides, or one each. Raises as ``train_tokenizer``.
 
-    ``purpose`` follows from the corpus where it is None.
+    ``task`` follows from the corpus where it is None.
     """
 
     def learn(texts: list[str]) -> PreTrainedTokenizerBase:
         return train_tokenizer(
             texts,
-            purpose=purpose or corpus.kind,
+            task=task or corpus.task,
             kind=kind,
             vocabulary=vocabulary,
             lowercase=lowercase,
@@ -103,7 +104,7 @@ def train_tokenizers(
             min_frequency=min_frequency,
         )
 
-    if shared or corpus.kind == "language":
+    if shared or corpus.task == "language modelling":
         one = learn(corpus.texts("train"))
         return Tokenizers(one, one)
     return Tokenizers(learn(corpus.sources("train")), learn(corpus.targets("train")))
@@ -112,7 +113,7 @@ def train_tokenizers(
 def train_tokenizer(
     texts: Sequence[str],
     *,
-    purpose: str = "translation",
+    task: str = "translation",
     kind: str = "bpe",
     vocabulary: int | None = None,
     lowercase: bool = False,
@@ -128,12 +129,12 @@ def train_tokenizer(
     """
     if kind not in KINDS:
         raise UsageError(unknown("kind of tokenizer", kind, KINDS))
-    if purpose not in ("translation", "language", "masked"):
-        raise UsageError(unknown("purpose of a tokenizer", purpose, ("translation", "language", "masked")))
+    if task not in TASKS:
+        raise UsageError(unknown("task of a tokenizer", task, TASKS))
     if min_frequency < 1:
         raise UsageError(f"min_frequency={min_frequency}; a token occurs at least once")
-    special = [token for name, token in SPECIAL.items() if purpose == "masked" or name != "mask_token"]
-    tokenizer, trainer = KINDS[kind](purpose == "translation", special, vocabulary, min_frequency)
+    special = [token for name, token in SPECIAL.items() if task == "masked language modelling" or name != "mask_token"]
+    tokenizer, trainer = KINDS[kind](task == "translation", special, vocabulary, min_frequency)
     tokenizer.normalizer = normalizer(lowercase, normalisation, tokenizer.normalizer)
     if kind == "unigram" and vocabulary is not None:
         # Below this the trainer stops with a panic of its own; from here on it says what it needs.
@@ -141,7 +142,7 @@ def train_tokenizer(
         trainer.vocab_size = max(vocabulary, len(characters | {"▁"}) + len(special))
     _train(tokenizer, trainer, texts)
     _check_size(tokenizer.get_vocab_size(), vocabulary, kind)
-    if purpose == "translation":
+    if task == "translation":
         end = SPECIAL["eos_token"]
         tokenizer.post_processor = processors.TemplateProcessing(
             single=f"$A {end}", special_tokens=[(end, special.index(end))]

@@ -69,7 +69,7 @@ def _own_run(source: str | Path, device: str, side: Side | None) -> Subject:
         subject.tokenizer, subject.source_tokenizer = opened.tokenizers.target, opened.tokenizers.source
         subject.pairs = [(pair.source, pair.target) for pair in corpus.pairs("train")] if corpus else None
     elif corpus is not None:
-        subject.texts = corpus.sources("train") if corpus.kind == "translation" else corpus.documents("train")
+        subject.texts = corpus.sources("train") if corpus.task == "translation" else corpus.documents("train")
     return subject
 
 

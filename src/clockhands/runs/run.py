@@ -21,7 +21,7 @@ from clockhands.runs.opening import open_configuration, open_model, open_tokeniz
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from clockhands.training.recipe import Recipe
+    from clockhands.runs.recipe import Recipe
 
 TASKS = {
     "encoder-decoder": "translates",
@@ -65,14 +65,14 @@ class Run:
     @cached_property
     def tables(self) -> dict[str, Any]:
         """The tables of ``recipe.toml``, unchecked, so that those of any version can be read. Raises DataError."""
-        from clockhands.training.recipe import read_tables
+        from clockhands.runs.recipe import read_tables
 
         return read_tables(self.path / RECIPE)
 
     @cached_property
     def recipe(self) -> Recipe:
         """The resolved recipe. Raises DataError or ConfigError where it cannot be read."""
-        from clockhands.training.recipe import combine
+        from clockhands.runs.recipe import combine
 
         # Runs from before ``auto`` left out a rate that nobody had given, which was another one.
         before = {"learning_rate": "none", "warmup_steps": 0}

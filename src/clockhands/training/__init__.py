@@ -21,7 +21,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from clockhands.training.recipe import Recipe, load, vary
+from clockhands.runs.recipe import Recipe, load, vary
 
 if TYPE_CHECKING:
     from clockhands.training.material import Material, prepare

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from clockhands.data import Tokenizers
 from clockhands.model.huggingface import MODEL_CLASSES
 from clockhands.model.huggingface_config import ClockhandsConfig
-from clockhands.training.recipe import Recipe
+from clockhands.runs.recipe import Recipe
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -22,14 +22,14 @@ from clockhands.files import write_bytes
 from clockhands.model.config import TransformerConfig
 from clockhands.runs import open_model, open_tokenizers
 from clockhands.runs.folder import BEGIN, add_facts
+from clockhands.runs.recipe.inheritance import architecture, model_folder, model_table, tokenizer_folder
 from clockhands.shapes import Tensor
-from clockhands.training.inherit import architecture, model_folder, model_table, tokenizer_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from clockhands.runs.recipe import Recipe
     from clockhands.training.material import Material
-    from clockhands.training.recipe import Recipe
 
 FREE = ("dropout", "dropout_places", "initialisation", "attention_scale")
 """Fields of the model that may change: no trained number has another meaning by them, but by ``attention_scale``, which

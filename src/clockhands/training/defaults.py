@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from clockhands.model.config import TransformerConfig
-from clockhands.training.recipe import Recipe
+from clockhands.runs.recipe import Recipe
 
 if TYPE_CHECKING:
     from clockhands.training.material import Material

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.runs import checkpoints
-from clockhands.training.sections import Training
+from clockhands.runs.recipe.sections import Training
 
 
 def read_losses(state: dict[str, Any]) -> dict[int, float]:

@@ -28,7 +28,7 @@ from clockhands.data import (
 )
 from clockhands.data.encoding import LONGEST
 from clockhands.progress import Say, say_nothing
-from clockhands.training.recipe import Recipe
+from clockhands.runs.recipe import Recipe
 
 Data = PairDataset | WindowDataset
 EVALUATED = 4
@@ -93,14 +93,13 @@ def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None, *, progress: S
     """
     progress(f"reading the text ({recipe.corpus})")
     corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
-    items = "pairs" if corpus.kind == "translation" else "documents"
     if tokenizers is None:
         asked = recipe.tokenizer
         how = f"opening the tokenizer {asked.name}" if asked.name else f"learning a tokenizer ({asked.kind})"
-        progress(f"{how}; the text has {len(corpus['train']):,} {items} for training")
+        progress(f"{how}; the text has {len(corpus['train']):,} {corpus.items} for training")
         tokenizers = _tokenizers(recipe, corpus)
     progress(f"encoding the text with {len(tokenizers.target):,} tokens")
-    if corpus.kind == "translation":
+    if corpus.task == "translation":
         return _of_pairs(recipe, corpus, tokenizers)
     window, tokenizer = recipe.batches.window, tokenizers.source
     train = WindowDataset(encode_stream(tokenizer, corpus.documents("train")), window, stride=1)
@@ -130,7 +129,7 @@ def _tokenizers(recipe: Recipe, corpus: Corpus) -> Tokenizers:
         return Tokenizers(source, open_tokenizer(asked.target_name) if asked.target_name else source)
     return train_tokenizers(
         corpus,
-        purpose="masked" if recipe.model.kind == "encoder" else None,
+        task="masked language modelling" if recipe.model.kind == "encoder" else None,
         shared=asked.shared,
         kind=asked.kind,
         vocabulary=asked.vocabulary,

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from clockhands.model.config import TransformerConfig
-from clockhands.training.sections import Training
+from clockhands.runs.recipe.sections import Training
 
 TOKENS, WIDEST = 256, 256
 """The layer that is measured reads so many tokens and is at most so wide: bf16 that a processor emulates is 20 times

@@ -10,9 +10,9 @@ from clockhands.errors import UsageError
 from clockhands.machine import free_memory, in_words
 from clockhands.model.config import TransformerConfig
 from clockhands.model.size import bytes_needed, size_fault
+from clockhands.runs.recipe import Recipe
 from clockhands.training.architecture import configure
 from clockhands.training.material import EVALUATED, Material
-from clockhands.training.recipe import Recipe
 
 
 def check_recipe(recipe: Recipe) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from clockhands.training.sections import Training
+from clockhands.runs.recipe.sections import Training
 
 Rate = Callable[[int], float]
 

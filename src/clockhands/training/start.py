@@ -33,15 +33,15 @@ from clockhands.runs.folder import (
     start_folder,
     tidy_folder,
 )
+from clockhands.runs.recipe import Recipe, combine, load
+from clockhands.runs.recipe.sections import Training
 from clockhands.training import curves, keeping
 from clockhands.training.architecture import build, configure
 from clockhands.training.begin import beginning, forget, keep, refuse_itself, take_up
 from clockhands.training.defaults import settled, updates_of
 from clockhands.training.material import Material, prepare
 from clockhands.training.precision import Precision, decide, of_record
-from clockhands.training.recipe import Recipe, combine, load
 from clockhands.training.room import check_batches, check_recipe
-from clockhands.training.sections import Training
 from clockhands.training.trainer import ClockhandsTrainer, arguments, compute_in
 from clockhands.training.watch import Flow, Health, Record, Stop, TrainingStopped, forget_after
 

@@ -17,13 +17,13 @@ from clockhands.data import IGNORED, PlannedBatches
 from clockhands.files import write_text
 from clockhands.pretrained import explain_faults
 from clockhands.runs import checkpoints
+from clockhands.runs.recipe import Recipe
+from clockhands.runs.recipe.sections import Training
 from clockhands.shapes import Tensor
 from clockhands.training import keeping
 from clockhands.training.material import Data, Material
 from clockhands.training.precision import Precision
-from clockhands.training.recipe import Recipe
 from clockhands.training.schedules import rate
-from clockhands.training.sections import Training
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

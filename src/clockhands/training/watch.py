@@ -20,8 +20,8 @@ from clockhands.errors import ClockhandsError
 from clockhands.files import write_text
 from clockhands.runs import checkpoints
 from clockhands.runs.folder import METRICS, read_metrics
+from clockhands.runs.recipe.sections import Training
 from clockhands.training import keeping
-from clockhands.training.sections import Training
 
 if TYPE_CHECKING:
     from clockhands.training.trainer import ClockhandsTrainer

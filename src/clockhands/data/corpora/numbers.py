@@ -13,6 +13,7 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
+from clockhands.data.catalogue import corpus
 from clockhands.data.pairs import Corpus, Fact, Pair
 from clockhands.data.room import check_sentences
 from clockhands.errors import UsageError, unknown
@@ -22,6 +23,7 @@ FAULTS = (NotImplementedError, OverflowError, LookupError, ValueError, TypeError
 """What num2words raises for numbers that a language of its cannot write."""
 
 
+@corpus("numbers", "translation", one_answer=True)
 def numbers(
     *,
     source: str = "de",

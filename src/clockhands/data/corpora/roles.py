@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from clockhands.data.catalogue import corpus
 from clockhands.data.pairs import Corpus, Fact, Pair
 from clockhands.data.room import check_sentences
 from clockhands.errors import UsageError
@@ -41,6 +42,7 @@ PATIENCE = 1000
 """So many draws in a row that bring nothing new mean that there is hardly anything new left."""
 
 
+@corpus("roles", "translation", one_answer=True)
 def roles(
     *, train: int = 10_000, validation: int = 500, test: int = 1_000, adjectives: float = 0.3, seed: Seed = 0
 ) -> Corpus:

@@ -9,12 +9,14 @@ import sysconfig
 import tokenize
 from pathlib import Path
 
+from clockhands.data.catalogue import corpus
 from clockhands.data.pairs import Corpus, Fact
 from clockhands.errors import DataError, UsageError
 
 LEFT_OUT = frozenset({"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__", "ensurepip"})
 
 
+@corpus("stdlib", "language modelling")
 def stdlib(*, limit: int = 4_000_000, validation: float = 0.05, test: float = 0.05) -> Corpus:
     """Every module of the standard library but its tests, one document a file.
 
@@ -38,7 +40,7 @@ def stdlib(*, limit: int = 4_000_000, validation: float = 0.05, test: float = 0.
     characters = sum(map(len, chosen))
     facts: dict[str, Fact] = {"python": platform.python_version(), "files": len(chosen), "characters": characters}
     description = f"source of the standard library of Python {platform.python_version()}"
-    return Corpus("stdlib", "language", splits, description, facts)
+    return Corpus("stdlib", "language modelling", splits, description, facts)
 
 
 def _files(folder: Path, limit: int) -> list[str]:

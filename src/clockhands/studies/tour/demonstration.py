@@ -12,10 +12,10 @@ from clockhands.findings import Finding, Findings
 from clockhands.generation import Evaluation, evaluate
 from clockhands.locking import hold
 from clockhands.runs import Run, open_run
+from clockhands.runs.recipe import combine
 from clockhands.studies.tour import encoding_findings, inspection_findings, loudness_findings, result_findings
 from clockhands.studies.tour.variants import MAIN, TRIALS, Trial
 from clockhands.training import Material, prepare, train
-from clockhands.training.recipe import combine
 
 COMMAND = "clockhands tour"
 Say = Callable[[str], None]

@@ -10,33 +10,35 @@ from typing import Any
 
 import tomli_w
 
-from clockhands.data import CORPORA
+from clockhands.data import CORPORA, Task
+from clockhands.data.pairs import ITEMS
 from clockhands.errors import ConfigError, shown, unknown
 from clockhands.files import find_recipe, read_toml
 from clockhands.model.config import TransformerConfig
 from clockhands.model.presets import PRESETS
 from clockhands.options import MISSING, check_options, parse
-from clockhands.schemes import CATALOGUE
-from clockhands.training.inherit import inherit
-from clockhands.training.sections import Batching, Tokenization, Training
-from clockhands.training.tables import (
+from clockhands.runs.recipe.inheritance import inherit
+from clockhands.runs.recipe.keys import (
     FROM_DATA,
     SECTIONS,
     SIDES,
     TABLES,
     Tables,
-    apply,
-    entry,
-    known_keys,
-    model_fields,
-    position_fields,
-    position_tables,
-    with_absolute_paths,
-    with_default_position,
+    add_default_position,
+    keys_of,
+    make_paths_absolute,
+    model_options,
+    position_options,
+    split_by_side,
 )
+from clockhands.runs.recipe.overrides import apply_overrides
+from clockhands.runs.recipe.sections import Batching, Tokenization, Training
+from clockhands.schemes import CATALOGUE
 
 USUAL_SIZES = {"encoder-decoder": 64, "decoder": 16, "encoder": 64}
 """Pairs, or windows, of a batch: about 2,000 tokens that are predicted, of a masked model about 1,200."""
+USUAL_ARCHITECTURES: dict[Task, str] = {"translation": "encoder-decoder", "language modelling": "decoder"}
+"""The architecture for a task where the recipe names none."""
 SHAPE = {
     "kind",
     "d_model",
@@ -65,13 +67,18 @@ class Recipe:
     training: Training
     tables: Tables
 
+    @property
+    def task(self) -> Task:
+        """What a model learns from the corpus, known before its text is read."""
+        return CORPORA[self.corpus].find_task(self.corpus_options)
+
     @classmethod
     def of(cls, tables: Mapping[str, Any], source: str = "the recipe") -> Recipe:
         """From plain tables. Raises ConfigError with every fault at once, each with the nearest valid name."""
         faults = [unknown("table", name, TABLES) for name in tables if name not in TABLES]
         known, wrong = _only_tables(tables)
         faults += wrong
-        given = with_default_position({name: known.get(name, {}) for name in TABLES})
+        given = add_default_position({name: known.get(name, {}) for name in TABLES})
         given["position"] = _with_options(given["position"])
         before = len(faults)
         corpus, data = _corpus(given, faults)
@@ -95,7 +102,7 @@ class Recipe:
     def to_toml(self) -> str:
         """The recipe as a file that ``load`` reads back to the same recipe."""
         usual = {
-            table: {name: option.default for name, option in known_keys(self.tables, table).items()}
+            table: {name: option.default for name, option in keys_of(self.tables, table).items()}
             for table in ("data", *SECTIONS)
         }
         return tomli_w.dumps({name: _writable(table, usual.get(name, {})) for name, table in self.tables.items()})
@@ -117,13 +124,13 @@ def combine(
     known, faults = _only_tables(tables)
     tables = inherit({**known, **{name: table for name, table in tables.items() if name not in TABLES}}, settings)
     try:
-        tables = apply(tables, settings, written=written)
+        tables = apply_overrides(tables, settings, written=written)
     except ConfigError as fault:
         faults += fault.faults
         kept = {key: value for key, value in settings.items() if not any(repr(key) in text for text in fault.faults)}
-        tables = apply(tables, kept, written=written)
+        tables = apply_overrides(tables, kept, written=written)
     try:
-        recipe = Recipe.of(with_absolute_paths(tables, Path.cwd()), source)
+        recipe = Recipe.of(make_paths_absolute(tables, Path.cwd()), source)
     except ConfigError as fault:
         raise ConfigError([*faults, *fault.faults], source) from fault
     if faults:
@@ -147,20 +154,13 @@ def read_tables(path: str | Path) -> Tables:
     stray = [f"{key} stands outside any table" for key, value in tables.items() if not isinstance(value, dict)]
     if stray:
         raise ConfigError(stray, str(path))
-    return with_absolute_paths(tables, path.parent)
+    return make_paths_absolute(tables, path.parent)
 
 
 def read_settings(written: Mapping[str, str]) -> dict[str, Any]:
     """Settings of ``[training]`` as written on a command line, read as their fields want them."""
-    known = {f"training.{name}": option.type for name, option in known_keys({}, "training").items()}
+    known = {f"training.{name}": option.type for name, option in keys_of({}, "training").items()}
     return {key: parse(value, known.get(key, Any)) for key, value in written.items()}
-
-
-def corpus_kind(corpus: str, options: Mapping[str, Any]) -> str:
-    """``translation`` or ``language``, known before the text is read."""
-    if corpus in ("table", "huggingface"):
-        return "language" if options.get("text") is not None else "translation"
-    return "language" if corpus in ("stdlib", "text") else "translation"
 
 
 def _only_tables(tables: Mapping[str, Any]) -> tuple[Tables, list[str]]:
@@ -186,9 +186,9 @@ def _corpus(given: Tables, faults: list[str]) -> tuple[str, dict[str, Any]]:
         faults.append(f"data.corpus is missing; choose one of {', '.join(CORPORA)}")
         return "", {}
     if name not in CORPORA:
-        faults.append(unknown("corpus", name, CORPORA))
+        faults.append(CORPORA.unknown(name))
         return name, {}
-    known = known_keys(given, "data")
+    known = keys_of(given, "data")
     values, wrong = check_options(given["data"], known, "data", noun="key in [data]")
     faults += wrong
     defaults = {key: option.default for key, option in known.items() if option.default is not MISSING}
@@ -196,7 +196,7 @@ def _corpus(given: Tables, faults: list[str]) -> tuple[str, dict[str, Any]]:
 
 
 def _section(given: Tables, name: str, faults: list[str]) -> Any:
-    values, wrong = check_options(given[name], known_keys(given, name), name, noun=f"key in [{name}]")
+    values, wrong = check_options(given[name], keys_of(given, name), name, noun=f"key in [{name}]")
     faults += wrong
     if wrong:
         return None
@@ -211,15 +211,17 @@ def _model(
     """The model of a recipe; what is wrong with it joins ``faults``, each fault where it stands and nowhere else."""
     table = dict(given["model"])
     preset = table.pop("preset", None)
-    values, wrong = check_options(table, model_fields(), "model", noun="key in [model]")
+    values, wrong = check_options(table, model_options(), "model", noun="key in [model]")
     sides, strange = _sides(given["position"])
     faults += wrong + strange
-    if preset is not None and entry(PRESETS, preset) is None:
-        faults.append(unknown("preset", preset if isinstance(preset, str) else shown(preset), PRESETS))
+    if preset is not None and PRESETS.find(preset) is None:
+        faults.append(PRESETS.unknown(preset))
         return None  # The sizes that the preset would have given are not known: nothing fits or fails to fit them.
-    kind = "decoder" if corpus_kind(corpus, data) == "language" else "encoder-decoder"
+    entry = CORPORA.find(corpus)
+    task = "translation" if entry is None else entry.find_task(data)
+    kind = USUAL_ARCHITECTURES[task]
     # A value that is wrong by itself is replaced by its default; what follows from that is no fault of the recipe.
-    replaced = {key for key in table if key in model_fields() and key not in values}
+    replaced = {key for key in table if key in model_options() and key not in values}
     replaced |= set() if data_stands or "kind" in values else {"kind"}
     if replaced & SHAPE:
         sides = {side: {"scheme": "none"} for side in SIDES}
@@ -233,7 +235,7 @@ def _model(
         return None
     if not data_stands or "kind" in replaced:
         return None if faults else config
-    faults += _kind_faults(config, corpus, kind)
+    faults += _task_faults(config, corpus, task)
     faults += [
         f"position.{side} is given, but a model of kind {config.kind!r} has none; it has {' and '.join(config.sides)}"
         for side in SIDES
@@ -246,10 +248,10 @@ def _sides(position: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """The position table of each side, and what is wrong with them; a side with faults has no position."""
     sides: dict[str, Any] = {}
     faults: list[str] = []
-    for side, table in position_tables(position):
+    for side, table in split_by_side(position):
         name = f"position.{side}" if side in position else "position"
         scheme = table.get("scheme", "none")
-        if entry(CATALOGUE, scheme) is None:
+        if CATALOGUE.find(scheme) is None:
             known = isinstance(scheme, str)
             faults.append(
                 f"{name}.scheme: {unknown('scheme', scheme, CATALOGUE)}"
@@ -258,7 +260,7 @@ def _sides(position: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
             )
             sides[side] = {"scheme": "none"}
         elif table:
-            values, wrong = check_options(table, position_fields(table), name, noun=f"key in [{name}]")
+            values, wrong = check_options(table, position_options(table), name, noun=f"key in [{name}]")
             faults += wrong
             sides[side] = {"scheme": "none"} if wrong else values
     return sides, faults
@@ -273,17 +275,17 @@ def _in_recipe(fault: str, position: Mapping[str, Any]) -> str:
     return re.sub(rf"\b({'|'.join(SIDES)})\.(?=\w)", key, fault)
 
 
-def _kind_faults(config: TransformerConfig, corpus: str, kind: str) -> list[str]:
-    if (config.kind == "encoder-decoder") == (kind == "encoder-decoder"):
+def _task_faults(config: TransformerConfig, corpus: str, task: Task) -> list[str]:
+    needs: Task = "translation" if config.kind == "encoder-decoder" else "language modelling"
+    if needs == task:
         return []
-    needs = "pairs" if config.kind == "encoder-decoder" else "documents"
-    return [f"model.kind is {config.kind!r}, which reads {needs}, and corpus {corpus!r} has none"]
+    return [f"model.kind is {config.kind!r}, which reads {ITEMS[needs]}, and corpus {corpus!r} has none"]
 
 
 def _with_options(position: Mapping[str, Any] | str) -> dict[str, Any]:
     """A position table, and those of the sides within it, with all options of their schemes."""
     table = {"scheme": position} if isinstance(position, str) else dict(position)
-    own = position_fields(table) if "scheme" in table else {}
+    own = position_options(table) if "scheme" in table else {}
     fixed: tuple[Any, ...] = (MISSING, {}, None)
     defaults = {name: option.default for name, option in own.items() if option.default not in fixed}
     sides = {side: _with_options(table[side]) for side in SIDES if side in table}

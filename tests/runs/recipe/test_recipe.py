@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from clockhands.errors import ConfigError, DataError
 from clockhands.options import fits
+from clockhands.runs.recipe import combine
+from clockhands.runs.recipe.keys import keys_of
 from clockhands.training import Recipe, load, vary
-from clockhands.training.recipe import combine
-from clockhands.training.tables import known_keys
 from tests.training.tiny import TABLES
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 # Plans of `compare` lie there too; they name a recipe instead of being one.
 RECIPES = sorted(path for path in (REPOSITORY / "recipes").glob("*.toml") if "\n[data]" in path.read_text("utf8"))
 NUMBERS: dict[str, Any] = {"data": {"corpus": "numbers"}, "model": {"preset": "tiny"}, "training": {"max_steps": 9}}
@@ -263,7 +263,7 @@ def test_every_number_of_a_recipe_is_finite(value: float) -> None:
     tables |= {"batches": {}, "training": {"max_steps": 1}, "tokenizer": {}}
     tried = 0
     for table in tables:
-        for key, option in known_keys(tables, table).items():
+        for key, option in keys_of(tables, table).items():
             if fits(0.5, option.type):
                 found = faults({**tables, table: {**tables[table], key: value}})
                 assert found == (f"{table}.{key} is {value}, but must be a finite number",)

@@ -12,7 +12,7 @@ from typing import Any
 from clockhands.errors import CheckpointError
 from clockhands.model.config import Position, TransformerConfig
 from clockhands.runs import checkpoints
-from clockhands.training.tables import FROM_DATA, SIDES, Tables, model_fields
+from clockhands.runs.recipe.keys import FROM_DATA, SIDES, Tables, model_options
 
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 
@@ -97,4 +97,4 @@ def _loose(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def _says_all(model: Mapping[str, Any]) -> bool:
     """Whether every field is given that has a value by default (TOML has none for the others)."""
-    return all(name in model for name, option in model_fields().items() if option.default is not None)
+    return all(name in model for name, option in model_options().items() if option.default is not None)

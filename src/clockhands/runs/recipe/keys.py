@@ -1,0 +1,114 @@
+"""The tables of a recipe, and which keys each of them takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from clockhands.data import CORPORA
+from clockhands.model.config import Position, TransformerConfig
+from clockhands.model.presets import PRESETS
+from clockhands.options import Option, options_of, takes_path
+from clockhands.runs.recipe.sections import Batching, Tokenization, Training
+from clockhands.schemes import CATALOGUE
+
+Tables = dict[str, dict[str, Any]]
+SECTIONS: dict[str, type[Any]] = {"tokenizer": Tokenization, "batches": Batching, "training": Training}
+TABLES = ("data", "tokenizer", "model", "position", "batches", "training")
+SIDES = ("encoder", "decoder", "cross")
+SELECTORS = {"data": "corpus", "model": "preset", "position": "scheme"}
+"""The key of a table on which its other keys depend: choosing another one there drops what belonged to the former."""
+KEPT = (*SIDES, "combine", "width", "every_layer", "skip_every", "transform", "transform_options")
+"""What stays of ``[position]`` when its scheme changes: how the encoding enters, not the options of the scheme."""
+FROM_DATA = ("vocab_size", "source_vocab_size")
+"""What the model is told by the tokenizer, not by the recipe."""
+
+
+def model_options() -> dict[str, Option]:
+    """The keys of ``[model]`` besides ``preset``."""
+    return {
+        name: option
+        for name, option in options_of(TransformerConfig).items()
+        if name not in FROM_DATA and name not in SIDES
+    }
+
+
+def position_options(table: Mapping[str, Any]) -> Mapping[str, Option]:
+    """The keys of a ``[position]`` table: how the encoding enters, and the options of its scheme."""
+    own = {name: option for name, option in options_of(Position).items() if name != "options"}
+    scheme = CATALOGUE.find(table.get("scheme"))
+    return {**({} if scheme is None else options_of(scheme)), **own}
+
+
+def keys_of(tables: Mapping[str, Any], table: str) -> Mapping[str, Option]:
+    """The keys that a table (``training``, ``position.encoder``) takes, given what the recipe says so far."""
+    if table in SECTIONS:
+        return options_of(SECTIONS[table])
+    if table == "data":
+        corpus = CORPORA.find(tables.get("data", {}).get("corpus"))
+        return {"corpus": Option("corpus", str, None), **({} if corpus is None else corpus.options)}
+    if table == "model":
+        return {"preset": Option("preset", str, None), **model_options()}
+    return position_options({"scheme": _scheme(tables, table)})
+
+
+def _scheme(tables: Mapping[str, Any], table: str) -> Any:
+    """The scheme of ``position``, or of ``position.encoder``: its own, or else that of all."""
+    common = tables.get("position", {})
+    side = common.get(table.removeprefix("position."), {}) if "." in table else {}
+    own = {"scheme": side} if isinstance(side, str) else side
+    return own.get("scheme", common.get("scheme")) if isinstance(own, Mapping) else None
+
+
+def is_open(tables: Mapping[str, Any], table: str) -> bool:
+    """Whether nobody can say which keys a table takes: its scheme or corpus is unknown, which is told by itself."""
+    if table == "data":
+        name = tables.get("data", {}).get("corpus")
+        return name is not None and CORPORA.find(name) is None
+    name = _scheme(tables, table) if table.startswith("position") else None
+    return name is not None and CATALOGUE.find(name) is None
+
+
+def add_default_position(tables: Tables) -> Tables:
+    """The tables with the preset's scheme, or the paper's, where ``[position]`` names none."""
+    position, model = tables.get("position", {}), tables.get("model", {})
+    if not isinstance(position, Mapping) or "scheme" in position or {"encoder", "decoder"} <= set(position):
+        return tables
+    preset = PRESETS.get(str(model.get("preset")), {}) if isinstance(model, Mapping) else {}
+    return {**tables, "position": {**preset.get("decoder", {"scheme": "sinusoidal"}), **position}}
+
+
+def make_paths_absolute(tables: Tables, base: Path) -> Tables:
+    """The tables with every relative path in ``[data]`` and ``[training]`` taken from ``base``, as strings."""
+    moved = dict(tables)
+    for table in [name for name in ("data", "training") if isinstance(tables.get(name), Mapping)]:
+        known = keys_of(tables, table)
+        moved[table] = {
+            key: _absolute(value, base) if key in known and takes_path(known[key].type) else value
+            for key, value in tables[table].items()
+        }
+    return moved
+
+
+def split_by_side(position: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The whole table of each side: what ``[position]`` says of all, and what ``[position.encoder]`` says of one.
+
+    A side with a scheme of its own takes nothing from the common table. Cross-attention has position only if asked.
+    """
+    common = {key: value for key, value in position.items() if key not in SIDES}
+    for side in SIDES:
+        own = position.get(side, {})
+        own = {"scheme": own} if isinstance(own, str) else dict(own) if isinstance(own, Mapping) else {}
+        alone = side == "cross" or own.get("scheme", common.get("scheme")) != common.get("scheme")
+        yield side, own if alone else {**common, **own}
+
+
+def _absolute(value: Any, base: Path) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_absolute(item, base) for item in value]
+    if not isinstance(value, (str, Path)):
+        return value
+    # os.path, unlike pathlib, leaves the home of somebody who does not exist as it is written.
+    return str((base / os.path.expanduser(value)).absolute())  # noqa: PTH111

@@ -1,0 +1,94 @@
+"""Overrides: setting the keys of a recipe by their dotted names, from a program or as a person writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Any
+
+from clockhands.errors import ConfigError, UsageError, shown, unknown
+from clockhands.options import convert, parse
+from clockhands.runs.recipe.keys import (
+    KEPT,
+    SELECTORS,
+    SIDES,
+    TABLES,
+    Tables,
+    add_default_position,
+    is_open,
+    keys_of,
+)
+
+NESTED = ("transform_options",)
+EXCLUSIVE = ({"batches.tokens", "batches.size"}, {"training.max_steps", "training.epochs"})
+"""Two ways to say the same; setting one takes the other away."""
+
+
+def set_key(tables: Tables, dotted: str, value: Any, *, written: bool = False) -> None:
+    """Set ``training.max_steps`` or ``position.encoder.scheme``; text that was ``written`` by hand is read first.
+
+    Raises UsageError for a table or a key that does not exist, with the nearest that does.
+    """
+    table, _, key = dotted.rpartition(".")
+    if table.split(".")[0] not in TABLES or (table.startswith("position.") and table[9:] not in (*SIDES, *NESTED)):
+        raise UsageError(f"cannot set {dotted!r}: {_no_such_key(dotted)}")
+    if table[9:] in NESTED:
+        _put(tables, table, key, parse(value) if written else value)
+        return
+    known = keys_of(tables, table)
+    if key not in known and not (table == "position" and key in SIDES) and not is_open(tables, table):
+        raise UsageError(f"cannot set {dotted!r}: {unknown(f'key in [{table}]', key, known)}")
+    type_ = known[key].type if key in known else Any
+    value = parse(value, type_) if written else value
+    _put(tables, table, key, convert(value, type_))
+    for pair in EXCLUSIVE:
+        for other in pair - {dotted} if dotted in pair else ():
+            tables[table].pop(other.rpartition(".")[2], None)
+
+
+def apply_overrides(tables: Tables, changes: Mapping[str, Any], *, written: bool = False) -> Tables:
+    """A copy of the tables with these dotted keys set; all that cannot be set is reported at once.
+
+    Keys on which others depend come first, whatever the order of ``changes``.
+    """
+    changed, faults = deepcopy(tables), []
+    for keys in _waves(changes):
+        for dotted in keys:
+            try:
+                set_key(changed, dotted, changes[dotted], written=written)
+            except UsageError as fault:
+                faults.append(str(fault))
+        changed = add_default_position(changed)
+    if faults:
+        raise ConfigError(faults, "the settings")
+    return changed
+
+
+def _waves(changes: Mapping[str, Any]) -> Iterator[list[str]]:
+    """The keys in the order in which they must be set: corpus and preset, schemes, everything else."""
+    first = [key for key in changes if key in ("data.corpus", "model.preset")]
+    schemes = [key for key in changes if key.startswith("position.") and key.endswith(".scheme")]
+    yield first
+    yield sorted(schemes, key=len)
+    yield [key for key in changes if key not in (*first, *schemes)]
+
+
+def _put(tables: Tables, table: str, key: str, value: Any) -> None:
+    place: dict[str, Any] = tables
+    for part in table.split("."):
+        inner = place.setdefault(part, {})
+        if isinstance(inner, str):
+            inner = place[part] = {"scheme": inner}
+        if not isinstance(inner, dict):
+            raise UsageError(f"cannot set {table}.{key}: {table} is {shown(inner)}, and must be a table")
+        place = inner
+    if SELECTORS.get(table.split(".")[0]) == key and place.get(key) != value:
+        for other in [name for name in place if name not in KEPT]:
+            del place[other]
+    place[key] = value
+
+
+def _no_such_key(dotted: str) -> str:
+    if "." not in dotted:
+        return f"write the table before the key, as in training.{dotted} ({', '.join(TABLES)})"
+    return unknown("table", dotted.rpartition(".")[0], (*TABLES, *(f"position.{side}" for side in SIDES)))

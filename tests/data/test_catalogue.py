@@ -1,0 +1,85 @@
+"""A corpus declares its own task: one that is added is known for what it is, wherever a recipe asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from clockhands.comparison.asked import usual_metric
+from clockhands.data import CORPORA, Corpus, Pair, corpus, corpus_options, open_corpus
+from clockhands.runs.recipe import combine
+
+LINES = [f"the {animal} sleeps" for animal in ("cat", "dog", "owl", "bat", "ant", "bee", "elk", "emu")]
+
+
+def poems(*, lines: int = 8, rhymed: bool = False) -> Corpus:
+    """Lines of poems. They are short."""
+    return Corpus("poems", "language modelling", {"train": LINES[:lines], "validation": LINES[:2]})
+
+
+def mirrored(*, lines: int = 8) -> Corpus:
+    """Lines, and the same lines backwards."""
+    pairs = [Pair(line, line[::-1]) for line in LINES[:lines]]
+    return Corpus("mirrored", "translation", {"train": pairs, "validation": pairs[:2]})
+
+
+@pytest.fixture
+def planted() -> Iterator[None]:
+    corpus("poems", "language modelling")(poems)
+    corpus("mirrored", "translation", one_answer=True)(mirrored)
+    yield
+    del CORPORA["poems"], CORPORA["mirrored"]
+
+
+@pytest.mark.usefixtures("planted")
+def test_a_corpus_that_is_added_is_found_with_its_options() -> None:
+    assert CORPORA.listing()["poems"] == "Lines of poems"
+    assert list(corpus_options("poems")) == ["lines", "rhymed"]
+    assert len(open_corpus("poems", lines=3)["train"]) == 3
+
+
+@pytest.mark.usefixtures("planted")
+@pytest.mark.parametrize(
+    ("name", "architecture", "metric"), [("poems", "decoder", "loss"), ("mirrored", "encoder-decoder", "exact")]
+)
+def test_a_recipe_takes_the_task_from_the_corpus(name: str, architecture: str, metric: str) -> None:
+    recipe = combine({"data": {"corpus": name}, "training": {"max_steps": 1}}, {"data.lines": 4})
+    assert recipe.model.kind == architecture
+    assert usual_metric(recipe) == metric
+    assert recipe.corpus_options["lines"] == 4
+
+
+@pytest.mark.usefixtures("planted")
+def test_a_model_that_reads_pairs_does_not_fit_a_corpus_of_documents() -> None:
+    tables = {"data": {"corpus": "poems"}, "model": {"kind": "encoder-decoder"}, "training": {"max_steps": 1}}
+    with pytest.raises(Exception, match="reads pairs, and corpus 'poems' has none"):
+        combine(tables, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "task"),
+    [
+        ("numbers", {}, "translation"),
+        ("stdlib", {}, "language modelling"),
+        ("text", {"train": "a"}, "language modelling"),
+        ("table", {"train": "a"}, "translation"),
+        ("table", {"train": "a", "text": "line"}, "language modelling"),
+        ("huggingface", {"dataset": "a", "text": None}, "translation"),
+        ("huggingface", {"dataset": "a", "text": "line"}, "language modelling"),
+    ],
+)
+def test_the_task_is_known_before_the_text_is_read(name: str, options: dict[str, Any], task: str) -> None:
+    assert CORPORA[name].find_task(options) == task
+
+
+def test_a_corpus_that_declares_another_task_than_it_has_is_found_out() -> None:
+    corpus("false poems", "translation")(poems)
+    try:
+        with pytest.raises(
+            ValueError, match="declares the task 'translation', and what it opened is for 'language mod"
+        ):
+            open_corpus("false poems")
+    finally:
+        del CORPORA["false poems"]
