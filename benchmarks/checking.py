@@ -67,7 +67,8 @@ def every_architecture(folder: Path) -> dict[str, Any]:
     """One process, beginning to end, if the folder is empty."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     command = [sys.executable, "-m", "clockhands", "check", "--all", str(folder)]
-    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+    run = subprocess.run(command, check=False, stderr=subprocess.DEVNULL)
+    assert run.returncode in (0, 1), run.returncode  # 1: some architecture fails a check, as always
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     rows = [json.loads(line) for line in (folder / "results.jsonl").read_text("utf8").splitlines()]
     seconds = sorted(row["seconds"] for row in rows)

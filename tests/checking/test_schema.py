@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clockhands.checking.against import Parting
+from clockhands.checking.against import Deviation
 from clockhands.checking.result import Result
 from clockhands.checking.verdict.outcome import Outcome
 from clockhands.cli import main
@@ -63,9 +63,9 @@ def test_the_schema_speaks_of_every_field_and_no_other() -> None:
     plain = Result("m", "causal", "RoPE", ()).as_dict()
     result = SCHEMA["$defs"]["result"]
     assert set(result["properties"]) - {"against"} == set(result["required"]) == set(plain)
-    parting = SCHEMA["$defs"]["against"]
-    told = Parting("m", "r", 0.0, None, None, "", ()).as_dict()
-    assert set(parting["properties"]) == set(parting["required"]) == set(told)
+    deviation = SCHEMA["$defs"]["against"]
+    told = Deviation("m", "r", 0.0, None, None, "", ()).as_dict()
+    assert set(deviation["properties"]) == set(deviation["required"]) == set(told)
 
 
 def test_what_is_not_of_the_schema_is_seen() -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from clockhands.checking.result import Result, versions
+from clockhands.checking.verdict.outcome import Outcome
 from clockhands.cli import main
 from tests.checking.test_schema import SCHEMA, faults
 
@@ -60,6 +62,28 @@ def test_checks_and_a_reference_in_one_command(capsys: pytest.CaptureFixture[str
 def test_a_report_is_written(tmp_path: Path) -> None:
     main(["check", "--type", "gpt2", "--tiny", "--only", "shift", "--report", str(tmp_path / "page")])
     assert "Does gpt2:causal handle position correctly?" in (tmp_path / "page" / "index.html").read_text()
+
+
+def test_the_matrix_is_1_if_anything_fails(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results are kept from a sweep before, so that nothing is checked again: the exit code is about them."""
+    monkeypatch.setattr("clockhands.checking.sweep.every", lambda: ["x:causal"])
+    kept = tmp_path / "results.jsonl"
+    command = ["check", "--all", str(tmp_path), "--only", "shift"]
+    for verdict, code in (("PASS", 0), ("WARN", 0), ("FAIL", 1)):
+        outcome = Outcome("shift", verdict, 1.0)
+        kept.write_text(json.dumps(Result("x:causal", "causal", "RoPE", (outcome,), versions()).as_dict()) + "\n")
+        assert main(command) == code
+        err = capsys.readouterr().err
+        assert ("1 checks fail or models cannot be built; --baseline" in err) == bool(code)
+        assert json.loads((tmp_path / "matrix.json").read_text("utf8"))["counts"][verdict] == 1
+    before = tmp_path / "before.jsonl"
+    before.write_text(kept.read_text())
+    assert main([*command, "--baseline", str(before)]) == 0
+    broken = Result("x:causal", "causal", "", (), versions(), fault="cannot be built")
+    kept.write_text(json.dumps(broken.as_dict()) + "\n")
+    assert main(command) == 1
 
 
 def test_the_checks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""A port against its reference: do they answer alike, where do they part, and which known mistake explains it?"""
+"""Compare a port with its reference: how far are the logits apart, where first, and which known mistake explains it?"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LENGTH = 32
 
 
 @dataclass(frozen=True)
-class Parting:
+class Deviation:
     """How far a model is from its reference, in standard deviations of the reference's logits.
 
     ``position`` and ``layer`` are where the difference first shows (layer 0 is the embedding; None where hidden
@@ -43,16 +43,16 @@ class Parting:
         return self.size <= TOLERANCE
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return {**asdict(self), "same": self.same}
 
     def text(self) -> str:
-        """The verdict in words."""
+        """Return the result in words."""
         head = f"{self.model} against {self.reference}: {self.size:.2g} std"
         if self.same:
             return f"PASS  {head}: the same."
         layer = "" if self.layer is None else f", layer {self.layer}"
-        lines = [f"FAIL  {head}; they part at position {self.position}{layer}."]
+        lines = [f"FAIL  {head}; first difference at position {self.position}{layer}."]
         if self.explanation:
             lines.append(f"Explained by: {self.explanation}.")
         else:
@@ -70,7 +70,7 @@ def compare(
     device: str | None = None,
     weights: str | None = None,
     trust_remote_code: bool = False,
-) -> Parting:
+) -> Deviation:
     """Compare a model with its reference on the same text, and look for the mistake that explains a difference.
 
     Each is a folder, a hub name, a model or an adapter. With ``tiny`` both configurations are shrunk and get the same
@@ -91,20 +91,20 @@ def compare(
         )
     if tiny:
         _share_weights(ours, theirs)
-    return part(ours, theirs)
+    return compare_subjects(ours, theirs)
 
 
-def part(ours: Subject, theirs: Subject) -> Parting:
-    """The comparison itself, for subjects in hand."""
+def compare_subjects(ours: Subject, theirs: Subject) -> Deviation:
+    """Compare two subjects in hand."""
     ids = theirs.tokens(2, min(_LENGTH, (theirs.facts.limit or _LENGTH) - 2))
     found, wanted = ours.logits(ids), theirs.logits(ids)
     size = worst(found, wanted)[0]
     if size <= TOLERANCE:
-        return Parting(ours.name, theirs.name, size, None, None, "", ())
+        return Deviation(ours.name, theirs.name, size, None, None, "", ())
     tried = tuple((name, _agreement(found, other, ids)) for name, other in alternatives(theirs))
     close = [pair for pair in tried if pair[1] <= max(TOLERANCE, size / 100)]
     explanation = min(close, key=lambda pair: pair[1])[0] if close else ""
-    return Parting(
+    return Deviation(
         ours.name, theirs.name, size, _first_place(found, wanted), _first_layer(ours, theirs, ids), explanation, tried
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from clockhands.cli.common import number, prepare, telling_new_folder, whole
 
 if TYPE_CHECKING:
-    from clockhands.checking.against import Parting
+    from clockhands.checking.against import Deviation
     from clockhands.checking.result import Result
     from clockhands.checking.verdict.outcome import Outcome
 
@@ -46,41 +46,46 @@ _ORDER = ("FAIL", "WARN", "PROPERTY", "PASS", "N/A")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", nargs="?", help="a model folder, one of our runs, or a hub name")
-    parser.add_argument("--type", metavar="NAME", help="an architecture by its transformers name (with --tiny)")
-    parser.add_argument("--tiny", action="store_true", help="take the configuration alone, shrunk and redrawn")
-    parser.add_argument("--only", metavar="A,B", help="checks or groups of them: packing,cache,padding.right")
-    parser.add_argument("--slow", action="store_true", help="also the compiled checks: flex attention, compile, export")
+    parser.add_argument("--type", metavar="NAME", help="an architecture of transformers, by name; needs --tiny")
+    parser.add_argument(
+        "--tiny",
+        action="store_true",
+        help="check a small, randomly initialised model with this configuration; no weights are loaded",
+    )
+    parser.add_argument("--only", metavar="A,B", help="run only these checks or groups: packing,cache,padding.right")
+    parser.add_argument("--slow", action="store_true", help="add compiled checks: flex attention, compile, export")
     parser.add_argument(
         "--against",
         metavar="REF",
-        help="say where it parts with another model; with --only, --baseline ... beside the checks",
+        help="compare with reference model REF and report the first position and layer that differ; "
+        "with --only, --slow, --baseline, --report or --verbose the checks run too",
     )
     parser.add_argument(
         "--baseline",
         metavar="FILE",
-        help="an earlier --json, or results.jsonl of --all: fail only on what is worse",
+        help="an earlier --json result, or results.jsonl of --all: fail only if a check became worse",
     )
-    parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")
-    parser.add_argument("--report", metavar="FOLDER", help="also write a page with all findings")
-    parser.add_argument("--verbose", action="store_true", help="also what passed and what does not apply, one by one")
-    parser.add_argument("--list", action="store_true", help="list the checks: what each asserts and catches")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--report", metavar="FOLDER", help="write a page with all outcomes to FOLDER")
+    parser.add_argument("--verbose", action="store_true", help="list every check, also what passed or does not apply")
+    parser.add_argument("--list", action="store_true", help="list all checks: what each asserts and catches")
     parser.add_argument(
         "--all",
         metavar="FOLDER",
         nargs="?",
         const="runs/conformance",
-        help="every architecture that transformers can build: the matrix, written to FOLDER (default: %(const)s)",
+        help="check every architecture that transformers can build and write the matrix to FOLDER (default: %(const)s)",
     )
-    parser.add_argument("--jobs", type=whole, help="processes for --all (default: 1)")
-    parser.add_argument("--limit", type=number, help="seconds awake for one architecture of --all (default: 120)")
+    parser.add_argument("--jobs", type=whole, help="number of processes for --all (default: 1)")
+    parser.add_argument("--limit", type=number, help="seconds allowed for one architecture of --all (default: 120)")
     parser.add_argument("--dtype", help="precision of a real checkpoint (default: float32)")
     parser.add_argument("--device", help="cpu, cuda, cuda:1 (default: cpu)")
     parser.add_argument(
         "--weights",
         choices=("memory", "streamed"),
-        help="hold them in memory, or read them layer by layer from their files, as is done where they do not fit",
+        help="hold the weights in memory, or stream them layer by layer from their files (default: memory if they fit)",
     )
-    parser.add_argument("--threads", type=whole, help="threads of this process (default: 1 with --tiny)")
+    parser.add_argument("--threads", type=whole, help="number of threads of this process (default: 1 with --tiny)")
     parser.add_argument("--trust-remote-code", action="store_true", help="run code that comes with the model")
 
 
@@ -101,17 +106,17 @@ def run(options: argparse.Namespace) -> int:
 def _checked(options: argparse.Namespace) -> int:
     """The checks, and what the comparison with a reference says if there is one: both must hold."""
     before = _baseline(options)
-    parting = _parting(options) if options.against else None
+    deviation = _compare(options) if options.against else None
     results = _examine(options)
     if options.json:
         found = [result.as_dict() for result in results]
-        found[0] |= {} if parting is None else {"against": parting.as_dict()}
+        found[0] |= {} if deviation is None else {"against": deviation.as_dict()}
         print(json.dumps(found[0] if len(found) == 1 else found, ensure_ascii=False, indent=1))
     else:
-        if parting is not None:
-            print(parting.text())
+        if deviation is not None:
+            print(deviation.text())
         for result in results:
-            _tell(result, options.verbose)
+            _print_result(result, options.verbose)
     if options.report:
         from clockhands.report import write
 
@@ -119,7 +124,7 @@ def _checked(options: argparse.Namespace) -> int:
             for result in results:
                 folder = options.report if len(results) == 1 else f"{options.report}/{result.model.replace(':', '-')}"
                 print(f"report: {write(result.findings(), folder)[0]}", file=sys.stderr)
-    return _verdict(results, before, options.baseline) or int(parting is not None and not parting.same)
+    return _exit_code(results, before, options.baseline) or int(deviation is not None and not deviation.same)
 
 
 def _validate(options: argparse.Namespace) -> None:
@@ -172,7 +177,7 @@ def _progress() -> Callable[[Outcome], None]:
     return tell
 
 
-def _tell(result: Result, verbose: bool) -> None:
+def _print_result(result: Result, verbose: bool) -> None:
     from clockhands.checking.result import sentence
 
     if sys.stderr.isatty():
@@ -229,16 +234,20 @@ def _matrix(options: argparse.Namespace) -> int:
         )
     for path in write_matrix(matrix(results), options.all):
         print(path)
-    return _verdict(results, before, options.baseline) if before is not None else 0
+    failures = sum(result.count("FAIL") + bool(result.fault) for result in results)
+    if before is None and failures:
+        advice = f"--baseline {options.all}/results.jsonl fails only if a check became worse"
+        print(f"{failures} checks fail or models cannot be built; {advice}", file=sys.stderr)
+    return _exit_code(results, before, options.baseline)
 
 
 def _against(options: argparse.Namespace) -> int:
-    report = _parting(options)
+    report = _compare(options)
     print(json.dumps(report.as_dict(), ensure_ascii=False, indent=1) if options.json else report.text())
     return 0 if report.same else 1
 
 
-def _parting(options: argparse.Namespace) -> Parting:
+def _compare(options: argparse.Namespace) -> Deviation:
     from clockhands.checking.against import compare
 
     return compare(
@@ -259,7 +268,7 @@ def _baseline(options: argparse.Namespace) -> list[Result] | None:
     return load(options.baseline) if options.baseline else None
 
 
-def _verdict(results: list[Result], before: list[Result] | None, baseline: str | None) -> int:
+def _exit_code(results: list[Result], before: list[Result] | None, baseline: str | None) -> int:
     if before is None:
         return int(any(result.failed for result in results))
     from clockhands.checking.result import changes
