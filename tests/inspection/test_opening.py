@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+import transformers as hf
 
-from clockhands.data import open_corpus
-from clockhands.errors import CheckpointError
+from clockhands.data import open_corpus, train_tokenizer
+from clockhands.errors import CheckpointError, DataError
+from clockhands.inspection import inspect
 from clockhands.inspection.opening import _trained_on, float32_bytes, open_subject
+from clockhands.inspection.reading.swapped_sentences import NOUNS, VERBS
 from clockhands.pretrained import check_fits
 
 from .tiny import tiny
@@ -167,3 +170,25 @@ def test_no_data_set_of_the_hub_is_opened_to_look_into_a_run(tmp_path: Path, mon
         (tmp_path / "recipe.toml").write_text(f'[data]\ncorpus = "huggingface"\ndataset = "{dataset}"\n')
         assert (_trained_on(tmp_path) is not None) == bool(opened)
         assert len(asked) == opened
+
+
+def test_a_tokenizer_that_is_larger_than_the_embedding_is_one_sentence_before_anything_is_measured() -> None:
+    model = hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=40, n_embd=16, n_layer=1, n_head=2, n_positions=64)).eval()
+    words = [f"word{i}" for i in range(100)]
+    tokenizer = train_tokenizer([" ".join(words)] * 2, kind="word", purpose="language")
+    with pytest.raises(DataError) as fault:
+        inspect(model, tokenizer, [" ".join(words) for _ in range(20)], control=False)
+    assert "has 40 rows of tokens (ids 0 to 39) and was given the id" in str(fault.value)
+    assert "give the model's own tokenizer (--tokenizer NAME, tokenizer=...)" in str(fault.value)
+
+
+def test_sentences_of_ids_that_a_model_does_not_know_leave_out_one_measure() -> None:
+    """The text itself has only ids that the model knows; the English sentences have others."""
+    english = [f"{first} {verb} {second}." for first in NOUNS for verb in VERBS for second in NOUNS]
+    tokenizer = train_tokenizer(english, kind="word", purpose="language")
+    model = hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=15, n_embd=16, n_layer=1, n_head=2, n_positions=64)).eval()
+    ids = torch.randint(3, 15, (8, 20), generator=torch.Generator().manual_seed(0))
+    found = inspect(model, tokenizer, ids, control=False)
+    assert found["cause.swap"].light == "skip"
+    assert "the tokenizer belongs to another model" in found["cause.swap"].verdict
+    assert found["loudness"].light != "skip"

@@ -95,3 +95,16 @@ def test_a_model_that_sees_no_order_gives_nothing() -> None:
     assert values["sinusoidal"][1] == "good"
     assert values["none"][0] == pytest.approx(0.0, abs=1e-9)
     assert values["none"][1] == "bad"
+
+
+def test_sentences_longer_than_the_model_reads_are_left_out() -> None:
+    """They ended in an IndexError."""
+    short = [f"the king saw dog {word}" for word in ("one", "two", "three", "four", "five", "six", "seven", "eight")]
+    text = ["one two three four five six seven eight nine", *short]
+    tokenizer = train_tokenizer(text, kind="word", purpose="language")
+    position = Position("learned", {"max_length": 8})
+    sizes = {"d_model": 16, "num_heads": 2, "d_ff": 16, "encoder_layers": 1}
+    model = Transformer(TransformerConfig(kind="encoder", vocab_size=len(tokenizer), encoder=position, **sizes))
+    found = _swapped(Subject.of(model, tokenizer), text)
+    assert found.light != "skip", found.verdict
+    assert [row[0] for row in found.table.rows] == short

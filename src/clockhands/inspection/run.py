@@ -21,6 +21,7 @@ from clockhands.inspection.measures.survival import MOST_TEXTS as CONTROL_TEXTS
 from clockhands.inspection.opening import open_subject, open_tokenizer
 from clockhands.inspection.progress import Progress, watched
 from clockhands.inspection.reading.reading import Reading, read_model
+from clockhands.inspection.reading.room import check_room
 from clockhands.inspection.reading.windows import Ids, Windows, read_ids
 from clockhands.inspection.subject.subject import Side, Subject
 from clockhands.inspection.text_choice import choose_windows, describe_origin
@@ -75,6 +76,8 @@ def inspect(
         opened = _open(model, tokenizer, name, device, trust_remote_code, side)
         subject = opened.in_float32()
         data = choose_windows(subject, texts, length, count)
+        subject.checked(data.ids_NT)
+        check_room(subject, data)
         reading = _read(subject, data, _is_controlled(subject, control), steps)
         reading.texts = texts if ids is None and not isinstance(texts, Tensor) else None
         items = _measure(reading, steps, command, read_basis(reading, texts))

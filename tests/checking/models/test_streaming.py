@@ -193,3 +193,15 @@ def test_a_model_too_large_for_copies_streams_them_from_its_files(llama: Path, m
     (large,) = examine(str(llama), weights="memory", only=["precision", "load", "packing"])
     assert told(large) == told(small)
     assert {torch.float64, torch.bfloat16, torch.float32} == set(opened)  # a fault again, low precision, round trip
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_weights_that_are_no_numbers_are_refused_though_they_stay_in_their_files(value: float, tmp_path: Path) -> None:
+    """The model with its weights in memory was refused; streamed, it was taken."""
+    folder = saved(tmp_path, "llama")
+    model = LlamaForCausalLM.from_pretrained(folder)
+    with torch.no_grad():
+        model.model.layers[1].mlp.up_proj.weight[2, 3] = value
+    model.save_pretrained(folder, max_shard_size="50KB")
+    with pytest.raises(CheckpointError, match=r"1 of [\d,]+ numbers of model.layers.1.mlp.up_proj.weight are NaN"):
+        streaming.open_streamed(AutoModelForCausalLM, str(folder), CPU)

@@ -7,18 +7,21 @@ from typing import Any
 
 import pytest
 import torch
+import transformers as hf
 
 from clockhands.findings import Finding
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.survival import probe
-from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.head_statistics import HeadStatistics
 from clockhands.inspection.reading.logit_split import split
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
+from clockhands.model import Position, Transformer, TransformerConfig
 
 from .. import planted
 from ..planted import HALF, LENGTH, VOCAB, answer
+from ..tiny import CONFIGS
 
 
 def _of_splits(name: str, splits: list[Any]) -> Finding:
@@ -110,6 +113,116 @@ def test_recovery(factor: float, sentence: str, light: str) -> None:
     found = answer("recovery", *_tables(_random(VOCAB), factor * _random(LENGTH, 1)))
     assert sentence in found.verdict and found.light == light
     assert [reference.name for reference in found.references] == ["random vectors"]
+
+
+def test_rows_of_any_size_have_the_same_shares() -> None:
+    """The squares of rows of 1e18 leave the range of float32: loudness was nan %."""
+    words, places = _random(VOCAB), _random(LENGTH, 1)
+    for name in ("loudness", "directions", "recovery"):
+        usual, scaled = (answer(name, *_tables(factor * words, factor * places)) for factor in (1.0, 1e18))
+        assert scaled.light == usual.light and "nan" not in scaled.verdict
+        assert scaled.value == pytest.approx(usual.value, rel=1e-4)
+
+
+def test_words_that_are_all_recovered_from_few_texts_leave_room_for_others() -> None:
+    """It said [1, 1] of whatever number of texts."""
+    found = answer("recovery", *_tables(_random(VOCAB), 0.001 * _random(LENGTH, 1)))
+    assert found.value == 1.0
+    assert found.interval == pytest.approx((0.025 ** (1 / 32), 1.0)), "of 32 texts, Clopper and Pearson"
+
+
+@torch.no_grad()
+def _crossing(places: bool) -> tuple[Subject, Capture]:
+    """An encoder-decoder whose cross-attention knows places alone, or words alone that are drawn anew each time."""
+    position = Position("sinusoidal")
+    sizes = {"vocab_size": VOCAB, "d_model": 32, "num_heads": 2, "d_ff": 8, "encoder_layers": 1, "decoder_layers": 1}
+    torch.manual_seed(0)
+    config = TransformerConfig(kind="encoder-decoder", encoder=position, decoder=position, tying="none", **sizes)
+    model: Any = Transformer(config).eval()
+    for stack in (model.encoder, model.decoder):
+        if places:
+            stack.input.tokens.weight.zero_()
+        else:
+            stack.input.register_forward_pre_hook(lambda module, args: (args[0], torch.zeros_like(args[1])))
+    model.decoder.blocks[0].attention.out.weight.zero_()
+    model.decoder.blocks[0].cross.q.weight.mul_(8)
+    subject = Subject.of(model, side="decoder")
+    windows, source = planted.ids(48)[:, :16], planted.ids(48, seed=1)[:, :9]
+    return subject, capture(subject.model, subject.forward, windows, source_NS=source)
+
+
+def test_cross_attention_is_told_to_go_by_place_where_it_does() -> None:
+    found = answer("heads.across", *_crossing(places=True))
+    assert found.verdict.startswith("Place alone explains 100 % of the attention over the source")
+    none = answer("heads.across", *_crossing(places=False))
+    assert none.verdict.startswith("No effect of place alone on the attention over the source was found"), none.verdict
+    assert none.interval is not None and none.interval[0] <= 0 <= none.interval[1]
+
+
+def _word_terms(model: Any) -> Finding:
+    subject, recorded = planted.subject_of(model, 48)
+    splits = [split(layer, recorded.ordinary_T) for layer in recorded.layers]
+    return answer("kernel.terms", subject, recorded, splits=splits)
+
+
+@pytest.mark.parametrize(("kept", "asks"), [("c2p", True), ("p2c", False)])
+def test_the_words_of_queries_or_of_keys_are_told_to_listen_to_distances(kept: str, asks: bool) -> None:
+    """Of DeBERTa's two terms one is switched off; its words are random, so that the other one stands alone."""
+    config = {**CONFIGS["deberta"]().to_dict(), "pos_att_type": [kept], "vocab_size": VOCAB, "num_hidden_layers": 1}
+    torch.manual_seed(0)
+    model = hf.DebertaModel(hf.DebertaConfig(**config)).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim == 2:
+                weight.normal_(0, 1.5 * weight.shape[-1] ** -0.5)
+    found = _word_terms(model)
+    assert found.verdict.startswith("What the query's word asks of distances decides"), found.verdict
+    shares = (found.details["query_words"], found.details["key_words"])
+    assert shares[not asks] > 0.04 and abs(shares[asks]) < 1e-3, shares
+
+
+def test_words_that_hardly_listen_to_distances_are_not_told_to() -> None:
+    """At its small initial weights, and without either term at all."""
+    sizes = {"vocab_size": VOCAB, "d_model": 32, "num_heads": 2, "d_ff": 8, "encoder_layers": 1}
+    torch.manual_seed(0)
+    position = Position("deberta", {"terms": "c2p"})
+    model: Any = Transformer(TransformerConfig(kind="encoder", encoder=position, **sizes))
+    tokens = model.encoder.input.tokens.weight.data
+    tokens.copy_(tokens[:1] + 0.01 * _random(VOCAB)[:, :32])
+    assert _word_terms(model).verdict.startswith("No effect of words together with distances on the logits was found")
+    assert _word_terms(planted.uniform("encoder", "t5")).verdict.startswith("Nothing that is added here depends on a")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "sentence"), [(True, "Here the words move the places"), (False, "The terms rebuild")]
+)
+def test_words_are_told_to_move_the_places_where_they_do(chosen: bool, sentence: str) -> None:
+    """RePo whose words all choose place 0 rotates nothing, and nothing of its logits depends on what they chose."""
+    model: Any = planted.uniform("encoder", "repo")
+    with torch.no_grad():
+        model.encoder.blocks[0].attention.qkv.weight[:64].normal_(0, 0.3)
+        if not chosen:
+            model.encoder.schemes[0].place.weight.zero_()
+        else:
+            model.encoder.schemes[0].place.weight.mul_(10)
+    verdict = _of_splits("logits.layers", _splits(model)).verdict
+    assert sentence in verdict
+    assert ("words move the places" in verdict) == chosen
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_reaches_the_last_layer_without_residual_connections(kept: bool) -> None:
+    """Attention to itself alone passes each position on; uniform attention makes all states one."""
+    model: Any = planted.uniform("encoder", "sinusoidal")
+    if kept:
+        with torch.no_grad():
+            model.encoder.input.tokens.weight.zero_()
+            model.encoder.blocks[0].attention.qkv.weight[:32] = 30 * torch.eye(32)
+            model.encoder.blocks[0].attention.qkv.weight[32:64] = torch.eye(32)
+            model.encoder.blocks[0].feed_forward.down.weight.normal_()
+    _, _, cut = answer("survival", *planted.subject_of(model)).verdict.partition("With the residual connections cut, ")
+    assert ("of positions reach the last layer." in cut) == kept
+    assert ("it is undecided whether any position reaches the last layer" in cut) == (not kept)
 
 
 def _kernel(model: Any) -> Finding:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from clockhands.machine import free_memory
-from clockhands.pretrained import load_model
+from clockhands.pretrained import load_model, refuse_not_finite
 from clockhands.quiet import quiet
 
 _WARNS = "accelerate.big_modeling"  # of weights without storage, which is what is wanted here
@@ -46,7 +47,8 @@ def open_streamed(opener: Any, name: str, device: torch.device, **options: Any) 
     They are parameters without storage, read when the layer that owns them is called and dropped when it returns; a
     cast of the model (or of a copy, which costs nothing) converts them on the way. Weights that transformers stores
     otherwise than it uses them, such as experts one by one, are written once to a temporary folder, kept as long as
-    the model. One short pass is tried: RuntimeError if a layer asks for what stands outside of it.
+    the model. One short pass is tried: RuntimeError if a layer asks for what stands outside of it. Every weight is read
+    once: CheckpointError for the first that is NaN or infinite.
     """
     folder = tempfile.mkdtemp(prefix="clockhands-")
     try:
@@ -54,6 +56,7 @@ def open_streamed(opener: Any, name: str, device: torch.device, **options: Any) 
         with quiet(_WARNS):
             model = load_model(opener, name, **options).eval()
             _settle(model, device)
+        refuse_not_finite(_stored(model), name)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -130,6 +133,13 @@ def runs_on(module: nn.Module) -> torch.device:
 def fits(weights: int, device: torch.device) -> bool:
     """Whether weights of so many bytes leave room for what is computed from them."""
     return weights <= _SHARE * free_memory(device)
+
+
+def _stored(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Read the weights from their files, one after the other: no more than one is in memory."""
+    maps = (getattr(getattr(each, "_hf_hook", None), "weights_map", None) for each in model.modules())
+    dataset = next(each.dataset for each in maps if each is not None)
+    return ((name, dataset[name]) for name in dataset)
 
 
 def _index(model: nn.Module) -> dict[str, Any]:

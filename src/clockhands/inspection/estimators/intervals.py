@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from clockhands.shapes import Float, Num, Tensor
+from clockhands.shapes import Float, Int, Num, Tensor
 
 
 def bootstrap(
@@ -31,6 +31,29 @@ def bootstrap_layers(
     return interval((above / below.clamp_min(1e-30)).mean(0))
 
 
+def hit_interval(hits_n: Float[Tensor, " n"], texts_n: Int[Tensor, " n"]) -> tuple[float, float]:
+    """Return the 95 % interval of a share of hits (0 or 1), the texts that they come from drawn again.
+
+    Where all are hits, or none is, drawing texts again gives one number, however few they are. There the bound is
+    exact: of N texts all of which were whole, the share of whole texts is at least 0.025^(1/N) (Clopper & Pearson
+    1934), and the share of hits at least that.
+    """
+    texts, place_n = texts_n.unique(return_inverse=True)
+    hits_N = torch.zeros(len(texts), dtype=torch.float64).index_add_(0, place_n, hits_n.double())
+    counts_N = torch.bincount(place_n, minlength=len(texts)).double()
+    return exact_at_ends(bootstrap(hits_N, counts_N), float(hits_n.double().mean()), len(texts))
+
+
+def exact_at_ends(interval: tuple[float, float], share: float, texts: int) -> tuple[float, float]:
+    """Return the interval of a share over so many texts; exact bounds (Clopper & Pearson) at 0 and at 1."""
+    if 0 < share < 1:
+        return interval
+    reach = 0.025 ** (1 / texts)
+    return (reach, 1.0) if share >= 1 else (0.0, 1 - reach)
+
+
+GROUPS = 8
+"""Groups of texts, without each of which attention by place is counted again for its interval."""
 ROUNDING = 1e-9
 """Squares of attention around uniform, summed over a text, below which attention is uniform."""
 
@@ -41,7 +64,7 @@ class PlaceSums:
     The share that the pair of places explains, and its jackknife interval, need the sums without each group.
     """
 
-    def __init__(self, groups: int = 8) -> None:
+    def __init__(self, groups: int = GROUPS) -> None:
         self.count = groups
         self.texts_G = torch.zeros(groups, dtype=torch.float64)
         self.total_GHST = self.squares_GH = torch.zeros(())

@@ -103,8 +103,7 @@ class CrossAttention(Measure):
         low, high = jackknife_mean(value, torch.stack([layer.without_GH.mean(1) for layer in found]).mean(0))
         untrained = f"; untrained {percent(fresh)}" if fresh is not None else ""
         return self.finding(
-            f"Place alone explains {percent(value)} of the attention over the source, on average over heads (95 % "
-            f"interval {percent_range(low, high)}{untrained}); {_most(grid, found)}.",
+            _describe(value, low, f"95 % interval {percent_range(low, high)}{untrained}", _most(grid, found)),
             value,
             interval=(low, high),
             references=untrained_as(fresh),
@@ -112,6 +111,16 @@ class CrossAttention(Measure):
             table=_table(found),
             figure=_figure(grid),
         )
+
+
+def _describe(value: float, low: float, numbers: str, most: str) -> str:
+    """Say how much place alone explains, where its interval lies above zero."""
+    if low <= 0:
+        return f"No effect of place alone on the attention over the source was found ({percent(value)}, {numbers})."
+    return (
+        f"Place alone explains {percent(value)} of the attention over the source, on average over heads ({numbers}); "
+        f"{most}."
+    )
 
 
 def _grid(found: Sequence[CrossStatistics]) -> Float[Tensor, "L H"]:

@@ -77,7 +77,7 @@ class Directions(Measure):
             ("position rows", places, rows_TD),
             ("token rows of the text", words, tables.words_VD),
         ):
-            if float(matrix.trace()) <= 1e-12 * float(rows.square().sum(-1).max()):
+            if float(matrix.trace()) <= 1e-12 * float(rows.double().square().sum(-1).max()):
                 return self.skip(f"All {what} are equal, so that they have no directions to share.")
         value, mean, spread = overlap(words, places)
         low, high = jackknife(ids_NT, lambda kept: overlap(_word_covariance(tables, kept), places)[0])

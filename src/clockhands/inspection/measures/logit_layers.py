@@ -17,6 +17,10 @@ EXACT = 1e-4
 """The largest relative error of a split that counts as exact."""
 
 
+LEAST = 1e-6
+"""Data-dependent shares below this are rounding."""
+
+
 class LogitLayers(Measure):
     """The split of every layer's logits, with the reconstruction error."""
 
@@ -68,9 +72,9 @@ def _first_layer(split: Split) -> str:
 
 
 def _exactness(error: float, moved: float) -> str:
-    words = (
-        f"Here the words move the places: {percent(moved)} of the logits are data-dependent. " if abs(moved) > 0 else ""
-    )
+    words = ""
+    if abs(moved) > LEAST:
+        words = f"Here the words move the places: {percent(moved)} of the logits are data-dependent. "
     if error <= EXACT:
         return f"{words}The terms rebuild the logits to {error:.0e}."
     return f"{words}But the terms miss the logits by up to {percent(error)} of the largest: take them as a rough guide."

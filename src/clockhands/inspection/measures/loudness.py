@@ -49,13 +49,14 @@ class Levels:
 
 def levels(tables: Tables, capture: Capture) -> Levels:
     """Measure the input on the tokens of the captured text that count."""
-    ids = capture.ids_NT[:, capture.counted_T]
+    ids, number_NT = capture.ids_NT[:, capture.counted_T].unique(return_inverse=True)
     rows_TD = tables.positions_PD[: capture.length][capture.counted_T]
-    words, places = _centre(tables, tables.words_VD), _centre(tables, rows_TD)
-    word_ntd = words[ids]
-    mean, place_mean = word_ntd.mean((0, 1)), places.mean(0)
-    word_N = (word_ntd - mean).square().sum(-1).mean(1)
-    constant = _centre(tables, tables.segment_D) + mean + place_mean
+    # In float64, for the squares of rows of 1e18 and more leave the range of float32.
+    words, places = _centre(tables, tables.words_VD[ids].double()), _centre(tables, rows_TD.double())
+    shares = torch.bincount(number_NT.flatten(), minlength=len(ids)).double() / number_NT.numel()
+    mean, place_mean = shares @ words, places.mean(0)
+    word_N = (words - mean).square().sum(-1)[number_NT].mean(1)
+    constant = _centre(tables, tables.segment_D.double()) + mean + place_mean
     position = (places - place_mean).square().sum(-1).mean()
     return Levels(float(word_N.mean()), float(position), float(constant.square().sum()), word_N)
 
@@ -136,7 +137,7 @@ def _factor(tables: Tables, trained: Levels, fresh: Levels | None) -> str:
 
 def outlier_rows(tables: Tables) -> list[int]:
     """Positions whose row is more than three times as long, or short, as the median row."""
-    norms = tables.positions_PD.norm(dim=-1)
+    norms = tables.positions_PD.double().norm(dim=-1)
     median = norms.median()
     return torch.nonzero((norms > 3 * median) | (norms < median / 3)).flatten().tolist()
 
@@ -178,7 +179,7 @@ def _figure(tables: Tables, trained: Levels, fresh: Levels | None) -> Figure:
             total = found.word + found.position + found.constant
             shares = [found.word / total, found.position / total, found.constant / total]
             bars.append(mark("bars", names, shares, label=label, emphasis="" if found is trained else "null"))
-    norms = tables.positions_PD.norm(dim=-1)
+    norms = tables.positions_PD.double().norm(dim=-1)
     rows = outlier_rows(tables)
     lengths = [mark("line", range(len(norms)), norms, label="position rows", emphasis="main")]
     if rows:

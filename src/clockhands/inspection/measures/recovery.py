@@ -9,11 +9,12 @@ from torch.nn import functional as F
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import mark, percent
-from clockhands.inspection.estimators.intervals import bootstrap
+from clockhands.inspection.estimators.intervals import hit_interval
 from clockhands.inspection.estimators.probes import nearest_row
 from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
 from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
 from clockhands.inspection.reading.reading import Reading
+from clockhands.inspection.subject.input_table import power_of_two
 from clockhands.inspection.subject.subject import Tables
 from clockhands.shapes import Float, Int, Tensor
 
@@ -29,11 +30,12 @@ class Recovery(Measure):
     question = "Does adding the position destroy the word?"
     references = ("random vectors",)
     method = (
-        "For tokens of the text at their own places: is the token row nearest (by cosine, rows centred) to the sum of"
-        " token row and centred position row still the token's own, among all words of the text and 4000 more? Random "
-        "vectors: one as long as the position row is added instead, which is what adding would cost if positions "
-        "took no care of the words. Both are then multiplied until the words are lost. 'Neighbours kept' is the part "
-        "of the ten nearest rows that is the same before and after. Interval: tokens resampled." + WITHOUT_FIRST
+        "For tokens of the text at their own places: is the token row nearest (by cosine, rows centred) to the sum of "
+        "token row and centred position row still the token's own, among all words of the text and 4000 more? Random "
+        "vectors: one as long as the position row is added instead, which is what adding would cost if positions took "
+        "no care of the words. Both are then multiplied until the words are lost. 'Neighbours kept' is the part of "
+        "the ten nearest rows that is the same before and after. Interval: texts resampled; where all words are "
+        "recovered, or none, the exact bound of Clopper & Pearson over the texts." + WITHOUT_FIRST
     )
     source = "Yedidia 2023 for the question"
     group = INPUT
@@ -58,7 +60,7 @@ class Recovery(Measure):
             f"({percent(chance)} with a random vector of that length), and {percent(kept)} of their neighbours stay "
             f"({percent(kept_chance)}). {_limit(sweep)}",
             value,
-            interval=bootstrap(hits, torch.ones_like(hits)),
+            interval=hit_interval(hits, sample.texts),
             references=(Reference("random vectors", chance),),
             light="good" if value > 0.95 else "warn" if value > 0.5 else "bad",
             table=Table.of(
@@ -107,7 +109,9 @@ class _Sample:
 
 def _sample(tables: Tables, capture: Capture) -> _Sample | None:
     """Draw tokens of the text at their own places; None where all position rows are equal."""
-    rows_TD = tables.positions_PD[: capture.length]
+    # Cosines stay as they are when all vectors shrink alike.
+    unit = max(power_of_two(tables.words_VD), power_of_two(tables.positions_PD))
+    rows_TD = tables.positions_PD[: capture.length] / unit
     offsets = rows_TD - rows_TD[capture.counted_T].mean(0)
     if float(offsets[capture.counted_T].abs().max()) <= 1e-6 * float(rows_TD.abs().max()):
         return None
@@ -116,7 +120,7 @@ def _sample(tables: Tables, capture: Capture) -> _Sample | None:
     ids = capture.ids_NT[:, counted]
     more = torch.randperm(len(tables.words_VD), generator=generator)[:MORE_WORDS]
     candidates = torch.cat([ids.flatten(), more]).unique()
-    rows = tables.words_VD[candidates]
+    rows = tables.words_VD[candidates] / unit
     picks = torch.randperm(ids.numel(), generator=generator)[:MOST_TOKENS]
     targets = torch.searchsorted(candidates, ids.flatten()[picks])
     added = offsets[counted.repeat(len(ids))[picks]]

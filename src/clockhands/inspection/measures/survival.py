@@ -10,6 +10,7 @@ import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import level, mark, percent, percent_range, untrained_as
+from clockhands.inspection.estimators.intervals import exact_at_ends
 from clockhands.inspection.estimators.probes import Ridge, Splits, corrected_interval, nearest_row, network_error
 from clockhands.inspection.measures.measure import LAYERS, TASK, Measure
 from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
@@ -28,7 +29,7 @@ NETWORKS = 3
 class Probe:
     """What can be read back behind each layer: exact hits by split, and their means.
 
-    ``fitted`` is the number of texts that the probes were fitted on.
+    ``fitted`` is the number of texts that the probes were fitted on, ``texts`` that of all.
     """
 
     hits: tuple[Float[Tensor, " R"], ...]
@@ -36,6 +37,7 @@ class Probe:
     permuted: float
     ratio: float
     fitted: float
+    texts: int
 
     @cached_property
     def position(self) -> list[float]:
@@ -44,9 +46,10 @@ class Probe:
 
     @cached_property
     def position_intervals(self) -> list[tuple[float, float]]:
-        """The 95 % interval of each, cut at 0 and 1."""
-        ends = (corrected_interval(hits_R, self.ratio) for hits_R in self.hits)
-        return [(max(0.0, low), min(1.0, high)) for low, high in ends]
+        """The 95 % interval of each, cut at 0 and 1; exact where every position of every text is read back, or none."""
+        ends = [corrected_interval(hits_R, self.ratio) for hits_R in self.hits]
+        cut = [(max(0.0, low), min(1.0, high)) for low, high in ends]
+        return [exact_at_ends(span, share, self.texts) for span, share in zip(cut, self.position, strict=True)]
 
 
 def probe(subject: Subject, capture: Capture, tick: Callable[[], None] = lambda: None) -> Probe:
@@ -64,7 +67,7 @@ def probe(subject: Subject, capture: Capture, tick: Callable[[], None] = lambda:
         tick()
     first = capture.hidden[0][: splits.texts, capture.counted_T].float()
     permuted = float(position_hits(first, splits, permuted=True).mean())
-    return Probe(tuple(hits), token, permuted, splits.ratio, splits.fitted)
+    return Probe(tuple(hits), token, permuted, splits.ratio, splits.fitted, splits.texts)
 
 
 def _splits(capture: Capture) -> Splits:
@@ -137,9 +140,10 @@ class Survival(Measure):
         found = probe(subject, capture)
         fresh = probe(reading.control.subject, reading.control.capture) if reading.control else None
         chance = 1 / int(capture.counted_T.sum())
-        cut = without_residuals(subject, capture)
+        cut_hits = without_residuals(subject, capture)
+        cut = [float(hits_R.mean()) for hits_R in cut_hits]
         return self.finding(
-            _verdict(found, fresh, chance) + _more(found, capture, chance, cut),
+            _verdict(found, fresh, chance) + _more(found, capture, chance) + _cut_text(cut_hits, found.ratio, chance),
             found.position[-1],
             interval=found.position_intervals[-1],
             references=(
@@ -172,14 +176,24 @@ def _verdict(found: Probe, fresh: Probe | None, chance: float) -> str:
     )
 
 
-def _more(found: Probe, capture: Capture, chance: float, cut: list[float]) -> str:
-    """What a network sees where a linear probe is blind, and what is left without residual connections."""
-    text = ""
-    if max(found.position) < max(3 * chance, 0.03):
-        text = f" A network, which sees lengths too, explains {percent(max(0.0, _network(capture)))} of the place."
-    if cut:
-        text += f" With the residual connections cut, {percent(cut[-1])} of positions reach the last layer."
-    return text
+def _more(found: Probe, capture: Capture, chance: float) -> str:
+    """Say what a network sees where a linear probe is blind."""
+    if max(found.position) >= max(3 * chance, 0.03):
+        return ""
+    return f" A network, which sees lengths too, explains {percent(max(0.0, _network(capture)))} of the place."
+
+
+def _cut_text(cut: Sequence[Float[Tensor, " R"]], ratio: float, chance: float) -> str:
+    """Say what is left of the positions without residual connections, where that is above chance."""
+    if not cut:
+        return ""
+    value = float(cut[-1].mean())
+    if corrected_interval(cut[-1], ratio)[0] > chance:
+        return f" With the residual connections cut, {percent(value)} of positions reach the last layer."
+    return (
+        f" With the residual connections cut, it is undecided whether any position reaches the last layer "
+        f"({percent(value)}; chance {percent(chance)})."
+    )
 
 
 def _table(found: Probe, fresh: Probe | None, cut: list[float]) -> Table:
@@ -197,21 +211,18 @@ def _table(found: Probe, fresh: Probe | None, cut: list[float]) -> Table:
     return Table.of(tuple(columns), list(zip(*columns.values(), strict=True)))
 
 
-def without_residuals(subject: Subject, capture: Capture) -> list[float]:
-    """Position hits by layer when no layer adds its input to its output; empty where a model has no such switch."""
+def without_residuals(subject: Subject, capture: Capture) -> tuple[Float[Tensor, " R"], ...]:
+    """Return position hits by layer and split when no layer adds its input to its output; empty without a switch."""
     switch = subject.without_residuals()
     if switch is None:
-        return []
+        return ()
     splits = _splits(capture)
     with switch:
         batches = [
             subject.forward(capture.ids_NT[rows], **capture.given(rows)) for rows in torch.arange(splits.texts).split(8)
         ]
-    found = []
-    for states in zip(*batches, strict=True):
-        chosen = torch.cat(states)[:, capture.counted_T.to(states[0].device)].float().cpu()
-        found.append(float(position_hits(chosen, splits).mean()))
-    return found
+    layers = (torch.cat(states)[:, capture.counted_T.to(states[0].device)] for states in zip(*batches, strict=True))
+    return tuple(position_hits(states.float().cpu(), splits) for states in layers)
 
 
 def _figure(found: Probe, fresh: Probe | None, chance: float, cut: list[float]) -> Figure:

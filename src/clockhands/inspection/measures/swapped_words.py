@@ -13,7 +13,7 @@ from clockhands.inspection.estimators.intervals import bootstrap
 from clockhands.inspection.measures.measure import OUTPUT, TASK, Measure
 from clockhands.inspection.reading.interventions import CHANGED, relative, squared_distance
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.swapped_sentences import Swap, english_swaps, own_swaps, unknown_share
+from clockhands.inspection.reading.swapped_sentences import Swap, english_swaps, largest_id, own_swaps, unknown_share
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Tensor
 
@@ -49,6 +49,12 @@ class SwappedWords(Measure):
             return self.skip(
                 "Its tokenizer does not know the words of the built-in English sentences; give a text of its own "
                 "(--text)."
+            )
+        beyond = largest_id(swaps)
+        if subject.vocabulary is not None and beyond >= subject.vocabulary:
+            return self.skip(
+                f"Its tokenizer gives the id {beyond} in such sentences, and the model has {subject.vocabulary} rows "
+                "of tokens: the tokenizer belongs to another model."
             )
         if len(swaps) < FEWEST:
             return self.skip(f"The text has only {len(swaps)} sentences with two words to swap.")

@@ -93,9 +93,7 @@ class WordTerms(Measure):
         start = sum(row[0] + row[1] for row in fresh) / len(fresh) if fresh else None
         untrained = f"; untrained {percent(start)}" if start is not None else ""
         return self.finding(
-            f"What the query's word asks of distances decides {percent(asked)} of the logits, what the key's word "
-            f"answers {percent(answered)}, on average over layers (together {percent(asked + answered)}, 95 % interval "
-            f"{percent_range(low, high)}{untrained}).",
+            _describe(asked, answered, low, f"95 % interval {percent_range(low, high)}{untrained}"),
             asked + answered,
             interval=(low, high),
             references=untrained_as(start),
@@ -104,6 +102,17 @@ class WordTerms(Measure):
             figure=_figure(rows),
             details={"query_words": asked, "key_words": answered},
         )
+
+
+def _describe(asked: float, answered: float, low: float, numbers: str) -> str:
+    """Say how much the words decide at distances, where the interval of both together lies above zero."""
+    together = percent(asked + answered)
+    if low <= 0:
+        return f"No effect of words together with distances on the logits was found ({together}, {numbers})."
+    return (
+        f"What the query's word asks of distances decides {percent(asked)} of the logits, what the key's word answers "
+        f"{percent(answered)}, on average over layers (together {together}, {numbers})."
+    )
 
 
 def _interval(capture: Capture) -> tuple[float, float]:

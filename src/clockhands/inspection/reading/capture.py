@@ -20,7 +20,7 @@ from clockhands.inspection.reading.attention_call import AttentionCall, ignore
 from clockhands.inspection.reading.attention_hooks import listening
 from clockhands.inspection.reading.layer import Layer, hidden_input
 from clockhands.inspection.reading.repeated_texts import Repeats, repeats
-from clockhands.inspection.reading.tensor_storage import Store
+from clockhands.inspection.reading.tensor_storage import TensorStorage
 from clockhands.model.attention import CrossAttention
 from clockhands.shapes import Bool, Float, Int, Tensor
 
@@ -106,7 +106,7 @@ def capture(
             f"{type(model).__name__} gives {max(state.shape[1] for state in states)} states for {found.length} tokens, "
             "so they cannot be told apart by place; try another --length (length=...)"
         )
-    store = Store((len(states) + len(calls)) * ids_NT.numel() * states[0].shape[-1] * states[0].element_size())
+    store = TensorStorage((len(states) + len(calls)) * ids_NT.numel() * states[0].shape[-1] * states[0].element_size())
     layers = [_layer(index, call, ids_NT, model, store) for index, call in enumerate(calls)]
     hidden = [store.empty((len(ids_NT), *state.shape[1:]), state.dtype) for state in states]
     for start in range(0, len(ids_NT), batch):
@@ -232,7 +232,7 @@ def _is_cross(module: nn.Module, kwargs: dict[str, Any]) -> bool:
     return isinstance(module, CrossAttention) or any(kwargs.get(name) is not None for name in told)
 
 
-def _layer(index: int, call: _Recorded, ids_NT: Tensor, model: nn.Module, store: Store) -> Layer:
+def _layer(index: int, call: _Recorded, ids_NT: Tensor, model: nn.Module, store: TensorStorage) -> Layer:
     hidden = hidden_input(call.args, call.kwargs)
     assert hidden is not None
     count, length = ids_NT.shape

@@ -13,12 +13,10 @@ from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.head_statistics import HeadCounts, HeadStatistics
 from clockhands.inspection.reading.interventions import Interventions, intervene
 from clockhands.inspection.reading.logit_split import Split, split
+from clockhands.inspection.reading.room import BATCH
 from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.subject.influence import Influence, find_influence
 from clockhands.inspection.subject.subject import Subject
-
-BATCH = 8
-"""Texts that are run at once."""
 
 
 @dataclass

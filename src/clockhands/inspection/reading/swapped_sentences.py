@@ -28,7 +28,14 @@ def english_swaps(subject: Subject) -> Iterator[Swap]:
     for verb in VERBS:
         for a, b in zip(NOUNS[0::2], NOUNS[1::2], strict=True):
             first, second = f"{a} {verb} {b}.", f"{b} {verb} {a}."
-            yield Swap(_ids(subject, first), _ids(subject, second), first, second)
+            before, after = _ids(subject, first), _ids(subject, second)
+            if _fits(subject, before, after):
+                yield Swap(before, after, first, second)
+
+
+def largest_id(swaps: Sequence[Swap]) -> int:
+    """Return the largest token id of all sentences; -1 of none."""
+    return max((token for swap in swaps for token in (*swap.before, *swap.after)), default=-1)
 
 
 def unknown_share(subject: Subject, swaps: list[Swap]) -> float:
@@ -55,11 +62,17 @@ def _swaps(subject: Subject, sentences: Sequence[tuple[str | None, str]]) -> Ite
             words[i], words[j] = words[j], words[i]
             other = " ".join(words)
             before, after = _ids(subject, text), _ids(subject, other)
-            if before != after:  # words that a tokenizer does not know look all the same to it
+            # Words that a tokenizer does not know look all the same to it.
+            if before != after and _fits(subject, before, after):
                 yield Swap(before, after, text, other, _read(subject, source))
     for source, text in sentences:
         if len(text.split()) < SHORTEST:
             yield from _tokens_swapped(subject, text, _read(subject, source))
+
+
+def _fits(subject: Subject, *texts: Sequence[int]) -> bool:
+    """Whether the model reads as many tokens as each of these texts has."""
+    return subject.longest is None or all(len(text) <= subject.longest for text in texts)
 
 
 def _read(subject: Subject, source: str | None) -> list[int] | None:
@@ -80,8 +93,9 @@ def _tokens_swapped(subject: Subject, text: str, source: list[int] | None) -> It
         return
     before, after = frame(subject.tokenizer, subject.start)
     other = [ids[-1], *ids[1:-1], ids[0]]
-    reads = subject.tokenizer.decode(other)
-    yield Swap([*before, *ids, *after], [*before, *other, *after], text, str(reads), source)
+    if _fits(subject, [*before, *ids, *after]):
+        reads = str(subject.tokenizer.decode(other))
+        yield Swap([*before, *ids, *after], [*before, *other, *after], text, reads, source)
 
 
 def _ids(subject: Subject, text: str) -> list[int]:

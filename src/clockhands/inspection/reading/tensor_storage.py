@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 
 import torch
 
+from clockhands.errors import UsageError
+from clockhands.machine import in_words
 from clockhands.shapes import Tensor
 
 IN_MEMORY = 2**30
 """Bytes of recordings kept in memory; more goes to a temporary file that the system pages in and out."""
 
 
-class Store:
+class TensorStorage:
     """Tensors in memory, or in one temporary file each when together they would be too large."""
 
     def __init__(self, total: int) -> None:
-        self.folder = tempfile.TemporaryDirectory(prefix="clockhands-") if total > IN_MEMORY else None
+        """Make room for so many bytes. Raises UsageError if they do not fit the disk of temporary files."""
+        self.folder = None
         self.count = 0
+        if total > IN_MEMORY:
+            self._check_disk(total)
+            self.folder = tempfile.TemporaryDirectory(prefix="clockhands-")
+
+    @staticmethod
+    def _check_disk(total: int) -> None:
+        free = shutil.disk_usage(tempfile.gettempdir()).free
+        if total > free:
+            raise UsageError(
+                f"the states of these windows need {in_words(total)} in temporary files, and {in_words(free)} are free "
+                f"in {tempfile.gettempdir()}; lower --texts (count=...) or --length (length=...), or set TMPDIR"
+            )
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """An uninitialised tensor on the CPU."""
+        """Return an uninitialised tensor on the CPU."""
         if self.folder is None:
             return torch.empty(shape, dtype=dtype)
         self.count += 1

@@ -128,6 +128,11 @@ class OwnSubject(Subject):
     def vocabulary(self) -> int:
         return len(self.stack.input.tokens.weight)
 
+    @property
+    def heads(self) -> int:
+        assert self.core is not None
+        return self.core.config.num_heads
+
     def embeddings(self) -> Tensor:
         return self.stack.input.tokens.weight.detach().cpu()
 

@@ -6,6 +6,7 @@ place t, for every place of two texts that have different tokens there, and at n
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -81,6 +82,14 @@ def position_enters(forward: Forward, token: int, places: int = PLACES) -> bool:
     return not torch.allclose(states, states[:1].expand_as(states), rtol=1e-4, atol=1e-5)
 
 
+def power_of_two(x: Tensor) -> float:
+    """Return a power of two as large as the largest number: a quotient by it keeps every digit, and its square exists.
+
+    The squares of numbers of 1e19 and more, and sums of many that are smaller, leave the range of float32.
+    """
+    return 2.0 ** math.frexp(float(x.abs().max()))[1]
+
+
 def _candidates(model: nn.Module, places: int) -> Iterator[tuple[str, Tensor]]:
     """Matrices of at least one row a place that are no weights of a layer: rows of embeddings, parameters, buffers."""
     seen: set[int] = set()
@@ -109,7 +118,8 @@ def edited(tensor: Tensor, change: Callable[[Tensor], object]) -> Iterator[None]
 def _noise(rows_RD: Tensor) -> Tensor:
     """Another vector for every row, as long as the rows are."""
     generator = torch.Generator().manual_seed(0)
-    size = rows_RD.float().square().mean().sqrt().clamp_min(1e-2)
+    unit = power_of_two(rows_RD)
+    size = ((rows_RD.float() / unit).square().mean().sqrt() * unit).clamp_min(1e-2)
     return (torch.randn(rows_RD.shape, generator=generator) * size.cpu()).to(rows_RD)
 
 
@@ -154,6 +164,7 @@ def _traced(
     tensor: Tensor = operator.attrgetter(path)(model)
     noise = _noise(tensor.data.reshape(tensor.shape[-2:]))
     added = noise[first : first + ids_2T.shape[1]].float()
+    unit = power_of_two(added)
     plain = _inputs(model, lambda: forward(ids_2T), ids_2T.shape)
     with edited(tensor, lambda data: data.add_(noise)):
         moved = _inputs(model, lambda: forward(ids_2T), ids_2T.shape)
@@ -161,7 +172,7 @@ def _traced(
         if name != other or x.shape[-1] != added.shape[-1]:
             continue
         change = y.float() - x.float()
-        factor = float((change * added).sum() / (added.square().sum() * len(ids_2T)))
+        factor = float((change / unit * (added / unit)).sum() / ((added / unit).square().sum() * len(ids_2T)))
         carries_tokens = not torch.allclose(x[0], x[1], rtol=1e-4, atol=1e-6)
         if carries_tokens and factor and _near(change, factor * added, y):
             norm = "" if before.shape == x.shape and _near(before, x) else _norm(model, plain, x)
@@ -253,7 +264,8 @@ def _words(
     if words_VE is not None and words_VE.shape[-1] == x_2TD.shape[-1]:
         rows = words_VE.detach()[ids_2T.to(words_VE.device)].to(x_2TD)
         here, there = x_2TD[0] - x_2TD[1], rows[0] - rows[1]
-        scale = float((here * there).sum() / there.square().sum())
+        unit = power_of_two(there)
+        scale = float((here / unit * (there / unit)).sum() / (there / unit).square().sum())
         if _near(here, scale * there):
             return scale, "rows"
     other = ids_2T.clone()

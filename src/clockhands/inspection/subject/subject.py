@@ -205,6 +205,12 @@ class Subject:
         rows = self.word_rows()
         return None if rows is None else len(rows)
 
+    @property
+    def heads(self) -> int:
+        """How many heads a layer has, as its configuration says; 1 where it says nothing."""
+        count = getattr(getattr(self.model, "config", None), "num_attention_heads", None)
+        return count if isinstance(count, int) and count > 0 else 1
+
     def sample(self) -> Int[Tensor, "two T"]:
         """Two texts of ordinary tokens, no token at the same place in both: what effects are tried on."""
         config: Any = getattr(self.whole or self.model, "config", None)
@@ -250,8 +256,9 @@ class Subject:
         known = self.vocabulary
         if known is not None and ids_BT.numel() and int(ids_BT.max()) >= known:
             raise DataError(
-                f"{self.name} knows the token ids 0 to {known - 1} and was given {int(ids_BT.max())}; the ids, or the "
-                "tokenizer that gave them, belong to another model"
+                f"{self.name} has {known} rows of tokens (ids 0 to {known - 1}) and was given the id "
+                f"{int(ids_BT.max())}: the ids, or the tokenizer that gave them, belong to another model; give the "
+                "model's own tokenizer (--tokenizer NAME, tokenizer=...)"
             )
         return ids_BT
 

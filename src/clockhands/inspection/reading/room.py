@@ -1,0 +1,42 @@
+"""Whether reading a model on windows fits the memory: judged by arithmetic before anything is computed."""
+
+from __future__ import annotations
+
+import torch
+
+from clockhands.errors import UsageError
+from clockhands.inspection.estimators.intervals import GROUPS
+from clockhands.inspection.reading.windows import Windows
+from clockhands.inspection.subject.subject import Subject
+from clockhands.machine import free_memory, in_words
+
+COPIES = 3
+"""Numbers kept for each pair of tokens of a batch and head: the product, the logit and the weight."""
+BATCH = 8
+"""Texts that are run at once."""
+
+
+def bytes_of(heads: int, windows: Windows) -> tuple[int, int]:
+    """Count the bytes that one layer of ``heads`` heads needs at the least: where the model computes, and on the CPU.
+
+    Counted are the logits of one batch and, in float64, the sums of attention over texts; not what is computed in
+    between, so that nothing is refused that would have fitted.
+    """
+    texts, length = windows.ids_NT.shape
+    pairs = heads * length**2
+    return 4 * COPIES * min(BATCH, texts) * pairs, 8 * GROUPS * pairs
+
+
+def check_room(subject: Subject, windows: Windows) -> None:
+    """Raise UsageError if the attention of one layer over these windows does not fit the memory."""
+    device, cpu = subject.device, torch.device("cpu")
+    computed, counted = bytes_of(subject.heads, windows)
+    needs = {cpu: computed + counted} if device.type == "cpu" else {device: computed, cpu: counted}
+    for place, needed in needs.items():
+        available = free_memory(place)
+        if needed > available:
+            raise UsageError(
+                f"{len(windows.ids_NT):,} windows of {windows.ids_NT.shape[1]:,} tokens need {in_words(needed)} of "
+                f"memory for the attention of one layer, and {in_words(available)} are free; lower --length "
+                "(length=...)"
+            )
