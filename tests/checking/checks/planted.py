@@ -1,17 +1,34 @@
 """A small correct decoder in plain PyTorch, and the same with one bug each.
 
 ``Correct`` handles padding, a cache, packing, gaps and low precision as it should. Each subclass overrides one method
-with one classical mistake. ``Absolute`` is correct too, with a learned table in place of rotation.
+with one classical mistake and names the checks that fail on it. ``Absolute`` is correct too, with a learned table in
+place of rotation.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 VOCABULARY, WIDTH, HEADS, HEAD = 60, 32, 2, 16
+STEPS = {"cache.steps", "cache.chunks"}
+LEFT = {"padding.left.mask", "padding.left.positions", "padding.content", "cache.padded"}
+
+PLANTED: dict[type[Correct], set[str]] = {}
+"""Each bug with the checks that must fail on it; no other check may."""
+
+
+def fails(*checks: str) -> Callable[[type[Correct]], type[Correct]]:
+    """Plant a bug: the checks named fail on the decorated model, and no others."""
+
+    def plant(bug: type[Correct]) -> type[Correct]:
+        PLANTED[bug] = set(checks)
+        return bug
+
+    return plant
 
 
 class Cache:
@@ -160,6 +177,7 @@ class Encoder(Correct):
     new_cache = None  # type: ignore[assignment]
 
 
+@fails(*STEPS, "cache.rollback")
 class OffsetDropped(Correct):
     def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
         return super().positions_of(ids, mask, positions, 0)
@@ -168,6 +186,7 @@ class OffsetDropped(Correct):
         return torch.zeros_like(places) if positions is None else super().documents_of(ids, places, positions, cache)
 
 
+@fails(*STEPS, "causal.future", "causal.prefix", "cache.rollback", "cache.padded", "packing.block_mask")
 class NoCausalMask(Correct):
     """Every token of a document sees all of it."""
 
@@ -196,11 +215,13 @@ class TheLastButOneSeesTheNext(SeesTheNext):
     place = 22
 
 
+@fails(*LEFT)
 class PadsRead(Correct):
     def allowed(self, ids, mask, documents, cache):  # type: ignore[no-untyped-def]
         return super().allowed(ids, mask if mask is not None and mask.dim() == 4 else None, documents, cache)
 
 
+@fails(*(LEFT - {"cache.padded"}), "padding.right")
 class PadsReadByEncoder(Encoder, PadsRead):
     pass
 
@@ -212,6 +233,7 @@ class CountedFromTheFirstPad(Absolute):
         return super().positions_of(ids, None, positions, start)
 
 
+@fails("positions.matter", "cache.steps", "cache.chunks", "cache.rollback", "cache.padded")
 class PositionsDropped(Correct):
     """The rotation is made from the default positions, whatever is passed."""
 
@@ -219,12 +241,14 @@ class PositionsDropped(Correct):
         return super().angles(torch.arange(places.shape[1], device=x.device).expand_as(places), x)
 
 
+@fails("cache.padded")
 class OnePositionForAllRows(Correct):
     def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
         places = super().positions_of(ids, mask, positions, start)
         return places.amax(0, keepdim=True).expand_as(places) if ids.shape[1] == 1 else places
 
 
+@fails("cache.rollback")
 class DraftsStay(Correct):
     """Rolling back forgets the count and keeps the keys, which the next tokens then stand behind."""
 
@@ -236,6 +260,7 @@ class DraftsStay(Correct):
             cache.layers[index] = (k[:, :, order], v[:, :, order])
 
 
+@fails(*STEPS, "cache.padded")
 class WindowCut(Correct):
     """Old keys are overwritten beyond sixteen, though no window was asked for."""
 
@@ -245,16 +270,27 @@ class WindowCut(Correct):
         return k, v
 
 
+@fails(
+    *(LEFT - {"padding.content"}),
+    *STEPS,
+    "causal.prefix",
+    "padding.right",
+    "cache.rollback",
+    "packing.positions",
+    "packing.block_mask",
+)
 class ScaledByLength(Correct):
     def score(self, q, k, cache):  # type: ignore[no-untyped-def]
         return super().score(q, k, cache) * math.log(1 + k.shape[2])
 
 
+@fails("order.matters", "positions.matter")
 class BagOfWords(Encoder):
     def rotate(self, x, places):  # type: ignore[no-untyped-def]
         return x
 
 
+@fails("batch.alone", "batch.order", "causal.future")
 class RowTable(Correct):
     """A position table indexed by the row of the batch, as with axes exchanged."""
 
@@ -268,6 +304,7 @@ class DropoutLeftOn(Correct):
         return nn.functional.dropout(self.embed(ids), 0.2, training=True)
 
 
+@fails("positions.explicit", "padding.left.positions", "cache.padded")
 class ExplicitOffByOne(Absolute):
     max_length = 66
 
@@ -275,6 +312,7 @@ class ExplicitOffByOne(Absolute):
         return super().positions_of(ids, mask, None if positions is None else positions + 1, start)
 
 
+@fails("shift")
 class MismatchedPairs(Correct):
     """Angles laid out for neighbouring pairs, rotation by halves."""
 
@@ -285,11 +323,13 @@ class MismatchedPairs(Correct):
         return x * cos + torch.cat([-second, first], -1) * sin
 
 
+@fails("packing.positions")
 class OneDocument(Correct):
     def documents_of(self, ids, places, positions, cache):  # type: ignore[no-untyped-def]
         return torch.zeros_like(places)
 
 
+@fails("packing.block_mask")
 class BlockMaskFlattened(Correct):
     """Of a four-dimensional mask only the last row is read, as if it were a padding mask."""
 
@@ -300,6 +340,7 @@ class BlockMaskFlattened(Correct):
         return super().allowed(ids, mask, documents, cache)
 
 
+@fails("packing.gaps")
 class GapsAreBorders(Correct):
     def documents_of(self, ids, places, positions, cache):  # type: ignore[no-untyped-def]
         if positions is None or cache.positions is not None:
@@ -309,16 +350,19 @@ class GapsAreBorders(Correct):
         return borders.long().cumsum(1)
 
 
+@fails("precision.to")
 class TableFollowsTheCast(Correct):
     def _apply(self, function, recurse: bool = True):  # type: ignore[no-untyped-def]
         return nn.Module._apply(self, function, recurse)
 
 
+@fails("precision.distance")
 class AnglesInLowPrecision(Correct):
     def angles(self, places, x):  # type: ignore[no-untyped-def]
         return places[:, None, :, None].to(x.dtype) * self.inv_freq.to(x.dtype)
 
 
+@fails("precision.distance")
 class AnglesOfLongTextsInLowPrecision(AnglesInLowPrecision):
     max_length = 20_000
 
@@ -327,6 +371,7 @@ class AnglesOfLongTextsInLowPrecision(AnglesInLowPrecision):
         return super().angles(places, x) if low else Correct.angles(self, places, x)
 
 
+@fails("load.meta")
 class TableNotSaved(Correct):
     def make_tables(self) -> None:
         super().make_tables()
@@ -335,6 +380,7 @@ class TableNotSaved(Correct):
         self.register_buffer("inv_freq", table, persistent=False)
 
 
+@fails("load.state")
 class GrowingTable(Correct):
     def make_tables(self) -> None:
         super().make_tables()
@@ -346,6 +392,7 @@ class GrowingTable(Correct):
         return super().enter(ids, places)
 
 
+@fails("state.short", "state.medium")
 class StretchedForGood(Correct):
     """Frequencies are lowered by a long text and never come back."""
 
@@ -355,6 +402,7 @@ class StretchedForGood(Correct):
         return super().enter(ids, places)
 
 
+@fails("length.claimed")
 class TableTooShort(Absolute):
     def make_tables(self) -> None:
         self.position_embedding = nn.Embedding(self.max_length - 2, WIDTH)

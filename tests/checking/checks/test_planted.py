@@ -14,38 +14,6 @@ from clockhands.checking.models.tiny import loud
 from clockhands.checking.verdict.run import run_checks
 from tests.checking.checks import planted as p
 
-STEPS = {"cache.steps", "cache.chunks"}
-LEFT = {"padding.left.mask", "padding.left.positions", "padding.content", "cache.padded"}
-
-# What each bug must break: FAIL unless noted. Nothing else may fail.
-PLANTED: dict[type[p.Correct], set[str]] = {
-    p.NoCausalMask: STEPS | {"causal.future", "causal.prefix", "cache.rollback", "cache.padded", "packing.block_mask"},
-    p.OffsetDropped: STEPS | {"cache.rollback"},
-    p.PadsRead: LEFT,
-    p.PadsReadByEncoder: LEFT - {"cache.padded"} | {"padding.right"},
-    p.PositionsDropped: {"positions.matter", "cache.steps", "cache.chunks", "cache.rollback", "cache.padded"},
-    p.OnePositionForAllRows: {"cache.padded"},
-    p.DraftsStay: {"cache.rollback"},
-    p.WindowCut: STEPS | {"cache.padded"},
-    p.BagOfWords: {"order.matters", "positions.matter"},
-    p.RowTable: {"batch.alone", "batch.order", "causal.future"},
-    p.MismatchedPairs: {"shift"},
-    p.OneDocument: {"packing.positions"},
-    p.BlockMaskFlattened: {"packing.block_mask"},
-    p.GapsAreBorders: {"packing.gaps"},
-    p.TableFollowsTheCast: {"precision.to"},
-    p.AnglesInLowPrecision: {"precision.distance"},
-    p.AnglesOfLongTextsInLowPrecision: {"precision.distance"},
-    p.TableNotSaved: {"load.meta"},
-    p.GrowingTable: {"load.state"},
-    p.StretchedForGood: {"state.short", "state.medium"},
-    p.ExplicitOffByOne: {"positions.explicit", "padding.left.positions", "cache.padded"},
-    p.ScaledByLength: LEFT - {"padding.content"}
-    | STEPS
-    | {"causal.prefix", "padding.right", "cache.rollback", "packing.positions", "packing.block_mask"},
-    p.TableTooShort: {"length.claimed"},
-}
-
 
 def adapter(kind: type[p.Correct], seed: int = 0) -> ModuleAdapter:
     torch.manual_seed(seed)
@@ -76,9 +44,9 @@ def test_a_correct_model_passes(kind: type[p.Correct]) -> None:
     assert len(named(found, "PASS")) >= 18
 
 
-@pytest.mark.parametrize("kind", PLANTED, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", p.PLANTED, ids=lambda kind: kind.__name__)
 def test_one_bug_fails_its_checks_and_no_others(kind: type[p.Correct]) -> None:
-    assert named(verdicts(kind), "FAIL") == PLANTED[kind]
+    assert named(verdicts(kind), "FAIL") == p.PLANTED[kind]
 
 
 @pytest.mark.parametrize("kind", [p.SeesTheNext, p.TheFirstSeesTheNext, p.TheLastButOneSeesTheNext])

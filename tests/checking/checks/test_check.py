@@ -1,0 +1,66 @@
+"""What a check is; and that adding one is what CONTRIBUTING.md says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from clockhands.checking.checks.check import CHECKS, Measurement, difference, largest, select, worst
+from clockhands.errors import UsageError
+from tests.checking.checks import planted
+from tests.checking.checks.test_planted import named, verdicts
+
+ROOT = Path(__file__).resolve().parents[3]
+PADDING = ROOT / "src/clockhands/checking/checks/padding.py"
+
+
+@pytest.fixture
+def toy() -> Iterator[dict[str, Any]]:
+    """The check and the planted bug of CONTRIBUTING.md, put where it says."""
+    section = (ROOT / "CONTRIBUTING.md").read_text("utf8").split("## Adding a check")[1].split("\n## ")[0]
+    check, bug = (re.sub("^   ", "", block, flags=re.M) for block in re.findall(r"```python\n(.*?)```", section, re.S))
+    names: dict[str, Any] = {"__name__": "toy"}
+    exec(re.split(r"^@check", PADDING.read_text("utf8"), maxsplit=1, flags=re.M)[0], names)  # its imports
+    exec(check, names)
+    names |= vars(planted)
+    exec(bug, names)
+    yield names
+    del CHECKS["padding.none"], planted.PLANTED[names["LouderUnderAMask"]]
+
+
+def test_a_check_is_added_in_two_places(toy: dict[str, Any]) -> None:
+    assert "padding.none" in [check.name for check in select(["padding"])]
+    assert verdicts(planted.Correct, ["padding.none"]) == {"padding.none": "PASS"}
+    bug = toy["LouderUnderAMask"]
+    assert named(verdicts(bug), "FAIL") == planted.PLANTED[bug]
+
+
+def test_checks_are_chosen_by_name_or_group() -> None:
+    assert [check.name for check in select(["shift", "cache.steps"])] == ["cache.steps", "shift"]
+    assert {check.name.partition(".")[0] for check in select(["cache"])} == {"cache"}
+    assert not any(check.optional for check in select())
+    assert any(check.optional for check in select(optional=True))
+    with pytest.raises(UsageError, match="unknown check 'cach'"):
+        select(["cach"])
+
+
+def test_a_difference_is_in_standard_deviations_and_has_a_place() -> None:
+    wanted = torch.tensor([[[0.0, 2.0], [0.0, 2.0], [0.0, 2.0]]])
+    found = wanted.clone()
+    found[0, 1, 0] += 3.0
+    assert difference(found, wanted) == pytest.approx(3.0 / wanted.std().item())
+    assert worst(found, wanted) == (pytest.approx(3.0 / wanted.std().item()), 1)
+    assert difference(found[:, :2], wanted) == difference(found * float("nan"), wanted) == float("inf")
+
+
+def test_a_measurement_is_expected_if_a_difference_is_there_exactly_where_it_should_be() -> None:
+    small, large = 1e-4, 1e-1
+    expected = [Measurement(size, wanted=wanted).expected for size in (small, large) for wanted in (False, True)]
+    assert expected == [True, False, False, True]
+    assert largest(Measurement(small), Measurement(large)).size == large
+    assert largest(Measurement(small, wanted=True), Measurement(large, wanted=True)).size == small
