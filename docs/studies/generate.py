@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 
 from clockhands.comparison import conclude
-from clockhands.comparison.folder import Results, read_results
-from clockhands.comparison.formats import markdown
+from clockhands.comparison.folder import read_comparison
+from clockhands.comparison.formats import as_markdown
+from clockhands.comparison.results import Comparison
 from clockhands.comparison.statistics import difference, mean_interval
-from clockhands.comparison.verdicts import Judged, judge, matrix, scored
+from clockhands.comparison.verdicts import Verdict, format_score, judge, score_matrix
 from clockhands.data import open_corpus, order_blind_ceiling
 from clockhands.files import write_text
 from clockhands.findings import Figure, Finding, Findings
@@ -42,9 +43,9 @@ def pages() -> dict[Path, str]:
     return {**found, HERE / "README.md": index(results), HERE.parent / "answers.md": answers(results)}
 
 
-def measured() -> dict[str, Results]:
+def measured() -> dict[str, Comparison]:
     """The committed results, by study."""
-    return {name: Results.from_json(path.read_text("utf8")) for name in ORDER if (path := stored(name)).is_file()}
+    return {name: Comparison.from_json(path.read_text("utf8")) for name in ORDER if (path := stored(name)).is_file()}
 
 
 def stored(name: str) -> Path:
@@ -52,7 +53,7 @@ def stored(name: str) -> Path:
     return HERE / "results" / f"{name}.json"
 
 
-def answers(results: dict[str, Results]) -> str:
+def answers(results: dict[str, Comparison]) -> str:
     """The page of answers: each question, three sentences with their numbers, the picture, the command."""
     budgets = [int(one.plan.budget[1]) for name, one in results.items() if not QUESTIONS[name].get("unscored")]
     parts = ["# Answers", "", INTRODUCTION.format(fewest=min(budgets), most=max(budgets)), ""]
@@ -77,7 +78,7 @@ INTRODUCTION = (
 )
 
 
-def index(results: dict[str, Results]) -> str:
+def index(results: dict[str, Comparison]) -> str:
     """The list of the studies."""
     lines = [
         f"- [{QUESTIONS[name]['question']}]({name}.md), {len(one.trials)} trials, `{one.signature}`"
@@ -89,7 +90,7 @@ def index(results: dict[str, Results]) -> str:
     return "\n".join(["# Studies", "", *lines, calibration, *waiting, ""])
 
 
-def study_page(name: str, results: Results) -> str:
+def study_page(name: str, results: Comparison) -> str:
     """Question, claims, design, result, verdict, what would change it, the command."""
     entry, findings = QUESTIONS[name], conclude(results)
     claims = [f"- “{claim}”" for claim in entry["claims"]]
@@ -109,11 +110,11 @@ def study_page(name: str, results: Results) -> str:
     return "\n".join(body)
 
 
-def scores(name: str, results: Results, findings: Findings) -> list[str]:
+def scores(name: str, results: Comparison, findings: Findings) -> list[str]:
     """The tables; without the score's where a study trains too little for it to say anything."""
     if QUESTIONS[name].get("unscored"):
         return [f"`{results.signature}`", "", *_more(one for one in findings.items if one.name.startswith("inside."))]
-    return [markdown(results), *orderings(name, results), *_more(findings.items)]
+    return [as_markdown(results), *orderings(name, results), *_more(findings.items)]
 
 
 def _more(items: Iterable[Finding]) -> list[str]:
@@ -177,7 +178,7 @@ def _cell(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def orderings(name: str, results: Results) -> list[str]:
+def orderings(name: str, results: Comparison) -> list[str]:
     """What the literature reports of two variants, beside what was measured here."""
     claims = QUESTIONS[name].get("ordering", ())
     if not claims:
@@ -195,47 +196,43 @@ def orderings(name: str, results: Results) -> list[str]:
 ORDERING = ("claim", "source", "measured", "verdict")
 
 
-def _checked(claim: dict[str, str], results: Results, comparisons: int) -> tuple[str, ...]:
+def _checked(claim: dict[str, str], results: Comparison, comparisons: int) -> tuple[str, ...]:
     """``more`` - ``less`` of what is measured: above 0 if the claim holds; a claim of equality has ``alike``."""
     first, second = claim.get("alike", (claim.get("more"), claim.get("less")))
     what = claim.get("on", "score")
     found = difference(_values(results, first, what), _values(results, second, what), comparisons)
     size = f"{first} − {second}, {what}: {found.value:+.3g} [{found.low:+.3g}, {found.high:+.3g}]"
     if "alike" in claim:
-        seen = (
-            f"a difference of {found.detectable:.2g} would have been seen"
-            if found.detectable
-            else "the same on every item"
-        )
-        verdict = "contradicted" if found.shown else f"reproduced ({seen})"
+        seen = f"{found.detectable:.2g} could have been detected" if found.detectable else "the same on every item"
+        verdict = "contradicted" if found.significant else f"reproduced ({seen})"
     else:
-        verdict = ("reproduced" if found.value > 0 else "contradicted") if found.shown else "not shown"
+        verdict = ("reproduced" if found.value > 0 else "contradicted") if found.significant else "not shown"
     return claim["claim"], claim["source"], size, verdict
 
 
-def _values(results: Results, name: str, what: str) -> np.ndarray:
+def _values(results: Comparison, name: str, what: str) -> np.ndarray:
     """Seeds × items of the metric, or seeds × 1 of the loss on a longer split, or of its growth over the test split."""
     if what == "score":
-        return matrix(results, name)
+        return score_matrix(results, name)
     split = what.removesuffix(", growth")
-    longer = [one["longer"][split]["loss"] for one in results.of(name)]
-    base = [one["scores"]["loss"] if what != split else 0.0 for one in results.of(name)]
+    longer = [one.longer[split].loss for one in results.trials_of(name)]
+    base = [one.scores["loss"] if what != split else 0.0 for one in results.trials_of(name)]
     return np.array([[a - b] for a, b in zip(longer, base, strict=True)])
 
 
-def answer(name: str, results: Results) -> str:
+def answer(name: str, results: Comparison) -> str:
     """The measured sentences, and what they mean where the verdicts are such."""
-    verdicts = {one.name: one.verdict for one in judge(results)}
+    kinds = {one.variant: one.kind for one in judge(results)}
     said = [
         reading["say"]
         for reading in QUESTIONS[name].get("reading", ())
-        if all(verdicts[variant].startswith(begins) for variant, begins in reading["when"].items())
+        if all(kinds[variant] == kind for variant, kind in reading["when"].items())
     ]
     text = QUESTIONS[name]["answer"].replace("[[literature]]", tally(name, results))
     return " ".join([filled(text, results), *said])
 
 
-def tally(name: str, results: Results) -> str:
+def tally(name: str, results: Comparison) -> str:
     """How many of the literature's orderings came out here."""
     claims = QUESTIONS[name].get("ordering", ())
     verdicts = [_checked(one, results, len(claims))[3] for one in claims]
@@ -246,26 +243,26 @@ def tally(name: str, results: Results) -> str:
 TALLIED = {"reproduced": "are reproduced here", "contradicted": "contradicted", "not shown": "could not be shown"}
 
 
-def filled(text: str, results: Results) -> str:
+def filled(text: str, results: Comparison) -> str:
     """The text with what was measured in its slots. Raises KeyError for a slot of no variant."""
-    judged = {one.name: one for one in judge(results)}
+    judged = {one.variant: one for one in judge(results)}
     return SLOT.sub(lambda slot: _slot(slot[1], slot[2] or "", judged, results), text)
 
 
-def _slot(kind: str, rest: str, judged: dict[str, Judged], results: Results) -> str:
+def _slot(kind: str, rest: str, judged: dict[str, Verdict], results: Comparison) -> str:
     if kind == "ceiling":
         corpus = open_corpus(results.plan.recipe.corpus, **results.plan.recipe.corpus_options)
         return f"{100 * order_blind_ceiling(corpus.pairs('test')):.1f}"
     if kind in ("before", "after"):
         name, _, measure = rest.rpartition(":")
-        return _interval([one["inside"][kind][measure] for one in results.of(name)], 2)
+        return _interval([getattr(one.measured, kind)[measure] for one in results.trials_of(name)], 2)
     if kind == "longer":
         name, _, split = rest.rpartition(":")
-        return _interval([one["longer"][split]["loss"] for one in results.of(name)], 2)
+        return _interval([one.longer[split].loss for one in results.trials_of(name)], 2)
     one = judged[rest]
     if kind == "verdict":
-        return one.verdict.replace(" (", ", ").replace(")", "")
-    return scored(one, results.plan.digits)
+        return one.sentence.replace(" (", ", ").replace(")", "")
+    return format_score(one, results.plan.digits)
 
 
 def _interval(values: list[float], digits: int) -> str:
@@ -277,7 +274,7 @@ def _interval(values: list[float], digits: int) -> str:
     return f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
-def picture(name: str, results: Results) -> Figure:
+def picture(name: str, results: Comparison) -> Figure:
     """What questions.toml asks to be drawn, or else the verdict's figure."""
     if "figure" in QUESTIONS[name]:
         return inner_figure(results, QUESTIONS[name]["figure"])
@@ -292,14 +289,14 @@ def pictures() -> None:
 
     for name in ORDER:
         if stored(name).is_file():
-            figure = picture(name, Results.from_json(stored(name).read_text("utf8")))
+            figure = picture(name, Comparison.from_json(stored(name).read_text("utf8")))
             write_text(HERE / "figures" / f"{name}.svg", as_file(draw(figure, name)))
 
 
 def main(arguments: list[str]) -> int:
     """Write, or check."""
     if arguments[:1] == ["--take"]:
-        write_text(stored(arguments[1]), read_results(arguments[2]).to_json())
+        write_text(stored(arguments[1]), read_comparison(arguments[2]).to_json())
     found = pages()
     if arguments == ["--check"]:
         stale = [path for path, text in found.items() if not path.is_file() or path.read_text("utf8") != text]

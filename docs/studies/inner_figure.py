@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.comparison.folder import Results
+from clockhands.comparison.results import Comparison
+from clockhands.comparison.trial import Trial
 from clockhands.findings import Figure, Mark, Panel
 
 
-def inner_figure(results: Results, asked: Mapping[str, Any]) -> Figure:
+def inner_figure(results: Comparison, asked: Mapping[str, Any]) -> Figure:
     """Means over seeds with bands from the lowest to the highest, as ``asked`` in questions.toml.
 
     ``along``: ``measures`` (x is the measures, a line is a variant) or ``variants`` (the other way round). ``variants``
@@ -25,7 +26,7 @@ def inner_figure(results: Results, asked: Mapping[str, Any]) -> Figure:
 
     def values(line: str, point: str) -> list[float]:
         name, measure = (line, point) if asked["along"] == "measures" else (point, line)
-        return [one["inside"][when][measure] for one in results.of(name)]
+        return [getattr(trial.measured, when)[measure] for trial in results.trials_of(name)]
 
     marks: list[Mark] = []
     for line, label in lines.items():
@@ -33,13 +34,13 @@ def inner_figure(results: Results, asked: Mapping[str, Any]) -> Figure:
     return Figure((Panel(tuple(marks), xlabel=asked["xlabel"], ylabel=asked["ylabel"], ylim=(0.0, 1.02)),))
 
 
-def _longer_figure(results: Results, asked: Mapping[str, Any]) -> Figure:
-    def loss(one: Mapping[str, Any], split: str) -> float:
-        return float((one["longer"][split] if split else one["scores"])["loss"])
+def _longer_figure(results: Comparison, asked: Mapping[str, Any]) -> Figure:
+    def loss(trial: Trial, split: str) -> float:
+        return float(trial.longer[split].loss if split else trial.scores["loss"])
 
     marks: list[Mark] = []
     for name, label in asked["variants"].items():
-        seeds = [[loss(one, split) for one in results.of(name)] for split in asked["splits"]]
+        seeds = [[loss(one, split) for one in results.trials_of(name)] for split in asked["splits"]]
         marks += _line(label, tuple(asked["splits"].values()), seeds)
     return Figure((Panel(tuple(marks), xlabel=asked["xlabel"], ylabel=asked["ylabel"]),))
 

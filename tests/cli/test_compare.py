@@ -61,15 +61,15 @@ def test_ray_that_is_not_installed_is_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *_: None if name == "ray" else object())
-    from clockhands.comparison.execution import _workers
+    from clockhands.comparison.execution import make_workers
     from clockhands.errors import UsageError
 
     with pytest.raises(UsageError, match=r'Ray is not installed here: pip install "clockhands\[ray\]"'):
-        _workers(1, 1, "ray", 0.0)
+        make_workers(1, 1, "ray", 0.0)
     monkeypatch.undo()
     assert "ray" not in sys.modules, "nothing of Ray is imported unless it is asked for"
     with pytest.raises(UsageError, match="give ray, or the address of a cluster"):
-        _workers(1, 1, "raay", 0.0)
+        make_workers(1, 1, "raay", 0.0)
 
 
 def test_the_studies_are_listed_with_their_cost(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,10 +6,27 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.comparison.asked import Variant
-from clockhands.comparison.folder import Results
-from clockhands.comparison.plan import Plan, plan_of
+from clockhands.comparison.plan import Plan, make_plan
+from clockhands.comparison.results import Comparison, Cost
+from clockhands.comparison.trial import CurvePoint, LongerText, Measurements, TargetReached, Trial
+from clockhands.comparison.variants import Variant
+from clockhands.comparison.workers.job import Job, TrialProgress
 from tests.training.tiny import tables
+
+
+class Events(TrialProgress):
+    """Keeps which trials began and ended."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[str, int]] = []
+        self.ended: list[tuple[str, int]] = []
+
+    def begin(self, job: Job) -> None:
+        self.begun.append(job.key)
+
+    def end(self, trial: Trial) -> None:
+        self.ended.append(trial.key)
+
 
 NAMES = ("base", "better", "same", "worse")
 
@@ -20,33 +37,33 @@ def plan(**changes: Any) -> Plan:
     asked: dict[str, Any] = {
         "vary": {"position.scheme": ["sinusoidal", "learned"]}, "seeds": 2, "budget": {"steps": 6}, **changes,
     }  # fmt: skip
-    return plan_of(recipe, **asked)
+    return make_plan(recipe, **asked)
 
 
-def results(seeds: int = 6, items: int = 200, lost: tuple[str, ...] = ()) -> Results:
+def results(seeds: int = 6, items: int = 200, lost: tuple[str, ...] = ()) -> Comparison:
     """Exact match of 60 % for the base and its equal, 75 % and 45 % for the others; ``lost`` diverged at seed 1."""
     shares = {"base": 0.60, "better": 0.75, "same": 0.60, "worse": 0.45}
     names = [Variant(name, {} if name == "base" else {"training.clip": 2.0 + NAMES.index(name)}) for name in NAMES]
-    asked = plan_of(tables(), vary=None, variants=names, seeds=seeds, budget={"steps": 6}, target=0.5)
+    asked = make_plan(tables(), vary=None, variants=names, seeds=seeds, budget={"steps": 6}, target=0.5)
     rng = np.random.default_rng(3)
     hard = rng.random(items)
     trials = []
     for name in NAMES:
         for seed in range(1, seeds + 1):
             if name in lost and seed == 1:
-                trials.append({"variant": name, "seed": seed, "status": "diverged", "error": "the loss is nan"})
+                trials.append(Trial(name, seed, "diverged", error="the loss is nan"))
                 continue
             noisy = hard + rng.normal(0, 0.05, items) + rng.normal(0, 0.01)
             trials.append(_finished(name, seed, "".join(str(int(h < shares[name])) for h in noisy)))
-    costs = {name: {"parameters": 1000, "steps": 6, "flops": 10, "seconds": 0.1, "changes": {}} for name in NAMES}
-    return Results(asked, costs, tuple(trials))
+    costs = {name: Cost(parameters=1000, steps=6, flops=10, seconds=0.1, changes={}) for name in NAMES}
+    return Comparison(asked, costs, tuple(trials))
 
 
-def _finished(name: str, seed: int, items: str) -> dict[str, Any]:
-    return {
-        "variant": name, "seed": seed, "status": "finished", "items": items, "scores": {"exact": 1.0}, "steps": 6,
-        "seconds": 1.0, "peak_mib": 10.0, "tokens_per_second": 5.0, "written_per_second": 4.0, "parameters": 1000,
-        "curve": [[2, 3.0, 2.5], [4, 2.0, None], [6, 1.0, 0.5 + seed / 10]], "reached": {"step": 4, "seconds": 0.6},
-        "longer": {"longer-7": {"exact": 0.0, "loss": 2.0 + seed}},
-        "inside": {"before": {"loud": 1.0}, "after": {"loud": 2.0}}, "machine": "an abacus, 2 cores",
-    }  # fmt: skip
+def _finished(name: str, seed: int, items: str) -> Trial:
+    return Trial(
+        name, seed, "finished", items=items, scores={"exact": 1.0}, steps=6, seconds=1.0, peak_mib=10.0,
+        tokens_per_second=5.0, written_per_second=4.0, parameters=1000,
+        curve=(CurvePoint(2, 3.0, 2.5), CurvePoint(4, 2.0, None), CurvePoint(6, 1.0, 0.5 + seed / 10)),
+        reached=TargetReached(4, 0.6), longer={"longer-7": LongerText(exact=0.0, loss=2.0 + seed)},
+        inside=Measurements(before={"loud": 1.0}, after={"loud": 2.0}), machine="an abacus, 2 cores",
+    )  # fmt: skip

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from clockhands.comparison.asked import Variant
-from clockhands.comparison.plan import Plan, plan_of, read_grid, read_plan
+from clockhands.comparison.plan import Plan, make_plan
+from clockhands.comparison.plan_file import read_grid, read_plan
+from clockhands.comparison.variants import Variant
 from clockhands.errors import ConfigError, DataError, UsageError
 from clockhands.studies import ORDER, open_study, title_of
 from clockhands.training import load, vary
@@ -97,13 +98,13 @@ def test_a_fault_is_named(changes: dict[str, Any], message: str) -> None:
 def test_concatenation_wider_than_the_model_is_a_fault_of_its_variant() -> None:
     wide = Variant("wide", {"position.combine": "concatenate", "position.width": 16, "model.tying": "none"})
     with pytest.raises(ConfigError, match=r"variant 'wide': .*width"):
-        plan_of(tables(), variants=[Variant("base"), wide])
+        make_plan(tables(), variants=[Variant("base"), wide])
 
 
 def test_what_a_translator_reads_is_not_measured_inside_a_language_model() -> None:
     language = {"data": {"corpus": "stdlib"}, "training": {"max_steps": 3}}
     with pytest.raises(ConfigError, match="on what a translator reads; a language model reads no source"):
-        plan_of(language, vary={"position.scheme": ["rope", "none"]}, inside=["loudness"])
+        make_plan(language, vary={"position.scheme": ["rope", "none"]}, inside=["loudness"])
 
 
 def test_faults_of_all_variants_are_told_at_once() -> None:
@@ -115,15 +116,15 @@ def test_faults_of_all_variants_are_told_at_once() -> None:
 def test_what_cannot_be_scored_is_refused() -> None:
     language = {"data": {"corpus": "stdlib"}, "training": {"max_steps": 3}, "model": {"preset": "tiny"}}
     grid = {"position.scheme": ["rope", "none"]}
-    assert plan_of(language, vary=grid).metric == "loss"
+    assert make_plan(language, vary=grid).metric == "loss"
     with pytest.raises(ConfigError, match="a language model has 'loss'"):
-        plan_of(language, vary=grid, metric="exact")
+        make_plan(language, vary=grid, metric="exact")
     masked = vary(load(RECIPES / "stdlib.toml"), {"model.kind": "encoder"})
     with pytest.raises(ConfigError, match="masked language model writes nothing"):
-        plan_of(masked, vary=grid)
+        make_plan(masked, vary=grid)
     epochs = {**tables(max_steps=None, epochs=1.0)}
     with pytest.raises(ConfigError, match="the recipe counts epochs"):
-        plan_of(epochs, vary=grid)
+        make_plan(epochs, vary=grid)
 
 
 def test_a_file_that_is_no_plan(tmp_path: Path) -> None:

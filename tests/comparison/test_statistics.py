@@ -19,7 +19,7 @@ from clockhands.comparison.statistics import (
     probability_of_improvement,
     standard_error,
 )
-from clockhands.comparison.verdict import verdict
+from clockhands.comparison.verdicts import describe_difference
 from clockhands.errors import UsageError
 
 
@@ -56,7 +56,8 @@ def test_equal_scores_have_no_spread() -> None:
     same = np.full((5, 30), 7.0)
     found = difference(same, same)
     assert (found.value, found.low, found.high, found.p, found.detectable) == (0, 0, 0, 1, 0)
-    assert verdict(found, 5, higher_is_better=True) == "no difference: the same on every test item of every seed"
+    kind, sentence = describe_difference(found, 5, higher_is_better=True)
+    assert (kind, sentence) == ("no difference", "no difference: the same on every test item of every seed")
 
 
 def test_what_cannot_be_compared_is_refused() -> None:
@@ -77,7 +78,7 @@ def test_detectable_is_seen_with_the_power_it_names() -> None:
 def test_p_and_interval_never_disagree(seed: int, shift: float, comparisons: int) -> None:
     gap = np.random.default_rng(seed).normal(shift, 1, (5, 6))
     found = difference(gap, np.zeros_like(gap), comparisons)
-    assert (found.adjusted < 0.05) == found.shown
+    assert (found.adjusted < 0.05) == found.significant
     assert found.adjusted == min(1.0, found.p * comparisons)
 
 
@@ -85,8 +86,8 @@ def test_shares_are_never_further_apart_than_a_hundred() -> None:
     apart = np.array([[100.0], [0.0], [100.0], [100.0], [100.0]])
     found = difference(apart, np.zeros_like(apart), 6)
     assert found.high > 100 and found.within(100.0).high == 100 and found.within(100.0).low == found.low
-    said = verdict(found, 5, higher_is_better=True, most=100.0)
-    assert said == "no difference shown (the seeds differ so much that none would have been seen)"
+    said = describe_difference(found, 5, higher_is_better=True, most=100.0)[1]
+    assert said == "inconclusive: the seeds vary too much to detect any difference"
 
 
 def test_middle_half_and_probability_by_hand() -> None:
@@ -100,16 +101,17 @@ def test_verdicts_are_sentences_with_their_numbers() -> None:
     noise = rng.normal(0, 2, (6, 100))
     zeros = np.zeros_like(noise)
     up, down, none = (difference(shift + noise, zeros) for shift in (5, -5, -noise.mean()))
-    better = verdict(up, 6, higher_is_better=True)
+    better = describe_difference(up, 6, higher_is_better=True)[1]
     assert better == f"better by {up.value:.1f} [{up.low:.1f}, {up.high:.1f}]"
-    assert verdict(up, 6, higher_is_better=False).startswith("worse by")
-    assert verdict(down, 6, higher_is_better=True) == f"worse by {-down.value:.1f} [{-down.high:.1f}, {-down.low:.1f}]"
-    said = verdict(none, 6, higher_is_better=True, digits=2)
-    assert said == f"no difference shown (a difference of {none.detectable:.2f} would have been seen)"
+    assert describe_difference(up, 6, higher_is_better=False)[0] == "worse"
+    worse = describe_difference(down, 6, higher_is_better=True)[1]
+    assert worse == f"worse by {-down.value:.1f} [{-down.high:.1f}, {-down.low:.1f}]"
+    said = describe_difference(none, 6, higher_is_better=True, digits=2)[1]
+    assert said == f"no significant difference ({none.detectable:.2f} points could have been detected)"
     narrow = replace(up, value=5.0, low=4.961, high=4.964)
-    assert verdict(narrow, 6, higher_is_better=True) == "better by 5.000 [4.961, 4.964]"
-    assert verdict(up, 4, higher_is_better=True) == "too few seeds to tell (4 of at least 5)"
-    assert verdict(None, 1, higher_is_better=True) == "too few seeds to tell (1 of at least 5)"
+    assert describe_difference(narrow, 6, higher_is_better=True)[1] == "better by 5.000 [4.961, 4.964]"
+    assert describe_difference(up, 4, higher_is_better=True)[1] == "too few seeds to tell (4 of at least 5)"
+    assert describe_difference(None, 1, higher_is_better=True)[1] == "too few seeds to tell (1 of at least 5)"
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)

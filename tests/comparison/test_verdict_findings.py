@@ -8,7 +8,7 @@ import io
 import pytest
 
 from clockhands.comparison import loss_findings
-from clockhands.comparison.formats import as_csv, latex, markdown
+from clockhands.comparison.formats import as_csv, as_latex, as_markdown
 from clockhands.comparison.verdict_findings import conclude
 from clockhands.comparison.verdicts import judge
 from clockhands.findings import Findings
@@ -17,25 +17,25 @@ from tests.comparison.planted import results
 
 
 def test_the_planted_truth_is_found() -> None:
-    judged = {one.name: one for one in judge(results())}
-    assert judged["base"].verdict == "the baseline"
-    assert judged["better"].verdict.startswith("better by 1") and judged["better"].probability == 1
-    assert judged["worse"].verdict.startswith("worse by 1") and judged["worse"].probability == 0
-    assert "no difference shown (a difference of " in judged["same"].verdict
+    judged = {verdict.variant: verdict for verdict in judge(results())}
+    assert judged["base"].sentence == "the baseline"
+    assert judged["better"].sentence.startswith("better by 1") and judged["better"].probability == 1
+    assert judged["worse"].sentence.startswith("worse by 1") and judged["worse"].probability == 0
+    assert judged["same"].sentence.startswith("no significant difference (")
     assert judged["better"].difference is not None and judged["better"].difference.comparisons == 3
     assert judged["better"].difference.adjusted < 0.01 < judged["same"].difference.adjusted
 
 
 def test_two_seeds_are_too_few() -> None:
-    assert {one.verdict for one in judge(results(seeds=2))[1:]} == {"too few seeds to tell (2 of at least 5)"}
-    assert judge(results(seeds=1))[1].verdict == "too few seeds to tell (1 of at least 5)"
+    assert {verdict.sentence for verdict in judge(results(seeds=2))[1:]} == {"too few seeds to tell (2 of at least 5)"}
+    assert judge(results(seeds=1))[1].sentence == "too few seeds to tell (1 of at least 5)"
     assert conclude(results(seeds=2))["compare.verdict"].light == "warn"
 
 
 def test_a_lost_seed_is_counted_and_said() -> None:
-    judged = {one.name: one for one in judge(results(lost=("better",)))}
+    judged = {verdict.variant: verdict for verdict in judge(results(lost=("better",)))}
     assert (judged["better"].finished, judged["better"].diverged) == (5, 1)
-    assert judged["better"].verdict.endswith("; 1 of 6 diverged")
+    assert judged["better"].sentence.endswith("; 1 of 6 diverged")
     assert judged["better"].difference is not None and judged["better"].difference.seeds == 5
     findings = conclude(results(lost=("better",)))
     assert findings.facts["trials"] == "23 finished, 1 diverged"
@@ -69,10 +69,10 @@ def test_a_crowd_is_not_drawn_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tables_for_papers_and_spreadsheets() -> None:
     made = results()
-    assert markdown(made).splitlines()[2].startswith("| base | ")
-    assert made.signature in markdown(made)
-    shown = {row.split(" | ")[0][2:]: row.split(" | ")[4] for row in markdown(made).splitlines()[2:6]}
+    assert as_markdown(made).splitlines()[2].startswith("| base | ")
+    assert made.signature in as_markdown(made)
+    shown = {row.split(" | ")[0][2:]: row.split(" | ")[4] for row in as_markdown(made).splitlines()[2:6]}
     assert shown["base"] == "" and shown["better"] == shown["worse"] == "< 0.001" and float(shown["same"]) > 0.05
-    assert r"\begin{tabular}" in latex(made) and "%" in latex(made).splitlines()[0]
+    assert r"\begin{tabular}" in as_latex(made) and "%" in as_latex(made).splitlines()[0]
     rows = list(csv.DictReader(io.StringIO(as_csv(made))))
     assert len(rows) == 24 and rows[0]["variant"] == "base" and rows[0]["status"] == "finished"

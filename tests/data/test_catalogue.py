@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
 from clockhands.comparison.asked import usual_metric
+
 from clockhands.data import CORPORA, Corpus, Pair, corpus, corpus_options, open_corpus
 from clockhands.runs.recipe import combine
 

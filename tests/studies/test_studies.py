@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clockhands.comparison.cost import CLOSE, parameters
+from clockhands.comparison.cost import CLOSE, count_recipe_parameters
 from clockhands.comparison.statistics import MIN_SEEDS
 from clockhands.studies import FOLDER, ORDER, open_study, title_of
 from clockhands.training import prepare
@@ -24,7 +24,9 @@ def test_a_study_has_seeds_enough_and_counts_its_trials(name: str) -> None:
 def test_equal_parameters_are_equal() -> None:
     plan = open_study("sum-or-concatenate")
     material = prepare(plan.recipe)
-    count = {variant.name: parameters(plan.recipe_of(variant.name, 1), material) for variant in plan.variants}
+    count = {
+        variant.name: count_recipe_parameters(plan.recipe_of(variant.name, 1), material) for variant in plan.variants
+    }
     equal = [name for name in count if name.endswith("equal parameters")]
     assert len(equal) == 5, "every split, the learned table, and the projection"
     for name in equal:

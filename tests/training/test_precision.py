@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import torch
 
-from clockhands.comparison.execution import task
-from clockhands.comparison.folder import Results
-from clockhands.comparison.plan import plan_of
-from clockhands.comparison.trial import run_trial
+from clockhands.comparison.execution import make_job
+from clockhands.comparison.plan import make_plan
+from clockhands.comparison.results import Comparison, Cost
+from clockhands.comparison.trial_runner import run_trial
 from clockhands.model.presets import preset
 from clockhands.runs import Run
 from clockhands.runs.recipe.sections import Training
@@ -121,10 +121,10 @@ def test_trials_of_a_comparison_never_measure(tmp_path: Path, monkeypatch: pytes
     """Or else the load of the machine could decide which of two variants computes in bf16."""
     inject(monkeypatch, None)
     recipe = tables(precision="auto", max_steps=2, save_steps=None, eval_steps=None)
-    plan = plan_of(recipe, vary={"position.scheme": ["rope", "none"]}, seeds=1, budget={"steps": 2})
-    costs = {name: {"changes": {}, "steps": 2} for name in ("rope", "none")}
-    trial = run_trial(*task(Results(plan, costs), "rope", 0, tmp_path, 1, True).arguments())
-    assert trial["status"] == "finished", trial
+    plan = make_plan(recipe, vary={"position.scheme": ["rope", "none"]}, seeds=1, budget={"steps": 2})
+    costs = {name: Cost(1, 2, 1, 0.1, {}) for name in ("rope", "none")}
+    trial = run_trial(make_job(Comparison(plan, costs), "rope", 0, tmp_path, 1, True))
+    assert trial.finished, trial
     (record,) = tmp_path.glob("running/*/run.json")
     assert json.loads(record.read_text())["precision"]["name"] == "fp32"
 

@@ -11,7 +11,7 @@ from clockhands.cli.common import number, telling_new_folder, whole
 from clockhands.errors import ClockhandsError, UsageError
 
 if TYPE_CHECKING:
-    from clockhands.comparison import Plan, Results
+    from clockhands.comparison import Comparison, Plan
 
 EXAMPLES = (
     "clockhands compare --corpus roles --vary position.scheme=sinusoidal,none --seeds 2 --steps 10 --out runs/compare",
@@ -20,6 +20,7 @@ EXAMPLES = (
     "--format markdown",
 )
 FORMATS = ("page", "markdown", "latex", "csv")
+BUDGETS = ("steps", "tokens", "seconds")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,15 +33,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--vary", nargs="+", action="extend", default=[], metavar="KEY=A,B,C", help="fields and their values: a grid"
     )
     parser.add_argument(
-        "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE", dest="settings", help="fields of all"
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="settings",
+        help="settings shared by all variants",
     )
     parser.add_argument("--seeds", type=whole, help="how many (default: 5, the fewest for a verdict)")
     parser.add_argument("--baseline", metavar="NAME", help="the variant that others are compared with")
     parser.add_argument("--metric", help="exact, chrf or loss (default: the task's own)")
-    parser.add_argument("--match", help="what is equal besides the budget: width, parameters or compute")
+    parser.add_argument("--match", help="also equalise width, parameters or compute")
     parser.add_argument("--target", type=number, help="note when the validation loss reaches this")
     budget = parser.add_mutually_exclusive_group()
-    for kind in ("steps", "tokens", "seconds"):
+    for kind in BUDGETS:
         budget.add_argument(f"--{kind}", type=number, help=f"{kind} of training for each trial")
     parser.add_argument("--out", default="runs/compare", help="results and report (default: %(default)s)")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and what it costs; train nothing")
@@ -52,8 +59,8 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     """Where and how trials run."""
     parser.add_argument("--workers", type=whole, default=1, help="processes side by side (default: %(default)s)")
     parser.add_argument("--threads", type=whole, default=1, help="threads of each (default: %(default)s)")
-    parser.add_argument("--on", metavar="WHERE", help="ray, or the address of a cluster: ray://host:10001")
-    parser.add_argument("--gpus", type=number, default=0.0, help="the part of a GPU that a trial gets on Ray")
+    parser.add_argument("--on", metavar="WHERE", help="run on Ray: ray, or ray://host:10001")
+    parser.add_argument("--gpus", type=number, default=0.0, help="the part of a GPU for each trial on Ray")
     parser.add_argument("--keep", action="store_true", help="keep the trained models, in OUT/running")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
 
@@ -66,48 +73,49 @@ def run(options: argparse.Namespace) -> int:
 
         return describe(plan, options.workers)
     with telling_new_folder(options.out, quiet=options.quiet):
-        results = execute(plan, options, options.out)
-    return present(results, options, command(options))
+        comparison = execute(plan, options, options.out)
+    return present(comparison, options, command(options))
 
 
-def execute(plan: Plan, options: argparse.Namespace, out: str | Path) -> Results:
+def execute(plan: Plan, options: argparse.Namespace, out: str | Path) -> Comparison:
     """Run the plan under the table of progress."""
-    from clockhands.cli.trials import Live
+    from clockhands.cli.trials import TrialTable
     from clockhands.comparison import run_plan
 
     running = {name: getattr(options, name) for name in ("workers", "threads", "on", "gpus", "keep")}
-    with Live(plan, out, options.workers, quiet=options.quiet) as live:
-        return run_plan(plan, out, watch=live, **running)
+    with TrialTable(plan, out, options.workers, quiet=options.quiet) as table:
+        return run_plan(plan, out, progress=table, **running)
 
 
-def present(results: Results, options: argparse.Namespace, words: str) -> int:
+def present(comparison: Comparison, options: argparse.Namespace, words: str) -> int:
     """The page, or a table on standard output. 1 if no trial finished."""
     if options.format == "page":
         from clockhands.comparison import conclude
         from clockhands.report import show, write
 
-        findings = conclude(results, words)
+        findings = conclude(comparison, words)
         page = write(findings, Path(options.out), name="report.html")[0]
         show(findings)
         print(f"\nThe page: {page}")
     else:
         from clockhands.comparison.formats import FORMATS as WRITERS
 
-        print(WRITERS[options.format](results), end="")
-    return 0 if any(one["status"] == "finished" for one in results.trials) else 1
+        print(WRITERS[options.format](comparison), end="")
+    return 0 if any(trial.finished for trial in comparison.trials) else 1
 
 
 def _plan(options: argparse.Namespace) -> Plan:
     from clockhands.comparison import read_plan
-    from clockhands.comparison.plan import plan_of, read_grid
+    from clockhands.comparison.plan import make_plan
+    from clockhands.comparison.plan_file import read_grid
 
-    asked: dict[str, Any] = {
+    overrides: dict[str, Any] = {
         name: value for name in ("seeds", "baseline", "metric", "match", "target")
         if (value := getattr(options, name)) is not None
     }  # fmt: skip
-    budget = {kind: given for kind in ("steps", "tokens", "seconds") if (given := getattr(options, kind)) is not None}
+    budget = {kind: amount for kind in BUDGETS if (amount := getattr(options, kind)) is not None}
     if budget:
-        asked["budget"] = budget
+        overrides["budget"] = budget
     if options.plan is not None and options.vary and options.recipe is None and _is_recipe(options.plan):
         options.plan, options.recipe = None, options.plan
     if options.plan is not None:
@@ -116,12 +124,12 @@ def _plan(options: argparse.Namespace) -> Plan:
             raise UsageError(
                 f"{options.plan} says what is varied; leave out {', '.join(stray).replace('settings', 'set')}"
             )
-        return read_plan(options.plan, asked)
+        return read_plan(options.plan, overrides)
     if not options.vary:
         raise UsageError("there is nothing to compare: give a plan, or --vary position.scheme=sinusoidal,rope")
     recipe = _recipe(options)
-    asked.setdefault("budget", {"steps": recipe.training.max_steps})
-    return plan_of(recipe, vary=read_grid(options.vary, recipe), source="the command", **asked)
+    overrides.setdefault("budget", {"steps": recipe.training.max_steps})
+    return make_plan(recipe, vary=read_grid(options.vary, recipe), source="the command", **overrides)
 
 
 def _is_recipe(path: str) -> bool:

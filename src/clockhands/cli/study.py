@@ -40,10 +40,10 @@ def run(options: argparse.Namespace) -> int:
 
     options.out = options.out or str(Path("runs") / "studies" / options.name)
     with telling_new_folder(options.out, quiet=options.quiet):
-        results = execute(plan, options, options.out)
-    write_text(Path(options.out) / "study.json", results.to_json())
+        comparison = execute(plan, options, options.out)
+    write_text(Path(options.out) / "study.json", comparison.to_json())
     seeds = "" if options.seeds is None else f" --seeds {options.seeds}"
-    return present(results, options, f"clockhands study {options.name}{seeds}")
+    return present(comparison, options, f"clockhands study {options.name}{seeds}")
 
 
 def _list() -> int:

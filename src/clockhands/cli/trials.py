@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -13,9 +12,10 @@ from rich.live import Live as RichLive
 from rich.table import Table
 from rich.text import Text
 
-from clockhands.comparison import Plan
-from clockhands.comparison.folder import PLAN, read_results
-from clockhands.comparison.trial import items_of
+from clockhands.comparison import Plan, Trial
+from clockhands.comparison.folder import PLAN, read_comparison
+from clockhands.comparison.trial import STATUSES
+from clockhands.comparison.workers.job import Job, TrialProgress
 
 OVERHEAD = 2.0
 """Seconds of a trial besides its steps: building, evaluating, saving."""
@@ -23,19 +23,19 @@ OVERHEAD = 2.0
 
 def describe(plan: Plan, workers: int) -> int:
     """Print what would be trained: parameters, steps and an estimate of the time, from a few steps of each."""
-    from clockhands.comparison.cost import costs
+    from clockhands.comparison.cost import measure_costs
 
-    found = costs(plan)
+    costs = measure_costs(plan)
     table = Table(box=box.SIMPLE)
     for column in ("variant", "changes", "parameters", "steps", "ms a step"):
         table.add_column(column, justify="left" if column in ("variant", "changes") else "right")
     for variant in plan.variants:
-        cost = found[variant.name]
+        cost = costs[variant.name]
         changes = ", ".join(f"{key}={value}" for key, value in {**variant.changes, **cost.changes}.items())
         row = (f"{cost.parameters:,}", f"{cost.steps:,}", f"{1000 * cost.seconds:.0f}")
         table.add_row(Text(variant.name), Text(changes), *row)
     Console().print(table)
-    seconds = sum(cost.steps * cost.seconds + OVERHEAD for cost in found.values()) * len(plan.seeds) / workers
+    seconds = sum(cost.steps * cost.seconds + OVERHEAD for cost in costs.values()) * len(plan.seeds) / workers
     kind, amount = plan.budget
     print(
         f"{len(plan.variants)} variants × {len(plan.seeds)} seeds = {len(plan.trials)} trials; baseline {plan.baseline}"
@@ -46,26 +46,26 @@ def describe(plan: Plan, workers: int) -> int:
 
 
 def duration(seconds: float) -> str:
-    """In words: ``40 seconds``, ``12 minutes``, ``3.5 hours``."""
+    """Return a time in words: ``40 seconds``, ``12 minutes``, ``3.5 hours``."""
     if seconds < 90:
         return f"{seconds:.0f} seconds"
     return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
 
 
-class Live:
+class TrialTable(TrialProgress):
     """A table of variants while trials run; a line a trial where there is no terminal."""
 
     def __init__(self, plan: Plan, out: str | Path, workers: int, *, quiet: bool) -> None:
         self.plan, self.workers, self.quiet = plan, workers, quiet
         self.console = Console(stderr=True)
         path = Path(out)
-        self.ended: list[Any] = list(read_results(path).trials) if (path / PLAN).is_file() else []
+        self.ended: list[Trial] = list(read_comparison(path).trials) if (path / PLAN).is_file() else []
         self.before = len(self.ended)
         self.running: set[tuple[str, int]] = set()
         self.begun = time.monotonic()
         self.live: RichLive | None = None
 
-    def __enter__(self) -> Live:
+    def __enter__(self) -> TrialTable:
         if not self.quiet and self.console.is_terminal:
             self.live = RichLive(self.table(), console=self.console, refresh_per_second=2, get_renderable=self.table)
             self.live.start()
@@ -79,19 +79,21 @@ class Live:
                 f"{len(self.ended)} of {len(self.plan.trials)} trials are kept; the same command goes on"
             )
 
-    def __call__(self, event: str, what: Any) -> None:
-        if event == "begin":
-            self.running.add((what.variant, what.seed))
-            return
-        self.running.discard((what["variant"], what["seed"]))
-        self.ended.append(what)
+    def begin(self, job: Job) -> None:
+        """Take in that a trial begins."""
+        self.running.add(job.key)
+
+    def end(self, trial: Trial) -> None:
+        """Take in a trial that ended, and print it where there is no terminal."""
+        self.running.discard(trial.key)
+        self.ended.append(trial)
         if self.live is None and not self.quiet:
-            score = f" {items_of(what).mean():.4g}" if "items" in what else f": {what.get('error', '')}"
-            line = f"{len(self.ended)} of {len(self.plan.trials)}  {what['variant']}, seed {what['seed']}: "
-            self.console.print(Text(f"{line}{what['status']}{score}  {self.left()}"))
+            score = f" {trial.items_N.mean():.4g}" if trial.finished else f": {trial.error or ''}"
+            line = f"{len(self.ended)} of {len(self.plan.trials)}  {trial.variant}, seed {trial.seed}: "
+            self.console.print(Text(f"{line}{trial.status}{score}  {self.left()}"))
 
     def left(self) -> str:
-        """The time that is left, from the trials that ended here."""
+        """Return the time that is left, from the trials that ended here."""
         done = len(self.ended) - self.before
         missing = len(self.plan.trials) - len(self.ended)
         if not done or not missing:
@@ -99,15 +101,15 @@ class Live:
         return f"about {duration((time.monotonic() - self.begun) / done * missing)} left"
 
     def table(self) -> Table:
-        """A row a variant."""
+        """Return a table with a row for each variant."""
         title = f"{len(self.ended)} of {len(self.plan.trials)} trials  {self.left()}"
         table = Table(title=Text(title), box=box.SIMPLE)
         for column in ("variant", "finished", "diverged", "failed", "running", self.plan.metric):
             table.add_column(column, justify="left" if column == "variant" else "right")
         for variant in self.plan.variants:
-            own = [one for one in self.ended if one["variant"] == variant.name]
-            counts = [str(sum(one["status"] == s for one in own)) for s in ("finished", "diverged", "failed")]
-            scores = [items_of(one).mean() for one in own if "items" in one]
+            trials = [trial for trial in self.ended if trial.variant == variant.name]
+            counts = [str(sum(trial.status == status for trial in trials)) for status in STATUSES]
+            scores = [trial.items_N.mean() for trial in trials if trial.finished]
             running = str(sum(name == variant.name for name, _ in self.running))
             mean = f"{sum(scores) / len(scores):.3g}" if scores else ""
             table.add_row(Text(variant.name), *counts, running, mean)

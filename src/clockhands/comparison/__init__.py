@@ -1,10 +1,10 @@
-"""Which one, and is the difference real? Variants × seeds, trained alike, compared with their uncertainty.
+"""Which variant is better, and is the difference real? Variants × seeds, trained alike, compared with uncertainty.
 
 ::
 
-    plan = read_plan("recipes/sweep.toml")                # or plan_of(recipe, vary={"position.scheme": [...]}, seeds=5)
-    results = run_plan(plan, "runs/sweep", workers=2)     # goes on where it stopped
-    findings = conclude(results)                          # the verdict table, curves, costs: for report.write
+    plan = read_plan("recipes/sweep.toml")                # or make_plan(recipe, vary={"position.scheme": [...]})
+    comparison = run_plan(plan, "runs/sweep", workers=2)  # goes on where it stopped
+    findings = conclude(comparison)                       # verdicts, curves, costs: for report.write
 
 ``compare(recipe, vary=..., out=...)`` does the three in one call.
 """
@@ -15,24 +15,35 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clockhands.comparison.asked import Variant
     from clockhands.comparison.execution import compare, run_plan
-    from clockhands.comparison.folder import Results
-    from clockhands.comparison.plan import Plan, plan_of, read_plan
+    from clockhands.comparison.folder import read_comparison
+    from clockhands.comparison.plan import Plan, make_plan
+    from clockhands.comparison.plan_file import read_plan
+    from clockhands.comparison.results import Comparison
+    from clockhands.comparison.trial import Trial
+    from clockhands.comparison.variants import Variant
     from clockhands.comparison.verdict_findings import conclude
+    from clockhands.comparison.verdicts import Verdict, judge
 
 _HOME = {
+    "Comparison": "results",
     "Plan": "plan",
-    "Variant": "asked",
-    "plan_of": "plan",
-    "read_plan": "plan",
-    "Results": "folder",
-    "run_plan": "execution",
+    "Trial": "trial",
+    "Variant": "variants",
+    "Verdict": "verdicts",
     "compare": "execution",
     "conclude": "verdict_findings",
+    "judge": "verdicts",
+    "make_plan": "plan",
+    "read_comparison": "folder",
+    "read_plan": "plan_file",
+    "run_plan": "execution",
 }
 
-__all__ = ["Plan", "Results", "Variant", "compare", "conclude", "plan_of", "read_plan", "run_plan"]
+__all__ = [
+    "Comparison", "Plan", "Trial", "Variant", "Verdict", "compare", "conclude", "judge", "make_plan",
+    "read_comparison", "read_plan", "run_plan",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -67,7 +67,9 @@ def shown(law: Law, planted: float = 0.0, comparisons: int = 1, drawn: int = 100
     hits = 0
     for _ in range(drawn):
         zeros = np.zeros((law.seeds, law.items))
-        hits += any(difference(planted + _gap(law, rng), zeros, comparisons, ALPHA).shown for _ in range(comparisons))
+        hits += any(
+            difference(planted + _gap(law, rng), zeros, comparisons, ALPHA).significant for _ in range(comparisons)
+        )
     return Rate(hits, drawn)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from itertools import cycle, islice
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from clockhands.comparison.plan import Plan
+from clockhands.comparison.results import Cost
 from clockhands.data import IGNORED
 from clockhands.errors import ConfigError, UsageError
 from clockhands.model.size import count_parameters
@@ -24,24 +24,7 @@ CLOSE = 0.005
 """Parameters differ by at most this share where they are matched: one unit of a feed-forward layer is a step."""
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Of one variant: its parameters, the steps it gets, floating-point operations and seconds of one step.
-
-    ``changes`` are those that matching adds to the variant's own.
-    """
-
-    parameters: int
-    steps: int
-    flops: int
-    seconds: float
-    changes: Mapping[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def costs(plan: Plan) -> dict[str, Cost]:
+def measure_costs(plan: Plan) -> dict[str, Cost]:
     """Build and time every variant, and find what is to be matched.
 
     Raises ConfigError naming the variants that cannot be built, UsageError where they cannot be made equal.
@@ -70,7 +53,7 @@ def material_key(recipe: Recipe) -> str:
     return repr((tables["data"], tables["tokenizer"], tables["batches"], recipe.model.kind))
 
 
-def parameters(recipe: Recipe, material: Material) -> int:
+def count_recipe_parameters(recipe: Recipe, material: Material) -> int:
     """Count the parameters of a recipe's model without building it."""
     return count_parameters(configure(recipe, material.tokenizers).core)
 
@@ -79,7 +62,7 @@ def _check(plan: Plan, recipes: dict[str, Recipe], material: dict[str, Material]
     faults = []
     for name, recipe in recipes.items():
         try:
-            parameters(recipe, material[name])
+            count_recipe_parameters(recipe, material[name])
             check_batches(recipe, material[name])
         except UsageError as fault:
             reasons = fault.faults if isinstance(fault, ConfigError) else (str(fault),)
@@ -92,16 +75,16 @@ def _match_parameters(
     plan: Plan, recipes: dict[str, Recipe], material: dict[str, Material]
 ) -> dict[str, dict[str, int]]:
     """The width of the feed-forward layers that gives each variant as many parameters as the baseline has."""
-    wanted = parameters(recipes[plan.baseline], material[plan.baseline])
+    wanted = count_recipe_parameters(recipes[plan.baseline], material[plan.baseline])
     return {name: _match(name, recipe, material[name], wanted) for name, recipe in recipes.items()}
 
 
 def _match(name: str, recipe: Recipe, material: Material, wanted: int) -> dict[str, int]:
     """Parameters grow in a line with d_ff, so two counts tell all."""
-    here, width = parameters(recipe, material), recipe.model.d_ff
+    here, width = count_recipe_parameters(recipe, material), recipe.model.d_ff
     if here == wanted:
         return {}
-    slope = parameters(vary(recipe, {"model.d_ff": width + 1}), material) - here
+    slope = count_recipe_parameters(vary(recipe, {"model.d_ff": width + 1}), material) - here
     chosen = width + round((wanted - here) / slope)
     found = here + slope * (chosen - width)
     if chosen < 1 or abs(found - wanted) > CLOSE * wanted:

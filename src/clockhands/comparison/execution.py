@@ -2,46 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-from clockhands.comparison.folder import Result, Results, Store
-from clockhands.comparison.plan import Plan, plan_of
+from clockhands.comparison.folder import ComparisonFolder
+from clockhands.comparison.plan import Plan, make_plan
+from clockhands.comparison.results import Comparison
+from clockhands.comparison.workers.job import Job, TrialProgress, Workers
 from clockhands.devices import check_threads
 from clockhands.errors import UsageError
-from clockhands.findings import Findings, Number
+from clockhands.findings import Findings
 from clockhands.locking import hold
 from clockhands.runs.recipe import Recipe, vary
 
-Watch = Callable[[str, Any], None]
-"""Told ``("begin", task)``, ``("end", result)``."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """A trial, ready to be run anywhere: plain data."""
-
-    tables: Mapping[str, Any]
-    variant: str
-    seed: int
-    metric: str
-    target: Number | None
-    inside: tuple[str, ...]
-    folder: str
-    keep: bool
-
-    def arguments(self) -> tuple[Any, ...]:
-        """Of ``run_trial``."""
-        return (self.tables, self.variant, self.seed, self.metric, self.target, self.inside, self.folder, self.keep)
-
-
-@runtime_checkable
-class Workers(Protocol):
-    """Something that runs tasks; results come as they end."""
-
-    def run(self, tasks: Sequence[Task], watch: Watch) -> Iterator[Result]: ...
+RUNNING = "running"
+"""Folder of the runs of trials that have not ended, or that are kept."""
 
 
 def run_plan(
@@ -53,8 +30,8 @@ def run_plan(
     on: str | None = None,
     gpus: float = 0.0,
     keep: bool = False,
-    watch: Watch = lambda event, what: None,
-) -> Results:
+    progress: TrialProgress | None = None,
+) -> Comparison:
     """Run what has not ended yet of a plan, in ``workers`` processes of ``threads`` threads, or ``on`` Ray.
 
     ``on``: ``ray`` (the cluster that is there, or this machine) or an address, ``ray://host:10001``; ``gpus``: the part
@@ -65,38 +42,42 @@ def run_plan(
     """
     if on is None:
         _require_devices(plan)
-    runner = _workers(workers, threads, on, gpus)  # before anything is written: a wrong option leaves no folder
+    runner = make_workers(workers, threads, on, gpus)  # before anything is written: a wrong option leaves no folder
     with hold(Path(out)):
-        return _run(plan, Path(out), runner, threads, keep, watch)
+        comparison = _open(plan, ComparisonFolder(out))
+        jobs = [make_job(comparison, variant, seed, Path(out), threads, keep) for variant, seed in comparison.missing]
+        return _run(comparison, jobs, ComparisonFolder(out), runner, progress or TrialProgress())
 
 
-def _run(plan: Plan, out: Path, runner: Workers, threads: int, keep: bool, watch: Watch) -> Results:
-    store = Store(out)
-    results = store.open(plan, None)
-    if results is None:
-        from clockhands.comparison.cost import costs
+def _open(plan: Plan, folder: ComparisonFolder) -> Comparison:
+    comparison = folder.open(plan, None)
+    if comparison is None:
+        from clockhands.comparison.cost import measure_costs
 
-        results = store.open(plan, {name: cost.to_dict() for name, cost in costs(plan).items()})
-    assert results is not None
-    tasks = [task(results, name, seed, out, threads, keep) for name, seed in results.missing]
-    trials = list(results.trials)
-    if tasks:
-        for result in runner.run(tasks, watch):
-            store.add(result)
-            trials.append(result)
-            watch("end", result)
-    return replace(results, trials=tuple(trials))
+        comparison = folder.open(plan, measure_costs(plan))
+    assert comparison is not None
+    return comparison
 
 
-def task(results: Results, name: str, seed: int, out: Path, threads: int, keep: bool) -> Task:
-    """One trial with its matched sizes and its share of the budget."""
-    plan, cost = results.plan, results.costs[name]
+def _run(
+    comparison: Comparison, jobs: Sequence[Job], folder: ComparisonFolder, runner: Workers, progress: TrialProgress
+) -> Comparison:
+    trials = list(comparison.trials)
+    for trial in runner.run(jobs, progress) if jobs else ():
+        folder.add(trial)
+        trials.append(trial)
+        progress.end(trial)
+    return replace(comparison, trials=tuple(trials))
+
+
+def make_job(comparison: Comparison, variant: str, seed: int, out: Path, threads: int, keep: bool) -> Job:
+    """Return one trial as a job, with its matched sizes and its share of the budget."""
+    plan, cost = comparison.plan, comparison.costs[variant]
     # A trial that was stopped is begun again, so nothing is saved by the clock, only where the plan's recipe says so.
-    settings = {"training.max_steps": cost["steps"], "training.threads": threads, "training.save_minutes": 0.0}
-    changes = {**cost["changes"], **settings}
-    recipe = vary(plan.recipe_of(name, seed), changes)
-    folder = out / "running" / f"{plan.variants.index(plan.variant(name))}-{seed}"
-    return Task(recipe.tables, name, seed, plan.metric, plan.target, plan.inside, str(folder.absolute()), keep)
+    overrides = {"training.max_steps": cost.steps, "training.threads": threads, "training.save_minutes": 0.0}
+    recipe = vary(plan.recipe_of(variant, seed), {**cost.changes, **overrides})
+    folder = out / RUNNING / f"{plan.variants.index(plan.variant(variant))}-{seed}"
+    return Job(recipe.tables, variant, seed, plan.metric, plan.target, plan.inside, str(folder.absolute()), keep)
 
 
 def compare(
@@ -105,24 +86,25 @@ def compare(
     out: str | Path,
     vary: Mapping[str, Sequence[Any]],
     workers: int = 1,
-    **settings: Any,
+    **overrides: Any,
 ) -> Findings:
-    """Plan, run and conclude in one call; ``settings`` are those of ``plan_of``. Raises as these do."""
+    """Plan, run and conclude in one call; ``overrides`` are the arguments of ``make_plan``. Raises as these do."""
     from clockhands.comparison.verdict_findings import conclude
 
-    return conclude(run_plan(plan_of(recipe, vary=vary, **settings), out, workers=workers))
+    return conclude(run_plan(make_plan(recipe, vary=vary, **overrides), out, workers=workers))
 
 
 def _require_devices(plan: Plan) -> None:
     """Raise UsageError if a variant is to be trained on a device that is not in this machine."""
-    asked = {plan.recipe_of(variant.name, plan.seeds[0]).training.device for variant in plan.variants}
-    for device in sorted(asked - {"auto", "cpu"}):
+    devices = {plan.recipe_of(variant.name, plan.seeds[0]).training.device for variant in plan.variants}
+    for device in sorted(devices - {"auto", "cpu"}):
         from clockhands.devices import open_device
 
         open_device(device, "training.device")
 
 
-def _workers(workers: int, threads: int, on: str | None, gpus: float) -> Workers:
+def make_workers(workers: int, threads: int, on: str | None, gpus: float) -> Workers:
+    """Return worker processes, or a Ray cluster where ``on`` names one. Raises UsageError for what is out of range."""
     for name, value in (("workers", workers), ("threads", threads)):
         check_threads(value, name)
     if not 0 <= gpus < 1000:

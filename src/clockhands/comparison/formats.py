@@ -1,4 +1,4 @@
-"""The verdict table in the languages of papers and spreadsheets."""
+"""The verdicts as a table for papers (LaTeX), for a README (Markdown), and all trials for spreadsheets (CSV)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
 
-from clockhands.comparison.asked import METRICS
-from clockhands.comparison.folder import Results
-from clockhands.comparison.verdicts import Judged, judge, scored
+from clockhands.comparison.plan_settings import METRICS
+from clockhands.comparison.results import Comparison
+from clockhands.comparison.verdicts import Verdict, format_score, judge
 from clockhands.findings import digits_apart
 
 COLUMNS = ("variant", "score", "difference", "P(better)", "p", "seeds", "verdict")
@@ -19,50 +19,51 @@ SPECIAL = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r
 # fmt: on
 
 
-def rows(results: Results) -> list[tuple[str, ...]]:
-    """Every variant as text, the baseline first."""
-    return [_row(one, results.plan.digits) for one in judge(results)]
+def format_rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    """Return every variant as text, the baseline first."""
+    return [_row(verdict, comparison.plan.digits) for verdict in judge(comparison)]
 
 
-def markdown(results: Results) -> str:
-    """A table for a README, with its signature beneath."""
-    lines = [_bars(COLUMNS), _bars(["---"] * len(COLUMNS)), *(_bars(row) for row in rows(results))]
-    return "\n".join([*lines, "", f"{METRICS[results.plan.metric]}; `{results.signature}`", ""])
+def as_markdown(comparison: Comparison) -> str:
+    """Return a table for a README, with its signature beneath."""
+    lines = [_bars(COLUMNS), _bars(["---"] * len(COLUMNS)), *(_bars(row) for row in format_rows(comparison))]
+    return "\n".join([*lines, "", f"{METRICS[comparison.plan.metric]}; `{comparison.signature}`", ""])
 
 
-def latex(results: Results) -> str:
-    """A ``tabular`` (booktabs) for a paper."""
-    lines = [" & ".join(map(_escape, row)) + r" \\" for row in rows(results)]
+def as_latex(comparison: Comparison) -> str:
+    """Return a ``tabular`` (booktabs) for a paper."""
+    lines = [" & ".join(map(_escape, row)) + r" \\" for row in format_rows(comparison)]
     head = " & ".join(map(_escape, COLUMNS)) + r" \\"
     body = [r"\toprule", head, r"\midrule", *lines, r"\bottomrule"]
     return "\n".join([
-        f"% {results.signature}", rf"\begin{{tabular}}{{{'l' * len(COLUMNS)}}}", *body, r"\end{tabular}", "",
+        f"% {comparison.signature}", rf"\begin{{tabular}}{{{'l' * len(COLUMNS)}}}", *body, r"\end{tabular}", "",
     ])  # fmt: skip
 
 
-def as_csv(results: Results) -> str:
-    """Every trial, one a line: for those who want to compute themselves."""
+def as_csv(comparison: Comparison) -> str:
+    """Return every trial, one a line: for those who want to compute themselves."""
     out = io.StringIO()
-    names = list(dict.fromkeys(name for one in results.trials for name in one.get("scores", {})))
+    names = list(dict.fromkeys(name for trial in comparison.trials for name in trial.scores))
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["variant", "seed", "status", "steps", "seconds", "parameters", *names, "error"])
-    for one in results.trials:
-        facts = [one.get(key, "") for key in ("steps", "seconds", "parameters")]
-        scores = [one.get("scores", {}).get(name, "") for name in names]
-        writer.writerow([one["variant"], one["seed"], one["status"], *facts, *scores, one.get("error", "")])
+    for trial in comparison.trials:
+        scores = [trial.scores.get(name, "") for name in names]
+        facts = (trial.steps, trial.seconds, trial.parameters)  # None is written as an empty cell
+        writer.writerow([*trial.key, trial.status, *facts, *scores, trial.error])
     return out.getvalue()
 
 
-FORMATS: Mapping[str, Callable[[Results], str]] = {"markdown": markdown, "latex": latex, "csv": as_csv}
+FORMATS: Mapping[str, Callable[[Comparison], str]] = {"markdown": as_markdown, "latex": as_latex, "csv": as_csv}
 
 
-def _row(one: Judged, digits: int) -> tuple[str, ...]:
-    gap = one.difference
+def _row(verdict: Verdict, digits: int) -> tuple[str, ...]:
+    gap = verdict.difference
     places = digits if gap is None else digits_apart(gap.low, gap.high, digits)
     signed = "" if gap is None else f"{gap.value:+.{places}f} [{gap.low:+.{places}f}, {gap.high:+.{places}f}]"
-    better = "" if one.probability is None else f"{one.probability:.2f}"
+    better = "" if verdict.probability is None else f"{verdict.probability:.2f}"
     p = "" if gap is None else "< 0.001" if gap.adjusted < 0.001 else f"{gap.adjusted:.3f}"
-    return one.name, scored(one, digits), signed, better, p, f"{one.finished} of {one.planned}", one.verdict
+    seeds = f"{verdict.finished} of {verdict.planned}"
+    return verdict.variant, format_score(verdict, digits), signed, better, p, seeds, verdict.sentence
 
 
 def _bars(cells: Sequence[str]) -> str:

@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
-from clockhands.comparison.folder import Results
-from clockhands.comparison.verdicts import Judged
+from clockhands.comparison.results import Comparison
+from clockhands.comparison.verdicts import Verdict
 from clockhands.findings import Figure, Finding, Mark, Panel, Table
+from clockhands.shapes import Float
 
 MOST_LINES = 8
 """Of more variants than a reader can tell apart in one picture, the baseline and those that end lowest are drawn."""
 _TARGET = ("seeds at the target", "median step", "median second")
 
 
-def curves(results: Results, judged: list[Judged]) -> Iterator[Finding]:
-    """Validation loss by step, mean over seeds and a band from the lowest to the highest."""
+def find_curves(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
+    """Yield the validation loss by step: means over seeds, and bands from the lowest to the highest."""
     marks: dict[str, list[Mark]] = {}
     final: list[tuple[str, float, float, float]] = []
     highest = 0.0
-    for one in judged:
-        steps, rows_SC = _curves(results, one.name)
-        if len(rows_SC):
-            low, mean, high = (f(rows_SC, axis=0) for f in (np.min, np.mean, np.max))
-            band = Mark("band", one.name, x=steps, low=tuple(low.tolist()), high=tuple(high.tolist()))
-            marks[one.name] = [band, Mark("line", one.name, x=steps, y=tuple(mean.tolist()))]
+    for variant in (verdict.variant for verdict in verdicts):
+        steps, losses_SC = _validation_losses(comparison, variant)
+        if len(losses_SC):
+            low, mean, high = (f(losses_SC, axis=0) for f in (np.min, np.mean, np.max))
+            band = Mark("band", variant, x=steps, low=tuple(low.tolist()), high=tuple(high.tolist()))
+            marks[variant] = [band, Mark("line", variant, x=steps, y=tuple(mean.tolist()))]
             highest = max(highest, float(mean.max()))
-            final.append((one.name, float(mean[-1]), float(low[-1]), float(high[-1])))
-    if not final:
-        return
+            final.append((variant, float(mean[-1]), float(low[-1]), float(high[-1])))
+    if final:
+        yield _curves_finding(comparison, marks, final, highest)
+
+
+def _curves_finding(
+    comparison: Comparison, marks: dict[str, list[Mark]], final: list[tuple[str, float, float, float]], highest: float
+) -> Finding:
     best = min(final, key=lambda row: row[1])
-    drawn, title = _drawn({row[0]: row[1] for row in final}, results.plan.baseline)
+    drawn, title = _choose_lines({row[0]: row[1] for row in final}, comparison.plan.baseline)
     scale: Literal["linear", "log"] = "log" if highest > 10 * best[1] else "linear"  # else no power of ten is in view
-    shown = tuple(mark for name in drawn for mark in marks[name])
-    yield Finding(
+    lines = tuple(mark for variant in drawn for mark in marks[variant])
+    return Finding(
         name="compare.curves",
         question="How do they learn?",
         verdict=f"The lowest validation loss at the end is {best[1]:.3f} nats per token, that of {best[0]}.",
@@ -44,39 +50,45 @@ def curves(results: Results, judged: list[Judged]) -> Iterator[Finding]:
         interval=(best[2], best[3]),
         table=Table.of(
             ("variant", "last validation loss", "lowest seed", "highest seed", *_TARGET),
-            [(*row, *_reached(results, row[0])) for row in final],
+            [(*row, *_target_reached(comparison, row[0])) for row in final],
         ),
-        figure=Figure((Panel(shown, title=title, xlabel="step", ylabel="validation loss", yscale=scale),)),
+        figure=Figure((Panel(lines, title=title, xlabel="step", ylabel="validation loss", yscale=scale),)),
         method="Lines are means over seeds; bands reach from the lowest to the highest seed.",
     )
 
 
-def _reached(results: Results, name: str) -> tuple[Any, ...]:
-    hits = [one["reached"] for one in results.of(name) if one.get("reached")]
+def _target_reached(comparison: Comparison, variant: str) -> tuple[Any, ...]:
+    """How many seeds, and the median step and second; what ``_TARGET`` names."""
+    hits = [trial.reached for trial in comparison.trials_of(variant) if trial.reached is not None]
     if not hits:
         return 0, None, None
-    return len(hits), float(np.median([h["step"] for h in hits])), float(np.median([h["seconds"] for h in hits]))
+    return len(hits), float(np.median([hit.step for hit in hits])), float(np.median([hit.seconds for hit in hits]))
 
 
-def lengths(results: Results, judged: list[Judged]) -> Iterator[Finding]:
-    """Loss beyond the trained length, split by split."""
+def find_longer_text(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
+    """Yield the loss beyond the trained length, split by split."""
     rows: list[tuple[Any, ...]] = []
     marks: dict[str, Mark] = {}
     ends: dict[str, float] = {}
-    for one in judged:
-        splits = {name: _beyond(results, one.name, name) for name in _splits(results)}
-        rows += [(one.name, name, *values) for name, values in splits.items()]
-        places = [(name, values[0]) for name, values in splits.items() if values[0] is not None]
-        if places:
-            ends[one.name] = places[-1][1]
-            marks[one.name] = Mark("line", one.name, x=tuple(p[0] for p in places), y=tuple(p[1] for p in places))
-    if not marks:
-        return
-    split = _splits(results)[0]
-    drawn, title = _drawn(ends, results.plan.baseline)
-    lines = tuple(marks[name] for name in drawn)
+    for variant in (verdict.variant for verdict in verdicts):
+        splits = {split: _longer_text_row(comparison, variant, split) for split in _longer_splits(comparison)}
+        rows += [(variant, split, *values) for split, values in splits.items()]
+        points = [(split, values[0]) for split, values in splits.items() if values[0] is not None]
+        if points:
+            ends[variant] = points[-1][1]
+            marks[variant] = Mark("line", variant, x=tuple(x for x, _ in points), y=tuple(y for _, y in points))
+    if marks:
+        yield _longer_text_finding(comparison, rows, marks, ends)
+
+
+def _longer_text_finding(
+    comparison: Comparison, rows: list[tuple[Any, ...]], marks: dict[str, Mark], ends: dict[str, float]
+) -> Finding:
+    split = _longer_splits(comparison)[0]
+    drawn, title = _choose_lines(ends, comparison.plan.baseline)
+    lines = tuple(marks[variant] for variant in drawn)
     best = min((row for row in rows if row[1] == split and row[2] is not None), key=lambda row: float(row[2]))
-    yield Finding(
+    return Finding(
         name="compare.lengths",
         question="What do they do with longer text than they were trained on?",
         verdict=f"On {split} the lowest loss is {best[2]:.2f} nats per token [{best[3]:.2f}, {best[4]:.2f}], that of "
@@ -90,28 +102,33 @@ def lengths(results: Results, judged: list[Judged]) -> Iterator[Finding]:
     )
 
 
-def _drawn(ends: dict[str, float], baseline: str) -> tuple[list[str], str]:
+def _choose_lines(ends: dict[str, float], baseline: str) -> tuple[list[str], str]:
     """Whom to draw, in their order, and a title where some are left out; ``ends``: the last loss of each."""
-    lowest = sorted((name for name in ends if name != baseline), key=lambda name: ends[name])
+    lowest = sorted((variant for variant in ends if variant != baseline), key=lambda variant: ends[variant])
     chosen = {baseline, *lowest[: MOST_LINES - 1]}
-    said = "" if len(chosen) >= len(ends) else f"{baseline} and the {MOST_LINES - 1} lowest of the others"
-    return [name for name in ends if name in chosen], said
+    title = "" if len(chosen) >= len(ends) else f"{baseline} and the {MOST_LINES - 1} lowest of the others"
+    return [variant for variant in ends if variant in chosen], title
 
 
-def _curves(results: Results, name: str) -> tuple[tuple[int, ...], Any]:
-    rows = [[point for point in one["curve"] if point[2] is not None] for one in results.of(name)]
-    steps = sorted(set.intersection(*({point[0] for point in row} for row in rows))) if rows else []
-    return tuple(steps), np.array([[p[2] for p in row if p[0] in steps] for row in rows] if steps else [])
+def _validation_losses(comparison: Comparison, variant: str) -> tuple[tuple[int, ...], Float[np.ndarray, "S C"]]:
+    """The steps at which every seed was evaluated, and the losses of S seeds at these C steps."""
+    curves = [
+        {point.step: point.validation_loss for point in trial.curve if point.validation_loss is not None}
+        for trial in comparison.trials_of(variant)
+    ]
+    steps = sorted(set.intersection(*map(set, curves))) if curves else []
+    return tuple(steps), np.array([[curve[step] for step in steps] for curve in curves] if steps else [])
 
 
-def _splits(results: Results) -> list[str]:
-    return list(dict.fromkeys(name for one in results.trials for name in one.get("longer", {})))
+def _longer_splits(comparison: Comparison) -> list[str]:
+    return list(dict.fromkeys(split for trial in comparison.trials for split in trial.longer))
 
 
-def _beyond(results: Results, variant: str, split: str) -> tuple[Any, ...]:
-    found = [one["longer"][split] for one in results.of(variant) if split in one.get("longer", {})]
-    losses = [one["loss"] for one in found if "loss" in one]
-    exact = [one["exact"] for one in found if "exact" in one]
-    refused = next((one["refused"] for one in found if "refused" in one), None)
+def _longer_text_row(comparison: Comparison, variant: str, split: str) -> tuple[Any, ...]:
+    """Mean, lowest and highest loss over seeds, mean exact match, and why it was refused."""
+    scores = [trial.longer[split] for trial in comparison.trials_of(variant) if split in trial.longer]
+    losses = [score.loss for score in scores if score.loss is not None]
+    exact = [score.exact for score in scores if score.exact is not None]
+    refused = next((score.refused for score in scores if score.refused is not None), None)
     three = (float(np.mean(losses)), min(losses), max(losses)) if losses else (None, None, None)
     return (*three, float(np.mean(exact)) if exact else None, refused)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from clockhands.comparison.folder import Results
-from clockhands.comparison.verdicts import Judged
+from clockhands.comparison.results import Comparison
+from clockhands.comparison.trial import Values
+from clockhands.comparison.verdicts import Verdict
 from clockhands.findings import Figure, Finding, Mark, Panel, Table
 
 Row = tuple[Any, ...]
@@ -21,21 +22,20 @@ STEP = (
 HALFWAY = " Halfway: the evaluation nearest to the middle of training."
 
 
-def insides(results: Results, judged: list[Judged]) -> Iterator[Finding]:
-    """One finding a number that was measured inside."""
-    names = dict.fromkeys(key for one in results.trials for key in one.get("inside", {}).get("after", {}))
+def find_measurements(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
+    """Yield one finding for each number that was measured inside the models."""
+    names = dict.fromkeys(name for trial in comparison.trials for name in trial.measured.after)
     for name in names:
-        variants = [one.name for one in judged]
-        rows = [row for row in (_row(results, variant, name) for variant in variants) if row[1] is not None]
+        rows = [_row(comparison, verdict.variant, name) for verdict in verdicts]
+        rows = [row for row in rows if row[1] is not None]
         if rows:
-            yield _finding(results, name, rows)
+            yield _finding(comparison, name, rows)
 
 
-def _finding(results: Results, name: str, rows: list[Row]) -> Finding:
-    courses = {row[0]: course for row in rows if (course := _course(results, row[0], name))}
+def _finding(comparison: Comparison, name: str, rows: list[Row]) -> Finding:
+    courses = {row[0]: course for row in rows if (course := _course(comparison, row[0], name))}
     three = ("", "low", "high")
     columns = ("variant", "before", *three[1:], *(("halfway", *three[1:]) if courses else ()), "after", *three[1:])
-    shown = rows if courses else [(*row[:4], *row[7:]) for row in rows]
     first = rows[0]
     return Finding(
         name=f"inside.{name}",
@@ -43,34 +43,37 @@ def _finding(results: Results, name: str, rows: list[Row]) -> Finding:
         verdict=f"{first[0]}: {first[1]:.3g} before training, {first[7]:.3g} after [{first[8]:.3g}, {first[9]:.3g}].",
         value=first[7],
         interval=(first[8], first[9]),
-        table=Table.of(columns, shown),
+        table=Table.of(columns, rows if courses else [(*row[:4], *row[7:]) for row in rows]),
         figure=_by_step(courses, name) if courses else _before_and_after(rows, name),
         method=(STEP if name.startswith("error of a step") else METHOD) + (HALFWAY if courses else ""),
     )
 
 
-def _row(results: Results, variant: str, name: str) -> Row:
+def _row(comparison: Comparison, variant: str, name: str) -> Row:
     """Variant; mean, lowest and highest seed before, halfway and after."""
-    trials = [one.get("inside", {}) for one in results.of(variant)]
-    ends = {when: [one[when][name] for one in trials if name in one.get(when, {})] for when in ("before", "after")}
-    course = _course(results, variant, name)
-    middle = min(course, key=lambda step: abs(step - max(course) / 2), default=None)
-    return (variant, *_three(ends["before"]), *_three(course.get(middle or 0, [])), *_three(ends["after"]))
+    measured = [trial.measured for trial in comparison.trials_of(variant)]
+    course = _course(comparison, variant, name)
+    middle = min(course, key=lambda step: abs(step - max(course) / 2), default=0)
+    before, after = (_collect([getattr(m, when) for m in measured], name) for when in ("before", "after"))
+    return (variant, *_summarise(before), *_summarise(course.get(middle, [])), *_summarise(after))
 
 
-def _course(results: Results, variant: str, name: str) -> dict[int, list[float]]:
+def _collect(measured: Sequence[Values], name: str) -> list[float]:
+    return [values[name] for values in measured if name in values]
+
+
+def _course(comparison: Comparison, variant: str, name: str) -> dict[int, list[float]]:
     """By step, the values of all seeds that have that step; the step 0 is before training."""
-    found: dict[int, list[float]] = {}
-    for one in results.of(variant):
-        inside = one.get("inside", {})
-        seen = [(step, values) for step, values in inside.get("during", ()) if name in values]
-        start = [(0, inside["before"])] if seen and name in inside.get("before", {}) else []
-        for step, values in [*start, *seen]:
-            found.setdefault(step, []).append(values[name])
-    return found
+    course: dict[int, list[float]] = {}
+    for trial in comparison.trials_of(variant):
+        during = [(step, values) for step, values in trial.measured.during if name in values]
+        start = [(0, trial.measured.before)] if during and name in trial.measured.before else []
+        for step, values in [*start, *during]:
+            course.setdefault(step, []).append(values[name])
+    return course
 
 
-def _three(values: list[float]) -> tuple[float | None, ...]:
+def _summarise(values: Sequence[float]) -> tuple[float | None, ...]:
     return (float(np.mean(values)), min(values), max(values)) if values else (None, None, None)
 
 

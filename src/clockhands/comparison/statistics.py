@@ -23,7 +23,7 @@ from clockhands.shapes import Float
 
 Matrix = Float[np.ndarray, "S N"]
 MIN_SEEDS = 5
-"""Fewer say nothing: with four, a difference has to be 3.2 standard errors to be seen, and one bad seed decides."""
+"""Fewer give no verdict: with four, a difference has to be 3.2 standard errors, so one bad seed decides."""
 RESAMPLES = 4000
 POWER = 0.8
 ALPHA = 0.05
@@ -31,7 +31,7 @@ ALPHA = 0.05
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean paired difference with its interval; ``detectable``: what would have been seen with 80 % power.
+    """A mean paired difference with its interval; ``detectable``: the smallest that has 80 % power to be found.
 
     ``p`` is of this comparison alone; ``comparisons`` is how many share the error of ``low`` and ``high``.
     """
@@ -52,11 +52,11 @@ class Difference:
         return min(1.0, self.p * self.comparisons)
 
     def within(self, reach: float) -> Difference:
-        """The same, its interval cut at ±reach: two shares of 100 are never further than 100 apart."""
+        """Return the same with its interval cut at ±reach: two shares of 100 are never further than 100 apart."""
         return replace(self, low=max(self.low, -reach), high=min(self.high, reach))
 
     @property
-    def shown(self) -> bool:
+    def significant(self) -> bool:
         """Whether the interval excludes 0."""
         return self.low > 0 or self.high < 0
 
@@ -64,9 +64,10 @@ class Difference:
 def difference(
     ours_SN: Matrix, theirs_SN: Float[np.ndarray, "R M"], comparisons: int = 1, alpha: float = ALPHA
 ) -> Difference:
-    """Mean of ours - theirs, seed by seed and item by item. Raises UsageError if the two are not paired, or one seed.
+    """Return the mean of ours - theirs, seed by seed and item by item.
 
-    ``comparisons`` is m of the simultaneous level 1 - α/m.
+    ``comparisons`` is m of the simultaneous level 1 - α/m. Raises UsageError for matrices that are not paired, and for
+    one seed.
     """
     if ours_SN.shape != theirs_SN.shape:
         raise UsageError(f"{ours_SN.shape} and {theirs_SN.shape} seeds × items are not paired")
@@ -78,12 +79,12 @@ def difference(
     error, freedom = standard_error(gap_SN)
     reach = float(stats.t.ppf(1 - alpha / (2 * comparisons), freedom)) * error
     p = float(2 * stats.t.sf(abs(value) / error, freedom)) if error else float(value == 0)
-    found = Difference(value, value - reach, value + reach, error, p, 0.0, seeds, items, comparisons)
-    return replace(found, detectable=detectable(error, freedom, comparisons, alpha))
+    smallest = detectable(error, freedom, comparisons, alpha)
+    return Difference(value, value - reach, value + reach, error, p, smallest, seeds, items, comparisons)
 
 
 def standard_error(gap_SN: Matrix, resamples: int = RESAMPLES) -> tuple[float, float]:
-    """The bootstrap standard error of the mean over seeds × items, and its degrees of freedom.
+    """Return the bootstrap standard error of the mean over seeds × items, and its degrees of freedom.
 
     Resampling rows and columns counts what is chance in every single cell three times (Owen 2007, theorem 3). Two
     thirds of that are taken off again, which gives the variance of two-way clustering (Cameron, Gelbach & Miller
@@ -116,7 +117,7 @@ def _draws(seeds: int, items: int, resamples: int) -> tuple[np.ndarray, np.ndarr
 def detectable(
     error: float, freedom: float | int, comparisons: int = 1, alpha: float = ALPHA, power: float = POWER
 ) -> float:
-    """The difference that a t test of this standard error sees with that power (noncentral t; Cohen 1988)."""
+    """Return the difference that a t test of this standard error detects with that power (noncentral t; Cohen 1988)."""
     if not error:
         return 0.0
     threshold = stats.t.ppf(1 - alpha / (2 * comparisons), freedom)
@@ -128,17 +129,17 @@ def detectable(
 
 
 def interquartile_mean(scores_S: Float[np.ndarray, " S"]) -> float:
-    """The mean of the middle half of the seeds (Agarwal et al. 2021)."""
+    """Return the mean of the middle half of the seeds (Agarwal et al. 2021)."""
     return float(stats.trim_mean(scores_S, 0.25))
 
 
 def probability_of_improvement(ours_S: Float[np.ndarray, " S"], theirs_R: Float[np.ndarray, " R"]) -> float:
-    """P(a seed of ours beats a seed of theirs), ties counting half (Agarwal et al. 2021): Mann and Whitney's U."""
-    found = stats.mannwhitneyu(ours_S, theirs_R, alternative="two-sided").statistic
-    return float(found) / (len(ours_S) * len(theirs_R))
+    """Return P(a seed of ours beats a seed of theirs), ties counting half (Agarwal et al. 2021; Mann-Whitney U)."""
+    wins = stats.mannwhitneyu(ours_S, theirs_R, alternative="two-sided").statistic
+    return float(wins) / (len(ours_S) * len(theirs_R))
 
 
 def mean_interval(scores_SN: Matrix, alpha: float = ALPHA) -> tuple[float, float]:
-    """The interval of a mean over seeds and items, as for a difference."""
-    found = difference(scores_SN, np.zeros_like(scores_SN), 1, alpha)
-    return found.low, found.high
+    """Return the interval of a mean over seeds and items, as for a difference."""
+    mean = difference(scores_SN, np.zeros_like(scores_SN), 1, alpha)
+    return mean.low, mean.high

@@ -1,37 +1,38 @@
-"""Results to Findings: the verdicts, the learning curves, longer texts, cost against quality, the inside."""
+"""The findings of a comparison: the verdicts, what each variant costs, the losses, the measures inside the models."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from clockhands.comparison.asked import METRICS
-from clockhands.comparison.folder import Result, Results
-from clockhands.comparison.loss_findings import curves, lengths
-from clockhands.comparison.measure_findings import insides
+from clockhands.comparison.loss_findings import find_curves, find_longer_text
+from clockhands.comparison.measure_findings import find_measurements
+from clockhands.comparison.plan_settings import METRICS
+from clockhands.comparison.results import Comparison
 from clockhands.comparison.statistics import MIN_SEEDS
-from clockhands.comparison.verdicts import Judged, judge, matrix, scored
+from clockhands.comparison.trial import STATUSES
+from clockhands.comparison.verdicts import Verdict, format_score, judge, score_matrix
 from clockhands.findings import Figure, Finding, Findings, Light, Mark, Panel, Table
 
 METHOD = (
     "Every variant is trained from the same seeds, with the same batches and, where names and shapes agree, the same "
     "initial weights, and judged on the same test items. Differences are paired by seed and item; intervals resample "
     "both (pigeonhole bootstrap, Owen 2007), as bootstrap t intervals on the seeds' degrees of freedom (Hesterberg "
-    "2015), simultaneous over all comparisons at 95 % (Bonferroni). In brackets what would have been seen with 80 % "
-    "power. P: probability that a seed of the variant beats one of the baseline (Agarwal et al. 2021). p: two-sided, "
-    "times the number of comparisons (Dunn 1961)."
+    "2015), simultaneous over all comparisons at 95 % (Bonferroni). In brackets the smallest difference that would "
+    "have been detected with 80 % power. P: probability that a seed of the variant beats one of the baseline (Agarwal "
+    "et al. 2021). p: two-sided, times the number of comparisons (Dunn 1961)."
 )
 
 
-def conclude(results: Results, command: str = "") -> Findings:
-    """The findings of a comparison, finished or not: what is missing is said."""
-    judged = judge(results)
-    makers = (verdicts, curves, lengths, costs, insides)
-    items = tuple(replace(item, command=command) for make in makers for item in make(results, judged))
-    plan = results.plan
+def conclude(comparison: Comparison, command: str = "") -> Findings:
+    """Return the findings of a comparison, finished or not: what is missing is said."""
+    verdicts = judge(comparison)
+    makers = (find_verdicts, find_curves, find_longer_text, find_costs, find_measurements)
+    items = tuple(replace(item, command=command) for make in makers for item in make(comparison, verdicts))
+    plan = comparison.plan
     kind, amount = plan.budget
     return Findings(
         title=plan.title,
@@ -41,82 +42,88 @@ def conclude(results: Results, command: str = "") -> Findings:
             "seeds": ", ".join(map(str, plan.seeds)),
             "budget": f"{amount:g} {kind} each, equal {plan.match}",
             "corpus": plan.recipe.corpus,
-            "trials": _count(results),
+            "trials": _count_trials(comparison),
         },
-        signature=results.signature,
+        signature=comparison.signature,
         command=command,
     )
 
 
-def _count(results: Results) -> str:
-    statuses = [one["status"] for one in results.trials]
-    parts = [f"{statuses.count(s)} {s}" for s in ("finished", "diverged", "failed") if s in statuses]
-    missing = [f"{len(results.missing)} not run"] if results.missing else []
+def _count_trials(comparison: Comparison) -> str:
+    statuses = [trial.status for trial in comparison.trials]
+    parts = [f"{statuses.count(status)} {status}" for status in STATUSES if status in statuses]
+    missing = [f"{len(comparison.missing)} not run"] if comparison.missing else []
     return ", ".join([*parts, *missing]) or "none"
 
 
-def verdicts(results: Results, judged: list[Judged]) -> Iterator[Finding]:
-    """The table that everybody looks at first."""
-    plan, (baseline, *others) = results.plan, judged
-    said = [f"{one.name}: {one.verdict}." for one in others]
-    marks = _marks(results, judged)
+def find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
+    """Yield the table that a reader looks at first."""
+    plan, (baseline, *others) = comparison.plan, verdicts
+    sentences = [f"{verdict.variant}: {verdict.sentence}." for verdict in others]
+    marks = _marks(comparison, verdicts)
     yield Finding(
         name="compare.verdict",
         question=f"Which is better than {plan.baseline}?",
-        verdict="\n".join([f"{plan.baseline}: {scored(baseline, plan.digits)}.", *said]),
+        verdict="\n".join([f"{plan.baseline}: {format_score(baseline, plan.digits)}.", *sentences]),
         value=baseline.score,
         unit=METRICS[plan.metric],
         interval=baseline.interval,
-        light=_light(judged),
-        table=verdict_table(judged, results),
+        light=_light(verdicts),
+        table=_verdict_table(comparison, verdicts),
         figure=Figure((Panel(marks, xlabel=METRICS[plan.metric]),)) if marks else None,
         method=METHOD,
         source="Owen 2007; Hesterberg 2015; Agarwal et al. 2021; Dunn 1961",
     )
 
 
-def _marks(results: Results, judged: list[Judged]) -> tuple[Mark, ...]:
+def _marks(comparison: Comparison, verdicts: Sequence[Verdict]) -> tuple[Mark, ...]:
     """Means with their intervals, and every seed as a point."""
-    shown = [(one, one.score, one.interval) for one in judged if one.interval is not None]
-    seeds = [(value, one.name) for one in judged for value in _scores(results, one.name)]
-    means = Mark(
+    means = [(v.variant, v.score, v.interval) for v in verdicts if v.interval is not None]
+    seeds = [(v.variant, score) for v in verdicts for score in _seed_scores(comparison, v.variant)]
+    mean_marks = Mark(
         "points",
         "mean and 95 % interval",
-        x=tuple(score for _, score, _ in shown),
-        y=tuple(one.name for one, *_ in shown),
-        low=tuple(interval[0] for *_, interval in shown),
-        high=tuple(interval[1] for *_, interval in shown),
+        x=tuple(score for _, score, _ in means),
+        y=tuple(variant for variant, *_ in means),
+        low=tuple(interval[0] for *_, interval in means),
+        high=tuple(interval[1] for *_, interval in means),
         emphasis="main",
     )
-    single = Mark("points", "one seed", x=tuple(value for value, _ in seeds), y=tuple(name for _, name in seeds))
-    return tuple(mark for mark in (means, single) if mark.x)
+    seed_marks = Mark("points", "one seed", x=tuple(s for _, s in seeds), y=tuple(variant for variant, _ in seeds))
+    return tuple(mark for mark in (mean_marks, seed_marks) if mark.x)
 
 
-def verdict_table(judged: list[Judged], results: Results) -> Table:
+def _seed_scores(comparison: Comparison, variant: str) -> list[float]:
+    if not comparison.trials_of(variant):
+        return []
+    return [float(score) for score in score_matrix(comparison, variant).mean(axis=1)]
+
+
+def _verdict_table(comparison: Comparison, verdicts: Sequence[Verdict]) -> Table:
     """A row a variant."""
     columns = (
-        "variant", METRICS[results.plan.metric], "from", "to", "interquartile mean", "difference", "low", "high",
+        "variant", METRICS[comparison.plan.metric], "from", "to", "interquartile mean", "difference", "low", "high",
         "P(better)", "p (Bonferroni)", "finished", "diverged", "failed", "reached the target", "parameters", "verdict",
     )  # fmt: skip
-    return Table.of(columns, [_judgement(one, results) for one in judged])
+    return Table.of(columns, [_verdict_row(comparison, verdict) for verdict in verdicts])
 
 
-def _judgement(one: Judged, results: Results) -> tuple[Any, ...]:
-    gap = one.difference
+def _verdict_row(comparison: Comparison, verdict: Verdict) -> tuple[Any, ...]:
+    gap, has_target = verdict.difference, comparison.plan.target is not None
     return (
-        one.name,
-        one.score,
-        *(one.interval or (None, None)),
-        one.interquartile,
+        verdict.variant,
+        verdict.score,
+        *(verdict.interval or (None, None)),
+        verdict.interquartile,
         *((gap.value, gap.low, gap.high) if gap else (None, None, None)),
-        one.probability,
+        verdict.probability,
         gap.adjusted if gap else None,
-        f"{one.finished} of {one.planned}",
-        one.diverged,
-        one.failed,
-        f"{one.reached} of {one.finished}" if results.plan.target is not None else None,
-        results.costs[one.name]["parameters"],
-        one.verdict,
+        f"{verdict.finished} of {verdict.planned}",
+        verdict.diverged,
+        verdict.failed,
+        f"{verdict.reached} of {verdict.finished}" if has_target else None,
+        comparison.costs[verdict.variant].parameters,
+        verdict.sentence,
     )
 
 
@@ -126,13 +133,17 @@ COSTS = (
 )  # fmt: skip
 
 
-def costs(results: Results, judged: list[Judged]) -> Iterator[Finding]:
-    """Quality against parameters, time and memory."""
-    rows = [(one.name, one.score, *_spent(results, one.name)) for one in judged if results.of(one.name)]
+def find_costs(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
+    """Yield quality against parameters, time and memory."""
+    rows = [
+        (verdict.variant, verdict.score, *_cost_row(comparison, verdict.variant))
+        for verdict in verdicts
+        if comparison.trials_of(verdict.variant)
+    ]
     if not rows:
         return
     smallest, largest = min(row[2] for row in rows), max(row[2] for row in rows)
-    metric = METRICS[results.plan.metric]
+    metric = METRICS[comparison.plan.metric]
     marks = tuple(Mark("points", str(row[0]), x=(row[5],), y=(row[1],)) for row in rows)
     yield Finding(
         name="compare.costs",
@@ -142,31 +153,32 @@ def costs(results: Results, judged: list[Judged]) -> Iterator[Finding]:
         unit="parameters of the largest",
         table=Table.of(("variant", metric, *COSTS), rows),
         figure=Figure((Panel(marks, xlabel="seconds of training (median)", ylabel=metric),)),
-        method=f"Medians over seeds on {_machines(results)}; other work there makes seconds longer, not shorter.",
+        method=f"Medians over seeds on {_machines(comparison)}; other work there makes seconds longer, not shorter.",
     )
 
 
-def _machines(results: Results) -> str:
-    named = list(dict.fromkeys(one["machine"] for one in results.trials if "machine" in one))
-    return " and ".join(named) or "the machine that ran them"
+def _machines(comparison: Comparison) -> str:
+    names = dict.fromkeys(trial.machine for trial in comparison.trials if trial.machine is not None)
+    return " and ".join(names) or "the machine that ran them"
 
 
-def _spent(results: Results, name: str) -> tuple[Any, ...]:
+def _cost_row(comparison: Comparison, variant: str) -> tuple[Any, ...]:
     """What ``COSTS`` names."""
-    cost, done = results.costs[name], results.of(name)
-    medians = [_median(done, key) for key in ("seconds", "peak_mib", "tokens_per_second", "written_per_second")]
-    return (cost["parameters"], cost["steps"], cost["flops"], *medians)
+    cost, trials = comparison.costs[variant], comparison.trials_of(variant)
+    medians = (
+        _median([trial.seconds for trial in trials]),
+        _median([trial.peak_mib for trial in trials]),
+        _median([trial.tokens_per_second for trial in trials]),
+        _median([trial.written_per_second for trial in trials]),
+    )
+    return (cost.parameters, cost.steps, cost.flops, *medians)
 
 
-def _median(trials: list[Result], key: str) -> float | None:
-    found = [one[key] for one in trials if key in one]
-    return float(np.median(found)) if found else None
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None
 
 
-def _scores(results: Results, name: str) -> list[float]:
-    return [float(score) for score in matrix(results, name).mean(axis=1)] if results.of(name) else []
-
-
-def _light(judged: list[Judged]) -> Light:
-    lost = any(one.diverged or one.failed for one in judged)
-    return "warn" if lost or all(one.finished < MIN_SEEDS for one in judged) else "info"
+def _light(verdicts: Sequence[Verdict]) -> Light:
+    lost = any(verdict.diverged or verdict.failed for verdict in verdicts)
+    return "warn" if lost or all(verdict.finished < MIN_SEEDS for verdict in verdicts) else "info"

@@ -6,7 +6,7 @@ import math
 import tomllib
 from pathlib import Path
 
-from clockhands.comparison.plan import Plan, read_plan
+from clockhands.comparison import Plan, read_plan
 from clockhands.errors import UsageError, unknown
 
 FOLDER = Path(__file__).parent

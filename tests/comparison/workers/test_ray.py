@@ -11,14 +11,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from clockhands.comparison.execution import run_plan
-from clockhands.comparison.folder import read_results
-from tests.comparison.planted import plan
+from clockhands.comparison.folder import read_comparison
+from tests.comparison.planted import Events, plan
 
 pytest.importorskip("ray", reason="Ray is an extra: pip install 'clockhands[ray]'")
 
@@ -84,8 +83,8 @@ def test_a_trial_lost_with_its_node_is_run_again_and_never_failed(
     finally:
         cluster.shutdown()
     assert len(set(lost)) == 5
-    assert sorted((one["variant"], one["seed"]) for one in found.trials) == sorted(plan(seeds=1).trials)
-    assert {one["status"] for one in found.trials} == {"finished"}
+    assert sorted(trial.key for trial in found.trials) == sorted(plan(seeds=1).trials)
+    assert {trial.status for trial in found.trials} == {"finished"}
 
 
 DRIVER = """
@@ -108,16 +107,16 @@ def test_a_head_that_dies_is_told_and_nothing_is_stored(tmp_path: Path) -> None:
     _, said = driver.communicate(timeout=120)
     assert driver.returncode == 1
     assert "give the same command again" in said.partition("Said:")[2]
-    assert read_results(folder).trials == ()
+    assert read_comparison(folder).trials == ()
 
 
 def test_a_worker_that_dies_is_run_again(tmp_path: Path) -> None:
     killed: list[int] = []
     thread = _kill("ray::_work", killed)
-    ended: list[Any] = []
-    found = run_plan(plan(), tmp_path / "sweep", on="ray", watch=lambda event, what: ended.append((event, what)))
+    progress = Events()
+    found = run_plan(plan(), tmp_path / "sweep", on="ray", progress=progress)
     thread.join()
     assert len(killed) == 1
-    assert sorted((one["variant"], one["seed"]) for one in found.trials) == sorted(plan().trials)
-    assert {one["status"] for one in found.trials} == {"finished"}
-    assert [event for event, _ in ended].count("end") == len(plan().trials)
+    assert sorted(trial.key for trial in found.trials) == sorted(plan().trials)
+    assert {trial.status for trial in found.trials} == {"finished"}
+    assert progress.ended == [trial.key for trial in found.trials]

@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any
 
-from clockhands.comparison.execution import Task, Watch
-from clockhands.comparison.folder import Result
+from clockhands.comparison.trial import Trial
+from clockhands.comparison.workers.job import Job, TrialProgress, dead_trial
 
 ATTEMPTS = 2
 """A trial that kills its worker that many times has failed (out of memory, most often)."""
@@ -25,30 +24,30 @@ class Processes:
     def __init__(self, workers: int, threads: int) -> None:
         self.workers, self.threads = workers, threads
 
-    def run(self, tasks: Sequence[Task], watch: Watch) -> Iterator[Result]:
-        """Results as they end."""
-        waiting, deaths = list(tasks), Counter[tuple[str, int]]()
+    def run(self, jobs: Sequence[Job], progress: TrialProgress) -> Iterator[Trial]:
+        """Yield trials as they end. A trial whose worker died again and again has failed."""
+        waiting, deaths = list(jobs), Counter[tuple[str, int]]()
         while waiting:
             pool = self._pool()
-            running: dict[Future[Result], Task] = {}
+            running: dict[Future[Trial], Job] = {}
             try:
                 while waiting or running:
                     while waiting and len(running) < self.workers:
-                        task = waiting.pop(0)
-                        running[pool.submit(_work, *task.arguments())] = task
-                        watch("begin", task)
+                        job = waiting.pop(0)
+                        running[pool.submit(_run_trial, job)] = job
+                        progress.begin(job)
                     done, _ = wait(running, return_when=FIRST_COMPLETED)
                     for future in done:
-                        result = future.result()
+                        trial = future.result()
                         del running[future]
-                        yield result
+                        yield trial
             except BrokenProcessPool:
                 lost = list(running.values())
-                deaths.update((task.variant, task.seed) for task in lost)
+                deaths.update(job.key for job in lost)
                 # One death breaks the whole pool, and nobody knows whose it was: alone, the guilty one is found.
-                given_up = [task for task in lost if deaths[task.variant, task.seed] >= ATTEMPTS * min(self.workers, 2)]
-                yield from (_dead(task) for task in given_up)
-                waiting = [task for task in lost if task not in given_up] + waiting
+                given_up = [job for job in lost if deaths[job.key] >= ATTEMPTS * min(self.workers, 2)]
+                yield from map(dead_trial, given_up)
+                waiting = [job for job in lost if job not in given_up] + waiting
             finally:
                 _end(pool)
 
@@ -77,15 +76,10 @@ def _follow_parent() -> None:
         os._exit(1)
 
 
-def _work(*arguments: Any) -> Result:
-    from clockhands.comparison.trial import run_trial
+def _run_trial(job: Job) -> Trial:
+    from clockhands.comparison.trial_runner import run_trial  # torch is imported by the worker, not by its parent
 
-    return run_trial(*arguments)
-
-
-def _dead(task: Task) -> Result:
-    why = "its worker process died, again and again; most often the memory was not enough"
-    return {"variant": task.variant, "seed": task.seed, "status": "failed", "error": why}
+    return run_trial(job)
 
 
 def _end(pool: ProcessPoolExecutor) -> None:

@@ -10,8 +10,8 @@ import torch
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-def watch_peak() -> None:
-    """Begin to watch: forget earlier peaks, where the system can (CUDA, Linux)."""
+def reset_peak() -> None:
+    """Forget earlier peaks, where the system can (CUDA, Linux)."""
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     try:
@@ -20,8 +20,8 @@ def watch_peak() -> None:
         return
 
 
-def peak_mebibytes() -> float:
-    """The peak since ``watch_peak``: allocated on the GPU, or resident in this process with all its libraries."""
+def read_peak_mebibytes() -> float:
+    """Return the peak since ``reset_peak``: allocated on the GPU, or resident in this process and its libraries."""
     if torch.cuda.is_available():
         return round(torch.cuda.max_memory_allocated() / 2**20, 1)
     try:

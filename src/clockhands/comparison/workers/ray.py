@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from clockhands.comparison.execution import Task, Watch
-from clockhands.comparison.folder import Result
-from clockhands.comparison.workers.local import _dead
+from clockhands.comparison.trial import Trial
+from clockhands.comparison.workers.job import Job, TrialProgress, dead_trial
 from clockhands.errors import ClockhandsError, UsageError
 
 CONNECTIONS = "5"
@@ -35,45 +34,45 @@ class Cluster:
             raise UsageError('Ray is not installed here: pip install "clockhands[ray]", or leave out --on')
         self.address, self.threads, self.gpus = address, threads, gpus
 
-    def run(self, tasks: Sequence[Task], watch: Watch) -> Iterator[Result]:
-        """Results as they end. Raises ClockhandsError if the cluster cannot be reached or is lost."""
+    def run(self, jobs: Sequence[Job], progress: TrialProgress) -> Iterator[Trial]:
+        """Yield trials as they end. Raises ClockhandsError if the cluster cannot be reached or is lost."""
         os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", CONNECTIONS)
         import ray
 
         self._connect(ray)
         try:
-            yield from self._run(ray, tasks, watch)
+            yield from self._run(ray, jobs, progress)
         # A trial's own failure is a result; whatever else Ray raises means that nobody is there to run the others.
         except (ConnectionError, ray.exceptions.RayError) as fault:
             raise ClockhandsError(
-                f"the cluster {self.address} is gone ({_line(fault)}); what had ended is kept, give the same command "
-                f"again to go on"
+                f"the cluster {self.address} is gone ({_last_line(fault)}); what had ended is kept, give the same "
+                f"command again to go on"
             ) from fault
         finally:
             ray.shutdown()
 
-    def _run(self, ray: Any, tasks: Sequence[Task], watch: Watch) -> Iterator[Result]:
+    def _run(self, ray: Any, jobs: Sequence[Job], progress: TrialProgress) -> Iterator[Trial]:
         # Ray itself would count a node that went away as the trial's own fault, so it tries once and we do the rest.
         work = ray.remote(num_cpus=self.threads, num_gpus=self.gpus, max_retries=0)(_work)
         ended, head = _Ended(ray), _Head(ray, self.address)
-        running: dict[Any, Task] = {}
+        running: dict[Any, Job] = {}
 
-        def begin(task: Task) -> None:
-            running[work.remote(self.threads, *task.arguments())] = task
-            watch("begin", task)
+        def begin(job: Job) -> None:
+            running[work.remote(self.threads, job)] = job
+            progress.begin(job)
 
-        for task in tasks:
-            begin(task)
+        for job in jobs:
+            begin(job)
         while running:
             done, _ = ray.wait(list(running), timeout=LOOK)
             head.look()
             for reference in done:
-                task = running.pop(reference)
-                result = ended.read(reference, task)
-                if result is not None:
-                    yield result
-                elif ended.losses[task.variant, task.seed] < LOSSES:
-                    begin(task)
+                job = running.pop(reference)
+                trial = ended.read(reference, job)
+                if trial is not None:
+                    yield trial
+                elif ended.losses[job.key] < LOSSES:
+                    begin(job)
         if lost := [f"{name} with seed {seed}" for (name, seed), count in ended.losses.items() if count >= LOSSES]:
             raise ClockhandsError(
                 f"no result of {', '.join(lost)}: {LOSSES} times the node went away; what had ended is kept, give the "
@@ -86,8 +85,8 @@ class Cluster:
             ray.init(log_to_driver=False, logging_level="error", **where)
         except (ConnectionError, TimeoutError, RuntimeError) as fault:
             raise ClockhandsError(
-                f"no Ray cluster answers at {self.address} ({_line(fault)}); if there was one that is gone, 'ray stop' "
-                f"makes Ray forget it"
+                f"no Ray cluster answers at {self.address} ({_last_line(fault)}); if there was one that is gone, 'ray "
+                f"stop' makes Ray forget it"
             ) from fault
 
 
@@ -98,19 +97,22 @@ class _Ended:
         self.ray = ray
         self.deaths, self.losses = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
 
-    def read(self, reference: Any, task: Task) -> Result | None:
-        """Of a reference that is ready; None: run it again. Raises RayError where the cluster itself is the reason."""
+    def read(self, reference: Any, job: Job) -> Trial | None:
+        """Return the trial of a reference that is ready, or None to run it again.
+
+        Raises RayError where the cluster itself is the reason.
+        """
         faults = self.ray.exceptions
         try:
-            result: Result = self.ray.get(reference)
-            return result
+            trial: Trial = self.ray.get(reference)
+            return trial
         except faults.RayTaskError as fault:
-            return {"variant": task.variant, "seed": task.seed, "status": "failed", "error": _line(fault)}
+            return Trial(job.variant, job.seed, "failed", error=_last_line(fault))
         except (faults.WorkerCrashedError, faults.OutOfMemoryError):
-            self.deaths[task.variant, task.seed] += 1
-            return None if self.deaths[task.variant, task.seed] < DEATHS else _dead(task)
+            self.deaths[job.key] += 1
+            return None if self.deaths[job.key] < DEATHS else dead_trial(job)
         except (faults.NodeDiedError, faults.ObjectLostError):
-            self.losses[task.variant, task.seed] += 1
+            self.losses[job.key] += 1
             return None
 
 
@@ -139,15 +141,15 @@ class _Head:
                 raise ConnectionError(f"its head at {self.place[0]}:{self.place[1]} does not answer") from None
 
 
-def _work(threads: int, *arguments: Any) -> Result:
+def _work(threads: int, job: Job) -> Trial:
     import torch
 
-    from clockhands.comparison.trial import run_trial
+    from clockhands.comparison.trial_runner import run_trial
 
     torch.set_num_threads(threads)
-    return run_trial(*arguments)
+    return run_trial(job)
 
 
-def _line(fault: Exception) -> str:
+def _last_line(fault: Exception) -> str:
     lines = str(fault).strip().splitlines()
     return lines[-1] if lines else type(fault).__name__

@@ -1,0 +1,129 @@
+"""Plans as TOML files, and grids from the command line.
+
+As a file::
+
+    recipe = "numbers.toml"          # or the tables of a recipe, in [recipe.data], [recipe.model], ...
+    seeds = 5                        # a count, or a list
+    baseline = "sinusoidal"          # default: the first variant
+    metric = "exact"                 # exact, chrf or loss
+    match = "width"                  # width, parameters or compute
+    target = 0.1                     # the validation loss whose step and second are noted
+    inside = ["loudness"]            # what is measured inside the model before and after training
+    budget = {steps = 400}           # steps, tokens or seconds
+
+    [vary]                           # a grid
+    "position.scheme" = ["sinusoidal", "rope", "none"]
+
+    [[variant]]                      # and variants with a name
+    name = "no scale"
+    set = {"model.token_scale" = "one"}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from clockhands.comparison.plan import Plan, make_plan
+from clockhands.comparison.variants import Variant
+from clockhands.errors import ConfigError, shown, unknown
+from clockhands.files import find_recipe, read_toml
+from clockhands.options import check_value, fits, parse
+from clockhands.runs.recipe import Recipe
+from clockhands.runs.recipe.keys import keys_of
+
+KEYS = (
+    "title", "recipe", "seeds", "baseline", "metric", "match", "target", "inside", "budget", "vary", "variant",
+)  # fmt: skip
+KINDS: dict[str, Any] = {
+    "title": str,
+    "seeds": int | Sequence[int],
+    "baseline": str | None,
+    "metric": str | None,
+    "match": str,
+    "target": float | None,
+    "inside": Sequence[str],
+    "vary": Mapping[str, Any],
+    "budget": Mapping[str, Any],
+}
+"""What the keys of a plan's file hold."""
+
+
+def read_plan(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Plan:
+    """Return the plan in a file. ``overrides`` replace its keys (``seeds``, ``baseline``, ``match``, ``budget``, ...).
+
+    Raises DataError for a file that cannot be read, ConfigError with every fault of its content.
+    """
+    path = find_recipe(path)
+    return plan_from_tables({**read_toml(path, "the plan"), **(overrides or {})}, path.parent, str(path))
+
+
+def plan_from_tables(tables: Mapping[str, Any], folder: Path, source: str) -> Plan:
+    """Return the plan that the tables of a file mean; a recipe's path is relative to ``folder``. Raises ConfigError."""
+    named = tables.get("variant", ())
+    faults = [*_check_keys(tables), *_check_grid(tables), *_check_variants(named)]
+    if faults:
+        raise ConfigError(faults, source)
+    recipe = tables["recipe"]
+    rest = {key: tables[key] for key in KEYS if key in tables and key not in ("recipe", "variant")}
+    return make_plan(
+        folder / recipe if isinstance(recipe, str) else recipe,
+        variants=[Variant(table["name"], table.get("set", {})) for table in named],
+        source=source,
+        **rest,
+    )
+
+
+def _check_keys(tables: Mapping[str, Any]) -> list[str]:
+    faults = [unknown("key", key, KEYS) for key in tables if key not in KEYS]
+    if not isinstance(tables.get("recipe", ""), (str, Mapping, Recipe)):
+        faults.append(f"recipe is {shown(tables['recipe'])}, but must be the path of a recipe, or its tables")
+    if "recipe" not in tables:
+        faults.append("recipe is missing: the path of a recipe, or its tables under [recipe.data] and so on")
+    if not tables.get("vary") and not tables.get("variant"):
+        faults.append("there is nothing to compare: give [vary] with a grid, or [[variant]] with name and set")
+    faults += [fault for key, kind in KINDS.items() if key in tables for fault in check_value(key, tables[key], kind)]
+    budget = tables.get("budget", {})
+    amounts = budget.items() if isinstance(budget, Mapping) else ()
+    return [*faults, *(fault for key, amount in amounts for fault in check_value(f"budget.{key}", amount, float))]
+
+
+def _check_grid(tables: Mapping[str, Any]) -> list[str]:
+    grid = tables.get("vary", {})
+    return [
+        f"{key} in the grid is {shown(values)}, but must be a list of values"
+        for key, values in (grid.items() if isinstance(grid, Mapping) else ())
+        if not isinstance(values, (list, tuple))
+    ]
+
+
+def _check_variants(named: Any) -> list[str]:
+    if not isinstance(named, (list, tuple)):
+        return [f"variant is {shown(named)}, but must be a list of tables: [[variant]] with name and set"]
+    return [
+        f"a [[variant]] is {shown(table)}; it has a name, which is text, and set, which is a table"
+        for table in named
+        if not _is_variant(table)
+    ]
+
+
+def _is_variant(table: Any) -> bool:
+    if not isinstance(table, Mapping) or not set(table) <= {"name", "set"}:
+        return False
+    return fits(table.get("name"), str) and isinstance(table.get("set", {}), Mapping)
+
+
+def read_grid(written: Sequence[str], recipe: Recipe) -> dict[str, list[Any]]:
+    """Return ``position.scheme=rope,alibi`` as a grid. Raises ConfigError for what is not of this form."""
+    faults = [f"{text!r} is not of the form KEY=VALUE,VALUE" for text in written if "=" not in text]
+    if faults:
+        raise ConfigError(faults, "--vary")
+    grid = {}
+    for text in written:
+        key, _, values = text.partition("=")
+        table, _, name = key.strip().rpartition(".")
+        known = keys_of(recipe.tables, table) if table.split(".")[0] in recipe.tables else {}
+        kind = known[name].type if name in known else Any
+        grid[key.strip()] = [parse(value.strip(), kind) for value in values.split(",") if value.strip()]
+    return grid

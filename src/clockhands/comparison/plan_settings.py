@@ -1,0 +1,70 @@
+"""Settings of a plan besides its variants, read and checked: seeds, budget, metric, measures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from clockhands.data import CORPORA
+from clockhands.errors import shown
+from clockhands.findings import Number
+from clockhands.options import LARGEST_SEED, fits
+from clockhands.runs.recipe import Recipe
+
+METRICS = {"exact": "exact match %", "chrf": "chrF of a sentence", "loss": "loss, nats per token"}
+MATCHES = ("width", "parameters", "compute")
+BUDGETS = ("steps", "tokens", "seconds")
+MOST_SEEDS = 1000
+MEASURES = ("loudness", "directions", "recovery", "louder", "shift", "survival")
+
+
+def read_seeds(seeds: int | Sequence[int], faults: list[str]) -> tuple[int, ...]:
+    """Return the seeds that a count (1 to it) or a list means. Faults are added to the list."""
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        if seeds < 1:
+            faults.append(f"seeds is {shown(seeds)}; one at least (and 5 for a verdict)")
+        if seeds > MOST_SEEDS:
+            faults.append(f"seeds is {shown(seeds)}; at most {MOST_SEEDS:,} are trained")
+        return tuple(range(1, min(seeds, MOST_SEEDS) + 1))
+    numbers = list(seeds) if isinstance(seeds, (list, tuple)) else []
+    right = [n for n in numbers if isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= LARGEST_SEED]
+    if not numbers or len(right) < len(numbers) or len(set(right)) < len(numbers):
+        faults.append(
+            f"seeds is {shown(seeds)}, but must be a count or a list of different whole numbers (0 to {LARGEST_SEED})"
+        )
+        return ()
+    return tuple(right)
+
+
+def read_budget(budget: Mapping[str, Number] | None, recipe: Recipe, faults: list[str]) -> tuple[str, Number]:
+    """Return kind and amount of the budget, by default the recipe's steps. Faults are added to the list."""
+    if budget is None:
+        steps = recipe.training.max_steps
+        if steps is None:
+            faults.append("the recipe counts epochs; say what all variants get: a budget of steps, tokens or seconds")
+        return "steps", steps or 0
+    if not isinstance(budget, Mapping) or len(budget) != 1 or next(iter(budget)) not in BUDGETS:
+        faults.append(f"budget is {shown(budget)}, but must be one of steps, tokens, seconds with its amount")
+        return "steps", 0
+    kind, amount = next(iter(budget.items()))
+    if not fits(amount, float) or amount <= 0:
+        faults.append(f"the budget of {kind} is {shown(amount)}, but must be a finite number above 0")
+        return kind, 0
+    return kind, amount
+
+
+def choose_metric(recipe: Recipe) -> str:
+    """Return the metric of the recipe's task."""
+    if recipe.task == "language modelling":
+        return "loss"
+    return "exact" if CORPORA[recipe.corpus].one_answer else "chrf"
+
+
+def check_architecture(recipe: Recipe, metric: str, inside: Sequence[str] = ()) -> list[str]:
+    """Return what cannot be compared with the recipe's architecture: its metric, what is measured inside."""
+    if recipe.model.kind == "encoder":
+        return ["a masked language model writes nothing that could be scored; compare translators or language models"]
+    if recipe.model.kind == "decoder" and metric in ("exact", "chrf"):
+        return [f"metric is {metric!r}, which scores translations; a language model has 'loss'"]
+    if recipe.model.kind == "decoder" and inside:
+        return [f"inside measures {', '.join(inside)} on what a translator reads; a language model reads no source"]
+    return []

@@ -1,0 +1,140 @@
+"""Running one trial: train a variant from a seed, score it, and look inside it."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from clockhands import __version__
+from clockhands.comparison.cost import material_key
+from clockhands.comparison.initial_weights import draw_by_name
+from clockhands.comparison.model_measures import During, Inside
+from clockhands.comparison.trial import CurvePoint, Measurements, StepValues, TargetReached, Trial
+from clockhands.comparison.trial_scores import score_trial
+from clockhands.comparison.workers.job import Job
+from clockhands.comparison.workers.peak_memory import read_peak_mebibytes, reset_peak
+from clockhands.errors import BusyError, ClockhandsError
+from clockhands.findings import Number
+from clockhands.machine import machine
+from clockhands.runs import Run, open_run
+from clockhands.runs.recipe import combine, vary
+from clockhands.training import Diverged, Material, Recipe, TrainingStopped, prepare, train
+from clockhands.training.begin import take_up
+from clockhands.training.precision import unmeasured
+
+MOST_POINTS = 200
+"""Of a learning curve, so that a long training does not fill the file."""
+
+
+def run_trial(job: Job) -> Trial:
+    """Train and measure; a run that diverges or fails is a trial too.
+
+    Raises TrainingStopped after Ctrl-C, and BusyError where another process runs the same trial.
+    """
+    head: dict[str, Any] = {"variant": job.variant, "seed": job.seed, "version": __version__}
+    try:
+        trial = Trial(**head, status="finished", **_train_and_measure(job))
+    except (BusyError, TrainingStopped):
+        raise
+    except Diverged as fault:
+        trial = Trial(**head, status="diverged", error=str(fault))
+    except (ClockhandsError, RuntimeError, ValueError, IndexError) as fault:
+        trial = Trial(**head, status="failed", error=f"{type(fault).__name__}: {fault}")
+    if not job.keep:
+        shutil.rmtree(job.folder, ignore_errors=True)
+    return trial
+
+
+def load_material(recipe: Recipe) -> Material:
+    """Return corpus, tokenizers and encoded text of a recipe; those of the last recipe are kept in this process."""
+    key = material_key(recipe)
+    if key not in _MATERIALS:
+        _MATERIALS.clear()
+        _MATERIALS[key] = prepare(recipe)
+    return _MATERIALS[key]
+
+
+_MATERIALS: dict[str, Material] = {}
+
+
+def _train_and_measure(job: Job) -> dict[str, Any]:
+    recipe = _with_fixed_precision(combine(dict(job.tables), {}))
+    material = load_material(recipe)
+    inside = Inside(material, job.inside)
+    before: dict[str, float] = {}
+    during = During(inside)
+
+    def begin(model: Any) -> None:
+        draw_by_name(model, job.seed)
+        take_up(recipe, model, Path(job.folder))
+        before.update(inside.look(model.eval()))
+        model.train()
+        torch.manual_seed(job.seed)
+
+    reset_peak()
+    begun = time.perf_counter()
+    run = train(recipe, job.folder, overwrite=True, material=material, begin=begin, watchers=[during], draw=job.keep)
+    seconds = time.perf_counter() - begun
+    opened = open_run(run)
+    scores = score_trial(opened, material, job.metric)
+    seen = tuple(StepValues(step, values) for step, values in during.seen)
+    measured = Measurements(before, seen, inside.look(opened.model)) if job.inside else None
+    return {**scores, **_facts(run, job.target, seconds), "inside": measured}
+
+
+def _facts(run: Run, target: Number | None, seconds: float) -> dict[str, Any]:
+    """What a run says of itself: fields of ``Trial``."""
+    return {
+        "steps": run.record["step"],
+        "seconds": round(seconds, 2),
+        "parameters": run.record["parameters"],
+        "peak_mib": read_peak_mebibytes(),
+        "tokens_per_second": _tokens_per_second(run),
+        "curve": _curve(run),
+        "reached": _target_reached(run, target, seconds),
+        "torch": run.record["torch"],
+        "device": run.record["device"],
+        "machine": machine(run.record["device"]),
+    }
+
+
+def _with_fixed_precision(recipe: Recipe) -> Recipe:
+    """The recipe with a precision that depends on no measurement: all trials of a comparison compute alike."""
+    gpu = torch.cuda.is_available() and recipe.training.device != "cpu"
+    precision = unmeasured(recipe.training, torch.device("cuda" if gpu else "cpu"))
+    return vary(recipe, {"training.precision": precision.name})
+
+
+def _curve(run: Run) -> tuple[CurvePoint, ...]:
+    """At most ``MOST_POINTS`` steps."""
+    merged: dict[int, CurvePoint] = {}
+    for line in run.metrics:
+        point = merged.get(line["step"], CurvePoint(line["step"], None, None))
+        if "loss" in line:
+            point = point._replace(training_loss=round(line["loss"], 5))
+        if "validation_loss" in line:
+            point = point._replace(validation_loss=round(line["validation_loss"], 5))
+        merged[point.step] = point
+    points = tuple(merged.values())
+    return points[:: max(1, math.ceil(len(points) / MOST_POINTS))]
+
+
+def _target_reached(run: Run, target: Number | None, seconds: float) -> TargetReached | None:
+    """The first evaluation (or log line, without a validation split) at or below the target."""
+    if target is None:
+        return None
+    lines = run.metrics
+    name = "validation_loss" if any("validation_loss" in line for line in lines) else "loss"
+    step = next((line["step"] for line in lines if name in line and line[name] <= target), None)
+    return None if step is None else TargetReached(step, round(seconds * step / run.record["step"], 2))
+
+
+def _tokens_per_second(run: Run) -> float:
+    """The median over log lines of target tokens per second."""
+    return float(np.median([line["tokens_per_second"] for line in run.metrics if "tokens_per_second" in line]))

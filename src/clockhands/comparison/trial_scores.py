@@ -1,0 +1,91 @@
+"""Scores of a trained model: the metric item by item on the test split, and on text longer than any in training."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from clockhands.comparison.trial import LongerText
+from clockhands.data import Pair
+from clockhands.errors import PositionError
+from clockhands.generation import Evaluation, evaluate, pair_loss, translate
+from clockhands.runs import Run
+from clockhands.training import Material
+
+EXPLAINED = ("train", "validation", "test")
+"""Splits of a corpus whose texts are as long as those in training."""
+BEYOND = (2, 4)
+"""Windows of a language model that many times longer than trained are read too."""
+
+
+def score_trial(run: Run, material: Material, metric: str) -> dict[str, Any]:
+    """Return split, items, scores, table by length and scores on longer text: fields of ``Trial``."""
+    corpus = material.corpus
+    split = "test" if "test" in corpus else "validation"
+    if corpus.task == "language modelling":
+        return {"split": split, **_score_language_model(run, material, split)}
+    pairs = corpus.pairs(split)
+    begun = time.perf_counter()
+    evaluation = evaluate(run, pairs)
+    written = sum(len(run.tokenizers.target(text.text)["input_ids"]) for text in evaluation.translations)
+    longer = {name: _score_longer_pairs(run, corpus.pairs(name)) for name in corpus if name not in EXPLAINED}
+    return {
+        "split": split,
+        "items": _score_items(evaluation, pairs, metric),
+        **_summarise(evaluation),
+        "written_per_second": round(written / (time.perf_counter() - begun), 1),
+        "longer": longer,
+    }
+
+
+def _score_language_model(run: Run, material: Material, split: str) -> dict[str, Any]:
+    documents, window = material.corpus.documents(split), int(getattr(material.train, "length", 128))
+    evaluation = evaluate(run, documents, length=window)
+    longer = {f"{times} × {window} tokens": _score_longer_text(run, documents, times * window) for times in BEYOND}
+    return {"items": _score_items(evaluation, [], "loss"), **_summarise(evaluation), "longer": longer}
+
+
+def _summarise(evaluation: Evaluation) -> dict[str, Any]:
+    return {
+        "scores": {score.name: round(score.value, 4) for score in evaluation.scores},
+        "by_length": (tuple(evaluation.by_length.columns), *map(tuple, evaluation.by_length.rows)),
+    }
+
+
+def _score_longer_text(run: Run, documents: Sequence[Any], window: int) -> LongerText:
+    """Loss on longer windows; a scheme that has no such positions says so, which is a result."""
+    try:
+        return LongerText(loss=round(evaluate(run, documents, length=window).loss.mean, 4))
+    except (PositionError, IndexError) as fault:
+        return LongerText(refused=str(fault))
+
+
+def _score_longer_pairs(run: Run, pairs: Sequence[Pair]) -> LongerText:
+    """Exact match in percent, chrF and loss, without the intervals that nobody reads of a single trial."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    try:
+        texts = [translation.text for translation in translate(run, [pair.source for pair in pairs])]
+        loss = pair_loss(run, list(pairs)).mean
+    except (PositionError, IndexError) as fault:
+        return LongerText(refused=str(fault))
+    exact = [text.strip() == pair.target.strip() for text, pair in zip(texts, pairs, strict=True)]
+    return LongerText(
+        exact=round(100 * sum(exact) / len(exact), 4),
+        chrF2=round(CHRF().corpus_score(texts, [[pair.target for pair in pairs]]).score, 4),
+        loss=round(loss, 4),
+    )
+
+
+def _score_items(evaluation: Evaluation, pairs: Sequence[Pair], metric: str) -> str | tuple[float, ...]:
+    """The metric of every test item: digits 0 and 1 for exact match; the mean of all is the score."""
+    texts = [translation.text for translation in evaluation.translations]
+    if metric == "exact":
+        return "".join(str(int(t.strip() == p.target.strip())) for t, p in zip(texts, pairs, strict=True))
+    if metric == "chrf":
+        from sacrebleu.metrics.chrf import CHRF
+
+        score = CHRF()
+        return tuple(round(score.sentence_score(t, [p.target]).score, 3) for t, p in zip(texts, pairs, strict=True))
+    return tuple(round(float(nats), 5) for nats in evaluation.loss.nats_N / evaluation.loss.tokens_N.mean())
