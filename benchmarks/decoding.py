@@ -3,7 +3,7 @@
     python benchmarks/decoding.py
 
 A Marian model and ours hold the same random weights, made so that texts vary and end by themselves. ``generate`` writes
-with Marian, our decoder and CTranslate2 (``--engine ctranslate2``; in int8 too) with ours. ``forced``: the end is
+with Marian, our engine and CTranslate2 (``--engine ctranslate2``; in int8 too) with ours. ``forced``: the end is
 forbidden, so that every text has 32 words. ``free``: texts end where the model ends them, as in translation; finished
 ones leave our batch. Where our decoder's text differs from that of ``generate``, the model in float64 says how near
 they were: a difference below what float32 rounds away is a tie, broken by the order of a sum.
@@ -23,8 +23,7 @@ from peers import BOS, EOS, PAD, Size, clockhands, marian_model, random_pairs
 from timing import OURS, interleave, ratio, report
 from torch import Tensor
 
-from clockhands.generation import Decoder
-from clockhands.generation.ctranslate import EngineDecoder
+from clockhands.generation import ENGINES, Decoding
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.model.peers import from_marian
@@ -32,7 +31,7 @@ from tests.model.peers import from_marian
 ALONE = 5
 """Batch 1 takes a small part of a second: so many times more rounds of that."""
 LONGEST, PEER = 32, "transformers Marian generate"
-ENGINES = {"ctranslate2": "float32", "ctranslate2 int8": "int8"}
+OTHERS = {"ctranslate2": "float32", "ctranslate2 int8": "int8"}
 END_BIAS = {"forced": -1e9, "free": 20.0}
 
 
@@ -78,11 +77,13 @@ class Writers:
         self.marian, self.ids_BT, self.beam = marian, ids_BT, beam
         self.mask_BT = ids_BT != PAD
         self.texts: dict[str, list[list[int]]] = {}
-        self.writers = {OURS: Decoder(ours)} | {name: EngineDecoder(ours, kind) for name, kind in ENGINES.items()}
+        self.writers = {OURS: ENGINES["clockhands"](ours)} | {
+            name: ENGINES["ctranslate2"](ours, kind) for name, kind in OTHERS.items()
+        }
 
     def mine(self, name: str) -> None:
-        written = self.writers[name](self.ids_BT, self.mask_BT, longest=LONGEST, beam=self.beam)
-        self.texts[name] = [one.words for one in written]
+        written = self.writers[name].write(self.ids_BT, self.mask_BT, Decoding(LONGEST, self.beam))
+        self.texts[name] = [text.tokens for text in written]
 
     def peer(self) -> None:
         rows_BS = self.marian.generate(
@@ -142,15 +143,15 @@ def measure(ours: Any, marian: Any, batch: int, beam: int, repeats: int, rounds:
     def repeated(write: Any, *given: str) -> Any:
         return lambda: [write(*given) for _ in range(repeats)]
 
-    contenders = {name: repeated(writers.mine, name) for name in (OURS, *ENGINES)}
+    contenders = {name: repeated(writers.mine, name) for name in (OURS, *OTHERS)}
     times = interleave({**contenders, PEER: repeated(writers.peer)}, rounds)
     texts = writers.texts[OURS]
     steps = repeats * max(map(len, texts))
     return {
         "ms a step": {name: round(1000 * statistics.median(taken) / steps, 2) for name, taken in times.items()},
         "ours over generate": ratio(times, PEER),
-        "engines over generate": {name: ratio(times, PEER, name) for name in ENGINES},
-        "equal texts": {name: writers.equal(name) for name in (OURS, *ENGINES)},
+        "engines over generate": {name: ratio(times, PEER, name) for name in OTHERS},
+        "equal texts": {name: writers.equal(name) for name in (OURS, *OTHERS)},
         "differences": writers.differences(),
         "different words": len({word for text in texts for word in text}),
         "mean length": round(statistics.mean(map(len, texts)), 1),

@@ -10,7 +10,7 @@ import torch
 
 from clockhands.data import PairCollator, encode_pairs, open_corpus
 from clockhands.errors import DataError
-from clockhands.generation import Loss, attention_figure, cross_attention, evaluate
+from clockhands.generation import Loss, compute_cross_attention, draw_cross_attention, evaluate
 from clockhands.runs import Run, open_run
 
 
@@ -52,10 +52,10 @@ def test_no_text_is_refused(translator: Run) -> None:
 
 
 def test_cross_attention_is_a_distribution_over_the_source(translator: Run) -> None:
-    weights, sources, targets = cross_attention(translator, "Tom bit Anna")
+    weights, sources, targets = compute_cross_attention(translator, "Tom bit Anna")
     assert weights.shape == (1, 2, len(targets), len(sources))
     assert sources[:3] == ["Tom", "bit", "Anna"] or [word.strip() for word in sources[:3]] == ["Tom", "bit", "Anna"]
     torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
-    figure = attention_figure(translator, "Tom bit Anna")
+    figure = draw_cross_attention(translator, "Tom bit Anna")
     assert len(figure.panels) == 2
     assert figure.panels[1].marks[0].z[0][0] == pytest.approx(float(weights[0, 1, 0, 0]))

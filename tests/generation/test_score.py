@@ -7,8 +7,8 @@ import pytest
 import sacrebleu
 
 from clockhands.errors import DataError, UsageError
-from clockhands.generation import exact_match, score_translations
-from clockhands.generation.score import bootstrap_interval
+from clockhands.generation import compute_exact_match, score_translations
+from clockhands.generation.score import compute_interval
 
 REFERENCES = ["the cat sat on the mat", "a dog was here today, was it not", "nothing at all like it here"] * 8
 HYPOTHESES = ["the cat sat on the mat", "a dog is here today, is it not", "something else entirely for once"] * 8
@@ -33,7 +33,7 @@ def test_all_wrong_is_zero_and_not_an_error() -> None:
 
 
 def test_exact_match_is_a_count_with_an_interval() -> None:
-    score = exact_match(["a", "b ", "c", "d"], ["a", "b", "x", "y"])
+    score = compute_exact_match(["a", "b ", "c", "d"], ["a", "b", "x", "y"])
     assert score.value == 50
     assert score.low <= 50 <= score.high and score.low < score.high
 
@@ -42,7 +42,7 @@ def test_the_interval_covers_as_often_as_it_says() -> None:
     rng = np.random.default_rng(0)
     inside = 0
     for _ in range(200):
-        low, high = bootstrap_interval(rng.normal(5, 2, 60))
+        low, high = compute_interval(rng.normal(5, 2, 60))
         inside += low <= 5 <= high
     assert 0.89 <= inside / 200 <= 0.98
 

@@ -8,9 +8,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from clockhands.attention.request import LOW_PRECISION, AttentionRequest
+from clockhands.attention.request import LOW_PRECISION, AttentionRequest, Mask
+from clockhands.schemes import NoPosition
 from clockhands.schemes.scheme import softmax
 from clockhands.shapes import Float, Tensor
+
+NOTHING = NoPosition()
 
 
 def serves(request: AttentionRequest) -> bool:
@@ -43,6 +46,28 @@ def compute_with_bias(
         # The fused kernels take a float32 mask with low-precision queries, and add it in float32.
         mask = bias_BHST.to(torch.promote_types(q.dtype, torch.float32)).masked_fill(~mask, -math.inf)
     return call_fused_kernel(q, k, v, attn_mask=mask, **options)
+
+
+def attend_rotated(
+    q_BHSK: Float[Tensor, "B H S K"],
+    k_BHTK: Float[Tensor, "B H T K"],
+    v_BHTK: Float[Tensor, "B H T Kv"],
+    mask_BHST: Mask | None,
+    scale: float,
+) -> Float[Tensor, "B H S Kv"]:
+    """Attend where a scheme has nothing left to do once queries and keys are rotated: no hook, no dropout.
+
+    A decoding step of one token spends as much time on choosing a kernel as in it; here only the kernel is called.
+    """
+    if mask_BHST is None and not prefers_three_lines(q_BHSK, k_BHTK, None):
+        return F.scaled_dot_product_attention(q_BHSK, k_BHTK, v_BHTK, scale=scale)
+    # No hook reads the positions; only their shapes must be right.
+    nowhere_BT = torch.zeros((), dtype=torch.long, device=q_BHSK.device).expand(len(k_BHTK), k_BHTK.shape[2])
+    request = AttentionRequest(
+        NOTHING, q_BHSK, k_BHTK, v_BHTK, nowhere_BT[:, : q_BHSK.shape[2]], nowhere_BT, mask_BHST, False, scale, 0.0,
+        frozenset(),
+    )  # fmt: skip
+    return compute_with_bias(request, None)
 
 
 def call_fused_kernel(

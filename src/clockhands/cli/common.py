@@ -104,7 +104,8 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-source", type=whole, default=1024, metavar="N",
                         help="tokens of a text that are read; the rest is cut (default: %(default)s)")  # fmt: skip
     parser.add_argument("--engine", default="clockhands", metavar="NAME",
-                        help="ctranslate2 takes less time, and fewer models (default: our own decoder)")  # fmt: skip
+                        help="clockhands (default, every model) or ctranslate2 (faster; added or plain rotary "
+                        "positions only)")  # fmt: skip
     parser.add_argument("--compute-type", default="float32", metavar="TYPE",
                         help="of the engine ctranslate2: int8, bfloat16, ... (default: float32)")  # fmt: skip
 

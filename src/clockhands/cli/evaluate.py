@@ -201,13 +201,13 @@ def _plain(length: int | None, result: Evaluation) -> dict[str, Any]:
 
 
 def _show(length: int | None, result: Evaluation, tokens: int) -> None:
-    from clockhands.generation.score import uniform_guess
+    from clockhands.generation.score import describe_uniform_guess
 
     if length is not None:
         print(f"windows of {length} tokens")
     for score in result.scores:
         print(score)
-    print(f"(loss: lower is better; {uniform_guess(tokens)})")
+    print(f"(loss: lower is better; {describe_uniform_guess(tokens)})")
     _print_table(result.by_length)
 
 

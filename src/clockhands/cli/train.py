@@ -173,10 +173,10 @@ def _conclude(run: Any) -> None:
     print(f"{run.path}: {run.record['step']:,} steps, {run.record['parameters']:,} parameters{last}")
     verb = {"encoder-decoder": 'translate {} "..."', "decoder": 'generate {} --prompt "..."'}.get(run.recipe.model.kind)
     if validation:
-        from clockhands.generation.score import uniform_guess
+        from clockhands.generation.score import describe_uniform_guess
 
         tokens = "masked tokens" if run.recipe.model.kind == "encoder" else "target tokens"
-        guess = uniform_guess(len(run.tokenizers.target))
+        guess = describe_uniform_guess(len(run.tokenizers.target))
         print(f"that is the mean of all {tokens} of the validation split, in nats: perplexity "
               f"{math.exp(validation[-1]):,.1f}; {guess}")  # fmt: skip
     if verb:

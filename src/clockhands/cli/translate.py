@@ -121,9 +121,9 @@ def _only(sentences: Iterator[str]) -> list[str]:
 def _draw(opened: Run, done: Translation, path: str) -> Translation:
     """Draw what a translation looked at."""
     from clockhands.files import write_text
-    from clockhands.generation import attention_figure
+    from clockhands.generation import draw_cross_attention
     from clockhands.report.figures import as_file, draw
 
-    write_text(path, as_file(draw(attention_figure(opened, done.source, done.text), "attention")))
+    write_text(path, as_file(draw(draw_cross_attention(opened, done.source, done.text), "attention")))
     print(f"drew {path}", file=sys.stderr)
     return done

@@ -9,7 +9,7 @@ from typing import Any
 from clockhands.comparison.trial import LongerText
 from clockhands.data import Pair
 from clockhands.errors import PositionError
-from clockhands.generation import Evaluation, evaluate, pair_loss, translate
+from clockhands.generation import Evaluation, evaluate, measure_pair_loss, translate
 from clockhands.runs import Run
 from clockhands.training import Material
 
@@ -67,7 +67,7 @@ def _score_longer_pairs(run: Run, pairs: Sequence[Pair]) -> LongerText:
 
     try:
         texts = [translation.text for translation in translate(run, [pair.source for pair in pairs])]
-        loss = pair_loss(run, list(pairs)).mean
+        loss = measure_pair_loss(run, list(pairs)).mean
     except (PositionError, IndexError) as fault:
         return LongerText(refused=str(fault))
     exact = [text.strip() == pair.target.strip() for text, pair in zip(texts, pairs, strict=True)]

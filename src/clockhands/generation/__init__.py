@@ -1,4 +1,4 @@
-"""Using a trained run: translate, continue, evaluate, and see which words were looked at.
+"""Use a trained run: translate, continue, evaluate, and draw its cross-attention.
 
 ::
 
@@ -9,27 +9,29 @@
     evaluate("runs/mine", [Pair("ein Hund", "a dog")]).scores
 """
 
-from clockhands.generation.attention import attention_figure, cross_attention
-from clockhands.generation.decode import Decoder, Written
-from clockhands.generation.evaluate import Evaluation, Loss, evaluate, pair_loss
+from clockhands.generation.cross_attention import compute_cross_attention, draw_cross_attention
+from clockhands.generation.engines import ENGINES, Decoding, Engine, Written
+from clockhands.generation.evaluate import Evaluation, Loss, evaluate, measure_pair_loss
 from clockhands.generation.generate import generate
-from clockhands.generation.score import Score, exact_match, score_translations
+from clockhands.generation.score import Score, compute_exact_match, score_translations
 from clockhands.generation.translate import Search, Translation, translate
 
 __all__ = [
-    "Decoder",
+    "ENGINES",
+    "Decoding",
+    "Engine",
     "Evaluation",
     "Loss",
     "Score",
     "Search",
     "Translation",
     "Written",
-    "attention_figure",
-    "cross_attention",
+    "compute_cross_attention",
+    "compute_exact_match",
+    "draw_cross_attention",
     "evaluate",
-    "exact_match",
     "generate",
-    "pair_loss",
+    "measure_pair_loss",
     "score_translations",
     "translate",
 ]

@@ -18,7 +18,7 @@ from clockhands.data.collate import Batch, PairCollator, WindowCollator
 from clockhands.data.encoding import LONGEST, Example, WindowDataset
 from clockhands.errors import DataError
 from clockhands.findings import Table
-from clockhands.generation.score import Score, bleu_scorer, bootstrap_interval, score_translations
+from clockhands.generation.score import Score, compute_interval, make_bleu, score_translations
 from clockhands.generation.translate import Search, Translation, translate
 from clockhands.progress import Count, count_nothing
 from clockhands.runs import Run, open_run
@@ -40,11 +40,11 @@ class Loss:
     def interval(self) -> tuple[float, float]:
         """95 %, by resampling examples; the ratio is linearised (Särndal et al. 1992, section 5.6) around the mean."""
         residual = (self.nats_N - self.mean * self.tokens_N) / self.tokens_N.mean()
-        low, high = bootstrap_interval(residual)
+        low, high = compute_interval(residual)
         return self.mean + low, self.mean + high
 
-    def score(self) -> Score:
-        """The loss as one more score."""
+    def to_score(self) -> Score:
+        """Return the loss as one more score."""
         return Score("loss", self.mean, *self.interval, "nats per token")
 
 
@@ -69,25 +69,25 @@ def evaluate(
     buckets: int = 5,
     progress: Count = count_nothing,
 ) -> Evaluation:
-    """Evaluate a translator on pairs, or a language model on documents. ``progress`` is told what is done of what.
+    """Evaluate a translator on pairs, or a language model on documents. ``progress`` receives what is done of what.
 
     A language model reads windows of ``length`` tokens (by default 128) side by side; its table is by place in the
-    window. Raises UsageError if the text is of the other kind, DataError if there is none.
+    window. Raises UsageError if the text does not fit the model, DataError if there is none.
     """
-    opened = open_run(run)
+    run = open_run(run)
     if not text:
         raise DataError("there is no text to evaluate on")
     if isinstance(text[0], Pair):
-        opened.require("encoder-decoder", "evaluate translations")
-        bleu_scorer(tokenize, lowercase=lowercase)  # What is wrong with it is said before anything is translated.
+        run.require("encoder-decoder", "evaluate translations")
+        make_bleu(tokenize, lowercase=lowercase)  # What is wrong with it is said before anything is translated.
         pairs = [pair for pair in text if isinstance(pair, Pair)]
-        return _evaluate_pairs(opened, pairs, search or Search(), tokenize, lowercase, buckets, progress)
-    opened.require("decoder", "evaluate continuations")
-    return _evaluate_stream(opened, [t for t in text if isinstance(t, str)], length or 128, buckets, progress)
+        return _evaluate_pairs(run, pairs, search or Search(), tokenize, lowercase, buckets, progress)
+    run.require("decoder", "evaluate continuations")
+    return _evaluate_stream(run, [t for t in text if isinstance(t, str)], length or 128, buckets, progress)
 
 
 def _evaluate_pairs(
-    opened: Run,
+    run: Run,
     pairs: list[Pair],
     search: Search,
     tokenize: str,
@@ -97,57 +97,63 @@ def _evaluate_pairs(
 ) -> Evaluation:
     translations = []
     progress("translating", 0, len(pairs))
-    for translation in translate(opened, [pair.source for pair in pairs], search):
+    for translation in translate(run, [pair.source for pair in pairs], search):
         translations.append(translation)
         progress("translating", len(translations), len(pairs))
     done = tuple(translations)
     references = [pair.target for pair in pairs]
     texts = [translation.text for translation in done]
     scores = score_translations(texts, references, tokenize=tokenize, lowercase=lowercase)
-    loss = pair_loss(opened, pairs, search.batch, search.max_source, progress)
+    loss = measure_pair_loss(run, pairs, search.batch, search.max_source, progress)
     exact_N = np.array([a.strip() == b.strip() for a, b in zip(texts, references, strict=True)])
-    return Evaluation((*scores, loss.score()), loss, _by_length(loss, exact_N, buckets), done)
+    return Evaluation((*scores, loss.to_score()), loss, _tabulate_by_length(loss, exact_N, buckets), done)
 
 
-def pair_loss(
-    opened: Run,
+def measure_pair_loss(
+    run: Run,
     pairs: Sequence[Pair],
     batch: int = 64,
     longest: int = LONGEST,
     progress: Count = count_nothing,
 ) -> Loss:
-    """The loss of each target given its source, both cut to ``longest`` tokens; a ClockhandsWarning says how many."""
-    dataset = encode_pairs(pairs, opened.tokenizers, max_length=longest, longer="cut", option="max_source")
+    """Measure the loss of each target given its source, both cut to ``longest`` tokens.
+
+    A ClockhandsWarning says how many were cut.
+    """
+    dataset = encode_pairs(pairs, run.tokenizers, max_length=longest, longer="cut", option="max_source")
     order = np.argsort(dataset.lengths.max(axis=1), kind="stable")
-    collate = PairCollator(opened.tokenizers.source.pad_token_id)
+    collate = PairCollator(run.tokenizers.source.pad_token_id)
     nats_N, tokens_N = np.zeros(len(order)), np.zeros(len(order), np.int64)
-    for start, indices in enumerate(_chunks(order, batch)):
+    for start, indices in enumerate(_split_indices(order, batch)):
         progress("measuring the loss", start * batch, len(order))
-        loss_BS = token_losses(opened, collate([dataset[int(i)] for i in indices]))
+        loss_BS = compute_token_losses(run, collate([dataset[int(i)] for i in indices]))
         nats_N[indices] = loss_BS.sum(-1).cpu().numpy()
         tokens_N[indices] = dataset.lengths[indices, 1]
     return Loss(nats_N, tokens_N)
 
 
 @torch.inference_mode()
-def token_losses(opened: Run, batch: Batch) -> torch.Tensor:
-    """Nats of every label, [B, S], 0 where nothing is to be said. A causal model's labels are shifted here."""
-    batch = {name: value.to(opened.model.device) for name, value in batch.items()}
+def compute_token_losses(run: Run, batch: Batch) -> torch.Tensor:
+    """Compute the loss of every label in nats, [B, S], 0 where a label is ignored.
+
+    The labels of a language model are shifted here.
+    """
+    batch = {name: value.to(run.model.device) for name, value in batch.items()}
     labels_BS = batch["labels"]
-    inputs = batch if opened.architecture == "encoder-decoder" else {k: v for k, v in batch.items() if k != "labels"}
-    logits_BSV = opened.model(**inputs).logits.float()
-    if opened.architecture == "decoder":
+    inputs = batch if run.architecture == "encoder-decoder" else {k: v for k, v in batch.items() if k != "labels"}
+    logits_BSV = run.model(**inputs).logits.float()
+    if run.architecture == "decoder":
         logits_BSV, labels_BS = logits_BSV[:, :-1], labels_BS[:, 1:]
     return F.cross_entropy(logits_BSV.transpose(1, 2), labels_BS, ignore_index=IGNORED, reduction="none")
 
 
-def _evaluate_stream(opened: Run, documents: list[str], length: int, buckets: int, progress: Count) -> Evaluation:
-    stream = encode_stream(opened.tokenizers.source, documents)
+def _evaluate_stream(run: Run, documents: list[str], length: int, buckets: int, progress: Count) -> Evaluation:
+    stream = encode_stream(run.tokenizers.source, documents)
     windows = WindowDataset(stream, length)
     parts: list[NDArray[np.float32]] = []
-    for examples in _examples(windows, 32):
+    for examples in _batch_examples(windows, 32):
         progress("reading windows", 32 * len(parts), len(windows))
-        parts.append(token_losses(opened, WindowCollator()(examples)).cpu().numpy())
+        parts.append(compute_token_losses(run, WindowCollator()(examples)).cpu().numpy())
     loss_NS = np.concatenate(parts)
     loss = Loss(loss_NS.sum(1).astype(np.float64), np.full(len(loss_NS), loss_NS.shape[1]))
     edges = np.linspace(0, loss_NS.shape[1], min(buckets, loss_NS.shape[1]) + 1).astype(int)
@@ -159,11 +165,11 @@ def _evaluate_stream(opened: Run, documents: list[str], length: int, buckets: in
     low, high = loss.interval
     perplexity = Score("perplexity", math.exp(loss.mean), math.exp(low), math.exp(high), f"window:{length}")
     table = Table.of(["place in window", "tokens", "loss per token", "perplexity"], rows)
-    return Evaluation((loss.score(), perplexity), loss, table)
+    return Evaluation((loss.to_score(), perplexity), loss, table)
 
 
-def _by_length(loss: Loss, exact_N: NDArray[np.bool_], buckets: int) -> Table:
-    """Loss and exact match by target length, in buckets of about as many pairs each."""
+def _tabulate_by_length(loss: Loss, exact_N: NDArray[np.bool_], buckets: int) -> Table:
+    """Tabulate loss and exact match by target length, in buckets of about as many pairs each."""
     edges = np.unique(np.quantile(loss.tokens_N, np.linspace(0, 1, buckets + 1), method="nearest"))
     rows = []
     for low, high in zip([edges[0] - 1, *edges[1:-1]], edges[1:] if len(edges) > 1 else edges, strict=True):
@@ -174,11 +180,11 @@ def _by_length(loss: Loss, exact_N: NDArray[np.bool_], buckets: int) -> Table:
     return Table.of(["target tokens", "pairs", "loss per token", "exact match %"], rows)
 
 
-def _chunks(order: NDArray[np.int64], size: int) -> Iterator[NDArray[np.int64]]:
+def _split_indices(order: NDArray[np.int64], size: int) -> Iterator[NDArray[np.int64]]:
     for start in range(0, len(order), size):
         yield order[start : start + size]
 
 
-def _examples(dataset: WindowDataset, size: int) -> Iterator[list[Example]]:
+def _batch_examples(dataset: WindowDataset, size: int) -> Iterator[list[Example]]:
     for start in range(0, len(dataset), size):
         yield [dataset[i] for i in range(start, min(start + size, len(dataset)))]

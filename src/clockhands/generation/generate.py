@@ -10,15 +10,15 @@ from typing import Any
 import torch
 
 from clockhands.errors import ClockhandsWarning, UsageError
-from clockhands.generation.room import check_room
+from clockhands.generation.memory_check import check_memory
 from clockhands.runs import Run, open_run
 
 LOWEST = {"tokens": 1, "temperature": 0, "top_p": 1e-9, "top_k": 0, "beam": 1, "samples": 1, "max_prompt": 1}
+USUAL = {"temperature": 0.8, "top_k": 0, "top_p": 1.0}
 COLDEST = 1e-3
 """Logits divided by less than this leave the range in which float32 tells them apart."""
 
 
-@torch.inference_mode()
 def generate(
     run: str | Path | Run,
     prompt: str = "",
@@ -47,40 +47,47 @@ def generate(
             max_prompt=max_prompt)  # fmt: skip
     if not sampling:
         _refuse_drawing(beam, temperature=temperature or None, top_k=top_k or None, top_p=top_p, seed=seed)
-    opened = open_run(run)
-    opened.require("decoder", "generate")
+    run = open_run(run)
+    run.require("decoder", "generate")
     if seed is not None:
         torch.manual_seed(seed)
-    tokenizer = opened.tokenizers.source
-    ids = tokenizer(prompt, add_special_tokens=False, verbose=False)["input_ids"] or [tokenizer.eos_token_id]
-    if len(ids) > max_prompt:
-        said = f"the prompt has {len(ids):,} tokens, and the last {max_prompt:,} are read; raise max_prompt for more"
-        warnings.warn(said, ClockhandsWarning, stacklevel=2)
-        ids = ids[-max_prompt:]
-    check_room(opened.model, rows=max(beam, samples), length=len(ids) + tokens, advice="tokens, beam or samples")
-    usual = {"temperature": 0.8, "top_k": 0, "top_p": 1.0}
-    chosen = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    drawn: dict[str, Any] = {
-        name: usual[name] if value is None else value for name, value in chosen.items() if sampling
-    }
-    ids_BS = torch.tensor([ids], device=opened.model.device)
-    out_BS = opened.model.generate(  # type: ignore[operator]
+    ids = _encode_prompt(run, prompt, max_prompt)
+    check_memory(run.model, rows=max(beam, samples), length=len(ids) + tokens, advice="tokens, beam or samples")
+    given = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    drawing = {name: USUAL[name] if value is None else value for name, value in given.items() if sampling}
+    count = samples if sampling else 1
+    added = _generate_ids(run, ids, max_new_tokens=tokens, num_beams=beam, num_return_sequences=count,
+                          do_sample=sampling, **drawing)  # fmt: skip
+    return [prompt + text for text in run.tokenizers.source.batch_decode(added, skip_special_tokens=True)]
+
+
+def _encode_prompt(run: Run, prompt: str, longest: int) -> list[int]:
+    """Return the token ids of a prompt, of a long one the last; of an empty one the end of a text."""
+    tokenizer = run.tokenizers.source
+    ids: list[int] = tokenizer(prompt, add_special_tokens=False, verbose=False)["input_ids"] or [tokenizer.eos_token_id]
+    if len(ids) > longest:
+        text = f"the prompt has {len(ids):,} tokens, and the last {longest:,} are read; raise max_prompt for more"
+        warnings.warn(text, ClockhandsWarning, stacklevel=3)
+    return ids[-longest:]
+
+
+@torch.inference_mode()
+def _generate_ids(run: Run, ids: list[int], **options: Any) -> torch.Tensor:
+    """Return the token ids that ``generate`` of transformers adds to a prompt: [samples, tokens]."""
+    ids_BS = torch.tensor([ids], device=run.model.device)
+    out_BS = run.model.generate(  # type: ignore[operator]
         input_ids=ids_BS,
         attention_mask=torch.ones_like(ids_BS),
-        max_new_tokens=tokens,
-        do_sample=sampling,
-        num_beams=beam,
-        num_return_sequences=samples if sampling else 1,
-        pad_token_id=tokenizer.pad_token_id,
-        **drawn,
+        pad_token_id=run.tokenizers.source.pad_token_id,
+        **options,
     )
-    added: list[str] = tokenizer.batch_decode(out_BS[:, len(ids) :], skip_special_tokens=True)
-    return [prompt + text for text in added]
+    added: torch.Tensor = out_BS[:, len(ids) :]
+    return added
 
 
-def _refuse(**given: float | int | None) -> None:
+def _refuse(**values: float | int | None) -> None:
     """Raise UsageError naming every value that is out of range; None is one that was not given."""
-    known = {name: value for name, value in given.items() if value is not None}
+    known = {name: value for name, value in values.items() if value is not None}
     # Written so that NaN, of which no comparison is true, is refused.
     wrong = [f"{name} is {value}; it must be {LOWEST[name]} or more" for name, value in known.items()
              if not value >= LOWEST[name]]  # fmt: skip
@@ -95,9 +102,9 @@ def _refuse(**given: float | int | None) -> None:
         raise UsageError("; ".join(wrong))
 
 
-def _refuse_drawing(beam: int, **given: float | int | None) -> None:
+def _refuse_drawing(beam: int, **values: float | int | None) -> None:
     """Raise UsageError for options of drawing that were given although nothing is drawn."""
-    names = [name for name, value in given.items() if value is not None]
+    names = [name for name, value in values.items() if value is not None]
     if names:
         why = f"beam is {beam}, a search" if beam > 1 else "temperature is 0, the likeliest token each time"
         raise UsageError(f"{why}, and nothing is drawn: leave out {', '.join(names)}")

@@ -33,7 +33,7 @@ class Score:
         return f"{self.name}|{self.signature} = {value} [{low}, {high}]"
 
 
-def uniform_guess(tokens: int) -> str:
+def describe_uniform_guess(tokens: int) -> str:
     """Say what loss a model has that knows nothing, beside which any other can be read."""
     return f"a uniform guess among {tokens:,} tokens has {math.log(tokens):.2f} (perplexity {tokens:,})"
 
@@ -41,7 +41,7 @@ def uniform_guess(tokens: int) -> str:
 def score_translations(
     hypotheses: Sequence[str], references: Sequence[str], *, tokenize: str = "13a", lowercase: bool = False
 ) -> list[Score]:
-    """BLEU, chrF and exact match, in percent, of hypotheses against one reference each.
+    """Score hypotheses against one reference each by BLEU, chrF and exact match, in percent.
 
     BLEU and chrF are sacreBLEU's, their intervals its paired-bootstrap resampling (Koehn 2004; ``RESAMPLES`` draws);
     exact match has SciPy's bootstrap. ``tokenize`` and ``lowercase`` are sacreBLEU's (``none``: tokenised references).
@@ -53,12 +53,12 @@ def score_translations(
         raise DataError("there is nothing to score: no translation and no reference")
     from sacrebleu.metrics.chrf import CHRF
 
-    bleu = bleu_scorer(tokenize, lowercase=lowercase)
-    scores = [_corpus(metric, hypotheses, references) for metric in (bleu, CHRF(lowercase=lowercase))]
-    return [*scores, exact_match(hypotheses, references)]
+    bleu = make_bleu(tokenize, lowercase=lowercase)
+    scores = [_score_corpus(metric, hypotheses, references) for metric in (bleu, CHRF(lowercase=lowercase))]
+    return [*scores, compute_exact_match(hypotheses, references)]
 
 
-def bleu_scorer(tokenize: str, *, lowercase: bool) -> Any:
+def make_bleu(tokenize: str, *, lowercase: bool) -> Any:
     """Return sacreBLEU's BLEU. Raises UsageError for a tokenization that is unknown or whose package is missing."""
     from sacrebleu.metrics.bleu import BLEU
 
@@ -71,15 +71,15 @@ def bleu_scorer(tokenize: str, *, lowercase: bool) -> Any:
         raise UsageError(f"--tokenize {tokenize}: {' '.join(str(fault).split())}") from fault
 
 
-def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """The share of translations that equal their reference, in percent."""
+def compute_exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """Compute the share of translations that equal their reference, in percent."""
     right = np.array([h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True)], dtype=float)
-    low, high = bootstrap_interval(100 * right)
+    low, high = compute_interval(100 * right)
     return Score("exact", 100 * float(right.mean()), low, high, f"nrefs:1|bs:{RESAMPLES}|seed:{SEED}")
 
 
-def bootstrap_interval(values: NDArray[np.float64], confidence: float = 0.95) -> tuple[float, float]:
-    """Percentile bootstrap interval of the mean (Efron & Tibshirani 1993); the value itself where all are equal."""
+def compute_interval(values: NDArray[np.float64], confidence: float = 0.95) -> tuple[float, float]:
+    """Compute the percentile bootstrap interval of the mean (Efron & Tibshirani 1993); of equal values their own."""
     from scipy.stats import bootstrap
 
     if len(values) < 2 or np.ptp(values) == 0:
@@ -90,7 +90,8 @@ def bootstrap_interval(values: NDArray[np.float64], confidence: float = 0.95) ->
     return float(drawn.confidence_interval.low), float(drawn.confidence_interval.high)
 
 
-def _corpus(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def _score_corpus(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+    """Score by a metric of sacreBLEU, with the interval of its bootstrap."""
     compute = metric._compute_score_from_stats
 
     def plain(statistics: Any) -> Any:

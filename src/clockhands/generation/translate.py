@@ -13,21 +13,20 @@ import numpy as np
 from clockhands.data import encode_texts
 from clockhands.data.collate import pad
 from clockhands.data.encoding import LONGEST, shortened
-from clockhands.errors import UsageError, unknown
-from clockhands.generation.ctranslate import EngineDecoder
-from clockhands.generation.decode import Decoder
-from clockhands.generation.room import check_room
+from clockhands.errors import UsageError
+from clockhands.generation.engines import ENGINES, Decoding, Engine
+from clockhands.generation.memory_check import check_memory
 from clockhands.runs import Run, open_run
 
-# Batches that are sorted by length together: enough for little padding, few enough to stream. The first pool is one
-# batch and each is twice the one before, so that the first translations come soon.
 POOL = 32
+"""Batches that are sorted by length together: enough for little padding, few enough to stream.
+
+The first pool is one batch and each is twice the one before, so that the first translations come soon.
+"""
 LARGEST_PENALTY = 100
 """With a larger exponent every length but one is nothing beside the others, or overflows."""
-# Sources whose lengths lie in the same step of so many tokens share a batch.
 STEP = 16
-ENGINES = ("clockhands", "ctranslate2")
-Writer = Decoder | EngineDecoder
+"""Sources whose lengths lie in the same step of so many tokens share a batch."""
 
 
 @dataclass(frozen=True)
@@ -41,20 +40,25 @@ class Translation:
 
 @dataclass(frozen=True)
 class Search:
-    """How to decode. ``beam`` 1 is greedy; ``length_penalty`` is the exponent of the length that divides its score.
+    """How to decode.
 
-    ``max_length`` bounds the tokens of a translation; if it is not given, the bound is twice the tokens of the source,
-    counted in steps of 16, and 50 more. A source of more than ``max_source`` tokens is cut there, with a
-    ClockhandsWarning that counts those. ``engine``: our
-    own decoder, which takes every model, or ``ctranslate2``, which takes less time and fewer models (``ctranslate.py``)
-    and multiplies in the ``compute_type``: float32, int8, bfloat16, ...
+    Args:
+        beam: beams; 1 is greedy.
+        length_penalty: exponent of the length that divides a text's log-probability.
+        batch: sources at a time.
+        max_length: most tokens of a translation; None: twice the tokens of the source, counted in steps of 16, and 50.
+        engine: a name of ``ENGINES``: ``clockhands`` takes every model, ``ctranslate2`` is faster and takes fewer.
+        compute_type: of the engine's matrix products: float32, int8, bfloat16, ...
+        max_source: tokens of a source that are read; the rest is cut, with a ClockhandsWarning that counts those.
+
+    Raises UsageError for values out of range, an unknown engine, and options that the engine does not take.
     """
 
     beam: int = 1
     length_penalty: float = 1.0
     batch: int = 64
     max_length: int | None = None
-    engine: str = ENGINES[0]
+    engine: str = "clockhands"
     compute_type: str = "float32"
     max_source: int = LONGEST
 
@@ -72,18 +76,11 @@ class Search:
                 f"length_penalty is {self.length_penalty}, but beam is 1: it is for a search among several; "
                 "give --beam 4, or leave it out"
             )
-        if self.engine not in ENGINES:
-            raise UsageError(unknown("engine", self.engine, ENGINES))
-        if self.engine == "clockhands" and self.compute_type != "float32":
-            raise UsageError(
-                f"compute_type is {self.compute_type!r}, but our own decoder computes in the type of the weights; "
-                "it is for the engine ctranslate2"
-            )
+        ENGINES[self.engine].refuse_options(self.compute_type)
 
-    def decoder(self, opened: Run) -> Writer:
-        """What searches so. Raises UsageError if the engine cannot be had, or cannot take this model."""
-        ours = self.engine == "clockhands"
-        return Decoder(opened.model) if ours else EngineDecoder(opened.model, self.compute_type)
+    def make_engine(self, run: Run) -> Engine:
+        """Make the engine for a run. Raises UsageError if the engine cannot be had, or cannot take its model."""
+        return ENGINES[self.engine](run.model, self.compute_type)
 
 
 def translate(run: str | Path | Run, sources: Iterable[str], search: Search | None = None) -> Iterator[Translation]:
@@ -91,71 +88,68 @@ def translate(run: str | Path | Run, sources: Iterable[str], search: Search | No
 
     Raises UsageError if the run does not translate. An empty sentence has an empty translation.
     """
-    opened = open_run(run)
-    opened.require("encoder-decoder", "translate")
+    run = open_run(run)
+    run.require("encoder-decoder", "translate")
     search = search or Search()
     stream = iter(sources)
-    decoder = search.decoder(opened)
+    engine = search.make_engine(run)
     batches = 1
     while pool := list(islice(stream, search.batch * batches)):
-        yield from _pool(opened, decoder, pool, search)
+        yield from _translate_pool(run, engine, pool, search)
         batches = min(2 * batches, POOL)
 
 
-def _pool(opened: Run, decoder: Writer, pool: list[str], search: Search) -> list[Translation]:
-    """Batches of like lengths, put back in order."""
-    wanted = [index for index, source in enumerate(pool) if source.strip()]
-    encoded = encode_texts(opened.tokenizers.source, [pool[i] for i in wanted])
-    ids = dict(zip(wanted, shortened(encoded, search.max_source, "max_source"), strict=True))
+def _translate_pool(run: Run, engine: Engine, pool: list[str], search: Search) -> list[Translation]:
+    """Translate in batches of similar lengths, and return the translations in the order of their sources."""
+    written = [index for index, source in enumerate(pool) if source.strip()]
+    encoded = encode_texts(run.tokenizers.source, [pool[i] for i in written])
+    ids = dict(zip(written, shortened(encoded, search.max_source, "max_source"), strict=True))
     done = {index: Translation(source, "", 0.0) for index, source in enumerate(pool)}
-    order = sorted(wanted, key=lambda index: len(ids[index]))
+    order = sorted(written, key=lambda index: len(ids[index]))
     # One bound for all of a batch: a translation that does not end must not depend on the sentences beside it.
     batches = [
         (bound, indices)
-        for bound, alike in groupby(order, key=lambda index: _bound(len(ids[index]), search))
-        for indices in _batched(alike, search.batch)
+        for bound, alike in groupby(order, key=lambda index: _bound_length(len(ids[index]), search))
+        for indices in _split(alike, search.batch)
     ]
     for _, indices in batches:
-        _check_room(opened, [ids[index] for index in indices], search)
+        _check_memory(run, [ids[index] for index in indices], search)
     for bound, indices in batches:
-        texts, scores = _batch(opened, decoder, [ids[index] for index in indices], bound, search)
+        texts, scores = _translate_batch(run, engine, [ids[index] for index in indices], bound, search)
         rows = zip(indices, texts, scores, strict=True)
         done |= {index: Translation(pool[index], text, score) for index, text, score in rows}
     return [done[index] for index in range(len(pool))]
 
 
-def _bound(tokens: int, search: Search) -> int:
+def _bound_length(tokens: int, search: Search) -> int:
     """Return how many tokens the translation of a source of ``tokens`` tokens may have."""
     return search.max_length or 2 * STEP * -(-tokens // STEP) + 50
 
 
-def _batched(items: Iterable[int], size: int) -> Iterator[list[int]]:
+def _split(items: Iterable[int], size: int) -> Iterator[list[int]]:
     """Yield the items in lists of ``size``; the last may be shorter."""
     stream = iter(items)
     while batch := list(islice(stream, size)):
         yield batch
 
 
-def _check_room(opened: Run, rows: list[list[int]], search: Search) -> None:
+def _check_memory(run: Run, rows: list[list[int]], search: Search) -> None:
     """Raise UsageError if a batch does not fit the memory even if each translation is only as long as its source."""
     source = max(map(len, rows))
     length = min(source, search.max_length or source)
     advice = "--batch" if search.beam == 1 else "--beam or --batch"
-    check_room(opened.model, rows=len(rows) * search.beam, length=length, source=source, advice=advice)
+    check_memory(run.model, rows=len(rows) * search.beam, length=length, source=source, advice=advice)
 
 
-def _batch(
-    opened: Run, decoder: Writer, rows: list[list[int]], longest: int, search: Search
+def _translate_batch(
+    run: Run, engine: Engine, rows: list[list[int]], longest: int, search: Search
 ) -> tuple[list[str], list[float]]:
-    tokenizer = opened.tokenizers.target
-    ids_BT, mask_BT = pad([np.asarray(row, dtype=np.int32) for row in rows], opened.tokenizers.source.pad_token_id)
-    device = opened.model.device
-    written = decoder(
-        ids_BT.to(device),
-        mask_BT.to(device).bool(),
-        longest=longest,
-        beam=search.beam,
-        length_penalty=search.length_penalty,
-    )
-    texts: list[str] = tokenizer.batch_decode([one.words for one in written], skip_special_tokens=True)
-    return texts, [one.log_probability / len(one.words) for one in written]
+    """Translate sources that are given as token ids; return texts, and mean log-probabilities of their tokens."""
+    padding = run.tokenizers.source.pad_token_id
+    ids_BT, mask_BT = pad([np.asarray(row, dtype=np.int32) for row in rows], padding)
+    device = run.model.device
+    decoding = Decoding(longest, search.beam, search.length_penalty)
+    written = engine.write(ids_BT.to(device), mask_BT.to(device).bool(), decoding)
+    tokens = [text.tokens for text in written]
+    texts: list[str] = run.tokenizers.target.batch_decode(tokens, skip_special_tokens=True)
+    return texts, [text.log_probability / len(text.tokens) for text in written]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from clockhands.attention import attend
+from clockhands.attention import attend, attend_rotated
 from clockhands.model.config import TransformerConfig
 from clockhands.model.kv_cache import (
     KVCache,
@@ -26,12 +26,18 @@ from clockhands.shapes import Float, Tensor
 
 @dataclass(frozen=True)
 class AttentionContext:
-    """Scheme, placement (positions and mask), KV cache and index of the layer of one attention call."""
+    """Scheme, placement (positions and mask), KV cache and index of the layer of one attention call.
+
+    ``lean``: nothing of the scheme is left to do once new queries and keys are rotated, nobody trains or records, and
+    the mask says everything (``placement.causal`` is False): only the kernel is called. A decoder that reads one token
+    after the other decides it once for all its steps (``model.lean``).
+    """
 
     scheme: Scheme
     placement: Placement
     cache: KVCache | None = None
     layer: int = 0
+    lean: bool = False
 
 
 class Fused(nn.Linear):
@@ -44,7 +50,9 @@ class Fused(nn.Linear):
     def split_heads(self, x_BSD: Float[Tensor, "B S D"], head_dim: int) -> tuple[Float[Tensor, "B _H S K"], ...]:
         """Project, and return every part as [B, heads, S, head_dim]."""
         joined = self(x_BSD)
-        return tuple(part.unflatten(-1, (-1, head_dim)).transpose(1, 2) for part in joined.split(self.parts, dim=-1))
+        batch, length, _ = joined.shape
+        parts = joined.split_with_sizes(self.parts, -1) if len(self.parts) > 1 else (joined,)
+        return tuple([part.reshape(batch, length, -1, head_dim).transpose(1, 2) for part in parts])
 
 
 class Attention(nn.Module):
@@ -131,6 +139,10 @@ class SelfAttention(Attention):
     ) -> Float[Tensor, "B H S Kv"]:
         """Compute what lies between the projections: the KV cache and every hook of the scheme."""
         scheme, placement, cache, layer = context.scheme, context.placement, context.cache, context.layer
+        if context.lean and cache is not None:
+            q, k = scheme.rotate(q, k, placement.qpos_BS, placement.kpos_BT)
+            k, v = cache.update(k, v, layer)
+            return attend_rotated(q, k, v, placement.mask_BHSM, self.logit_scale(scheme))
         if cache is not None:
             refuse_quantized(scheme, cache, layer)
         if "locate" in scheme.active_hooks():
@@ -166,7 +178,10 @@ class CrossAttention(Attention):
         """Attend from target tokens [B, S, D] to the source's states [B, T, D]: [B, S, D]."""
         (q,) = self.q.split_heads(x_BSD, self.head_dim)
         k, v = self.project_source(source_BTD, context.cache, context.layer, q.device)
-        return self.join_heads(self.attend_heads(context.scheme, q, k, v, context.placement))
+        scheme, placement = context.scheme, context.placement
+        if context.lean:
+            return self.join_heads(attend_rotated(q, k, v, placement.mask_BHSM, self.logit_scale(scheme)))
+        return self.join_heads(self.attend_heads(scheme, q, k, v, placement))
 
     def project_source(
         self, source_BTD: Float[Tensor, "B T D"], cache: KVCache | None, layer: int, device: torch.device

@@ -41,7 +41,7 @@ class FeedForward(nn.Module):
             x = self.activation(gate) * x
         else:
             x = self.activation(x)
-        return self.down(self.dropout(x))
+        return self.down(self.dropout(x) if self.training else x)
 
 
 class Sublayer(nn.Module):
@@ -55,7 +55,8 @@ class Sublayer(nn.Module):
 
     def branch(self, x_BSD: Float[Tensor, "B S D"], f: Callable[[Tensor], Tensor]) -> Float[Tensor, "B S D"]:
         """Compute the sublayer, before the residual connection."""
-        return self.dropout(f(self.norm(x_BSD) if self.pre else x_BSD))
+        y_BSD = f(self.norm(x_BSD) if self.pre else x_BSD)
+        return self.dropout(y_BSD) if self.training else y_BSD
 
     def forward(self, x_BSD: Float[Tensor, "B S D"], f: Callable[[Tensor], Tensor]) -> Float[Tensor, "B S D"]:
         """Compute the sublayer ``f`` inside its residual connection and norm: [B, S, D] to [B, S, D]."""

@@ -13,7 +13,10 @@ import torch
 from clockhands.errors import PositionError
 from clockhands.schemes import Scheme
 from clockhands.schemes.scheme import KeyPositions
-from clockhands.shapes import Float, Num, Tensor
+from clockhands.shapes import Float, Int, Num, Tensor
+
+SMALLEST_BUFFER = 16
+"""Tokens that the first buffer of a growing cache has room for."""
 
 
 @runtime_checkable
@@ -36,6 +39,11 @@ def keeps_positions(scheme: Scheme) -> bool:
     hooks = scheme.active_hooks()
     rotates_again = scheme.declares.cache == "raw" and "rotate" in hooks
     return rotates_again or bool(hooks & {"locate", "bias", "logits", "weigh", "values"})
+
+
+def acts_in_attention(scheme: Scheme) -> bool:
+    """Whether a scheme has anything to do in attention at all, rotation included."""
+    return keeps_positions(scheme) or "rotate" in scheme.active_hooks()
 
 
 def refuse_quantized(scheme: Scheme, cache: KVCache, layer: int) -> None:
@@ -93,3 +101,89 @@ def read_coordinates(cache: KVCache, layer: int, width: int) -> Float[Tensor, "B
     stored_BHTK = cache.layers[layer].keys[..., :length, :]
     like = stored_BHTK.new_empty((1, 1, 1, 1), dtype=torch.float32)
     return split_positions(stored_BHTK, width, like)[1]
+
+
+class LayerCache:
+    """Keys and values of one layer, in buffers with room for more tokens.
+
+    Heads lie apart in the buffers, not tokens: the kernels read the keys of a head in one sweep.
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._keys: Tensor | None = None
+        self._values: Tensor | None = None
+
+    @property
+    def keys(self) -> Float[Tensor, "B H T Kp"]:
+        """Keys of all cached tokens."""
+        assert self._keys is not None, "nothing was cached yet"
+        return self._keys[:, :, : self.length]
+
+    @property
+    def values(self) -> Float[Tensor, "B H T Kv"]:
+        """Values of all cached tokens."""
+        assert self._values is not None, "nothing was cached yet"
+        return self._values[:, :, : self.length]
+
+    def append(self, keys: Float[Tensor, "B H N Kp"], values: Float[Tensor, "B H N Kv"]) -> tuple[Tensor, Tensor]:
+        """Write keys and values behind the cached ones, and return all."""
+        start, end = self.length, self.length + keys.shape[2]
+        if self._keys is None or self._values is None or end > self._keys.shape[2]:
+            self._keys, self._values = _enlarge(keys, self._keys, start), _enlarge(values, self._values, start)
+        self._keys[:, :, start:end] = keys
+        self._values[:, :, start:end] = values
+        self.length = end
+        return self._keys[:, :, :end], self._values[:, :, :end]
+
+    def select(self, rows: Int[Tensor, " N"]) -> None:
+        """Keep these rows of the batch, in this order."""
+        if self.length:
+            self._keys, self._values = self.keys[rows], self.values[rows]
+
+
+class GrowingCache:
+    """A KV cache whose buffers double when they are full, so that a step copies only its own tokens."""
+
+    layer_type: type[LayerCache] = LayerCache
+
+    def __init__(self, layers: int) -> None:
+        self.layers = [self.layer_type() for _ in range(layers)]
+
+    def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int) -> tuple[Tensor, Tensor]:
+        """Append keys and values [B, H, N, K] of one layer, and return all of that layer."""
+        return self.layers[layer_idx].append(key_states, value_states)
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Return how many tokens are cached."""
+        return self.layers[layer_idx].length
+
+    def select(self, rows: Int[Tensor, " N"]) -> None:
+        """Keep these rows of the batch, in this order."""
+        for layer in self.layers:
+            layer.select(rows)
+
+
+class _FilledLayer(LayerCache):
+    """A layer that is filled once: no room is kept for more."""
+
+    def append(self, keys: Float[Tensor, "B H N Kp"], values: Float[Tensor, "B H N Kv"]) -> tuple[Tensor, Tensor]:
+        self._keys, self._values, self.length = keys.contiguous(), values.contiguous(), keys.shape[2]
+        return self._keys, self._values
+
+
+class SourceCache(GrowingCache):
+    """The KV cache of cross-attention: keys and values of the source, computed in the first step."""
+
+    layer_type = _FilledLayer
+
+
+def _enlarge(
+    new_BHNK: Float[Tensor, "B H N K"], old_BHTK: Float[Tensor, "B H T K"] | None, length: int
+) -> Float[Tensor, "B H T2 K"]:
+    """Return a buffer with room for the new tokens and as many again, which begins with ``length`` of the old ones."""
+    batch, heads, more, width = new_BHNK.shape
+    buffer = new_BHNK.new_empty(batch, heads, max(SMALLEST_BUFFER, 2 * (length + more)), width)
+    if old_BHTK is not None:
+        buffer[:, :, :length] = old_BHTK[:, :, :length]
+    return buffer

@@ -52,6 +52,12 @@ class Encoded:
     mask_BT: Bool[Tensor, "B T"] | None = None
     documents_BT: Int[Tensor, "B T"] | None = None
 
+    def select(self, rows: Int[Tensor, " N"]) -> Encoded:
+        """Return these rows of the batch, in this order."""
+        mask = None if self.mask_BT is None else self.mask_BT[rows]
+        documents = None if self.documents_BT is None else self.documents_BT[rows]
+        return Encoded(self.states_BTD[rows], self.positions_BT[rows], mask, documents)
+
 
 def count_positions(text: Text, past: int | Tensor = 0) -> Positions:
     """Count the positions of a text's tokens, after ``past`` cached tokens: [B, S], or as given with the text.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cached_property
 
 import torch
@@ -102,19 +103,35 @@ class Stack(nn.Module):
         states: list[Tensor] | None = None,
     ) -> Float[Tensor, "B S D"]:
         """Compute the last states; every layer's input is appended to ``states`` if that is a list."""
-        first = self.schemes[0]
-        assert isinstance(first, Scheme)
-        x = self.input(ids_BS, first.encode(one_row(placement.qpos_BS)))
-        for layer, block in enumerate(self.blocks):
-            scheme = self.schemes.of(layer)
-            x = self.add_encoding_again(x, scheme, placement.qpos_BS, layer)
-            if states is not None:
-                states.append(x)
+        x = self.input(ids_BS, self.encode_input(placement.qpos_BS))
+        contexts = []
+        for layer in range(len(self.blocks)):
             cross_context = None
             if cross_placement is not None and cross_schemes is not None:
                 cross_context = AttentionContext(cross_schemes.of(layer), cross_placement, cross_cache, layer)
-            source_BTD = None if source is None else source.states_BTD
-            x = block(x, AttentionContext(scheme, placement, cache, layer), source_BTD, cross_context)
+            contexts.append((AttentionContext(self.schemes.of(layer), placement, cache, layer), cross_context))
+        return self.run_blocks(x, contexts, None if source is None else source.states_BTD, states)
+
+    def encode_input(self, pos_BS: Positions) -> Float[Tensor, "#B S P"] | None:
+        """Compute what the input layer adds to the tokens, by the first layer's scheme; None if it adds nothing."""
+        first = self.schemes[0]
+        assert isinstance(first, Scheme)
+        return first.encode(one_row(pos_BS))
+
+    def run_blocks(
+        self,
+        x_BSD: Float[Tensor, "B S D"],
+        contexts: Sequence[tuple[AttentionContext, AttentionContext | None]],
+        source_BTD: Float[Tensor, "B T D"] | None = None,
+        states: list[Tensor] | None = None,
+    ) -> Float[Tensor, "B S D"]:
+        """Run all layers and the last norm; ``contexts``: of each layer's self-attention and cross-attention."""
+        x = x_BSD
+        for layer, (block, (context, cross_context)) in enumerate(zip(self.blocks, contexts, strict=True)):
+            x = self.add_encoding_again(x, context.scheme, context.placement.qpos_BS, layer)
+            if states is not None:
+                states.append(x)
+            x = block(x, context, source_BTD, cross_context)
         x = x if self.norm is None else self.norm(x)
         if states is not None:
             states.append(x)

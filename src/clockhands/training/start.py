@@ -19,7 +19,7 @@ from clockhands import __version__
 from clockhands.devices import get_rank, open_device
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.files import write_text
-from clockhands.generation.score import uniform_guess
+from clockhands.generation.score import describe_uniform_guess
 from clockhands.locking import hold
 from clockhands.progress import say, say_nothing
 from clockhands.runs import Run, checkpoints
@@ -257,7 +257,7 @@ def _ahead(recipe: Recipe, material: Material, updates: int, model: PreTrainedMo
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return (
         f"training {parameters:,} parameters for {updates:,} steps; learning rate {training.rate:g}, warm-up "
-        f"{training.warmup:,} steps; the loss is in nats per token, and {uniform_guess(tokens)}"
+        f"{training.warmup:,} steps; the loss is in nats per token, and {describe_uniform_guess(tokens)}"
     )
 
 

@@ -9,7 +9,7 @@ import torch
 
 from clockhands.data import Pair
 from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table
-from clockhands.generation import attention_figure, cross_attention
+from clockhands.generation import compute_cross_attention, draw_cross_attention
 from clockhands.runs import Run
 from clockhands.studies.tour.variants import MAIN, NO_POSITION, NO_SCALE, ROLES_BLIND, ROLES_MAIN
 
@@ -155,7 +155,7 @@ def _ceiling(result: Result) -> float:
 
 def attention(opened: Run, pair: Pair) -> Finding:
     """Cross-attention of one translation, per layer and head."""
-    weights_LHST, sources, targets = cross_attention(opened, pair.source)
+    weights_LHST, sources, targets = compute_cross_attention(opened, pair.source)
     sharpest_LH = weights_LHST.max(dim=-1).values.mean(dim=-1)
     layer, head = divmod(int(sharpest_LH.argmax()), sharpest_LH.shape[1])
     focus = float(sharpest_LH[layer, head])
@@ -171,7 +171,7 @@ def attention(opened: Run, pair: Pair) -> Finding:
         ),
         value=focus,
         references=(Reference("evenly spread", 1 / len(sources)),),
-        figure=attention_figure(opened, pair.source),
+        figure=draw_cross_attention(opened, pair.source),
         table=Table.of(
             ("target token", "source token it looked at most", "weight"),
             [

@@ -1,4 +1,4 @@
-"""CTranslate2 writes what our own decoder writes, and a model that it cannot express is refused with the reasons."""
+"""CTranslate2 writes what the engine clockhands writes; a model that it cannot express is refused with reasons."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from clockhands.errors import PositionError, UsageError
-from clockhands.generation import Search, translate
-from clockhands.generation.ctranslate import PLACES, EngineDecoder
-from clockhands.generation.decode import Decoder, Written
+from clockhands.generation import Decoding, Search, Written, translate
+from clockhands.generation.engines.clockhands import ClockhandsEngine
+from clockhands.generation.engines.ctranslate import PLACES, CTranslate2Engine
 from clockhands.runs import Run
 from clockhands.schemes import CATALOGUE
-from tests.generation.test_decode import END, LONGEST, VOCABULARY, side_of_reading, sources, writer
+from tests.generation.engines.test_clockhands import END, LONGEST, VOCABULARY, side_of_reading, sources, writer
 
 pytest.importorskip("ctranslate2", reason="the extra ctranslate2 is not installed")
 
@@ -35,7 +35,7 @@ BLOCKS: list[dict[str, Any]] = [
 
 
 def alike(got: list[Written], wanted: list[Written]) -> None:
-    assert [one.words for one in got] == [one.words for one in wanted]
+    assert [one.tokens for one in got] == [one.tokens for one in wanted]
     assert [one.log_probability for one in got] == pytest.approx([one.log_probability for one in wanted], abs=1e-3)
 
 
@@ -44,12 +44,15 @@ def test_every_scheme_is_written_alike_or_refused_by_name(name: str) -> None:
     model = writer(name, encoder=side_of_reading(name))
     ids_BT, mask_BT = sources()
     try:
-        engine = EngineDecoder(model)
+        engine = CTranslate2Engine(model)
     except UsageError as fault:
         assert repr(name) in str(fault) and name not in ADDED
         return
     assert name in ADDED
-    alike(engine(ids_BT, mask_BT, longest=LONGEST), Decoder(model)(ids_BT, mask_BT, longest=LONGEST))
+    alike(
+        engine.write(ids_BT, mask_BT, Decoding(LONGEST)),
+        ClockhandsEngine(model).write(ids_BT, mask_BT, Decoding(LONGEST)),
+    )
 
 
 @pytest.mark.parametrize("scheme", ["sinusoidal", {"scheme": "rope", "layout": "interleaved", "base": 100.0}])
@@ -60,7 +63,10 @@ def test_every_block_is_written_alike(block: dict[str, Any], scheme: Any) -> Non
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape) * 0.05)
     ids_BT, mask_BT = sources()
-    alike(EngineDecoder(model)(ids_BT, mask_BT, longest=LONGEST), Decoder(model)(ids_BT, mask_BT, longest=LONGEST))
+    alike(
+        CTranslate2Engine(model).write(ids_BT, mask_BT, Decoding(LONGEST)),
+        ClockhandsEngine(model).write(ids_BT, mask_BT, Decoding(LONGEST)),
+    )
 
 
 @pytest.mark.parametrize("penalty", [1.0, 0.4])
@@ -69,40 +75,46 @@ def test_beams_are_alike_where_no_text_ends_by_itself(penalty: float) -> None:
     model = writer()
     model.model.output.bias.data[END] = -100.0
     ids_BT, mask_BT = sources()
-    options: dict[str, Any] = {"longest": LONGEST, "beam": 3, "length_penalty": penalty}
-    alike(EngineDecoder(model)(ids_BT, mask_BT, **options), Decoder(model)(ids_BT, mask_BT, **options))
+    decoding = Decoding(LONGEST, 3, penalty)
+    alike(
+        CTranslate2Engine(model).write(ids_BT, mask_BT, decoding),
+        ClockhandsEngine(model).write(ids_BT, mask_BT, decoding),
+    )
 
 
 def test_a_text_longer_than_the_first_table() -> None:
     model = writer()
     torch.manual_seed(0)
     ids_BT = torch.randint(3, VOCABULARY, (1, PLACES + 30))
-    engine = EngineDecoder(model)
-    alike(engine(ids_BT[:, :4], None, longest=LONGEST), Decoder(model)(ids_BT[:, :4], None, longest=LONGEST))
-    alike(engine(ids_BT, None, longest=LONGEST), Decoder(model)(ids_BT, None, longest=LONGEST))
+    engine = CTranslate2Engine(model)
+    alike(
+        engine.write(ids_BT[:, :4], None, Decoding(LONGEST)),
+        ClockhandsEngine(model).write(ids_BT[:, :4], None, Decoding(LONGEST)),
+    )
+    alike(engine.write(ids_BT, None, Decoding(LONGEST)), ClockhandsEngine(model).write(ids_BT, None, Decoding(LONGEST)))
 
 
 def test_the_end_of_a_learned_table() -> None:
     model = writer({"scheme": "learned", "max_length": 12})
     ids_BT, mask_BT = sources()
-    engine = EngineDecoder(model)
+    engine = CTranslate2Engine(model)
     # The second and the fourth end in time; the others would not.
     some, seen = ids_BT[1::2], mask_BT[1::2]
-    alike(engine(some, seen, longest=50), Decoder(model)(some, seen, longest=50))
+    alike(engine.write(some, seen, Decoding(50)), ClockhandsEngine(model).write(some, seen, Decoding(50)))
     with pytest.raises(PositionError, match="outside the 12 positions"):
-        engine(torch.full((1, 13), 5), None, longest=3)
+        engine.write(torch.full((1, 13), 5), None, Decoding(3))
     model.model.output.bias.data[END] = -100.0
-    endless = EngineDecoder(model)
-    assert len(endless(ids_BT, mask_BT, longest=12)[0].words) == 12
+    endless = CTranslate2Engine(model)
+    assert len(endless.write(ids_BT, mask_BT, Decoding(12))[0].tokens) == 12
     with pytest.raises(PositionError, match="position 12 is outside the 12 positions of learned"):
-        endless(ids_BT, mask_BT, longest=13)
+        endless.write(ids_BT, mask_BT, Decoding(13))
 
 
 def test_all_reasons_are_named() -> None:
     added = {"scheme": "sinusoidal", "every_layer": True, "skip_every": 2, "transform": "scaled"}
     beside = {"scheme": "sinusoidal", "combine": "concatenate", "width": 8}
     with pytest.raises(UsageError) as fault:
-        EngineDecoder(
+        CTranslate2Engine(
             writer(added, decoder=beside, residual=False, causal_encoder=True, output_transform=True, cross="alibi")
         )
     for reason in (
@@ -123,14 +135,14 @@ def test_a_run_is_translated_by_either_engine(translator: Run) -> None:
 
 def test_integers_of_eight_bits_are_really_used(translator: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """How near their results are is decided by the processor: without VNNI sums of two products saturate at 16 bits."""
-    types, write = [], EngineDecoder.__call__
+    types, write = [], CTranslate2Engine.write
 
-    def watched(self: EngineDecoder, *given: Any, **options: Any) -> list[Written]:
+    def watched(self: CTranslate2Engine, *given: Any, **options: Any) -> list[Written]:
         written = write(self, *given, **options)
         types.append(self.translator.compute_type)
         return written
 
-    monkeypatch.setattr(EngineDecoder, "__call__", watched)
+    monkeypatch.setattr(CTranslate2Engine, "write", watched)
     texts = ["Tom saw Anna", "Anna saw Tom"]
     plain, coarse = (
         list(translate(translator, texts, Search(engine="ctranslate2", compute_type=kind)))
@@ -145,7 +157,7 @@ def test_integers_of_eight_bits_are_really_used(translator: Run, monkeypatch: py
 def test_faults(translator: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="unknown engine 'ctranslate'; did you mean 'ctranslate2'"):
         Search(engine="ctranslate")
-    with pytest.raises(UsageError, match="compute_type is 'int8', but our own decoder"):
+    with pytest.raises(UsageError, match="compute_type is 'int8', but the engine clockhands"):
         Search(compute_type="int8")
     with pytest.raises(UsageError, match="unknown compute type of CTranslate2 on this cpu 'int7'; did you mean 'int8'"):
         next(translate(translator, ["Tom"], Search(engine="ctranslate2", compute_type="int7")))

@@ -1,4 +1,4 @@
-"""Whether what is to be written fits the memory: judged by arithmetic before anything is computed."""
+"""Check by arithmetic, before anything is computed, whether the texts to write fit the memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def bytes_of(model: PreTrainedModel, *, rows: int, length: int, source: int = 0) -> int:
+def count_bytes(model: PreTrainedModel, *, rows: int, length: int, source: int = 0) -> int:
     """Count the bytes that ``rows`` texts of ``length`` tokens, of sources of ``source`` tokens, need at the least.
 
     Counted are the keys and values of every layer, and one layer's states of the longer side; not what is computed in
@@ -24,9 +24,9 @@ def bytes_of(model: PreTrainedModel, *, rows: int, length: int, source: int = 0)
     return rows * itemsize * (keys + states)
 
 
-def check_room(model: PreTrainedModel, *, rows: int, length: int, source: int = 0, advice: str) -> None:
+def check_memory(model: PreTrainedModel, *, rows: int, length: int, source: int = 0, advice: str) -> None:
     """Raise UsageError if so many texts of so many tokens do not fit; ``advice``: what to lower."""
-    needed, available = bytes_of(model, rows=rows, length=length, source=source), free_memory(model.device)
+    needed, available = count_bytes(model, rows=rows, length=length, source=source), free_memory(model.device)
     if needed > available:
         raise UsageError(
             f"{rows:,} texts of {max(length, source):,} tokens at a time need {in_words(needed)} of memory, and "

@@ -1,4 +1,4 @@
-"""A step against the decoder's modules: the same logits, whatever the scheme and the architecture."""
+"""The decoder in lean mode against a forward pass: the same states, whatever the scheme and the architecture."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ import pytest
 import torch
 
 from clockhands.attention import Attended, record
-from clockhands.generation.hypotheses import Memories, Tree, repeated
-from clockhands.generation.step import Step, plain
+from clockhands.generation.engines.hypotheses import Tree, repeat_rows
 from clockhands.model import Text, Transformer
+from clockhands.model.kv_cache import GrowingCache, SourceCache, keeps_positions
+from clockhands.model.lean import LeanDecoder, copy_lean
 from clockhands.schemes import CATALOGUE
-from tests.generation.test_decode import LONGEST, OPTIONS, side_of_reading, sources, writer
+from tests.generation.engines.test_clockhands import LONGEST, OPTIONS, side_of_reading, sources, writer
 
-PLAIN = {"none", "sinusoidal", "rope", "learned"}
-NOT_PLAIN = {"alibi", "t5", "shaw", "cope", "transformer-xl"}
+LEAN = {"none", "sinusoidal", "rope", "learned"}
+NOT_LEAN = {"alibi", "t5", "shaw", "cope", "transformer-xl"}
 
 
 def both(core: Transformer, words_BS: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits after every word, read a word at a time with what is remembered: by ``Step`` and by the modules."""
+    """Logits after every token, read one at a time with a cache: in lean mode and by ``Transformer.decode``."""
     ids_BT, mask_BT = sources(len(words_BS))
     source = core.encode(Text(ids_BT, mask_BT))
-    texts, layers = Tree(Step(core), source, 1), core.config.decoder_layers
-    own, crossed = Memories(layers), Memories(layers)
+    decoder, layers = LeanDecoder(core), core.config.decoder_layers
+    caches, own, cross = decoder.make_caches(source), GrowingCache(layers), SourceCache(layers)
     stepped, through = [], []
-    for word_B1 in words_BS.split(1, dim=1):
-        stepped.append(texts.read(word_B1, None))
-        through.append(core.decode(Text(word_B1), source, own, crossed))
+    for token_B1 in words_BS.split(1, dim=1):
+        stepped.append(decoder.step(token_B1, caches))
+        through.append(core.decode(Text(token_B1), source, own, cross))
     return core.output(torch.cat(stepped, dim=1)), core.output(torch.cat(through, dim=1))
 
 
@@ -43,10 +44,10 @@ def test_every_scheme(name: str) -> None:
     agree(writer(scheme, encoder=side_of_reading(name) if scheme == name else scheme).model)
 
 
-@pytest.mark.parametrize("name", sorted(PLAIN | NOT_PLAIN))
-def test_what_is_plain(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(LEAN | NOT_LEAN))
+def test_which_schemes_are_done_after_rotation(name: str) -> None:
     scheme = writer(name, encoder="none").model.decoder.schemes[0]
-    assert plain(scheme) is (name in PLAIN)
+    assert keeps_positions(scheme) is (name in NOT_LEAN)
 
 
 @pytest.mark.parametrize(
@@ -77,12 +78,12 @@ def test_every_option_of_the_decoder(changes: dict[str, object]) -> None:
 def test_who_listens_hears_a_step() -> None:
     core = writer().model
     ids_BT, mask_BT = sources()
-    texts, heard = Tree(Step(core), core.encode(Text(ids_BT, mask_BT)), 1), list[Attended]()
+    texts, heard = Tree(LeanDecoder(core), core.encode(Text(ids_BT, mask_BT)), 1), list[Attended]()
     word_B1 = torch.full((len(ids_BT), 1), 3)
     with record(heard.append):
         listened = texts.read(word_B1, None)
-    assert [attended.weights_BHST.shape[-1] for attended in heard] == [1, ids_BT.shape[1]] * len(texts.step.layers)
-    unheard = Tree(Step(core), core.encode(Text(ids_BT, mask_BT)), 1).read(word_B1, None)
+    assert [attended.weights_BHST.shape[-1] for attended in heard] == [1, ids_BT.shape[1]] * core.config.decoder_layers
+    unheard = Tree(LeanDecoder(core), core.encode(Text(ids_BT, mask_BT)), 1).read(word_B1, None)
     torch.testing.assert_close(listened, unheard)
 
 
@@ -90,7 +91,7 @@ def test_who_listens_hears_a_step() -> None:
 def test_all_layers_share_the_angles_of_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
     core = writer("rope", decoder_layers=3).model
     ids_BT, mask_BT = sources()
-    texts, made = Tree(Step(core), core.encode(Text(ids_BT, mask_BT)), 1), list[int]()
+    texts, made = Tree(LeanDecoder(core), core.encode(Text(ids_BT, mask_BT)), 1), list[int]()
     scheme = core.decoder.schemes[0]
     waves = scheme.waves
     monkeypatch.setattr(scheme, "waves", lambda *given: made.append(1) or waves(*given))
@@ -106,7 +107,7 @@ def test_a_source_without_words_is_seen_by_nobody() -> None:
     mask_BT[0] = False
     source = core.encode(Text(ids_BT, mask_BT))
     words_BS = torch.full((len(ids_BT), 1), 3)
-    stepwise = Tree(Step(core), source, 1).read(words_BS, None)
+    stepwise = Tree(LeanDecoder(core), source, 1).read(words_BS, None)
     torch.testing.assert_close(stepwise, core.decode(Text(words_BS), source), rtol=0, atol=1e-10)
 
 
@@ -117,7 +118,7 @@ def test_hypotheses_of_a_beam_are_rows_of_their_own(name: str) -> None:
     core = writer(name).model.double()
     ids_BT, mask_BT = sources(2)
     source = core.encode(Text(ids_BT, mask_BT))
-    texts, written_BWS = Tree(Step(core), source, 3), torch.empty(2, 3, 0, dtype=torch.long)
+    texts, written_BWS = Tree(LeanDecoder(core), source, 3), torch.empty(2, 3, 0, dtype=torch.long)
     for step in range(5):
         parents_BW = None if step == 0 else torch.tensor([[2, 0, 0], [1, 1, 2]])
         words_BW = torch.arange(6).view(2, 3) * 7 + 3 + step
@@ -125,5 +126,24 @@ def test_hypotheses_of_a_beam_are_rows_of_their_own(name: str) -> None:
         if parents_BW is not None:
             written_BWS = written_BWS.take_along_dim(parents_BW[..., None], dim=1)
         written_BWS = torch.cat([written_BWS, words_BW[..., None]], dim=2)
-    alone_NSD = core.decode(Text(written_BWS.flatten(0, 1)), repeated(source, 3))
+    alone_NSD = core.decode(Text(written_BWS.flatten(0, 1)), repeat_rows(source, 3))
     torch.testing.assert_close(states_BWD.flatten(0, 1), alone_NSD[:, -1], rtol=0, atol=1e-10)
+
+
+@torch.no_grad()
+def test_a_lean_copy_shares_what_it_does_not_lay_out_anew_and_leaves_the_model_alone() -> None:
+    core = writer("rope").model
+    before = {name: parameter.data_ptr() for name, parameter in core.decoder.named_parameters()}
+    calls = list[int]()
+    core.decoder.blocks[0].register_forward_hook(lambda *_: calls.append(1))
+    copy = copy_lean(core.decoder)
+    assert {name: parameter.data_ptr() for name, parameter in core.decoder.named_parameters()} == before
+    assert type(core.decoder.blocks[0]).__call__ is torch.nn.Module.__call__
+    linear, theirs = copy.blocks[0].feed_forward.up, core.decoder.blocks[0].feed_forward.up
+    assert linear.weight.T.is_contiguous() and not theirs.weight.T.is_contiguous()
+    torch.testing.assert_close(linear.weight, theirs.weight, rtol=0, atol=0)
+    assert copy.input.tokens.weight is core.decoder.input.tokens.weight
+    ids_BT, mask_BT = sources()
+    decoder = LeanDecoder(core)
+    decoder.step(torch.full((len(ids_BT), 1), 3), decoder.make_caches(core.encode(Text(ids_BT, mask_BT))))
+    assert not calls, "hooks are not called"

@@ -7,12 +7,13 @@ import torch
 import torch.nn.functional as F
 
 from clockhands.errors import ConfigError
-from clockhands.generation import decode
-from clockhands.generation.decode import BLOCK, Decoder, Found, best, likeliest, stay
-from clockhands.generation.hypotheses import Reread, Rows, Tree, hypotheses
-from clockhands.generation.step import Step
+from clockhands.generation.engines import Decoding, clockhands
+from clockhands.generation.engines.beam import Finished, list_unfinished
+from clockhands.generation.engines.clockhands import BLOCK, ClockhandsEngine, choose_best, choose_candidates
+from clockhands.generation.engines.hypotheses import Reread, Rows, Tree, make_hypotheses
 from clockhands.model import Text, preset
 from clockhands.model.huggingface import ClockhandsConfig, ClockhandsForSeq2SeqLM
+from clockhands.model.lean import LeanDecoder
 from clockhands.schemes import CATALOGUE
 
 PAD, START, END = 0, 1, 2
@@ -84,10 +85,10 @@ def side_of_reading(name: str) -> str:
 
 def compare(model: ClockhandsForSeq2SeqLM, beam: int, cache: bool, penalty: float = 1.0) -> list[list[int]]:
     ids_BT, mask_BT = sources()
-    written = Decoder(model)(ids_BT, mask_BT, longest=LONGEST, beam=beam, length_penalty=penalty)
+    written = ClockhandsEngine(model).write(ids_BT, mask_BT, Decoding(LONGEST, beam, penalty))
     texts, totals = generated(model, ids_BT, mask_BT, beam, cache, penalty)
-    assert [one.words for one in written] == texts
-    assert [one.log_probability for one in written] == pytest.approx(totals, abs=2e-4)
+    assert [text.tokens for text in written] == texts
+    assert [text.log_probability for text in written] == pytest.approx(totals, abs=2e-4)
     return texts
 
 
@@ -104,7 +105,7 @@ def test_every_scheme_writes_what_generate_writes(name: str) -> None:
 
 def test_the_texts_compared_are_worth_comparing() -> None:
     texts = compare(writer(), 4, cache=True)
-    assert len({word for text in texts for word in text}) >= 8
+    assert len({token for text in texts for token in text}) >= 8
     assert len({len(text) for text in texts}) > 2
 
 
@@ -145,13 +146,13 @@ def test_a_text_without_end_stops_at_the_longest() -> None:
 
 
 def test_batched_is_single() -> None:
-    decoder, (ids_BT, mask_BT) = Decoder(writer("rope")), sources()
+    engine, (ids_BT, mask_BT) = ClockhandsEngine(writer("rope")), sources()
     for beam in (1, 4):
-        together = decoder(ids_BT, mask_BT, longest=LONGEST, beam=beam)
+        together = engine.write(ids_BT, mask_BT, Decoding(LONGEST, beam))
         for row, one in enumerate(together):
             real = int(mask_BT[row].sum())
-            (alone,) = decoder(ids_BT[row : row + 1, :real], None, longest=LONGEST, beam=beam)
-            assert alone.words == one.words
+            (alone,) = engine.write(ids_BT[row : row + 1, :real], None, Decoding(LONGEST, beam))
+            assert alone.tokens == one.tokens
             assert alone.log_probability == pytest.approx(one.log_probability, abs=2e-4)
 
 
@@ -169,14 +170,14 @@ def test_batched_is_single() -> None:
 def test_the_way_follows_from_what_a_scheme_declares(scheme: str | dict[str, object], beam: int, way: type) -> None:
     core = writer(scheme, encoder="none").model
     ids_BT, mask_BT = sources()
-    assert type(hypotheses(Step(core), core.encode(Text(ids_BT, mask_BT)), beam)) is way
+    assert type(make_hypotheses(LeanDecoder(core), core.encode(Text(ids_BT, mask_BT)), beam)) is way
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_in_low_precision_the_score_is_the_text_s(beam: int) -> None:
     model, (ids_BT, mask_BT) = writer().bfloat16(), sources(2)
-    for row, written in enumerate(Decoder(model)(ids_BT, mask_BT, longest=LONGEST, beam=beam)):
-        labels_BS = torch.tensor([written.words])
+    for row, written in enumerate(ClockhandsEngine(model).write(ids_BT, mask_BT, Decoding(LONGEST, beam))):
+        labels_BS = torch.tensor([written.tokens])
         logits_BSV = model(
             input_ids=ids_BT[row : row + 1], attention_mask=mask_BT[row : row + 1], labels=labels_BS
         ).logits
@@ -188,37 +189,37 @@ def test_in_low_precision_the_score_is_the_text_s(beam: int) -> None:
 @pytest.mark.parametrize("count", [1, 6])
 def test_the_likeliest_in_two_levels_are_the_likeliest(vocabulary: int, count: int) -> None:
     logits_BWV, total_BW = 5 * torch.randn(3, 2, vocabulary), torch.randn(3, 2)
-    total_BC, parent_BC, word_BC = likeliest(logits_BWV, total_BW, count)
+    total_BC, parent_BC, token_BC = choose_candidates(logits_BWV, total_BW, count)
     whole_BN = (torch.log_softmax(logits_BWV, -1) + total_BW[..., None]).flatten(1)
     assert torch.equal(total_BC, whole_BN.sort(descending=True).values[:, :count])
-    assert torch.equal(whole_BN.gather(1, parent_BC * vocabulary + word_BC), total_BC)
+    assert torch.equal(whole_BN.gather(1, parent_BC * vocabulary + token_BC), total_BC)
 
 
 @pytest.mark.parametrize("rows", [1, 5])
 @pytest.mark.parametrize("vocabulary", [4 * BLOCK, 4 * BLOCK - 1])
-def test_the_best_word_is_the_first_of_the_largest(vocabulary: int, rows: int) -> None:
+def test_the_best_token_is_the_first_of_the_largest(vocabulary: int, rows: int) -> None:
     logits_NV = torch.randint(0, 4, (rows, vocabulary)).float()
-    expected_N, log_p_NV = logits_NV.argmax(-1), logits_NV.double().log_softmax(-1)
-    word_N, chance_N = best(logits_NV.clone())
-    assert torch.equal(word_N, expected_N)
-    torch.testing.assert_close(chance_N.double(), log_p_NV.amax(-1), rtol=0, atol=1e-5)
+    expected_N, exact_NV = logits_NV.argmax(-1), logits_NV.double().log_softmax(-1)
+    token_N, log_p_N = choose_best(logits_NV.clone())
+    assert torch.equal(token_N, expected_N)
+    torch.testing.assert_close(log_p_N.double(), exact_NV.amax(-1), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_logits_of_a_few_rows_at_a_time(beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder, (ids_BT, mask_BT) = Decoder(writer()), sources(5)
-    together = decoder(ids_BT, mask_BT, longest=LONGEST, beam=beam)
-    monkeypatch.setattr(decode, "ROWS", 2 * beam)
-    for one, other in zip(decoder(ids_BT, mask_BT, longest=LONGEST, beam=beam), together, strict=True):
-        assert one.words == other.words
+    engine, (ids_BT, mask_BT) = ClockhandsEngine(writer()), sources(5)
+    together = engine.write(ids_BT, mask_BT, Decoding(LONGEST, beam))
+    monkeypatch.setattr(clockhands, "ROWS", 2 * beam)
+    for one, other in zip(engine.write(ids_BT, mask_BT, Decoding(LONGEST, beam)), together, strict=True):
+        assert one.tokens == other.tokens
         assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
 
 
 def test_few_finished_sentences_stay() -> None:
-    def done(pattern: str) -> list[Found]:
-        return [Found(1, 1.0, done=letter == "x") for letter in pattern]
+    def done(pattern: str) -> list[Finished]:
+        return [Finished(1, 1.0, done=letter == "x") for letter in pattern]
 
-    assert stay(done("x" + 15 * "-")) == list(range(16))
-    assert stay(done("xx" + 14 * "-")) == list(range(2, 16))
-    assert stay(done("-x")) == [0]
-    assert stay(done("xx")) == []
+    assert list_unfinished(done("x" + 15 * "-")) == list(range(16))
+    assert list_unfinished(done("xx" + 14 * "-")) == list(range(2, 16))
+    assert list_unfinished(done("-x")) == [0]
+    assert list_unfinished(done("xx")) == []

@@ -1,4 +1,4 @@
-"""Which source words each target word looked at: cross-attention as a figure, per layer and head."""
+"""Cross-attention as a figure, by layer and head: to which source tokens each target token attends."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from clockhands.runs import Run, open_run
 from clockhands.shapes import Float, Tensor
 
 
-def cross_attention(
+def compute_cross_attention(
     run: str | Path | Run, source: str, target: str | None = None
 ) -> tuple[Float[Tensor, "L H S T"], list[str], list[str]]:
-    """Attention weights of the decoder's cross-attention, the source tokens [T] and the target tokens [S] they wrote.
+    """Compute the weights of the decoder's cross-attention; return them with source tokens [T] and target tokens [S].
 
     The target is the model's own translation unless given. Raises UsageError for an empty source.
     """
-    opened = open_run(run)
-    opened.require("encoder-decoder", "draw cross-attention")
+    run = open_run(run)
+    run.require("encoder-decoder", "draw cross-attention")
     if not source.strip():
         raise UsageError("there is no source sentence to draw the attention of")
     if target is None:
-        target = next(translate(opened, [source])).text
-    device = opened.model.device
-    ids_BT = torch.tensor(encode_texts(opened.tokenizers.source, [source]), device=device)
-    labels_BS = torch.tensor(encode_texts(opened.tokenizers.target, [target]), device=device)
+        target = next(translate(run, [source])).text
+    device = run.model.device
+    ids_BT = torch.tensor(encode_texts(run.tokenizers.source, [source]), device=device)
+    labels_BS = torch.tensor(encode_texts(run.tokenizers.target, [target]), device=device)
     recorded: list[Attended] = []
     with record(recorded.append), torch.inference_mode():
-        opened.model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT), labels=labels_BS)
-    layers = opened.model.config.num_hidden_layers
+        run.model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT), labels=labels_BS)
+    layers = run.model.config.num_hidden_layers
     # The decoder's layers come last and attend twice each: to themselves, then to the source.
     across = recorded[-2 * layers :][1::2]
     weights_LHST = torch.stack([attended.weights_BHST[0].float().cpu() for attended in across])
-    return weights_LHST, _words(opened.tokenizers.source, ids_BT), _words(opened.tokenizers.target, labels_BS)
+    return weights_LHST, _decode_tokens(run.tokenizers.source, ids_BT), _decode_tokens(run.tokenizers.target, labels_BS)
 
 
-def attention_figure(run: str | Path | Run, source: str, target: str | None = None) -> Figure:
-    """One heatmap for each layer and head: target tokens down, source tokens across."""
-    weights_LHST, sources, targets = cross_attention(run, source, target)
+def draw_cross_attention(run: str | Path | Run, source: str, target: str | None = None) -> Figure:
+    """Draw one heatmap for each layer and head: target tokens down, source tokens across."""
+    weights_LHST, sources, targets = compute_cross_attention(run, source, target)
     panels = [
         Panel(
             (Mark("heatmap", z=tuple(map(tuple, head_ST.tolist())), x=tuple(sources), y=tuple(targets)),),
@@ -53,10 +53,10 @@ def attention_figure(run: str | Path | Run, source: str, target: str | None = No
         for layer, layer_HST in enumerate(weights_LHST)
         for head, head_ST in enumerate(layer_HST)
     ]
-    caption = "How much each target token (row) looked at each source token (column); every row sums to 1."
+    caption = "How much each target token (row) attends to each source token (column); every row sums to 1."
     return Figure(tuple(panels), caption, columns=min(4, weights_LHST.shape[1]), height=len(targets) / len(sources))
 
 
-def _words(tokenizer: Any, ids_BS: Tensor) -> list[str]:
-    """Each token as a person reads it."""
+def _decode_tokens(tokenizer: Any, ids_BS: Tensor) -> list[str]:
+    """Return each token as a person reads it."""
     return [tokenizer.decode([token]) or tokenizer.convert_ids_to_tokens(int(token)) for token in ids_BS[0]]

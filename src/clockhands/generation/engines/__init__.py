@@ -1,0 +1,21 @@
+"""Engines: the ways to translate with a trained encoder-decoder, by name.
+
+``ENGINES[name](model, compute_type)`` is an ``Engine``, which writes a text for each source. To add one, write its
+class in a module here and name it below.
+"""
+
+from __future__ import annotations
+
+from clockhands.catalogue import Catalogue, imported
+from clockhands.generation.engines.engine import Decoding, Engine, Written
+
+ENGINES: Catalogue[type[Engine]] = Catalogue(
+    "engine",
+    {
+        "clockhands": imported("clockhands.generation.engines.clockhands", "ClockhandsEngine"),
+        "ctranslate2": imported("clockhands.generation.engines.ctranslate", "CTranslate2Engine"),
+    },
+)
+"""The first is the default, and takes every model."""
+
+__all__ = ["ENGINES", "Decoding", "Engine", "Written"]

@@ -1,0 +1,141 @@
+"""The hypotheses of a search in the decoder: three ways to read their next tokens.
+
+A search (``clockhands.py``) holds W hypotheses for each of B sources. It says which token each hypothesis takes and
+which hypothesis it continues; a ``Hypotheses`` reads the new tokens and returns the decoder's states. The way is chosen
+by what the decoder's schemes declare:
+
+- ``Tree``: the W hypotheses of a source are W queries of one row. Their keys lie in the KV cache side by side and are
+  never moved; a mask of ancestors says which keys belong to which hypothesis. The source's keys are shared. It needs
+  logits that depend on one query and one key alone.
+- ``Rows``: each hypothesis is a row of its own, and the KV cache is reordered when hypotheses change places.
+- ``Reread``: nothing is cached and every text is read again at every step, because an encoding depends on the length
+  of the text.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+
+import torch
+
+from clockhands.model import Encoded, Text
+from clockhands.model.lean import LeanDecoder
+from clockhands.model.masks import hides_any
+from clockhands.schemes import Scheme
+from clockhands.shapes import Float, Int, Tensor
+
+WHOLE_ROWS = frozenset({"locate", "logits", "weigh"})
+"""Hooks by which a logit depends on keys, or on tokens, between its own two."""
+
+
+class Hypotheses(ABC):
+    """W texts for each of B sources; ``read`` adds a token to each."""
+
+    def __init__(self, decoder: LeanDecoder, source: Encoded, beams: int) -> None:
+        self.decoder, self.source, self.beams = decoder, source, beams
+
+    @abstractmethod
+    def read(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
+        """Read a token for each hypothesis and return the states after them.
+
+        Each is added to the hypothesis ``parents_BW`` of its source (None: to itself).
+        """
+
+    @abstractmethod
+    def select(self, rows: Int[Tensor, " R"]) -> None:
+        """Continue with these sources alone."""
+
+
+class Tree(Hypotheses):
+    """The hypotheses of a source as queries of one row over a common KV cache."""
+
+    def __init__(self, decoder: LeanDecoder, source: Encoded, beams: int) -> None:
+        super().__init__(decoder, source, beams)
+        self.caches = decoder.make_caches(source)
+        batch, device = len(source.states_BTD), source.states_BTD.device
+        # Row w of the mask says which cached tokens hypothesis w is made of. When a hypothesis continues another, it
+        # takes over that one's row: nothing is copied in the cache, where tokens of dead hypotheses stay, masked.
+        self.ancestors_BWM = torch.zeros(batch, beams, 0, dtype=torch.bool, device=device)
+        self.itself_BWW = torch.eye(beams, dtype=torch.bool, device=device).expand(batch, -1, -1)
+
+    def read(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
+        if self.beams == 1:
+            return self.decoder.step(tokens_BW, self.caches)
+        if parents_BW is not None:
+            self.ancestors_BWM = self.ancestors_BWM.take_along_dim(parents_BW[..., None], dim=1)
+        self.ancestors_BWM = torch.cat([self.ancestors_BWM, self.itself_BWW], dim=2)
+        return self.decoder.step(tokens_BW, self.caches, self.ancestors_BWM[:, None])
+
+    def select(self, rows: Int[Tensor, " R"]) -> None:
+        self.caches.select(rows)
+        self.ancestors_BWM, self.itself_BWW = self.ancestors_BWM[rows], self.itself_BWW[rows]
+
+
+class Rows(Hypotheses):
+    """Every hypothesis as a row with a KV cache of its own."""
+
+    def __init__(self, decoder: LeanDecoder, source: Encoded, beams: int) -> None:
+        super().__init__(decoder, repeat_rows(source, beams), beams)
+        self.caches = decoder.make_caches(self.source)
+
+    def read(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
+        if parents_BW is not None:
+            # The source's keys are equal for all hypotheses of a source, and stay where they are.
+            self.caches.own.select(number_rows(parents_BW, self.beams))
+        return self.decoder.step(tokens_BW.reshape(-1, 1), self.caches).view(*tokens_BW.shape, -1)
+
+    def select(self, rows: Int[Tensor, " R"]) -> None:
+        self.caches.select(expand_rows(rows, self.beams))
+
+
+class Reread(Hypotheses):
+    """Every hypothesis as a row that is read from its first token at every step."""
+
+    def __init__(self, decoder: LeanDecoder, source: Encoded, beams: int) -> None:
+        super().__init__(decoder, repeat_rows(source, beams), beams)
+        self.tokens_NS = torch.empty(len(self.source.states_BTD), 0, dtype=torch.long, device=source.states_BTD.device)
+
+    def read(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
+        if parents_BW is not None:
+            self.tokens_NS = self.tokens_NS[number_rows(parents_BW, self.beams)]
+        self.tokens_NS = torch.cat([self.tokens_NS, tokens_BW.reshape(-1, 1)], dim=1)
+        states_NSD = self.decoder.core.decode(Text(self.tokens_NS), self.source)
+        return states_NSD[:, -1].view(*tokens_BW.shape, -1)
+
+    def select(self, rows: Int[Tensor, " R"]) -> None:
+        rows = expand_rows(rows, self.beams)
+        self.source, self.tokens_NS = self.source.select(rows), self.tokens_NS[rows]
+
+
+def make_hypotheses(decoder: LeanDecoder, source: Encoded, beams: int) -> Hypotheses:
+    """Make hypotheses of the fastest kind that the schemes of the decoder and of its cross-attention allow."""
+    if source.mask_BT is not None and not hides_any(source.mask_BT):
+        source = replace(source, mask_BT=None)
+    transform = decoder.stack.transform
+    own = [scheme for scheme in decoder.stack.schemes if isinstance(scheme, Scheme)]
+    by_length = any(scheme.declares.depends_on_length for scheme in own)
+    if by_length or (transform is not None and transform.depends_on_length):
+        return Reread(decoder, source, beams)
+    if beams > 1 and any(scheme.active_hooks() & WHOLE_ROWS for scheme in [*own, *decoder.cross_schemes]):
+        return Rows(decoder, source, beams)
+    return Tree(decoder, source, beams)
+
+
+def repeat_rows(source: Encoded, times: int) -> Encoded:
+    """Return a source in which every row stands several times in a row."""
+    if times == 1:
+        return source
+    rows_N = torch.arange(len(source.states_BTD), device=source.states_BTD.device).repeat_interleave(times)
+    return source.select(rows_N)
+
+
+def number_rows(parents_BW: Int[Tensor, "B W"], beams: int) -> Int[Tensor, " N"]:
+    """Return hypotheses that are numbered within their source as numbers of rows."""
+    first_B1 = torch.arange(len(parents_BW), device=parents_BW.device)[:, None] * beams
+    return (first_B1 + parents_BW).flatten()
+
+
+def expand_rows(rows: Int[Tensor, " R"], beams: int) -> Int[Tensor, " N"]:
+    """Return the rows of all hypotheses of these sources."""
+    return (rows[:, None] * beams + torch.arange(beams, device=rows.device)).flatten()
