@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clockhands.checking.checks.check import select
+from clockhands.checking.checks.check import Check, select
 from clockhands.checking.models.make_subjects import from_build
 from clockhands.checking.models.tiny import Build
 from clockhands.checking.verdict.outcome import Outcome
@@ -18,13 +18,13 @@ from tests.schemes.laws import make
 
 # swin reads images; a temperature changes nothing before its 8192nd token.
 SILENT_HERE = {"swin", "temperature"}
-KINDS = {"decoder": "causal", "encoder": "masked", "encoder-decoder": "seq2seq"}
+TASKS = {"decoder": "causal", "encoder": "masked", "encoder-decoder": "seq2seq"}
 
 
-def outcomes(shape: str, **sides: Any) -> list[Outcome]:
+def outcomes(shape: str, checks: list[Check] | None = None, **sides: Any) -> list[Outcome]:
     config = ClockhandsConfig(transformer=core(**{"kind": shape, "vocab_size": 60, **sides}).to_dict(), **WORDS)
-    subjects = from_build(Build("clockhands", KINDS[shape]), config)  # type: ignore[arg-type]
-    return [outcome for subject in subjects for outcome in run_checks(subject, select())]
+    subjects = from_build(Build("clockhands", TASKS[shape]), config)  # type: ignore[arg-type]
+    return [outcome for subject in subjects for outcome in run_checks(subject, checks or select())]
 
 
 def bad(found: list[Outcome]) -> list[tuple[str, str, float | None, str]]:
@@ -50,9 +50,11 @@ ENCODERS = [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.exhau
 
 @pytest.mark.parametrize("scheme", DECODERS)
 def test_a_decoder_of_every_scheme_obeys_every_law(scheme: str) -> None:
-    found = outcomes("decoder", decoder=scheme)
+    """What generate() adds to a cache is how inputs are prepared, which is alike for all schemes: SAMPLE has it."""
+    checks = [check for check in select() if scheme in SAMPLE or not check.name.startswith("generate.")]
+    found = outcomes("decoder", checks, decoder=scheme)
     assert bad(found) == []
-    assert sum(outcome.verdict == "PASS" for outcome in found) >= 28
+    assert sum(outcome.verdict == "PASS" for outcome in found) >= (28 if scheme in SAMPLE else 25)
 
 
 @pytest.mark.parametrize("scheme", ENCODERS)
@@ -71,7 +73,10 @@ def test_an_encoder_obeys_every_law(scheme: str) -> None:
 
 @pytest.mark.parametrize(("read", "written"), [(60, 12), (12, 60)])
 def test_either_side_may_have_tokens_of_its_own(read: int, written: int) -> None:
-    found = outcomes("encoder-decoder", tying="target", source_vocab_size=read, vocab_size=written)
+    """One check of each group: those of a group draw their texts alike."""
+    chosen = [*select(), *select(["padding.right", "cache.steps"])]
+    checks = [*{check.name.partition(".")[0]: check for check in chosen}.values()]
+    found = outcomes("encoder-decoder", checks, tying="target", source_vocab_size=read, vocab_size=written)
     assert bad(found) == []
     assert not [outcome for outcome in found if "IndexError" in outcome.reason]
     assert {o.verdict for o in found if o.check in ("cache.steps", "source.padding.right")} == {"PASS"}

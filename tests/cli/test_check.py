@@ -102,7 +102,7 @@ WRONG = {
     ("--all", "f", "--jobs", "0"): "--jobs is 0; it must be 1 or more",
     ("--all", "f", "--limit", "0"): "--limit is 0; it must be more than 0 seconds",
     ("m", "--against", "r", "--jobs", "2"): "--against does not go with --jobs: it compares two models",
-    ("m", "--tiny", "--weights", "streamed"): "--tiny does not go with --weights: the weights are drawn",
+    ("m", "--tiny", "--weights", "streamed"): "--tiny does not go with --weights: the weights are initialised",
     ("--all", "--json", "--report", "f", "--verbose"): "--all does not go with --json, --report, --verbose",
     ("--all", "--dtype", "float64", "--device", "cpu"): "--all does not go with --dtype, --device: every architecture",
     ("--all", "--trust-remote-code", "--threads", "2"): "--all does not go with --trust-remote-code, --threads",

@@ -22,7 +22,7 @@ from clockhands.errors import CheckpointError, UsageError
 from clockhands.findings import Findings
 
 _SMALL = 20_000_000
-DRAWN = "are about weights that are read; these are drawn, in float32 on the CPU"
+DRAWN = "are about weights that are loaded; these are initialised at random, in float32 on the CPU"
 Progress = Callable[[Outcome], None]
 
 
@@ -42,7 +42,8 @@ def check(
 
     ``model``: a folder or hub name, an architecture's transformers name with ``tiny`` (``bert:masked`` where it has
     several heads), a transformers model, a torch module, or an adapter with ``logits(ids, mask=None, positions=None,
-    cache=None)``. ``tiny`` takes the configuration alone, shrinks it and draws weights in which position is audible.
+    cache=None)``. ``tiny`` builds a small model of the configuration, with random weights in which position is
+    audible.
     ``only`` names checks or groups (``packing``); ``slow`` adds compiled ones. ``dtype`` (float32), ``device`` (cpu)
     and ``weights`` ("memory", or "streamed" from their files, layer by layer, as is done by default where they do not
     fit into memory) are about a checkpoint. ``optional`` are attributes for a plain module or function (``vocabulary``,
@@ -102,14 +103,14 @@ def _subjects(model: Any, name: str, task: Task) -> list[Subject]:
 
 
 def refuse(what: str, why: str, **given: Any) -> None:
-    """Raises UsageError for arguments that were given although ``what`` has no use for them."""
+    """Raise UsageError for arguments that were given although ``what`` has no use for them."""
     names = [name for name, value in given.items() if value is not None and value is not False]
     if names:
         raise UsageError(f"{what} does not go with {', '.join(names)}: such arguments {why}")
 
 
 def only_build(name: str) -> Build:
-    """The one build that an architecture's name stands for. Raises UsageError, naming them, if there are several."""
+    """Return the one build of an architecture's name. Raises UsageError, naming them, if there are several."""
     builds = find(name)
     if len(builds) > 1:
         raise UsageError(f"{name} is built with several heads; name one: {', '.join(b.name for b in builds)}")
@@ -117,12 +118,12 @@ def only_build(name: str) -> Build:
 
 
 def has_config(name: str) -> bool:
-    """Whether a name is that of a folder or of the hub, not of an architecture."""
+    """Return whether a name is that of a folder or of the hub, not of an architecture."""
     return Path(name).exists() or "/" in name
 
 
 def examine_build(build: Build, checks: Iterable[Any], progress: Progress | None = None) -> Result:
-    """One architecture, shrunk. A model that cannot be built is a result too."""
+    """Check one architecture with a small model. A model that cannot be built is a result too."""
     command = f"clockhands check --type {build.name} --tiny"
     try:
         found = make_subjects.from_build(build)

@@ -24,7 +24,7 @@ _SLOPES = ("_get_alibi_slopes", "build_alibi_tensor", "build_mpt_alibi_tensor")
 
 
 def alternatives(reference: Subject) -> Iterator[tuple[str, Answer]]:
-    """The reference with one known mistake each: a name, and its logits for a text."""
+    """Yield the reference with one known mistake each: a name, and a function from a text to logits."""
     yield from _offsets(reference)
     if reference.module is None or not hasattr(reference.adapter, "config"):
         return

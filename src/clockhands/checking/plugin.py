@@ -20,7 +20,7 @@ MARK = "position_conformance"
 
 
 class Conformance:
-    """The outcome of one check on one model."""
+    """One check on one model, to be required by a test."""
 
     def __init__(self, key: Any, check: str, allowed: bool) -> None:
         self._key, self.check, self.allowed = key, check, allowed
@@ -34,13 +34,13 @@ class Conformance:
         """Fail the test with the cause if the check failed; skip it if it does not apply."""
         from clockhands.checking.result import sentence
 
-        found = self.outcome
-        if found.verdict == "N/A":
-            pytest.skip(found.reason)
-        if found.verdict == "FAIL" and self.allowed:
-            pytest.xfail(sentence(found))
-        if found.verdict == "FAIL":
-            pytest.fail(f"{self.check}: {sentence(found)}", pytrace=False)
+        outcome = self.outcome
+        if outcome.verdict == "N/A":
+            pytest.skip(outcome.reason)
+        if outcome.verdict == "FAIL" and self.allowed:
+            pytest.xfail(sentence(outcome))
+        if outcome.verdict == "FAIL":
+            pytest.fail(f"{self.check}: {sentence(outcome)}", pytrace=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test for every check."""
+    """Make one test for every check."""
     mark = metafunc.definition.get_closest_marker(MARK)
     if mark is None:
         return
@@ -76,7 +76,8 @@ class _Key:
         self.model, self.options = model, options
         self.subjects: Any = None
 
-    def made(self) -> Any:
+    def make(self) -> Any:
+        """Return the subjects of the model, made at the first call."""
         from torch import nn
 
         from clockhands.checking.models.make_subjects import from_model
@@ -92,7 +93,7 @@ def _outcome(key: _Key, name: str) -> Any:
     from clockhands.checking.checks.check import CHECKS
     from clockhands.checking.verdict.run import run_checks
 
-    subject = key.made()[0]
+    subject = key.make()[0]
     config = getattr(subject.module, "config", None)
     architecture = str(getattr(config, "model_type", "") or subject.name)
     (outcome,) = run_checks(subject, [CHECKS[name]], architecture)

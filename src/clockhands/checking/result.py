@@ -51,11 +51,11 @@ class Result:
         return bool(self.fault) or any(outcome.verdict == "FAIL" for outcome in self.outcomes)
 
     def count(self, verdict: str) -> int:
-        """How many checks ended so."""
+        """Return how many checks have this verdict."""
         return sum(outcome.verdict == verdict for outcome in self.outcomes)
 
     def rely(self) -> dict[str, bool | None]:
-        """For every use, whether it is safe; None where it was not or could not be checked."""
+        """Return for every use whether it is safe; None where it was not or could not be checked."""
         return {use: self._safe(names) for use, names in USES.items()}
 
     def _safe(self, names: Sequence[str]) -> bool | None:
@@ -63,13 +63,13 @@ class Result:
         return all(verdict == "PASS" for verdict in found) if found else None
 
     def reliance(self) -> str:
-        """The last line: which uses are safe."""
+        """Return in words which uses are safe: the last line in the terminal."""
         words = {True: "yes", False: "no"}
         known = [f"{use} {words[safe]}" for use, safe in self.rely().items() if safe is not None]
         return "You may rely on: " + (" · ".join(known) if known else "nothing that was checked") + "."
 
     def as_dict(self) -> dict[str, Any]:
-        """The stable JSON form."""
+        """Return the stable JSON form."""
         return {
             "schema": SCHEMA,
             "model": self.model,
@@ -95,7 +95,7 @@ class Result:
             raise DataError(f"this is no result of clockhands check: {type(fault).__name__} {fault}") from fault
 
     def findings(self) -> Findings:
-        """The result as findings, faults first, for pages and notebooks."""
+        """Return the result as findings, failures first, for pages and notebooks."""
         order = ("FAIL", "WARN", "PROPERTY", "PASS", "N/A")
         ranked = sorted(self.outcomes, key=lambda outcome: order.index(outcome.verdict))
         facts = {"model": self.model, "encoding": self.scheme, **self.versions, "reliance": self.reliance()}
@@ -131,12 +131,12 @@ class Result:
 
 
 def versions() -> dict[str, str]:
-    """What was checked with; read from the packages' metadata, so that nothing heavy is imported."""
+    """Return the versions of what was checked; read from the packages' metadata, so that nothing heavy is imported."""
     return {name: metadata.version(name) for name in ("transformers", "torch", "clockhands")}
 
 
 def sentence(outcome: Outcome) -> str:
-    """One outcome in words: the verdict, its size, the cause and what is safe."""
+    """Return one outcome in words: the verdict, its size, the cause and what is safe."""
     size = "" if outcome.size is None else f" {outcome.size:.2g} std"
     parts = [f"{outcome.verdict}{size}" + (f" ({outcome.note})" if outcome.note else ""), outcome.change]
     cause = outcome.cause + (f" ({outcome.where})" if outcome.where else "")
@@ -148,7 +148,7 @@ def sentence(outcome: Outcome) -> str:
 
 
 def changes(before: Iterable[Result], after: Iterable[Result]) -> list[str]:
-    """What became worse between two runs, one line each; better or new checks are no change for the worse."""
+    """Return one line for each check that became worse between two runs; a new check counts if it fails."""
     rank = {"PASS": 0, "N/A": 0, "PROPERTY": 1, "WARN": 2, "FAIL": 3}
     old = {(r.model, o.check): o.verdict for r in before for o in r.outcomes}
     worse = []
@@ -163,7 +163,7 @@ def changes(before: Iterable[Result], after: Iterable[Result]) -> list[str]:
 
 
 def load(path: str | Path) -> list[Result]:
-    """Results that ``--json`` wrote (one, or a list), or a sweep (``results.jsonl``, one a line).
+    """Read results that ``--json`` wrote (one, or a list), or a sweep (``results.jsonl``, one a line).
 
     Raises DataError if the file is missing or something else.
     """

@@ -175,7 +175,7 @@ def _serve(pipe: Connection, only: Sequence[str] | None, slow: bool) -> None:
 
 
 def every() -> list[str]:
-    """The full names of all builds (``bert:masked``)."""
+    """Return the full names of all builds (``bert:masked``)."""
     from clockhands.checking.models.tiny import architectures
 
     return [build.name for build in architectures()]

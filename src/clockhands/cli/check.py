@@ -36,7 +36,7 @@ _REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
         "every architecture is shrunk, in a process of one thread, and the results are files in the folder",
     ),
     "against": (_SWEEP, "it compares two models by their logits"),
-    "tiny": ((*_WEIGHTS, *_SWEEP), "the weights are drawn, in float32 on the CPU, and one process does it"),
+    "tiny": ((*_WEIGHTS, *_SWEEP), "the weights are initialised at random, in float32 on the CPU, in one process"),
     "json": (("verbose",), "the JSON holds everything"),
     "type": (("trust_remote_code",), "an architecture of transformers brings no code of its own"),
     "model": (_SWEEP, "they are about --all"),
@@ -262,7 +262,7 @@ def _compare(options: argparse.Namespace) -> Deviation:
 
 
 def _baseline(options: argparse.Namespace) -> list[Result] | None:
-    """Read before anything is checked, so that a wrong file is told of at once."""
+    """Read the baseline before anything is checked, so that a wrong file is reported at once."""
     from clockhands.checking.result import load
 
     return load(options.baseline) if options.baseline else None

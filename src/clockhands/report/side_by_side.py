@@ -12,7 +12,7 @@ _WORST: tuple[Light, ...] = ("bad", "warn", "info", "good", "skip")
 
 
 def side_by_side(a: Findings, b: Findings) -> Findings:
-    """What ``a`` and ``b`` found, together; names that only one of them has stay, and say whose they are.
+    """Return what ``a`` and ``b`` found, together; names that only one of them has stay, and say whose they are.
 
     The value of a common finding is B − A. Findings that do not rest on the same basis (text, tokenizer) are not put
     together: each stands alone, and says in what the two differ. No interval is given for a difference: those of A and

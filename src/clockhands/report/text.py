@@ -18,7 +18,7 @@ _LINES = {code: sign for code, sign in _CONTROL.items() if code != 10}
 
 
 def visible(text: object, *, lines: bool = False) -> str:
-    """The text with control characters and broken surrogates shown as signs: XML and UTF-8 can hold all of it.
+    """Return the text with control characters and broken surrogates shown as signs: XML and UTF-8 can hold all of it.
 
     ``lines`` keeps line breaks; without it they too become a sign, as token text needs.
     """
@@ -26,7 +26,7 @@ def visible(text: object, *, lines: bool = False) -> str:
 
 
 def number(value: Any, digits: int = 3) -> str:
-    """Three significant digits; whole numbers whole; ``4.2 × 10⁻⁷`` where zeros would hide the value."""
+    """Return three significant digits; whole numbers whole; ``4.2 × 10⁻⁷`` where zeros would hide the value."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -52,12 +52,12 @@ def _real(value: float, digits: int) -> str:
 
 
 def quantity(value: Any, unit: str = "") -> str:
-    """A number and its unit, which never part."""
+    """Return a number and its unit, with a space that does not break."""
     return f"{number(value)}\u00a0{visible(unit)}" if unit else number(value)
 
 
 def span(interval: Sequence[Any] | None) -> str:
-    """``[0.21, 0.34]``, with more digits where three do not keep the ends apart; or nothing."""
+    """Return ``[0.21, 0.34]``, with more digits where three do not keep the ends apart; or nothing."""
     if not interval:
         return ""
     digits = digits_apart(interval[0], interval[1], 3, number)
@@ -65,12 +65,12 @@ def span(interval: Sequence[Any] | None) -> str:
 
 
 def slug(name: str) -> str:
-    """A name that is safe as a file name and as an id."""
+    """Return the name as it is safe as a file name and as an id."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "finding"
 
 
 def slugs(findings: Iterable[Finding]) -> list[str]:
-    """One slug a finding, all different."""
+    """Return one slug for each finding, all different."""
     seen: dict[str, int] = {}
     out = []
     for finding in findings:
@@ -81,5 +81,5 @@ def slugs(findings: Iterable[Finding]) -> list[str]:
 
 
 def listed(words: Sequence[str]) -> str:
-    """``a, b and c``."""
+    """Return ``a, b and c``."""
     return " and ".join(part for part in (", ".join(words[:-1]), words[-1]) if part) if words else "none"

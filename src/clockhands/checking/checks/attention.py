@@ -21,7 +21,7 @@ from clockhands.checking.models.tiny import build_model
     huggingface=True,
 )
 def sdpa(subject: Subject) -> Measurement:
-    """An unpadded, a right-padded and a left-padded batch."""
+    """Compare eager attention and sdpa on an unpadded, a right-padded and a left-padded batch."""
     if not getattr(subject.module, "_supports_sdpa", False):
         raise Inapplicable("the model declares no support for sdpa")
     return _against_eager(subject, "sdpa")
@@ -36,7 +36,7 @@ def sdpa(subject: Subject) -> Measurement:
     precise=False,
 )
 def flex(subject: Subject) -> Measurement:
-    """As above, compiled: slow."""
+    """Compare eager and flex attention, which is compiled first, on the same batches."""
     if not getattr(subject.module, "_supports_flex_attn", False):
         raise Inapplicable("the model declares no support for flex attention")
     return _against_eager(subject, "flex_attention")

@@ -21,7 +21,7 @@ _LENGTH = 40  # crosses the windows of 16 that the shrunk models have
     causal=True,
 )
 def steps(subject: Subject) -> Measurement:
-    """A prompt of eight, then single tokens."""
+    """Read a prompt of eight tokens, then single tokens."""
     return _in_pieces(subject, [8, *range(9, _LENGTH + 1)])
 
 
@@ -33,7 +33,7 @@ def steps(subject: Subject) -> Measurement:
     causal=True,
 )
 def chunks(subject: Subject) -> Measurement:
-    """Pieces of unequal size across the window."""
+    """Read pieces of unequal size across the window."""
     return _in_pieces(subject, [11, 18, 31, _LENGTH])
 
 
@@ -45,7 +45,7 @@ def chunks(subject: Subject) -> Measurement:
     causal=True,
 )
 def rollback(subject: Subject) -> Measurement:
-    """Five tokens read, forgotten, and others read in their place, inside the window."""
+    """Read five tokens, take them back and read others in their place, inside the window."""
     back = getattr(subject.adapter, "roll_back", None)
     if back is None:
         raise Inapplicable("the cache cannot be rolled back")
@@ -69,7 +69,7 @@ def rollback(subject: Subject) -> Measurement:
     causal=True,
 )
 def padded(subject: Subject) -> Measurement:
-    """Mask and positions are passed at every step."""
+    """Decode step by step, with mask and positions at every step."""
     ids = subject.tokens(1, 20)
     pads = subject.tokens(1, 4, salt=5)
     text = torch.cat([torch.cat([pads, ids], 1), subject.tokens(1, 24, salt=6)])
@@ -91,7 +91,7 @@ def padded(subject: Subject) -> Measurement:
     huggingface=True,
 )
 def static(subject: Subject) -> Measurement:
-    """Transformers' StaticCache, prompt and steps."""
+    """Read a prompt and single tokens into the StaticCache of transformers."""
     ids = subject.tokens(1, 24)
     cache = _new(subject)
     cache.state = _static_cache(subject)

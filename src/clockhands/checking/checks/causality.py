@@ -17,7 +17,7 @@ _LENGTH = 24
     causal=True,
 )
 def future(subject: Subject) -> Measurement:
-    """Row i has token i + 1 replaced: its logits up to token i must stay."""
+    """Replace token i + 1 in row i: the logits up to token i must stay."""
     ids = subject.tokens(1, _LENGTH)
     changed = ids.repeat(_LENGTH - 1, 1)
     for row in range(_LENGTH - 1):
@@ -36,7 +36,7 @@ def future(subject: Subject) -> Measurement:
     causal=True,
 )
 def prefix(subject: Subject) -> Measurement:
-    """Several prefixes against the whole text."""
+    """Compare several prefixes with the whole text."""
     ids = subject.tokens(1, 36)
     whole = subject.logits(ids)
     gaps = {n: worst(subject.logits(ids[:, :n]), whole[:, :n])[0] for n in (5, 12, 17, 30)}
@@ -46,7 +46,7 @@ def prefix(subject: Subject) -> Measurement:
 
 @check("order.matters", "The order of the tokens reaches the logits.", "an encoding that is never applied")
 def order(subject: Subject) -> Measurement:
-    """Early tokens are reversed, and the answer at the unchanged end must differ."""
+    """Reverse the early tokens: the logits at the unchanged end must differ."""
     ids = subject.tokens(1, 14)
     turned = torch.cat([ids[:, :10].flip(1), ids[:, 10:]], 1)
     after, before = subject.logits(turned), subject.logits(ids)

@@ -50,7 +50,7 @@ class Check:
     precise: bool = True
 
     def inapplicable(self, subject: Subject) -> str | None:
-        """Why the check does not apply, or None."""
+        """Return why the check does not apply; None if it does."""
         for argument in self.needs:
             if argument == "module" and subject.module is None:
                 return "the adapter has no module"
@@ -92,7 +92,7 @@ def check(
 
 
 def difference(found: Tensor, wanted: Tensor) -> float:
-    """Largest difference of two logit tensors, in standard deviations of the wanted ones."""
+    """Return the largest difference of two logit tensors, in standard deviations of the wanted ones."""
     if found.shape != wanted.shape:
         return float("inf")
     scale = wanted.double().std().clamp(min=1e-12)
@@ -101,13 +101,13 @@ def difference(found: Tensor, wanted: Tensor) -> float:
 
 
 def worst(found: Tensor, wanted: Tensor) -> tuple[float, int]:
-    """``difference`` and the place along the text (axis -2) where it is largest."""
+    """Return ``difference`` and the place along the text (axis -2) where it is largest."""
     gaps = (found.double() - wanted.double()).abs().amax(-1)
     return difference(found, wanted), int(gaps.reshape(-1, gaps.shape[-1]).amax(0).argmax())
 
 
 def largest(*effects: Measurement) -> Measurement:
-    """Of several measurements of one law, the one that breaks it most."""
+    """Return that of several measurements of one law which breaks it most."""
     return max(effects, key=lambda effect: effect.size if not effect.wanted else -effect.size)
 
 

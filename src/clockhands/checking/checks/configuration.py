@@ -24,7 +24,7 @@ from clockhands.pretrained import reload_configuration
     huggingface=True,
 )
 def theta(subject: Subject) -> Measurement:
-    """Each one alone times fifty; the weights stay."""
+    """Multiply each theta alone by fifty; the weights stay."""
     _rotates(subject)
     effects = []
     for path in _used(subject, "rope_theta"):
@@ -42,7 +42,7 @@ def theta(subject: Subject) -> Measurement:
     huggingface=True,
 )
 def partial(subject: Subject) -> Measurement:
-    """Halved; the weights stay."""
+    """Halve the share; the weights stay."""
     paths = _used(subject, "partial_rotary_factor")
     if not paths:
         raise Inapplicable("no partial_rotary_factor in the configuration")
@@ -56,7 +56,7 @@ def partial(subject: Subject) -> Measurement:
     huggingface=True,
 )
 def scaling(subject: Subject) -> Measurement:
-    """Linear, factor 8, in place of the default type."""
+    """Replace the default type by linear scaling with factor 8."""
     _rotates(subject)
     raw = _raw(subject)
     paths = [path for path in _used(subject, "rope_type") if _at(raw, path) == "default"]
@@ -77,7 +77,7 @@ def scaling(subject: Subject) -> Measurement:
     huggingface=True,
 )
 def round_trip(subject: Subject) -> Measurement:
-    """Through a file and back; the weights stay."""
+    """Write the configuration to a file and read it; the weights stay."""
     _raw(subject)
     config: Any = subject.module.config  # type: ignore[union-attr]
     with tempfile.TemporaryDirectory() as folder:

@@ -45,7 +45,7 @@ def compiled(subject: Subject) -> Measurement:
     precise=False,
 )
 def exported(subject: Subject) -> Measurement:
-    """One program for all lengths, made from ids alone."""
+    """Export one program for all lengths, from token ids alone."""
     adapter: Any = subject.adapter
     if is_streamed(adapter.module):
         raise Inapplicable("streamed weights are no part of a program: hold them in memory")

@@ -38,7 +38,7 @@ def forward(subject: Subject) -> Measurement:
     needs=("mask",),
 )
 def left_padded(subject: Subject) -> Measurement:
-    """A short row beside a longer one, with its mask."""
+    """Generate from a short row beside a longer one, with its mask."""
     _decoder_only(subject)
     short, long = subject.tokens(1, 9), subject.tokens(1, 14, salt=1)
     pads = subject.tokens(1, 5, salt=2)
@@ -57,7 +57,7 @@ def left_padded(subject: Subject) -> Measurement:
     needs=("cache",),
 )
 def resume(subject: Subject) -> Measurement:
-    """A second turn of seven tokens after a first answer."""
+    """Continue with a second turn of seven tokens after a first answer."""
     _decoder_only(subject)
     if getattr(subject.adapter, "cache_name", "") != "past_key_values":
         raise Inapplicable("generate() returns no cache that it takes back")

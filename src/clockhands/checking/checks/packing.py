@@ -1,4 +1,4 @@
-"""Several documents in one row: isolated, each from position nought; and gaps that are no borders."""
+"""Several documents in one row: isolated, each from position 0; and gaps that are no borders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BORDERS = "documents that read each other; positions that do not restart"
     needs=("positions",),
 )
 def positions_only(subject: Subject) -> Measurement:
-    """What training on packed data relies on."""
+    """Pack two documents by their positions, as training on packed data does."""
     return _packed(subject)
 
 
@@ -31,7 +31,7 @@ def positions_only(subject: Subject) -> Measurement:
     needs=("positions", "mask"),
 )
 def with_mask(subject: Subject) -> Measurement:
-    """A mask of ones says nothing and must change nothing."""
+    """Pack them with a mask of ones, which must change nothing."""
     ids = subject.tokens(1, sum(_SIZES))
     return _packed(subject, mask=torch.ones(ids.shape, dtype=torch.bool, device=ids.device))
 
@@ -43,7 +43,7 @@ def with_mask(subject: Subject) -> Measurement:
     needs=("positions", "cache"),
 )
 def with_cache(subject: Subject) -> Measurement:
-    """The default of a forward pass in evaluation."""
+    """Pack them with a cache, the default of a forward pass in evaluation."""
     return _packed(subject, cache=subject.adapter.new_cache())  # type: ignore[attr-defined]
 
 
@@ -54,7 +54,7 @@ def with_cache(subject: Subject) -> Measurement:
     needs=("positions", "mask"),
 )
 def block_mask(subject: Subject) -> Measurement:
-    """The way that asks nothing of the library's guesses."""
+    """Pack them under an explicit mask, so that nothing is guessed from positions."""
     ids = subject.tokens(1, sum(_SIZES))
     documents = _documents(ids)[0]
     allowed = documents[:, None] == documents[None]

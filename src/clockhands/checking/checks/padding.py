@@ -14,7 +14,7 @@ _PADS = 5
 
 @check("padding.right", "Pads after the text, under a mask, change nothing.", "pads read as text", needs=("mask",))
 def right(subject: Subject) -> Measurement:
-    """One row alone against the same row padded on the right beside a longer one."""
+    """Compare a row alone with the same row padded on the right beside a longer one."""
     ids, pads = _row(subject)
     mask = _mask(ids, after=_PADS)
     found = _real(subject, subject.logits(torch.cat([ids, pads], 1), mask), slice(0, _LENGTH))
@@ -28,7 +28,7 @@ def right(subject: Subject) -> Measurement:
     needs=("mask",),
 )
 def left_mask(subject: Subject) -> Measurement:
-    """The mask alone must tell where the text begins."""
+    """Pass the mask alone, which must tell where the text begins."""
     ids, pads = _row(subject)
     found = subject.logits(torch.cat([pads, ids], 1), _mask(ids, before=_PADS))
     found = _real(subject, found, slice(_PADS, None))

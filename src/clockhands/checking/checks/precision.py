@@ -23,7 +23,7 @@ _ROW = 16  # tokens of a text that stands at one place
 
 
 def angle_tables(module: nn.Module) -> dict[str, Tensor]:
-    """The buffers from which angles or slopes are made."""
+    """Return the buffers from which angles or slopes are made."""
     return {name: t for name, t in module.named_buffers() if _ANGLES.search(name) and t.is_floating_point()}
 
 
@@ -52,7 +52,7 @@ def cast(subject: Subject) -> Measurement:
     needs=("module",),
 )
 def load(subject: Subject) -> Measurement:
-    """A checkpoint from where it came, another model saved in float32; loaded in bfloat16."""
+    """Load in bfloat16: a checkpoint from where it came, any other model from a copy saved in float32."""
     large = _large(subject)
     tables = _tables(subject)
     module: Any = subject.module
@@ -77,7 +77,7 @@ def load(subject: Subject) -> Measurement:
     precise=False,
 )
 def distance(subject: Subject) -> Measurement:
-    """The mean error of a bfloat16 copy with exact tables: near the origin, far from it, and at the claimed end."""
+    """Measure the mean error of a bfloat16 copy with exact tables: near position 0, far away, at the claimed end."""
     if subject.facts.absolute or not angle_tables(subject.module):  # type: ignore[arg-type]
         raise Inapplicable("no angles that could grow")
     _large(subject)

@@ -26,7 +26,7 @@ _SHARD = "256MB"  # streamed weights are in memory while their shard is written
     huggingface=True,
 )
 def round_trip(subject: Subject) -> Measurement:
-    """save_pretrained, then from_pretrained, which builds on the meta device."""
+    """Save with save_pretrained and load with from_pretrained, which builds on the meta device."""
     module: Any = subject.module
     dtype = next(module.parameters()).dtype
     with tempfile.TemporaryDirectory() as folder:
@@ -56,7 +56,7 @@ def _room(module: nn.Module, folder: str) -> None:
     needs=("module",),
 )
 def meta(subject: Subject) -> Measurement:
-    """Through the adapter's own ``fresh()``, as large models are loaded in plain PyTorch."""
+    """Build with the adapter's own ``fresh()`` on the meta device, as large models are loaded in plain PyTorch."""
     fresh = getattr(subject.adapter, "fresh", None)
     if fresh is None:
         raise Inapplicable("the adapter has no fresh()")
@@ -82,7 +82,7 @@ def meta(subject: Subject) -> Measurement:
     needs=("module",),
 )
 def state(subject: Subject) -> Measurement:
-    """Names and shapes, before and after the longest text the model claims to read."""
+    """Compare names and shapes before and after the longest text that the model claims to read."""
     twin = subject.again(subject.seed, subject.dtype)
     module = twin.module
     assert module is not None

@@ -18,7 +18,7 @@ _LENGTH = 20
     causal=None,
 )
 def explicit(subject: Subject) -> Measurement:
-    """Counted from nought, whatever the model's own first number is."""
+    """Pass positions from 0, whatever the model's own first number is."""
     ids = subject.tokens(2, _LENGTH)
     positions = subject.arange(2, _LENGTH) - subject.facts.first
     note = f"the model counts from {subject.facts.first}" if subject.facts.first else ""
@@ -32,7 +32,7 @@ def explicit(subject: Subject) -> Measurement:
     needs=("positions",),
 )
 def matter(subject: Subject) -> Measurement:
-    """Positions drawn apart must change something, unless no part of the model reads them."""
+    """Pass stretched positions, which must change something unless no part of the model reads them."""
     silent = "RoPE" not in subject.facts.scheme.split(" + ") and not subject.facts.absolute
     if silent and hasattr(subject.adapter, "config"):
         raise Inapplicable("no part of the model reads positions")
@@ -49,7 +49,7 @@ def matter(subject: Subject) -> Measurement:
     needs=("positions",),
 )
 def shift(subject: Subject) -> Measurement:
-    """By 5 and by 60 (less where the table ends sooner)."""
+    """Shift by 5 and by 60 (less where the table ends sooner)."""
     ids = subject.tokens(2, _LENGTH)
     before = subject.logits(ids, positions=subject.arange(2, _LENGTH))
     far = min(60, (subject.facts.limit or 1000) - _LENGTH - 4)

@@ -14,7 +14,7 @@ _SHORT, _MEDIUM, _LONG = 12, 44, 96
     "a table or an offset kept from the last call",
 )
 def short(subject: Subject) -> Measurement:
-    """The same short text before and after a long one."""
+    """Read a short text before and after a long one."""
     return _after_long(subject, _SHORT)
 
 
@@ -24,7 +24,7 @@ def short(subject: Subject) -> Measurement:
     "frequencies stretched for a long text and never drawn back",
 )
 def medium(subject: Subject) -> Measurement:
-    """As above, with a text beyond the original length where the scaling has one."""
+    """Do the same with a text beyond the original length of the scaling, where there is one."""
     return _after_long(subject, _MEDIUM)
 
 

@@ -74,7 +74,7 @@ class ModuleAdapter(FunctionAdapter):
 
 
 def adapt(model: Any, **optional: Any) -> Adapter:
-    """An adapter for whatever was handed in: an adapter, a module, or a function with ``vocabulary=``.
+    """Return an adapter for whatever was handed in: an adapter, a module, or a function with ``vocabulary=``.
 
     Raises UsageError for anything else.
     """
@@ -91,7 +91,7 @@ def adapt(model: Any, **optional: Any) -> Adapter:
 
 
 def accepts(adapter: Adapter, argument: str) -> bool:
-    """Whether the adapter declares an argument: ``mask``, ``positions`` or ``cache``."""
+    """Return whether the adapter declares an argument: ``mask``, ``positions`` or ``cache``."""
     declared = getattr(adapter, "takes", None)
     if declared is not None:
         return argument in declared
@@ -106,7 +106,7 @@ def accepts(adapter: Adapter, argument: str) -> bool:
 
 
 def device_of(adapter: Adapter) -> torch.device:
-    """Where the ids must be."""
+    """Return the device of the token ids."""
     module = getattr(adapter, "module", None)
     return torch.device("cpu") if module is None else runs_on(module)
 

@@ -16,7 +16,7 @@ from clockhands.pretrained import load_model
 
 
 def is_large(adapter: Any) -> bool:
-    """Whether a second set of weights, in float64 at that, would take more than half of the memory that is free.
+    """Return whether a second set of weights, in float64 at that, would take more than half of the memory that is free.
 
     Not of a model whose weights are streamed: its copies have none.
     """
@@ -28,7 +28,7 @@ def is_large(adapter: Any) -> bool:
 
 
 def sharing(thing: Any, dtype: torch.dtype | None = None) -> Any:
-    """A copy of a module or adapter with the same parameters, not copied; buffers and all else are its own.
+    """Return a copy of a module or adapter with the same parameters, not copied; buffers and all else are its own.
 
     With ``dtype`` floating parameters of another precision are converted, one by one. Nothing may write into the
     parameters of the copy: they are those of the original.
@@ -46,7 +46,7 @@ def sharing(thing: Any, dtype: torch.dtype | None = None) -> Any:
 
 
 def reloaded(module: Any, folder: str, dtype: torch.dtype, streamed: bool = False) -> Any:
-    """The model of transformers that ``folder`` holds, on the device of ``module`` and of its class, in ``dtype``.
+    """Return the model that ``folder`` holds, on the device of ``module`` and of its class, in ``dtype``.
 
     ``streamed``, and of a streamed module: without its weights in memory.
     """
@@ -68,7 +68,7 @@ class _NothingByLuck(TorchFunctionMode):
 
 
 def from_files(adapter: Any, dtype: torch.dtype) -> Any:
-    """The adapter of another precision around the weights as they stand in their files, streamed.
+    """Return the adapter of another precision around the weights as they stand in their files, streamed.
 
     Raises MemoryError if there are no files.
     """
@@ -81,7 +81,7 @@ def from_files(adapter: Any, dtype: torch.dtype) -> Any:
 
 
 def hollow(module: nn.Module) -> nn.Module:
-    """A copy with parameters that have a shape and no storage: enough to see what a cast does to buffers."""
+    """Return a copy with parameters that have a shape and no storage: enough to see what a cast does to buffers."""
     return _with_parameters(module, lambda p: nn.Parameter(p.detach().to("meta"), requires_grad=p.requires_grad))
 
 

@@ -58,7 +58,7 @@ class HFModel:
         return numbers
 
     def new_cache(self) -> Held:
-        """An empty cache; the model makes its own at the first call."""
+        """Return an empty cache; the model makes its own at the first call."""
         return Held()
 
     def roll_back(self, cache: Held, tokens: int) -> None:
@@ -89,7 +89,7 @@ class HFModel:
         cache: Held | None,
         documents: Tensor | None = None,
     ) -> Any:
-        """The model's own output object."""
+        """Return the model's own output object."""
         given = self.inputs(ids)
         if documents is not None:
             given["document_ids" if self.task != "seq2seq" else "decoder_document_ids"] = documents
@@ -112,7 +112,7 @@ class HFModel:
         return output
 
     def inputs(self, ids: Tensor) -> dict[str, Any]:
-        """The token arguments of one call."""
+        """Return the token arguments of one call."""
         if self.task != "seq2seq":
             return {"input_ids": ids}
         source = fixed_source(self, ids.shape[0]).to(ids.device)
@@ -145,7 +145,7 @@ class HFSource(HFModel):
         cache: Held | None = None,
         documents: Tensor | None = None,
     ) -> Tensor:
-        """Logits of the fixed target prefix; the axis S is the target's, not that of ``ids``."""
+        """Return the logits of the fixed target prefix; the axis S is the target's, not that of ``ids``."""
         target = fixed_source(self, 1)[:, :8].repeat(ids.shape[0], 1).to(ids.device)
         given = {"input_ids": ids, "decoder_input_ids": target, "use_cache": False}
         with torch.no_grad():
@@ -153,7 +153,7 @@ class HFSource(HFModel):
 
 
 def fixed_source(adapter: HFModel, rows: int) -> Tensor:
-    """One text of 16 tokens for the other side, the same at every call."""
+    """Return one text of 16 tokens for the other side, the same at every call."""
     generator = torch.Generator().manual_seed(_SOURCE_SEED)
     low, high = (10 if adapter.opposite > 20 else 0), adapter.opposite
     return torch.randint(low, high, (1, 16), generator=generator).repeat(rows, 1)

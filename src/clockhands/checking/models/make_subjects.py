@@ -14,7 +14,7 @@ from clockhands.errors import UsageError
 
 
 def from_build(build: Build, config: Any = None, seed: int = 0) -> list[Subject]:
-    """Subjects of a shrunk architecture: one, or the decoder and the source of an encoder-decoder."""
+    """Return subjects of a shrunk architecture: one, or the decoder and the source of an encoder-decoder."""
     config = tiny_config(build) if config is None else config
     views = [(HFModel, "")] + ([(HFSource, "source.")] if build.task == "seq2seq" else [])
     return [_shrunk(view, side, build, config, seed) for view, side in views]
@@ -34,7 +34,7 @@ def _shrunk(view: type[HFModel], side: str, build: Build, config: Any, seed: int
 def from_model(
     model: Any, name: str = "", source: str | None = None, task: Task | None = None, **optional: Any
 ) -> list[Subject]:
-    """Subjects of a model in hand: of transformers, a module, an adapter, or a function.
+    """Return subjects of a model in hand: of transformers, a module, an adapter, or a function.
 
     ``source`` and ``task`` are about models of transformers: where it was loaded from, so that it can be loaded again,
     and what it is if its class does not tell. ``optional`` are attributes for a module or function.
@@ -58,7 +58,7 @@ def from_model(
 
 
 def task_of(model: Any) -> Task:
-    """Causal, masked or seq2seq, by the model's head and configuration."""
+    """Return causal, masked or seq2seq, by the model's head and configuration."""
     if getattr(model.config, "is_encoder_decoder", False):
         return "seq2seq"
     masked = "MaskedLM" in type(model).__name__ or not model.can_generate()

@@ -117,12 +117,12 @@ def _owner(model: Any, absent: _Absent, whole: set[str]) -> str:
 
 
 def is_streamed(module: nn.Module) -> bool:
-    """Whether weights of the module come in only while it runs."""
+    """Return whether weights of the module come in only while it runs."""
     return any(getattr(getattr(each, "_hf_hook", None), "offload", False) for each in module.modules())
 
 
 def runs_on(module: nn.Module) -> torch.device:
-    """Where the module computes: where its weights are, or come to."""
+    """Return where the module computes: where its weights are, or come to."""
     hook = getattr(module, "_hf_hook", None)
     device = getattr(hook, "execution_device", None)
     if device is None:
@@ -131,7 +131,7 @@ def runs_on(module: nn.Module) -> torch.device:
 
 
 def fits(weights: int, device: torch.device) -> bool:
-    """Whether weights of so many bytes leave room for what is computed from them."""
+    """Return whether weights of so many bytes leave room for what is computed from them."""
     return weights <= _SHARE * free_memory(device)
 
 

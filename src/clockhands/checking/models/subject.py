@@ -78,13 +78,14 @@ class Subject:
         return bool(getattr(self.adapter, "per_token", True))
 
     def takes(self, argument: str) -> bool:
-        """Whether the model accepts ``mask``, ``positions`` or ``cache``."""
+        """Return whether the model accepts ``mask``, ``positions`` or ``cache``."""
         return accepts(self.adapter, argument)
 
     def tokens(self, rows: int, length: int, salt: int = 0) -> Tensor:
-        """Random text without special tokens, drawn from the subject's seed; no token twice in a row if they suffice.
+        """Return random text [rows, length] without special tokens, drawn from the subject's seed.
 
-        Equal tokens make equal scores, and a model that keeps the best few then chooses by chance.
+        No token stands twice in a row if they suffice: equal tokens make equal scores, and a model that keeps
+        the best few then chooses by chance.
         """
         generator = torch.Generator().manual_seed(1000 * self.seed + salt)
         special: set[int] = getattr(self.adapter, "special", set())
@@ -96,7 +97,7 @@ class Subject:
         return usable[chosen].to(device_of(self.adapter))
 
     def other(self, ids: Tensor) -> Tensor:
-        """The same shape with another token at every place."""
+        """Return ids of the same shape with another token at every place."""
         low = self._first_token()
         return low + (ids - low + 1 + (self.adapter.vocabulary - low) // 3) % (self.adapter.vocabulary - low)
 
@@ -106,33 +107,33 @@ class Subject:
     def logits(
         self, ids: Tensor, mask: Tensor | None = None, positions: Tensor | None = None, cache: Any = None
     ) -> Tensor:
-        """One call of the model; arguments that are None are left out."""
+        """Return the logits [B, S, V] of one call; arguments that are None are left out."""
         with torch.no_grad():
             return self.adapter.logits(ids, mask, positions, cache)
 
     def packed(self, ids: Tensor, mask: Tensor | None, positions: Tensor, cache: Any, documents: Tensor) -> Tensor:
-        """One call with several documents in a row, by their numbers where the model takes them."""
+        """Return the logits of several documents in a row, by their numbers where the model takes them."""
         if "documents" not in getattr(self.adapter, "takes", ()):
             return self.logits(ids, mask, positions, cache)
         with torch.no_grad():
             return self.adapter.logits(ids, mask, positions, cache, documents)  # type: ignore[call-arg]
 
     def positions(self, mask: Tensor) -> Tensor:
-        """The position of every token by its mask: the first real token has the number the model starts at."""
+        """Return the position of every token by its mask: the first real token has the number the model starts at."""
         return (mask.long().cumsum(-1) - 1).clamp(min=0) + self.facts.first
 
     def arange(self, rows: int, length: int, start: int = 0) -> Tensor:
-        """Explicit default positions."""
+        """Return the default positions [rows, length], from ``start``."""
         line = torch.arange(start, start + length, device=device_of(self.adapter)) + self.facts.first
         return line.repeat(rows, 1)
 
     def again(self, seed: int, dtype: torch.dtype) -> Subject:
-        """The same subject with other texts, in another precision, from a model that nothing has touched."""
+        """Return the same subject with other texts, in another precision, from a model that nothing has touched."""
         return replace(self, adapter=self.rebuild(seed, dtype), seed=seed)
 
 
 def copied(adapter: Adapter) -> Rebuild:
-    """Rebuild by copying: the weights stay (shared where the precision is the same), texts change.
+    """Return a function that copies the model: the weights stay (shared in the same precision), texts change.
 
     Of a large model there is no second set of weights: another precision is streamed from its files.
     """
@@ -220,7 +221,7 @@ def _first(config: Any, *names: str) -> int | None:
 
 
 def first_position(adapter: Adapter, vocabulary: int) -> int:
-    """The number of the first default position, found by trying: explicit positions that change nothing."""
+    """Return the number of the first default position, found by trying: explicit positions that change nothing."""
     if not accepts(adapter, "positions"):
         return 0
     ids = torch.arange(8, device=device_of(adapter)).add(min(10, vocabulary - 8)).unsqueeze(0)

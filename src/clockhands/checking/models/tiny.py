@@ -54,12 +54,12 @@ class Build:
 
 @functools.cache
 def overrides() -> dict[str, Any]:
-    """The shrinking rules and the exceptions of single models, from ``overrides.toml``."""
+    """Return the shrinking rules and the exceptions of single models, from ``overrides.toml``."""
     return tomllib.loads(resources.files(__package__).joinpath("overrides.toml").read_text("utf8"))
 
 
 def architectures(task: Task | None = None) -> Iterator[Build]:
-    """Every text architecture of the installed transformers, with its variants, in alphabetical order."""
+    """Yield every text architecture of the installed transformers, with its variants, in alphabetical order."""
     data = overrides()
     tasks: tuple[Task, ...] = ("causal", "masked", "seq2seq")
     for each in tasks if task is None else (task,):
@@ -73,7 +73,7 @@ def architectures(task: Task | None = None) -> Iterator[Build]:
 
 
 def find(type_name: str) -> list[Build]:
-    """The builds of one architecture by its transformers name, optionally ``bert:masked`` or ``falcon+alibi``.
+    """Return the builds of one architecture by its transformers name, optionally ``bert:masked`` or ``falcon+alibi``.
 
     Raises UsageError for a name that transformers does not know or that is not a text model.
     """
@@ -88,13 +88,13 @@ def find(type_name: str) -> list[Build]:
 
 
 def tiny_config(build: Build) -> PretrainedConfig:
-    """The shrunk default configuration of an architecture."""
+    """Return the shrunk default configuration of an architecture."""
     initial = overrides().get("initial", {}).get(build.type, {})
     return shrink(CONFIG_MAPPING[build.type](**copy.deepcopy(initial)), build)
 
 
 def shrink(config: PretrainedConfig, build: Build) -> PretrainedConfig:
-    """The same architecture with few, narrow layers: every kind of layer kept, rotary settings untouched.
+    """Return the same architecture with few, narrow layers: every kind of layer kept, rotary settings untouched.
 
     ``config`` may be a default or a published one; its theta, scaling type, factors and layer pattern survive.
     """
@@ -211,7 +211,7 @@ def build_model(
     attention: str | None = None,
     cls: type[PreTrainedModel] | None = None,
 ) -> PreTrainedModel:
-    """A model of that configuration in float32 evaluation mode, with weights in which position is audible.
+    """Return a model of that configuration in float32 evaluation mode, with weights in which position is audible.
 
     ``cls`` is given where the configuration is a part of another (the text part of a wrapper).
     """

@@ -12,7 +12,7 @@ _FOLLOWS = {"packing.mask": "packing.positions", "packing.cache": "packing.posit
 
 
 def follows_another(check: str, outcomes: Mapping[str, Outcome]) -> bool:
-    """Whether a check that this one depends on did not pass, so that no cause of its own needs to be looked for."""
+    """Return whether a check that this one depends on did not pass: it then has no cause of its own."""
     leader = outcomes.get(_FOLLOWS.get(check, ""))
     return leader is not None and leader.verdict != "PASS"
 

@@ -27,7 +27,7 @@ class MaskCall:
 
 
 def mask_calls(subject: Subject) -> list[MaskCall]:
-    """The masks that a forward pass over two packed documents makes, in order."""
+    """Return the masks that a forward pass over two packed documents makes, in order."""
     found: list[MaskCall] = []
     ids = subject.tokens(1, 8)
     positions = torch.cat([subject.arange(1, 4), subject.arange(1, 4)], 1)
@@ -74,7 +74,7 @@ def _makers() -> tuple[str, ...]:
 
 
 def mask_without_positions(subject: Subject) -> str | None:
-    """Where the model's own mask is made without position_ids."""
+    """Return where the model's own mask is made without position_ids."""
     calls = mask_calls(subject)
     own = [call for call in calls if "bidirectional" not in call.maker] if subject.causal else calls
     bare = next((call for call in own or calls if not call.positioned), None)
@@ -82,13 +82,13 @@ def mask_without_positions(subject: Subject) -> str | None:
 
 
 def mask_with_positions(subject: Subject) -> str | None:
-    """Where the model hands position_ids to the function that guesses documents from them."""
+    """Return where the model passes position_ids to the function that guesses documents from them."""
     called = next((call for call in mask_calls(subject) if call.positioned), None)
     return None if called is None else f"{called.place} {called.maker}"
 
 
 def table_follows_cast(subject: Subject) -> str | None:
-    """Where the tables of angles are made buffers."""
+    """Return where the tables of angles are made buffers."""
     if subject.module is None:
         return None
     places: dict[type, str] = {}
@@ -115,7 +115,7 @@ def _made(owner: type, buffer: str) -> str:
 
 
 def stretches(subject: Subject) -> str | None:
-    """The frequencies depend on what was read."""
+    """Return an empty text if the frequencies depend on the length that was read, else None."""
     return "" if subject.facts.stretches else None
 
 

@@ -41,7 +41,7 @@ class KnownFault:
     verdict: Literal["FAIL", "WARN", "PROPERTY"] | None = None
 
     def fits(self, architecture: str, check: str) -> bool:
-        """Whether this entry speaks of that check on that architecture (``llama``, ``bert:causal``)."""
+        """Return whether this entry speaks of that check on that architecture (``llama``, ``bert:causal``)."""
         base = architecture.partition(":")[0]
         names = {architecture, base, base.partition("+")[0]}
         in_types = any(fnmatch.fnmatchcase(name, pattern) for pattern in self.types for name in names)

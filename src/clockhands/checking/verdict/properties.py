@@ -64,7 +64,7 @@ _RULES = (
         _claims_no_packing,
         Declared(
             "WARN",
-            "the model does not take a position of nought for the start of a document (nor claims to: packs=True)",
+            "the model does not take position 0 for the start of a document (nor claims to: packs=True)",
             "pack under a four-dimensional block mask, or not at all",
         ),
     ),

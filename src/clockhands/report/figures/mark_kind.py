@@ -67,7 +67,7 @@ class Plot:
         return bool(self.y.names)
 
     def places(self, mark: Mark) -> tuple[list[float], list[float]]:
-        """The x and the y of every value, categories as their numbers."""
+        """Return the x and the y of every value, categories as their numbers."""
         return [self.x(value) for value in abscissae(mark)], [self.y(value) for value in mark.y]
 
     def note(self, text: str, x: float, y: float, *corner: float) -> None:
@@ -144,7 +144,7 @@ def named(mark: Mark, index: int, values: str) -> str:
 
 
 def has_text(values: Sequence[Scalar]) -> bool:
-    """Whether any value is text."""
+    """Return whether any value is text."""
     return any(isinstance(value, str) for value in values)
 
 

@@ -12,7 +12,7 @@ Axis = Literal["x", "y"]
 
 
 def is_shared(plots: Sequence[Plot], axis: Axis) -> bool:
-    """Whether all panels have one label, scale, set of categories, limits and size of heatmaps on this axis."""
+    """Return whether all panels have one label, scale, set of categories, limits and size of heatmaps on this axis."""
     drawn = [plot for plot in plots if plot.panel.marks]
     if len(drawn) < 2 or any(plot.panel.equal for plot in drawn):
         return False
