@@ -86,7 +86,7 @@ def test_options_change_what_is_told(capsys: pytest.CaptureFixture[str]) -> None
     [
         (["ropee"], "unknown scheme 'ropee'; did you mean 'rope'?"),
         (["rope", "bas=3"], "unknown option of rope 'bas'; did you mean 'base'?"),
-        (["rope", "base"], "'base' is no option; write option=value"),
+        (["rope", "base"], "'base' is not of the form KEY=VALUE"),
         (["rope", "base=much"], "rope.base is 'much', but must be a number"),
         (["rope", "--draw", "rope.png"], "--draw rope.png: the format is SVG; name the file rope.svg"),
         (["--draw", "all.svg"], "--draw needs the name of a scheme"),

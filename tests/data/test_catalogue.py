@@ -9,6 +9,7 @@ import pytest
 from clockhands.comparison.asked import usual_metric
 
 from clockhands.data import CORPORA, Corpus, Pair, corpus, corpus_options, open_corpus
+from clockhands.errors import ConfigError
 from clockhands.runs.recipe import combine
 
 LINES = [f"the {animal} sleeps" for animal in ("cat", "dog", "owl", "bat", "ant", "bee", "elk", "emu")]
@@ -54,7 +55,7 @@ def test_a_recipe_takes_the_task_from_the_corpus(name: str, architecture: str, m
 @pytest.mark.usefixtures("planted")
 def test_a_model_that_reads_pairs_does_not_fit_a_corpus_of_documents() -> None:
     tables = {"data": {"corpus": "poems"}, "model": {"kind": "encoder-decoder"}, "training": {"max_steps": 1}}
-    with pytest.raises(Exception, match="reads pairs, and corpus 'poems' has none"):
+    with pytest.raises(ConfigError, match="reads pairs, and corpus 'poems' has none"):
         combine(tables, {})
 
 

@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="KEY=VALUE",
-        dest="settings",
+        dest="overrides",
         help="settings shared by all variants",
     )
     parser.add_argument("--seeds", type=whole, help="how many (default: 5, the fewest for a verdict)")
@@ -119,10 +119,10 @@ def _plan(options: argparse.Namespace) -> Plan:
     if options.plan is not None and options.vary and options.recipe is None and _is_recipe(options.plan):
         options.plan, options.recipe = None, options.plan
     if options.plan is not None:
-        stray = [f"--{name}" for name in ("data", "corpus", "recipe", "vary", "settings") if getattr(options, name)]
+        stray = [f"--{name}" for name in ("data", "corpus", "recipe", "vary", "overrides") if getattr(options, name)]
         if stray:
             raise UsageError(
-                f"{options.plan} says what is varied; leave out {', '.join(stray).replace('settings', 'set')}"
+                f"{options.plan} says what is varied; leave out {', '.join(stray).replace('overrides', 'set')}"
             )
         return read_plan(options.plan, overrides)
     if not options.vary:
@@ -143,6 +143,7 @@ def _is_recipe(path: str) -> bool:
 
 
 def _recipe(options: argparse.Namespace) -> Any:
+    from clockhands.options import read_assignments
     from clockhands.runs.recipe import combine, read_tables
 
     tables: dict[str, Any] = (
@@ -154,10 +155,7 @@ def _recipe(options: argparse.Namespace) -> Any:
         tables["data"] = {"corpus": options.corpus}
     if "data" not in tables:
         raise UsageError("there is no text: give --data, --corpus or --recipe")
-    faults = [text for text in options.settings if "=" not in text]
-    if faults:
-        raise UsageError(f"--set {faults[0]!r} is not of the form KEY=VALUE")
-    return combine(tables, dict(text.split("=", 1) for text in options.settings), written=True, source="the command")
+    return combine(tables, read_assignments(options.overrides), written=True, source="the command")
 
 
 USUAL: dict[str, dict[str, Any]] = {
@@ -190,5 +188,5 @@ def command(options: argparse.Namespace) -> str:
         value = getattr(options, name)
         words += [f"--{name}", f"{value:.17g}" if isinstance(value, float) else str(value)] if value is not None else []
     words += ["--vary", *options.vary] if options.vary else []
-    words += ["--set", *options.settings] if options.settings else []
+    words += ["--set", *options.overrides] if options.overrides else []
     return shlex.join([*words, "--out", options.out])

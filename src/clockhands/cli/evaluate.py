@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--length", metavar="L,L", help="windows of a language model: tokens, or 2x the trained length")
     parser.add_argument("--position.spectrum", dest="spectrum", metavar="NAME", help="bend a rotary model: yarn, ntk …")
     parser.add_argument("--factor", type=number, help="how many times longer, for --position.spectrum")
-    parser.add_argument("--set", nargs="+", default=[], dest="settings", metavar="position.KEY=VALUE",
+    parser.add_argument("--set", nargs="+", default=[], dest="overrides", metavar="position.KEY=VALUE",
                         help="any option of the model's schemes, for this evaluation")  # fmt: skip
     parser.add_argument("--tokenize", default="13a", help="sacreBLEU's; none for tokenised text (default: 13a)")
     parser.add_argument("--lowercase", action="store_true", help="score without regard to case")
@@ -99,13 +99,12 @@ def _refuse_translation(options: argparse.Namespace) -> None:
 
 def _position(options: argparse.Namespace) -> dict[str, Any]:
     """The options of the schemes that the command line changes."""
-    from clockhands.options import parse
+    from clockhands.options import parse, read_assignments
 
     changes: dict[str, Any] = {}
-    for setting in options.settings:
-        key, mark, value = setting.partition("=")
-        if not mark or not key.startswith("position."):
-            raise UsageError(f"--set {setting}: write position.OPTION=VALUE, such as position.base=500000")
+    for key, value in read_assignments(options.overrides).items():
+        if not key.startswith("position."):
+            raise UsageError(f"--set {key}={value}: write position.OPTION=VALUE, such as position.base=500000")
         changes[key.removeprefix("position.")] = parse(value)
     named = {"spectrum": options.spectrum, "factor": options.factor}
     changes |= {key: value for key, value in named.items() if value is not None}

@@ -53,19 +53,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _read(name: str, written: list[str]) -> dict[str, Any]:
-    """``base=500`` as the option takes it. Raises UsageError for what is no pair."""
-    from clockhands.errors import UsageError
-    from clockhands.options import options_of, parse
+    """Return ``base=500`` as the option takes it. Raises ConfigError for what is not of this form."""
+    from clockhands.options import options_of, parse, read_assignments
     from clockhands.schemes import CATALOGUE
 
-    known: Mapping[str, Any] = options_of(CATALOGUE[name]) if name in CATALOGUE else {}
-    given = {}
-    for text in written:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise UsageError(f"{text!r} is no option; write option=value, for instance base=500")
-        given[key] = parse(value, known[key].type) if key in known else value
-    return given
+    known: Mapping[str, Any] = options_of(CATALOGUE[name])
+    values = read_assignments(written, f"scheme {name!r}")
+    return {key: parse(value, known[key].type) if key in known else value for key, value in values.items()}
 
 
 def _list(everything: list[Page]) -> None:

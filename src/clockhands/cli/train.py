@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.cli.common import telling_new_folder, whole
-from clockhands.errors import ConfigError, UsageError
+from clockhands.errors import UsageError
+from clockhands.options import read_assignments
 
 EXAMPLES = (
     "clockhands train recipes/numbers.toml --set training.max_steps=20 --out runs/numbers",
@@ -49,7 +50,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="KEY=VALUE",
-        dest="settings",
+        dest="overrides",
         help="any key of a recipe, such as training.max_steps=2000 position.scheme=rope",
     )
     parser.add_argument(
@@ -65,10 +66,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train, resume, or only say what would be trained."""
-    settings = _settings(options.settings)
+    overrides = read_assignments(options.overrides)
     if options.resume is not None:
-        return _resume(options, settings)
-    recipe = _recipe(options, settings)
+        return _resume(options, overrides)
+    recipe = _recipe(options, overrides)
     if options.dry_run:
         return _describe(recipe)
     from clockhands.training import train
@@ -80,13 +81,13 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _recipe(options: argparse.Namespace, settings: dict[str, str]) -> Any:
+def _recipe(options: argparse.Namespace, overrides: dict[str, str]) -> Any:
     from clockhands.runs.recipe import apply_overrides, combine, read_tables
     from clockhands.runs.recipe.inheritance import inherit
 
     if options.recipe and "=" in options.recipe:
-        raise UsageError(f"{options.recipe!r} is no recipe; settings stand after --set")
-    tables = inherit(read_tables(options.recipe) if options.recipe else {}, settings)
+        raise UsageError(f"{options.recipe!r} is no recipe; overrides stand after --set")
+    tables = inherit(read_tables(options.recipe) if options.recipe else {}, overrides)
     flags = {FLAGS[flag]: value for flag in FLAGS if (value := getattr(options, flag)) is not None}
     _single_files(flags)
     kinds = [flag for flag in ("source", "data", "text") if getattr(options, flag) is not None]
@@ -96,37 +97,29 @@ def _recipe(options: argparse.Namespace, settings: dict[str, str]) -> Any:
         flags.setdefault("data.corpus", tables.get("data", {}).get("corpus", "parallel"))
     if "data.train" in flags:
         flags.setdefault("data.corpus", "text" if options.data is None else "table")
-    if not options.recipe and not any(key.startswith("data.") for key in (*flags, *settings)):
+    if not options.recipe and not any(key.startswith("data.") for key in (*flags, *overrides)):
         raise UsageError(
             "there is nothing to train on: give a recipe, --corpus, --source and --target, --data, or --text"
         )
-    corpora = {key: settings[key] for key in ("data.corpus",) if key in settings}
+    corpora = {key: overrides[key] for key in ("data.corpus",) if key in overrides}
     return combine(
-        apply_overrides(tables, {**flags, **corpora}), settings, written=True, source=options.recipe or "the command"
+        apply_overrides(tables, {**flags, **corpora}), overrides, written=True, source=options.recipe or "the command"
     )
 
 
-def _resume(options: argparse.Namespace, settings: dict[str, str]) -> int:
+def _resume(options: argparse.Namespace, overrides: dict[str, str]) -> int:
     given = [flag for flag in (*FLAGS, "recipe", "out") if getattr(options, flag) is not None]
     if given:
         named = ", ".join(name if name == "recipe" else f"--{name.replace('_', '-')}" for name in given)
         raise UsageError(f"--resume goes on with the recipe of the run; leave out {named}")
     from clockhands.runs import Run
-    from clockhands.runs.recipe import read_settings
+    from clockhands.runs.recipe import read_training_overrides
     from clockhands.training import resume
 
     if options.dry_run:
         return _describe(Run.open(options.resume).recipe)
-    _conclude(resume(options.resume, read_settings(settings), show=not options.quiet))
+    _conclude(resume(options.resume, read_training_overrides(overrides), show=not options.quiet))
     return 0
-
-
-def _settings(written: list[str]) -> dict[str, str]:
-    """``a.b=c`` as ``{"a.b": "c"}``; what is written later wins."""
-    faults = [text for text in written if "=" not in text]
-    if faults:
-        raise ConfigError([f"{text!r} is not of the form KEY=VALUE" for text in faults], "--set")
-    return {key.strip(): value.strip() for key, _, value in (text.partition("=") for text in written)}
 
 
 def _single_files(flags: dict[str, Any]) -> None:

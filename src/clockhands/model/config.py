@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from clockhands.errors import ConfigError, shown
-from clockhands.model.outline import Outline, make_outline
+from clockhands.model.outline import Outline, Spares, build_to_look_at
 from clockhands.options import Count, Positive, Range, Share, check_options, options_of
 from clockhands.positions import Transform, make_transform
 from clockhands.schemes import CATALOGUE, Scheme, Sizes, construct
@@ -279,15 +279,25 @@ class TransformerConfig:
         )
 
     def scheme(self, side: Side) -> Scheme:
-        """Build one new instance of a side's scheme. Raises ConfigError where the scheme refuses these sizes."""
+        """Return a new instance of a side's scheme; the first may be the one that validation looked at."""
+        return self._spares.take(side) or self.build_scheme(side)
+
+    def build_scheme(self, side: Side) -> Scheme:
+        """Build an instance of a side's scheme. Raises ConfigError where the scheme refuses these sizes."""
         position = self.position(side)
         return construct(CATALOGUE, position.scheme, self.sizes(side), position.options)
 
     def outline(self, side: Side) -> Outline:
         """Return what a side's scheme is, built once to be looked at. Raises ConfigError where it refuses its sizes."""
         if side not in self._outlines:
-            self._outlines[side] = make_outline(self, side)
+            scheme = build_to_look_at(self, side)
+            self._outlines[side] = Outline.of(scheme)
+            self._spares.keep(side, scheme)
         return self._outlines[side]
+
+    @cached_property
+    def _spares(self) -> Spares:
+        return Spares()
 
     @cached_property
     def _outlines(self) -> dict[Side, Outline]:

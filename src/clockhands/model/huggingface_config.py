@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, cast, get_args
 
 from transformers import AutoConfig, PreTrainedConfig
@@ -12,6 +10,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from clockhands.errors import ConfigError, unknown
 from clockhands.model.config import TransformerConfig
 from clockhands.model.loss import Smoothing, Target
+from clockhands.model.validated import remember, validate
 
 IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 
@@ -20,7 +19,7 @@ class ClockhandsConfig(PreTrainedConfig):
     """A Clockhands Transformer for transformers: ``config.json`` with the whole architecture under ``transformer``.
 
     Args:
-        transformer: the table of a ``TransformerConfig`` (``to_dict()``), validated here; missing keys take the
+        transformer: a ``TransformerConfig``, or its table (``to_dict()``), validated here; missing keys take the
             paper's values.
         label_smoothing, smoothing: the training loss (see ``loss.Target``); evaluation never smooths.
         pad_token_id, bos_token_id, eos_token_id, decoder_start_token_id: as everywhere in transformers; ids of the
@@ -46,8 +45,9 @@ class ClockhandsConfig(PreTrainedConfig):
         tokenizer_fingerprint: Any = None,
         **kwargs: Any,
     ) -> None:
-        core = TransformerConfig.from_dict({} if transformer is None else transformer, "config.transformer")
+        core = transformer if isinstance(transformer, TransformerConfig) else validate(transformer or {})
         self.transformer = core.to_dict()
+        remember(core, self.transformer)
         self.label_smoothing, self.smoothing, self.use_cache = label_smoothing, smoothing, use_cache
         self.pad_token_id, self.bos_token_id, self.eos_token_id = pad_token_id, bos_token_id, eos_token_id
         self.decoder_start_token_id, self.tokenizer_fingerprint = decoder_start_token_id, tokenizer_fingerprint
@@ -65,7 +65,7 @@ class ClockhandsConfig(PreTrainedConfig):
     @property
     def core(self) -> TransformerConfig:
         """The architecture as plain data."""
-        return _parsed(json.dumps(self.transformer, sort_keys=True))
+        return validate(self.transformer)
 
     @property
     def target(self) -> Target:
@@ -96,11 +96,6 @@ class ClockhandsConfig(PreTrainedConfig):
     def head_dim(self) -> int:
         """The width of one head, d_head."""
         return self.core.d_head
-
-
-@lru_cache(maxsize=64)
-def _parsed(table: str) -> TransformerConfig:
-    return TransformerConfig.from_dict(json.loads(table), "config.transformer")
 
 
 def loss_faults(rate: Any, smoothing: Any, pad: Any) -> list[str]:

@@ -29,21 +29,46 @@ class Outline:
     hooks: frozenset[str]
     declares: Declares
 
+    @classmethod
+    def of(cls, scheme: Scheme) -> Outline:
+        """Return the outline of a scheme."""
+        parameters = sum(parameter.numel() for parameter in scheme.parameters())
+        return cls(parameters, scheme.per_layer, frozenset(type(scheme).hooks()), scheme.declares)
 
-def make_outline(config: TransformerConfig, side: Side) -> Outline:
-    """Build one scheme of a side, look at it and drop it. Raises ConfigError where it refuses its sizes or options."""
-    scheme = build_to_look_at(config, side)
-    parameters = sum(parameter.numel() for parameter in scheme.parameters())
-    return Outline(parameters, scheme.per_layer, frozenset(type(scheme).hooks()), scheme.declares)
+
+class Spares:
+    """Schemes that were built to be looked at, each kept for the first model that needs one.
+
+    Only those without parameters, whose construction draws nothing, are as good as new; and only where they would be
+    built with the same type of number and on the same device again.
+    """
+
+    def __init__(self) -> None:
+        self._schemes: dict[Side, tuple[Scheme, object]] = {}
+
+    def keep(self, side: Side, scheme: Scheme) -> None:
+        """Keep the scheme of a side if it can be used."""
+        if next(scheme.parameters(), None) is None and not any(table.is_meta for table in scheme.buffers()):
+            self._schemes[side] = scheme, _surroundings()
+
+    def take(self, side: Side) -> Scheme | None:
+        """Return what was kept for a side, once; None if there is nothing that is as good as new."""
+        scheme, surroundings = self._schemes.pop(side, (None, None))
+        return scheme if surroundings == _surroundings() else None
+
+
+def _surroundings() -> tuple[object, ...]:
+    """Return what decides, besides its arguments, how a scheme's tables are made."""
+    return torch.get_default_device(), torch.get_default_dtype(), torch.is_inference_mode_enabled()
 
 
 def build_to_look_at(config: TransformerConfig, side: Side) -> Scheme:
     """Build one scheme of a side: without storage if its tables could be large. No random number is spent."""
     with torch.random.fork_rng(devices=[]):
         if 4 * _largest_table(config, side) <= SMALL:
-            return config.scheme(side)
+            return config.build_scheme(side)
         with torch.device("meta"):
-            return config.scheme(side)
+            return config.build_scheme(side)
 
 
 def _largest_table(config: TransformerConfig, side: Side) -> int:

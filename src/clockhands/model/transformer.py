@@ -39,6 +39,8 @@ class Schemes(nn.ModuleList):
         first = config.scheme(side)
         count = config.layers(side) if first.per_layer else 1
         super().__init__([first, *(config.scheme(side) for _ in range(count - 1))])
+        # Where a model is built without storage, the fixed tables of its schemes are to be made later.
+        self.hollow = torch.get_default_device().type == "meta"
         self.skip_every = config.position(side).skip_every
         self.axes = first.declares.axes
         self.places = "locate" in first.active_hooks()
@@ -208,9 +210,12 @@ class Transformer(nn.Module):
         owners = {"encoder": self.encoder, "decoder": self.decoder}
         for side in self.config.sides:
             owner = owners.get(side)
+            schemes = self.cross_schemes if owner is None else owner.schemes
+            if schemes is None or not schemes.hollow:
+                continue
             with torch.device("cpu"), torch.random.fork_rng(devices=[]):
-                fresh = self.config.scheme(side)
-            for scheme in (self.cross_schemes if owner is None else owner.schemes) or ():
+                fresh = self.config.build_scheme(side)
+            for scheme in schemes:
                 copy_tables(fresh, scheme)
 
     def encode(self, text: Text, states: list[Tensor] | None = None) -> Encoded:

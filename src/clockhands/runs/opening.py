@@ -17,6 +17,7 @@ from clockhands.data import Tokenizers
 from clockhands.errors import CheckpointError, UsageError, unknown
 from clockhands.model.config import TransformerConfig
 from clockhands.model.size import size_fault
+from clockhands.model.validated import validate
 from clockhands.options import options_of
 from clockhands.pretrained import (
     CONFIG,
@@ -85,7 +86,7 @@ def read_own_configuration(folder: Path) -> tuple[dict[str, Any], TransformerCon
         raise CheckpointError(f"{what}; `clockhands inspect` and `clockhands check` open any Hugging Face checkpoint")
     refuse_code(raw, folder)
     with explain_faults(path, "the configuration"):
-        return raw, TransformerConfig.from_dict(raw.get("transformer", {}), "transformer")
+        return raw, validate(raw.get("transformer", {}), "transformer")
 
 
 def open_configuration(folder: Path) -> ClockhandsConfig:

@@ -79,6 +79,11 @@ class Run:
         tables = {**self.tables, "training": {**before, **self.tables.get("training", {})}}
         return combine(tables, {}, source=str(self.path / RECIPE))
 
+    def with_recipe(self, recipe: Recipe) -> Run:
+        """Return this run with its recipe, which is then not read from the folder and validated again."""
+        vars(self)["recipe"] = recipe
+        return self
+
     @property
     def record(self) -> dict[str, Any]:
         """The facts in ``run.json``; empty before training has begun."""

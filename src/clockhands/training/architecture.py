@@ -19,11 +19,7 @@ def configure(recipe: Recipe, tokenizers: Tokenizers) -> ClockhandsConfig:
     Raises ConfigError if the vocabularies do not fit the architecture (three-way tying needs one for both sides).
     """
     source, target = tokenizers.source, tokenizers.target
-    core = {
-        **recipe.model.to_dict(),
-        "vocab_size": len(target),
-        "source_vocab_size": None if tokenizers.shared else len(source),
-    }
+    core = recipe.model.with_vocabularies(len(target), None if tokenizers.shared else len(source))
     first = next(token for token in (target.bos_token_id, target.pad_token_id) if token is not None)
     return ClockhandsConfig(
         transformer=core,

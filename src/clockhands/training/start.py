@@ -67,7 +67,7 @@ CHANGEABLE = (
 def train(
     recipe: Recipe | str | Path | Mapping[str, Any],
     out: str | Path,
-    settings: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
     *,
     overwrite: bool = False,
     material: Material | None = None,
@@ -78,7 +78,7 @@ def train(
 ) -> Run:
     """Train what a recipe says (a file, tables or a ``Recipe``) into the folder ``out``.
 
-    ``settings`` are dotted fields to change: ``{"position.scheme": "rope"}``. ``material`` is what ``prepare`` gave for
+    ``overrides`` are dotted fields: ``{"position.scheme": "rope"}``. ``material`` is what ``prepare`` gave for
     a recipe with the same data and tokenizer: runs that vary something else need not read and encode again.
     ``begin`` is given the new model, with the weights of ``training.begin_from``, before its first step; ``watchers``
     look on as transformers' callbacks do.
@@ -88,7 +88,7 @@ def train(
     Ctrl-C (resume it then).
     """
     tell = say if show else say_nothing
-    recipe = settled(_recipe(recipe, settings or {}))
+    recipe = settled(_recipe(recipe, overrides or {}))
     _require(recipe.training.report_to)
     _check_launch(recipe.training)
     check_recipe(recipe)
@@ -123,15 +123,16 @@ def train(
         return _train(recipe, material, asked, out, show, begin=begin, others=watchers, draw=draw)
 
 
-def resume(run: str | Path, settings: Mapping[str, Any] | None = None, *, show: bool = False) -> Run:
+def resume(run: str | Path, overrides: Mapping[str, Any] | None = None, *, show: bool = False) -> Run:
     """Go on from the last checkpoint of a run, to the same weights as if it had not stopped; from the beginning if
-    there is none. ``settings`` may change how long a run is and how often it is looked at, such as
+    there is none. ``overrides`` may change how long a run is and how often it is looked at, such as
     ``training.max_steps``. A finished run that is not made longer is left as it is.
 
     Raises CheckpointError for a folder that is no run and for a damaged checkpoint, BusyError if another process writes
     there, UsageError for fewer steps than were made, DataError if the text has changed.
     """
-    recipe = _extended(Run.open(run).recipe, settings or {})
+    opened = Run.open(run)
+    recipe = _extended(opened.recipe, overrides or {})
     _require(recipe.training.report_to)
     _check_launch(recipe.training)
     check_recipe(recipe)
@@ -141,9 +142,10 @@ def resume(run: str | Path, settings: Mapping[str, Any] | None = None, *, show: 
             if asked.process_index == 0:
                 held.enter_context(hold(Path(run)))
                 tidy_folder(Path(run))
-        # Read again: until now another process may have written there.
-        opened = Run.open(run)
-        recipe = _extended(opened.recipe, settings or {})
+        # Until now another process may have written there.
+        again = Run.open(run)
+        if again.tables != opened.tables:
+            opened, recipe = again, _extended(again.recipe, overrides or {})
         if opened.finished and recipe == opened.recipe:
             forget(opened.path)
             return opened
@@ -231,7 +233,7 @@ def _finish(
     weights: Mapping[str, Tensor] | None,
 ) -> Run:
     """Save the model and draw the curves. Raises TrainingStopped if the run did not get to its end."""
-    run, step = Run(out), trainer.state.global_step
+    run, step = Run(out).with_recipe(recipe), trainer.state.global_step
     if trainer.args.process_index == 0:
         loss, folder = keeping.read_losses(vars(trainer.state)), out / "checkpoints"
         keeping.discard(folder, recipe.training, loss, trainer.end())
@@ -283,10 +285,12 @@ def _facts(model: PreTrainedModel, material: Material, asked: Any) -> dict[str, 
     }
 
 
-def _recipe(recipe: Recipe | str | Path | Mapping[str, Any], settings: Mapping[str, Any]) -> Recipe:
+def _recipe(recipe: Recipe | str | Path | Mapping[str, Any], overrides: Mapping[str, Any]) -> Recipe:
     if isinstance(recipe, (str, Path)):
-        return load(recipe, settings)
-    return combine(recipe.tables if isinstance(recipe, Recipe) else dict(recipe), settings)
+        return load(recipe, overrides)
+    if isinstance(recipe, Recipe) and not overrides:
+        return recipe
+    return combine(recipe.tables if isinstance(recipe, Recipe) else dict(recipe), overrides)
 
 
 def _check(recipe: Recipe, material: Material) -> None:
@@ -319,8 +323,7 @@ def _check_lengths(recipe: Recipe, material: Material) -> None:
     sides = {"encoder": longest[0], "decoder": longest[-1]}
     for side in (side for side in recipe.model.sides if side in sides):
         position = recipe.model.position(side)
-        with torch.random.fork_rng(devices=[]):
-            declares = recipe.model.scheme(side).declares
+        declares = recipe.model.outline(side).declares
         limit = declares.max_length
         if limit is not None and declares.beyond == "raise" and position.transform is None and sides[side] > limit:
             raise UsageError(
@@ -329,12 +332,12 @@ def _check_lengths(recipe: Recipe, material: Material) -> None:
             )
 
 
-def _extended(recipe: Recipe, settings: Mapping[str, Any]) -> Recipe:
-    refused = [key for key in settings if key not in [f"training.{name}" for name in CHANGEABLE]]
+def _extended(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
+    refused = [key for key in overrides if key not in [f"training.{name}" for name in CHANGEABLE]]
     if refused:
         allowed = ", ".join(f"training.{name}" for name in CHANGEABLE)
         raise UsageError(f"a resumed run keeps its recipe: {', '.join(refused)} cannot be changed; only {allowed} can")
-    return combine(recipe.tables, settings) if settings else recipe
+    return combine(recipe.tables, overrides) if overrides else recipe
 
 
 def _require(loggers: tuple[str, ...]) -> None:

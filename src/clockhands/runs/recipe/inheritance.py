@@ -17,7 +17,7 @@ from clockhands.runs.recipe.keys import FROM_DATA, SIDES, Tables, model_options
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 
 
-def inherit(tables: Tables, settings: Mapping[str, Any]) -> Tables:
+def inherit(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
     """The tables with what is missing of [model], [position] and [tokenizer] as ``training.begin_from`` has it.
 
     A recipe that says all, such as the resolved one of a run, is left as it is, and nothing is opened.
@@ -25,7 +25,7 @@ def inherit(tables: Tables, settings: Mapping[str, Any]) -> Tables:
     """
     training = tables.get("training")
     given = training.get("begin_from") if isinstance(training, Mapping) else None
-    begun = settings.get("training.begin_from", given)
+    begun = overrides.get("training.begin_from", given)
     if not isinstance(begun, (str, Path)) or begun == "none":
         return tables
     tables, begun = dict(tables), Path(begun).expanduser().absolute()
@@ -34,7 +34,7 @@ def inherit(tables: Tables, settings: Mapping[str, Any]) -> Tables:
         tables["model"] = {**model_table(architecture(begun)), **model}
     if isinstance(position, Mapping) and not {"scheme", *SIDES} & position.keys():
         tables["position"] = {**position_table(architecture(begun)), **position}
-    if not tables.get("tokenizer") and not any(key.startswith("tokenizer.") for key in settings):
+    if not tables.get("tokenizer") and not any(key.startswith("tokenizer.") for key in overrides):
         tables["tokenizer"] = tokenizer_table(begun)
     return tables
 

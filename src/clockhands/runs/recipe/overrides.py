@@ -60,7 +60,7 @@ def apply_overrides(tables: Tables, changes: Mapping[str, Any], *, written: bool
                 faults.append(str(fault))
         changed = add_default_position(changed)
     if faults:
-        raise ConfigError(faults, "the settings")
+        raise ConfigError(faults, "the overrides")
     return changed
 
 

@@ -108,26 +108,26 @@ class Recipe:
         return tomli_w.dumps({name: _writable(table, usual.get(name, {})) for name, table in self.tables.items()})
 
 
-def load(path: str | Path, settings: Mapping[str, Any] | None = None, *, written: bool = False) -> Recipe:
-    """Read a recipe file and change the dotted ``settings`` (``written``: as text, from a command line).
+def load(path: str | Path, overrides: Mapping[str, Any] | None = None, *, written: bool = False) -> Recipe:
+    """Read a recipe file and apply dotted ``overrides`` (``written``: as text, from a command line).
 
-    Paths in the file are relative to the file, those in the settings to the working folder.
+    Paths in the file are relative to the file, those in the overrides to the working folder.
     Raises DataError if there is no such file or it is no TOML, ConfigError with every fault of the content.
     """
-    return combine(read_tables(path), settings or {}, written=written, source=str(path))
+    return combine(read_tables(path), overrides or {}, written=written, source=str(path))
 
 
 def combine(
-    tables: Mapping[str, Any], settings: Mapping[str, Any], *, written: bool = False, source: str = "the recipe"
+    tables: Mapping[str, Any], overrides: Mapping[str, Any], *, written: bool = False, source: str = "the recipe"
 ) -> Recipe:
-    """Tables and settings to a recipe. Faults of both are reported together."""
+    """Tables and overrides to a recipe. Faults of both are reported together."""
     known, faults = _only_tables(tables)
-    tables = inherit({**known, **{name: table for name, table in tables.items() if name not in TABLES}}, settings)
+    tables = inherit({**known, **{name: table for name, table in tables.items() if name not in TABLES}}, overrides)
     try:
-        tables = apply_overrides(tables, settings, written=written)
+        tables = apply_overrides(tables, overrides, written=written)
     except ConfigError as fault:
         faults += fault.faults
-        kept = {key: value for key, value in settings.items() if not any(repr(key) in text for text in fault.faults)}
+        kept = {key: value for key, value in overrides.items() if not any(repr(key) in text for text in fault.faults)}
         tables = apply_overrides(tables, kept, written=written)
     try:
         recipe = Recipe.of(make_paths_absolute(tables, Path.cwd()), source)
@@ -157,7 +157,7 @@ def read_tables(path: str | Path) -> Tables:
     return make_paths_absolute(tables, path.parent)
 
 
-def read_settings(written: Mapping[str, str]) -> dict[str, Any]:
+def read_training_overrides(written: Mapping[str, str]) -> dict[str, Any]:
     """Settings of ``[training]`` as written on a command line, read as their fields want them."""
     known = {f"training.{name}": option.type for name, option in keys_of({}, "training").items()}
     return {key: parse(value, known.get(key, Any)) for key, value in written.items()}
