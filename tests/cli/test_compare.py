@@ -19,7 +19,7 @@ WRONG = [
     (["compare", "none.toml"], "cannot read the plan none.toml"),
     ([*VARY[:-1], "position.scheme="], "the grid is empty: position.scheme has no values"),
     ([*VARY, "--baseline", "rope"], "unknown baseline 'rope'"),
-    ([*VARY, "--set", "model.d_model"], "--set 'model.d_model' is not of the form KEY=VALUE"),
+    ([*VARY, "--set", "model.d_model"], "'model.d_model' is not of the form KEY=VALUE"),
     ([*VARY, "--set", "model.d_modle=32"], "did you mean 'd_model'"),
     ([*VARY, "--seeds", "0"], "seeds is 0; one at least"),
     ([*VARY, "--steps", "0", "--dry-run"], "the budget of steps is 0.0, but must be a finite number above 0"),
