@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from clockhands.findings import Finding, Findings, Table
+from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Reference, Table
 from clockhands.report import page
 from clockhands.report.render import policy
 from clockhands.report.tables import LARGEST_CSV, SHOWN_ROWS, to_csv
@@ -87,6 +87,7 @@ def test_groups_in_order_and_skipped_last(tree: Tree) -> None:
 
 def everywhere(text: str) -> Findings:
     """Findings that hold ``text`` in every field that is text."""
+    mark = Mark("points", text, (1, 2), (text, "b"), names=(text, text))
     finding = Finding(
         name=text,
         question=text,
@@ -98,6 +99,8 @@ def everywhere(text: str) -> Findings:
         source=text,
         command=f"echo '{text}'",
         details={"group": text, text: text},
+        references=(Reference(text, 1.0),),
+        figure=Figure((Panel((mark,), text, text, text),), text),
     )
     return Findings(text, (finding,), facts={text: text}, signature=text, command=text)
 
@@ -108,7 +111,8 @@ def test_hostile_text_is_text_everywhere(evil: str) -> None:
     tree, harmless = Tree(page(everywhere(evil))), Tree(page(everywhere("word")))
     assert [tag for tag, _ in tree.tags] == [tag for tag, _ in harmless.tags]
     assert [set(a) for _, a in tree.tags] == [set(a) for _, a in harmless.tags]
-    assert tree.words["td"][0] == evil and tree.words["title"] == [evil] and tree.words["h3"] == [evil]
+    assert tree.words["td"][0] == evil and tree.words["title"][0] == evil and tree.words["h3"] == [evil]
+    assert tree.words["figcaption"] == [evil] and evil in tree.words["text"]
 
 
 def test_folded_table_and_its_download_hold_the_same_values() -> None:

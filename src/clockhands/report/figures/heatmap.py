@@ -19,7 +19,6 @@ from clockhands.report.figures.palette import DIVERGING, SEQUENTIAL, Appearance
 from clockhands.report.text import number, visible
 
 Values: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
-LARGEST = 256  # pixels along a side: finer cells are averaged, the eye and the file gain nothing from more
 
 
 class Heatmap(MarkKind):
@@ -37,7 +36,7 @@ class Heatmap(MarkKind):
         values = grid(mark)
         rows, columns = values.shape
         image = plot.ax.imshow(
-            _coarse(values),
+            values,
             cmap=DIVERGING if mark.diverging else SEQUENTIAL,
             norm=self._norm(mark),
             interpolation="none",
@@ -132,19 +131,6 @@ def _step(count: int, room: float, size: float) -> int:
     """Every how many-th name is written: 1, 2, 5, 10 ... so that numbered ticks stay round."""
     need = count * size / max(room, 1.0)
     return next(step for power in range(9) for step in (10**power, 2 * 10**power, 5 * 10**power) if step >= need)
-
-
-def _coarse(values: Values) -> Values:
-    """Average neighbouring cells along each side that has more than ``LARGEST``."""
-    for axis in (0, 1):
-        size = values.shape[axis]
-        if size > LARGEST:
-            edges = np.linspace(0, size, LARGEST + 1).astype(int)[:-1]
-            known = np.isfinite(values)
-            total = np.add.reduceat(np.where(known, values, 0.0), edges, axis=axis)
-            count = np.add.reduceat(known.astype(float), edges, axis=axis)
-            values = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
-    return values
 
 
 def _write_cells(ax: Axes, values: Values, image: AxesImage) -> None:

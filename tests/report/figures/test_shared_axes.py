@@ -1,0 +1,19 @@
+"""Panels that show the same quantity share its axis."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from clockhands.findings import Figure, Mark, Panel
+from clockhands.report.figures import draw
+from tests.report.figures.svg_tree import SVG
+
+
+def test_panels_with_the_same_axis_share_its_limits() -> None:
+    panels = tuple(Panel((Mark("points", "a", (0, 1), (0.0, top)),), "", "x", "y") for top in (1.0, 10.0))
+    root = ET.fromstring(draw(Figure(panels, columns=2), "fig"))
+    heights = [float(c.get("cy", "")) for c in root.iter(f"{SVG}circle")]
+    assert heights[0] == heights[2] == pytest.approx(heights[0])
+    assert heights[0] - heights[3] == pytest.approx(10 * (heights[0] - heights[1]), rel=0.02)

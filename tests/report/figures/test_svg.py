@@ -1,0 +1,32 @@
+"""The SVG: ids of its own, equal bytes, and a file with its own dark colours."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+from clockhands.findings import Figure, Panel
+from clockhands.report.figures import as_file, draw
+from tests.report.demo import demo
+from tests.report.figures.svg_tree import KINDS, LINK, SVG
+
+
+def test_equal_figures_give_equal_bytes_and_different_ones_different_ids() -> None:
+    figures = [item.figure for item in demo() if item.figure]
+    ids: set[str] = set()
+    for number, figure in enumerate(figures):
+        name = f"f{number}" if number else "none"  # The scheme of this name had other ids at every drawing.
+        svg = draw(figure, name)
+        assert svg == draw(figure, name)
+        mine = [element.get("id") for element in ET.fromstring(svg).iter() if element.get("id")]
+        assert len(mine) == len(set(mine))
+        assert not ids & set(mine)
+        ids |= set(mine)
+        refers = [e.get(LINK, "") for e in ET.fromstring(svg).iter() if e.get(LINK, "").startswith("#")]
+        assert set(refers) <= {f"#{own}" for own in mine}
+
+
+def test_file_has_its_own_dark_colours() -> None:
+    text = as_file(draw(Figure((Panel((KINDS["line"],)),)), "fig"))
+    assert text.startswith("<?xml")
+    style = ET.fromstring(text.encode()).find(f"{SVG}style")
+    assert style is not None and "prefers-color-scheme: dark" in (style.text or "")
