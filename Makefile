@@ -1,9 +1,14 @@
-# Everything a person types: `make tour`, `make test`, `make install`.
+# Everything a person types:
+#   make tour           train the small translator and write its page
+#   make quick          the tests of what differs from main, and a few laws: at most 90 seconds
+#   make test           style, types and all tests: what runs on every change
+#   make check-shapes   the laws again, with the annotated shapes of all tensors checked at run time (part of `make test`)
+#   make install, test-elsewhere, test-lowest, mutants, coverage, clean: see below
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: tour install test test-elsewhere test-lowest mutants coverage check-style clean
+.PHONY: tour install quick test check-shapes test-elsewhere test-lowest mutants coverage check-style clean
 tour: $(VENV)/.installed
 	$(BIN)/clockhands tour --out runs/tour --overwrite
 
@@ -27,9 +32,20 @@ check-style: $(VENV)/.test-installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+quick: $(VENV)/.test-installed
+	OMP_NUM_THREADS=1 $(BIN)/python tests/quick.py
+
 # Two processes, one thread each: threads that fight over two cores cost three times the time.
 test: check-style
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	$(MAKE) check-shapes
+
+# Every annotation is checked while these tests run, which doubles what they take: so they are those that meet every
+# function on tensors in few tests. `CHECK_SHAPES=1 pytest ...` checks shapes in any others.
+SHAPED := tests/model/test_laws.py tests/attention tests/test_positions.py tests/schemes/rotary \
+  tests/schemes/test_declarations.py tests/inspection/test_run.py tests/generation/test_translate.py
+check-shapes: $(VENV)/.test-installed
+	CHECK_SHAPES=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal $(SHAPED)
 
 # The tests as on a processor without AVX-512, and with another number of threads: none may assert what either decides.
 test-elsewhere: $(VENV)/.test-installed

@@ -21,7 +21,7 @@ from clockhands.report import show, side_by_side, write
 def main() -> None:
     torch.manual_seed(0)
     documents = list(open_corpus("stdlib").documents("train"))[:60]
-    tokenizer = train_tokenizer(documents, kind="bpe", vocabulary=1000, purpose="language")
+    tokenizer = train_tokenizer(documents, kind="bpe", vocabulary=1000, task="language modelling")
     stream = torch.as_tensor(encode_stream(tokenizer, documents)).long()
     model = Transformer(
         TransformerConfig(

@@ -1,4 +1,4 @@
-"""Shared test set-up: shape annotations are enforced, threads are few, nothing reaches the network."""
+"""Shared test set-up: threads are few, nothing reaches the network, and shapes are checked where that is asked for."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 from pathlib import Path
 
 import pytest
-from jaxtyping import install_import_hook
 
-# Before anything of ours is imported: every jaxtyping annotation in the package is checked at run time.
-install_import_hook("clockhands", "beartype.beartype")
+if os.environ.get("CHECK_SHAPES"):
+    # Before anything of ours is imported: every annotation in the package, axes of tensors too, is checked at run time.
+    # That costs as much as the tests themselves, so that `make test` does it in a run of its own (`make check-shapes`).
+    from jaxtyping import install_import_hook
+
+    install_import_hook("clockhands", "beartype.beartype")
 
 import torch
 

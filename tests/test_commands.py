@@ -23,6 +23,7 @@ from clockhands.cli import VERBS, main
 from clockhands.studies.tour import demonstration
 from clockhands.studies.tour.variants import TRIALS
 from clockhands.training import train
+from tests.shared import make_once
 
 ROOT = Path(__file__).resolve().parent.parent
 FEW = {"training.max_steps": 2, "data.train": 600, "data.test": 6, "data.validation": 4, "training.log_steps": 1}
@@ -33,7 +34,7 @@ TRAINING = {"max_steps": 2, "threads": 1, "log_steps": 1, "learning_rate": 1e-3}
 # Commands that are not run here, with the reason.
 ELSEWHERE = {
     "clockhands compare recipes/numbers.toml": "minutes of training; the examples of `compare --help` run a small one",
-    "clockhands study scale": "minutes of training; tests/cli/test_study.py runs a study cut short",
+    "clockhands study scale": "minutes of training; tests/comparison runs a study cut short",
 }
 
 
@@ -71,13 +72,26 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="session")
+def after_the_readme(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the README's commands have run, in the order in which they stand."""
+    return make_once(tmp_path_factory, "readme", _type_the_readme)
+
+
+def _type_the_readme(folder: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(prepared(folder))
+        for command in rows():
+            _type(command, patch)
+
+
 @pytest.fixture(scope="module")
-def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder as the examples assume it: recipes, some text, a few runs and a foreign checkpoint."""
+def workplace(after_the_readme: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder as the examples assume it: what the README's commands left, and a few language models."""
     folder = tmp_path_factory.mktemp("work")
-    prepared(folder)
+    shutil.copytree(after_the_readme, folder, dirs_exist_ok=True)
     shutil.copy(ROOT / "README.md", folder)
-    _runs(folder)
+    _make_language_models(folder)
     shutil.copytree(folder / "llama", folder / "weights", ignore=shutil.ignore_patterns("tokenizer*", "special*"))
     np.save(folder / "ids.npy", np.random.default_rng(0).integers(2, 96, (24, 32)))
     before = Path.cwd()
@@ -86,21 +100,19 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     os.chdir(before)
 
 
-def _runs(folder: Path) -> None:
-    pairs = {"corpus": "parallel", "source": [str(folder / "train.de")], "target": [str(folder / "train.en")]}
-    text = {"corpus": "text", "train": [str(folder / "my.txt")], "unit": "file", "holdout": 0.2}
-    own = {"data": pairs, "tokenizer": {"kind": "word"}, "model": TINY, "batches": {"size": 8}, "training": TRAINING}
-    language = {
-        "data": text,
+def _make_language_models(folder: Path) -> None:
+    recipe = {
+        "data": {"corpus": "text", "train": [str(folder / "my.txt")], "unit": "file", "holdout": 0.2},
         "tokenizer": {"kind": "character"},
         "model": {**TINY, "kind": "decoder"},
         "position": {"scheme": "rope"},
         "batches": {"size": 4, "window": 33},
         "training": TRAINING,
     }
-    train(own, folder / "runs" / "mine")
-    for name in ("stdlib", "shakespeare", "rope"):
-        train(language, folder / "runs" / name)
+    train(recipe, folder / "runs" / "stdlib")
+    for name in ("shakespeare", "rope"):
+        shutil.rmtree(folder / "runs" / name, ignore_errors=True)
+        shutil.copytree(folder / "runs" / "stdlib", folder / "runs" / name)
 
 
 def _foreign(folder: Path) -> None:
@@ -118,20 +130,25 @@ def _foreign(folder: Path) -> None:
     LlamaForCausalLM(config).save_pretrained(folder)
 
 
-@pytest.mark.parametrize("command", examples(*(verb for verb in VERBS if verb != "train")))
+OTHER_EXAMPLES = [
+    example for example in examples(*(verb for verb in VERBS if verb != "train")) if example not in rows()
+]
+"""The examples that are not in the README too, whose commands run as well."""
+
+
+@pytest.mark.parametrize("command", OTHER_EXAMPLES)
 def test_every_example_of_a_help_runs(command: str, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order in which they stand, in one folder that holds the runs they name."""
-    if command.startswith("clockhands tour"):
-        shutil.rmtree("runs/tour", ignore_errors=True)
     _type(command, monkeypatch)
 
 
 def test_the_readmes_commands_run_in_the_order_in_which_they_stand(
-    empty: Path, monkeypatch: pytest.MonkeyPatch
+    after_the_readme: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a reader types them, one after the other: none needs what a later one makes, nor is in another's way."""
-    for command in rows():
-        _type(command, monkeypatch)
+    assert (after_the_readme / "runs" / "tour" / "report.html").is_file()
+    shutil.copytree(after_the_readme, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
     _run_python()
 
 
@@ -148,9 +165,6 @@ def _type(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
         return
     monkeypatch.setattr(demonstration, "TRIALS", SHORT)
     words, given, target = _parsed(command)
-    if "runs/tour" in words and words[0] != "tour" and not Path("runs/tour").is_dir():
-        # The tour is the first command that is shown; this is for a test that is run alone.
-        demonstration.run_tour("runs/tour")
     if words[0] == "train":
         words = _quickly(words)
     if words[0] == "inspect" and "--texts" not in words:

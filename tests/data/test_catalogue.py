@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from clockhands.comparison.asked import usual_metric
 
+from clockhands.comparison.plan_settings import choose_metric
 from clockhands.data import CORPORA, Corpus, Pair, corpus, corpus_options, open_corpus
 from clockhands.errors import ConfigError
 from clockhands.runs.recipe import combine
@@ -48,7 +48,7 @@ def test_a_corpus_that_is_added_is_found_with_its_options() -> None:
 def test_a_recipe_takes_the_task_from_the_corpus(name: str, architecture: str, metric: str) -> None:
     recipe = combine({"data": {"corpus": name}, "training": {"max_steps": 1}}, {"data.lines": 4})
     assert recipe.model.kind == architecture
-    assert usual_metric(recipe) == metric
+    assert choose_metric(recipe) == metric
     assert recipe.corpus_options["lines"] == 4
 
 

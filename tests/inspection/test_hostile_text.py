@@ -41,7 +41,7 @@ def _harmless(text: str) -> bool:
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Findings:
     """A language model in a folder of that name, whose tokens and text are scripts."""
-    tokenizer = train_tokenizer(TEXT, kind="word", purpose="language")
+    tokenizer = train_tokenizer(TEXT, kind="word", task="language modelling")
     sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64, "bos_token_id": 1, "eos_token_id": 1}
     torch.manual_seed(0)
     model = hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=len(tokenizer), **sizes))

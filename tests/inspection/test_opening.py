@@ -175,7 +175,7 @@ def test_no_data_set_of_the_hub_is_opened_to_look_into_a_run(tmp_path: Path, mon
 def test_a_tokenizer_that_is_larger_than_the_embedding_is_one_sentence_before_anything_is_measured() -> None:
     model = hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=40, n_embd=16, n_layer=1, n_head=2, n_positions=64)).eval()
     words = [f"word{i}" for i in range(100)]
-    tokenizer = train_tokenizer([" ".join(words)] * 2, kind="word", purpose="language")
+    tokenizer = train_tokenizer([" ".join(words)] * 2, kind="word", task="language modelling")
     with pytest.raises(DataError) as fault:
         inspect(model, tokenizer, [" ".join(words) for _ in range(20)], control=False)
     assert "has 40 rows of tokens (ids 0 to 39) and was given the id" in str(fault.value)
@@ -185,7 +185,7 @@ def test_a_tokenizer_that_is_larger_than_the_embedding_is_one_sentence_before_an
 def test_sentences_of_ids_that_a_model_does_not_know_leave_out_one_measure() -> None:
     """The text itself has only ids that the model knows; the English sentences have others."""
     english = [f"{first} {verb} {second}." for first in NOUNS for verb in VERBS for second in NOUNS]
-    tokenizer = train_tokenizer(english, kind="word", purpose="language")
+    tokenizer = train_tokenizer(english, kind="word", task="language modelling")
     model = hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=15, n_embd=16, n_layer=1, n_head=2, n_positions=64)).eval()
     ids = torch.randint(3, 15, (8, 20), generator=torch.Generator().manual_seed(0))
     found = inspect(model, tokenizer, ids, control=False)

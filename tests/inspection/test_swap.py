@@ -101,7 +101,7 @@ def test_sentences_longer_than_the_model_reads_are_left_out() -> None:
     """They ended in an IndexError."""
     short = [f"the king saw dog {word}" for word in ("one", "two", "three", "four", "five", "six", "seven", "eight")]
     text = ["one two three four five six seven eight nine", *short]
-    tokenizer = train_tokenizer(text, kind="word", purpose="language")
+    tokenizer = train_tokenizer(text, kind="word", task="language modelling")
     position = Position("learned", {"max_length": 8})
     sizes = {"d_model": 16, "num_heads": 2, "d_ff": 16, "encoder_layers": 1}
     model = Transformer(TransformerConfig(kind="encoder", vocab_size=len(tokenizer), encoder=position, **sizes))

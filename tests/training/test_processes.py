@@ -153,6 +153,7 @@ def test_a_divided_model_learns_what_a_whole_one_learns_and_continues(odd: Recip
     assert losses(run) == logged
 
 
+@pytest.mark.slow
 def test_two_processes_begin_with_the_weights_of_another_run(one: Run, tmp_path: Path) -> None:
     changes = {"begin_from": str(one.path), "learning_rate": 1e-12, "max_steps": 1, "sharded": True, "save_steps": None}
     recipe = vary(one.recipe, {f"training.{key}": value for key, value in changes.items()})

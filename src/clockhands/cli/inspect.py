@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _notes(found: list[Findings], shown: Findings) -> Iterator[str]:
     """What a person should know beside the page: texts that repeat each other, and what was not compared."""
-    from clockhands.inspection.measures.repeated import warning
+    from clockhands.inspection.measures.repeated_text import warning
 
     for findings in found:
         if told := warning(findings["text"]):

@@ -1,0 +1,112 @@
+"""Run the tests of what a change touches, and a few laws, in at most 90 seconds: `make quick`.
+
+    python tests/quick.py                                    # what differs from main, committed or not
+    python tests/quick.py src/clockhands/schemes/bias/fire.py
+
+A changed module has the tests at its mirrored path (of a scheme: its laws and its oracle) and those that import it; a
+changed test has itself. Tests begin as long as there is time for them; how many did not is said. `make test` runs all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+from tests.mutants import PACKAGE, beside, git, imports  # noqa: E402
+
+SECONDS = 75
+"""Time in which tests begin; what is left of the 90 seconds is for the last of them."""
+LAWS = ("tests/schemes/test_laws.py", "tests/model/test_laws.py")
+SAMPLE = ("[rope(", "[alibi(", "[sinusoidal(", "[cope(", "[rope]", "-rope]", "[alibi]", "-alibi]")
+"""The schemes whose laws are run whatever was changed, as the ids of tests write them."""
+ALWAYS = ("tests/test_architecture.py",)
+
+
+def main(arguments: Sequence[str]) -> int:
+    files = list(arguments) or changed()
+    chosen = choose(files)
+    os.chdir(ROOT)
+    names = list(dict.fromkeys([*chosen, *ALWAYS, *LAWS]))
+    print(f"{len(files)} changed files, {len(chosen)} test files beside them")
+    return int(pytest.main(["-q", "-p", "no:cacheprovider", *names], plugins=[Quick(chosen)]))
+
+
+def changed(against: str = "main") -> list[str]:
+    """Return the Python files that differ from a branch, in commits or in the working tree, new ones among them."""
+    base = git("merge-base", "HEAD", against).strip()
+    listed = git("diff", "--name-only", "--diff-filter=AMR", base).split()
+    listed += git("ls-files", "--others", "--exclude-standard").split()
+    return sorted({name for name in listed if name.endswith(".py")})
+
+
+def choose(files: Sequence[str]) -> dict[str, str]:
+    """Return the tests of changed files, mirrored ones first: {test file: what ids must contain, as pytest's -k}."""
+    mirrored: dict[str, str] = {}
+    importing: dict[str, str] = {}
+    every = [(path, path.read_text("utf8")) for path in sorted((ROOT / "tests").rglob("test_*.py"))]
+    for file in files:
+        path = Path(file)
+        if path.name.startswith("test_"):
+            mirrored[file] = ""
+        elif path.is_relative_to(PACKAGE):
+            tests, wanted = split_expression(beside(file))
+            mirrored.update(dict.fromkeys(tests, wanted))
+            dotted = ".".join(("clockhands", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(
+                ".__init__"
+            )
+            found = [str(test.relative_to(ROOT)) for test, text in every if re.search(imports(dotted), text)]
+            importing.update(dict.fromkeys(found, ""))
+    return {**mirrored, **{name: wanted for name, wanted in importing.items() if name not in mirrored}}
+
+
+def split_expression(arguments: Sequence[str]) -> tuple[list[str], str]:
+    """Split arguments of pytest into files and the expression of ``-k``."""
+    if "-k" not in arguments:
+        return list(arguments), ""
+    at = arguments.index("-k")
+    return list(arguments[:at]), arguments[at + 1]
+
+
+class Quick:
+    """Leaves out what was not chosen, and begins no test when the time is over."""
+
+    def __init__(self, chosen: dict[str, str]) -> None:
+        self.chosen, self.begun, self.left_out = chosen, time.monotonic(), 0
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep the tests of changed files, those of a sample of schemes among the laws, and the pages' own."""
+        items[:] = [item for item in items if self.wanted(item)]
+
+    def wanted(self, item: pytest.Item) -> bool:
+        """Whether a test is one of those that run."""
+        file = item.nodeid.split("::")[0]
+        if file in ALWAYS or (file in self.chosen and not self.chosen[file]):
+            return True
+        words = self.chosen.get(file, "").split(" or ") if file in self.chosen else []
+        return any(word in item.nodeid for word in (*words, *(SAMPLE if file in LAWS else ())))
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Skip a test for which there is no time any more."""
+        if time.monotonic() - self.begun > SECONDS:
+            self.left_out += 1
+            pytest.skip(f"{SECONDS} seconds are over")
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say what was not run."""
+        if self.left_out:
+            terminalreporter.write_line(
+                f"{self.left_out} tests did not begin within {SECONDS} seconds; `make test` runs all"
+            )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
