@@ -54,10 +54,10 @@ def main() -> None:
     if parser.parse_args().time:
         write_text(COSTS, json.dumps({"setting": SETTING, "times the cost of none": costs()}, indent=1) + "\n")
     everything = pages()
-    for one in everything:
-        write_text(FOLDER / f"{one.name}.svg", as_file(draw(figure(one.name), one.name)))
-        write_text(FOLDER / f"{one.name}.md", markdown(one))
-    rows = [row(one) for one in everything]
+    for page in everything:
+        write_text(FOLDER / f"{page.name}.svg", as_file(draw(figure(page.name), page.name)))
+        write_text(FOLDER / f"{page.name}.md", markdown(page))
+    rows = [row(page) for page in everything]
     write_text(FOLDER / "README.md", overview(rows))
     write_text(FOLDER / "index.html", filters(rows))
 
@@ -86,23 +86,23 @@ def costs(rounds: int = 15) -> dict[str, float]:
             if turn >= 0:
                 taken[name].append(time.process_time() - start)
     ratios = {name: [a / b for a, b in zip(taken[name], taken["none"], strict=True)] for name in CATALOGUE}
-    return {name: round(statistics.median(found), 2) for name, found in ratios.items() if name not in refused}
+    return {name: round(statistics.median(values), 2) for name, values in ratios.items() if name not in refused}
 
 
-def row(one: Page) -> tuple[str, ...]:
+def row(page: Page) -> tuple[str, ...]:
     """A line of the overview."""
-    facts = one.declares
+    facts = page.declares
     return (
-        one.name,
-        ", ".join(one.enters) or "nowhere",
+        page.name,
+        ", ".join(page.enters) or "nowhere",
         "yes" if facts["translation_invariant"] else "no",
-        "any" if one.extrapolates else f"{facts['max_length'] or 'its window'}, then {facts['beyond']}",
-        "yes" if one.extrapolates else "no",
-        "yes" if one.parameters else "no",
-        f"{one.parameters:,}",
-        "" if one.cost is None else f"{one.cost:.2f}",
-        "; ".join(one.peers),
-        ", ".join(one.models),
+        "any" if page.extrapolates else f"{facts['max_length'] or 'its window'}, then {facts['beyond']}",
+        "yes" if page.extrapolates else "no",
+        "yes" if page.parameters else "no",
+        f"{page.parameters:,}",
+        "" if page.cost is None else f"{page.cost:.2f}",
+        "; ".join(page.peers),
+        ", ".join(page.models),
     )
 
 
@@ -123,22 +123,22 @@ def table_line(cells: Any) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def markdown(one: Page) -> str:
+def markdown(page: Page) -> str:
     """A scheme's own page."""
-    each = "every layer" if one.per_layer else "the whole stack"
-    lines = [f"# {one.name}", "", f"*{one.title}*", "", one.summary, "", f"$$ {one.equation} $$", ""]
-    lines += [f"![{one.name}: what it does by distance]({one.name}.svg)", ""]
-    lines += [f"- **Enters at** {', '.join(one.enters) or 'nothing'}", f"- **Source** {one.source}"]
-    lines += [f"- **Known as** {'; '.join(one.peers) or 'nothing else'}"]
-    lines += [f"- **Used by** {', '.join(one.models) or 'no widely known model'}"]
-    lines += [f"- **Learns** {one.parameters:,} parameters for {each} (d_model 512, 8 heads)"]
-    lines += [] if one.cost is None else [f"- **Costs** {one.cost:.2f} times the time of no position ({SETTING})"]
+    scope = "every layer" if page.per_layer else "the whole stack"
+    lines = [f"# {page.name}", "", f"*{page.title}*", "", page.summary, "", f"$$ {page.equation} $$", ""]
+    lines += [f"![{page.name}: what it does by distance]({page.name}.svg)", ""]
+    lines += [f"- **Enters at** {', '.join(page.enters) or 'nothing'}", f"- **Source** {page.source}"]
+    lines += [f"- **Known as** {'; '.join(page.peers) or 'nothing else'}"]
+    lines += [f"- **Used by** {', '.join(page.models) or 'no widely known model'}"]
+    lines += [f"- **Learns** {page.parameters:,} parameters for {scope} (d_model 512, 8 heads)"]
+    lines += [] if page.cost is None else [f"- **Costs** {page.cost:.2f} times the time of no position ({SETTING})"]
     lines += ["", "## Options", "", "| option | takes | default | meaning |", "| --- | --- | --- | --- |"]
-    lines += [table_line([f"`{o.name}`", bar(o.takes), f"`{o.default!r}`", bar(o.meaning)]) for o in one.options]
-    lines += ["", "## Declares", "", *(f"- `{fact}`: {value}" for fact, value in one.declares.items())]
+    lines += [table_line([f"`{o.name}`", bar(o.takes), f"`{o.default!r}`", bar(o.meaning)]) for o in page.options]
+    lines += ["", "## Declares", "", *(f"- `{fact}`: {value}" for fact, value in page.declares.items())]
     lines += ["", "## What the laws say", ""]
-    lines += ["It keeps every law of `tests/schemes/test_laws.py`" + (", except:" if one.excuses else "."), ""]
-    lines += [f"- *{law}*: {told}." for law, told in one.excuses.items()]
+    lines += ["It keeps every law of `tests/schemes/test_laws.py`" + (", except:" if page.excuses else "."), ""]
+    lines += [f"- *{law}*: {reason}." for law, reason in page.excuses.items()]
     return "\n".join(lines).rstrip() + "\n"
 
 

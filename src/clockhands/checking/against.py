@@ -79,11 +79,13 @@ def compare(
     """
     if tiny:
         refuse("tiny", DRAWN, dtype=dtype, device=device, weights=weights)
-    if not any(isinstance(each, (str, Path)) and (not tiny or has_config(str(each))) for each in (model, reference)):
-        given = {"dtype": dtype, "device": device, "weights": weights, "trust_remote_code": trust_remote_code}
-        refuse("a comparison without a folder or hub name", "are about opening one", **given)
+    if not any(
+        isinstance(either, (str, Path)) and (not tiny or has_config(str(either))) for either in (model, reference)
+    ):
+        arguments = {"dtype": dtype, "device": device, "weights": weights, "trust_remote_code": trust_remote_code}
+        refuse("a comparison without a folder or hub name", "are about opening one", **arguments)
     options = (dtype or "float32", device or "cpu", trust_remote_code, weights)
-    ours, theirs = (_open(each, tiny, *options) for each in (model, reference))
+    ours, theirs = (_open(either, tiny, *options) for either in (model, reference))
     if ours.adapter.vocabulary != theirs.adapter.vocabulary:
         raise UsageError(
             f"{ours.name} has {ours.adapter.vocabulary} tokens, {theirs.name} {theirs.adapter.vocabulary}: "
@@ -97,27 +99,27 @@ def compare(
 def compare_subjects(ours: Subject, theirs: Subject) -> Deviation:
     """Compare two subjects in hand."""
     ids = theirs.tokens(2, min(_LENGTH, (theirs.facts.limit or _LENGTH) - 2))
-    found, wanted = ours.logits(ids), theirs.logits(ids)
-    size = worst(found, wanted)[0]
+    actual, wanted = ours.logits(ids), theirs.logits(ids)
+    size = worst(actual, wanted)[0]
     if size <= TOLERANCE:
         return Deviation(ours.name, theirs.name, size, None, None, "", ())
-    tried = tuple((name, _agreement(found, other, ids)) for name, other in alternatives(theirs))
+    tried = tuple((name, _agreement(actual, other, ids)) for name, other in alternatives(theirs))
     close = [pair for pair in tried if pair[1] <= max(TOLERANCE, size / 100)]
     explanation = min(close, key=lambda pair: pair[1])[0] if close else ""
     return Deviation(
-        ours.name, theirs.name, size, _first_place(found, wanted), _first_layer(ours, theirs, ids), explanation, tried
+        ours.name, theirs.name, size, _first_place(actual, wanted), _first_layer(ours, theirs, ids), explanation, tried
     )
 
 
-def _agreement(found: Tensor, other: Callable[[Tensor], Tensor], ids: Tensor) -> float:
+def _agreement(actual: Tensor, other: Callable[[Tensor], Tensor], ids: Tensor) -> float:
     try:
-        return difference(found, other(ids))
+        return difference(actual, other(ids))
     except (RuntimeError, ValueError, IndexError, KeyError, TypeError, NotImplementedError):
         return float("inf")
 
 
-def _first_place(found: Tensor, wanted: Tensor) -> int:
-    gaps = (found - wanted).abs().amax((0, 2)) / wanted.std()
+def _first_place(actual: Tensor, wanted: Tensor) -> int:
+    gaps = (actual - wanted).abs().amax((0, 2)) / wanted.std()
     return int((gaps > TOLERANCE).nonzero()[0])
 
 
@@ -127,7 +129,14 @@ def _first_layer(ours: Subject, theirs: Subject, ids: Tensor) -> int | None:
     if any(state is None for state in states) or len(states[0] or ()) != len(states[1] or ()):
         return None
     pairs = zip(states[0] or (), states[1] or (), strict=True)
-    return next((index for index, (one, two) in enumerate(pairs) if difference(one, two) > TOLERANCE), None)
+    return next(
+        (
+            index
+            for index, (state, reference_state) in enumerate(pairs)
+            if difference(state, reference_state) > TOLERANCE
+        ),
+        None,
+    )
 
 
 def _hidden(subject: Subject, ids: Tensor) -> tuple[Tensor, ...] | None:
@@ -148,11 +157,11 @@ def _open(model: Any, tiny: bool, dtype: str, device: str, trust_remote_code: bo
         return make_subjects.from_model(opened, name, name, task)[0]
     if has_config(name):
         build, config = shrunk(name, trust_remote_code)
-        found = make_subjects.from_build(build, config)[0]
+        subject = make_subjects.from_build(build, config)[0]
     else:
-        found = make_subjects.from_build(only_build(name))[0]
-    found.name = name
-    return found
+        subject = make_subjects.from_build(only_build(name))[0]
+    subject.name = name
+    return subject
 
 
 def _share_weights(ours: Subject, theirs: Subject) -> None:

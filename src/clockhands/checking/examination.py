@@ -56,11 +56,11 @@ def check(
             only_build(str(model))
         results = examine(str(model), tiny, only, slow, dtype, device, weights, trust_remote_code)
     else:
-        given = {"tiny": tiny, "dtype": dtype, "device": device, "weights": weights}
-        given["trust_remote_code"] = trust_remote_code
-        refuse("a model in hand", "are about opening one by its name", **given)
-        found = make_subjects.from_model(model, **optional)
-        results = [_result(found, _architecture(model), select(only, slow))]
+        arguments = {"tiny": tiny, "dtype": dtype, "device": device, "weights": weights}
+        arguments["trust_remote_code"] = trust_remote_code
+        refuse("a model in hand", "are about opening one by its name", **arguments)
+        subjects = make_subjects.from_model(model, **optional)
+        results = [_result(subjects, _architecture(model), select(only, slow))]
     return results[0].findings()
 
 
@@ -82,13 +82,13 @@ def examine(
     checks = select(only, slow)
     if not tiny:
         model, task = open_model(name, dtype or "float32", device or "cpu", trust_remote_code, weights)
-        found = _subjects(model, name, task)
-        return [_result(found, model.config.model_type, checks, progress, f"check {name}")]
+        subjects = _subjects(model, name, task)
+        return [_result(subjects, model.config.model_type, checks, progress, f"check {name}")]
     refuse("tiny", DRAWN, dtype=dtype, device=device, weights=weights)
     if has_config(name):
         build, config = shrunk(name, trust_remote_code)
-        found = make_subjects.from_build(build, config)
-        return [_result(found, build.name, checks, progress, f"check {name} --tiny")]
+        subjects = make_subjects.from_build(build, config)
+        return [_result(subjects, build.name, checks, progress, f"check {name} --tiny")]
     refuse("an architecture", "are about a folder or hub name", trust_remote_code=trust_remote_code)
     return [examine_build(build, checks, progress) for build in find(name)]
 
@@ -102,9 +102,9 @@ def _subjects(model: Any, name: str, task: Task) -> list[Subject]:
         raise CheckpointError(f"{name} was loaded, but cannot read a text of eight tokens: {text}") from fault
 
 
-def refuse(what: str, why: str, **given: Any) -> None:
+def refuse(what: str, why: str, **arguments: Any) -> None:
     """Raise UsageError for arguments that were given although ``what`` has no use for them."""
-    names = [name for name, value in given.items() if value is not None and value is not False]
+    names = [name for name, value in arguments.items() if value is not None and value is not False]
     if names:
         raise UsageError(f"{what} does not go with {', '.join(names)}: such arguments {why}")
 
@@ -126,15 +126,15 @@ def examine_build(build: Build, checks: Iterable[Any], progress: Progress | None
     """Check one architecture with a small model. A model that cannot be built is a result too."""
     command = f"clockhands check --type {build.name} --tiny"
     try:
-        found = make_subjects.from_build(build)
+        subjects = make_subjects.from_build(build)
     except Exception as fault:  # a library's model may raise anything while it is built
         text = f"cannot be built: {type(fault).__name__}: {' '.join(str(fault).split())[:300]}"
         return Result(build.name, build.task, "", (), versions(), 0.0, text, command)
-    return _result(found, build.name, checks, progress, command)
+    return _result(subjects, build.name, checks, progress, command)
 
 
 def _result(
-    found: Sequence[Subject],
+    subjects: Sequence[Subject],
     architecture: str,
     checks: Iterable[Any],
     progress: Progress | None = None,
@@ -142,13 +142,15 @@ def _result(
 ) -> Result:
     started, outcomes = time.perf_counter(), []
     checks = list(checks)
-    with _threads(found[0]):
-        for subject in found:
+    with _threads(subjects[0]):
+        for subject in subjects:
             outcomes += run_checks(subject, checks, architecture, progress)
     seconds = round(time.perf_counter() - started, 2)
-    task = getattr(found[0].adapter, "task", "causal" if found[0].causal else "masked")
+    task = getattr(subjects[0].adapter, "task", "causal" if subjects[0].causal else "masked")
     command = command if command.startswith("clockhands") or not command else f"clockhands {command}"
-    return Result(found[0].name, task, found[0].facts.scheme, tuple(outcomes), versions(), seconds, command=command)
+    return Result(
+        subjects[0].name, task, subjects[0].facts.scheme, tuple(outcomes), versions(), seconds, command=command
+    )
 
 
 @contextlib.contextmanager

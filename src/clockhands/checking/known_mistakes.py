@@ -67,18 +67,20 @@ def _permute(order: Tensor, module: nn.Module) -> None:
             layer.register_forward_hook(partial(_rows, rows))
 
 
-def _rows(rows: Tensor, _layer: nn.Module, _given: Any, found: Tensor) -> Tensor:
-    return found[..., rows.to(found.device)]
+def _rows(rows: Tensor, _layer: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
+    return output[..., rows.to(output.device)]
 
 
 def _rotations(reference: Subject) -> Iterator[tuple[str, Answer]]:
     """Other bases, shares of the head and scalings; each alone where layers of two kinds have their own."""
     rope = getattr(reference.adapter.config, "rope_parameters", None) or {}  # type: ignore[attr-defined]
-    kinds = [""] if "rope_theta" in rope else [kind for kind, each in rope.items() if isinstance(each, dict)]
+    kinds = (
+        [""] if "rope_theta" in rope else [kind for kind, parameters in rope.items() if isinstance(parameters, dict)]
+    )
     for kind in kinds:
         settings, label = (rope[kind], f" ({kind})") if kind else (rope, "")
         theta = settings.get("rope_theta", 1e4)
-        for base in (each for each in _BASES if each != theta):
+        for base in (candidate for candidate in _BASES if candidate != theta):
             yield f"wrong base: theta {base:g} for {theta:g}{label}", _turned(reference, kind, rope_theta=base)
         for share in (0.25, 0.5, 0.75, 1.0):
             yield f"partial_rotary_factor {share:g}{label}", _turned(reference, kind, partial_rotary_factor=share)
@@ -120,7 +122,7 @@ def _buckets(reference: Subject) -> Iterator[tuple[str, Answer]]:
     """T5's buckets of distances: another maximum, the sign of the distance, one direction for two."""
     distances = _numbers(reference, "relative_attention_max_distance")
     for value in distances:
-        for other in (each for each in (16, 32, 64, 128, 256) if each != value):
+        for other in (candidate for candidate in (16, 32, 64, 128, 256) if candidate != value):
             edit = _setter("relative_attention_max_distance", value, other)
             yield f"buckets: maximum distance {other} for {value}", _edited(reference, edit)
     if distances:
@@ -141,10 +143,10 @@ def _rebucket(change: Callable[[Tensor, dict[str, Any]], tuple[Tensor, dict[str,
         distance, named = change(distance, named)
         return original(distance, **named)
 
-    for each in module.modules():
-        original = getattr(each, "_relative_position_bucket", None)
+    for part in module.modules():
+        original = getattr(part, "_relative_position_bucket", None)
         if original is not None:
-            each._relative_position_bucket = partial(wrapped, original)  # type: ignore[assignment]
+            part._relative_position_bucket = partial(wrapped, original)  # type: ignore[assignment]
 
 
 def _scales(reference: Subject) -> Iterator[tuple[str, Answer]]:
@@ -159,15 +161,15 @@ def _scales(reference: Subject) -> Iterator[tuple[str, Answer]]:
 def _numbers(reference: Subject, attribute: str) -> list[Any]:
     """The values that an attribute has in the parts of the model."""
     assert reference.module is not None
-    found = (getattr(each, attribute, None) for each in reference.module.modules())
-    return sorted({value for value in found if isinstance(value, (int, float)) and value > 0})
+    values = (getattr(part, attribute, None) for part in reference.module.modules())
+    return sorted({value for value in values if isinstance(value, (int, float)) and value > 0})
 
 
 def _setter(attribute: str, value: int | float, other: int | float) -> Callable[[nn.Module], None]:
     def edit(module: nn.Module) -> None:
-        for each in module.modules():
-            if getattr(each, attribute, None) == value:
-                setattr(each, attribute, other)
+        for part in module.modules():
+            if getattr(part, attribute, None) == value:
+                setattr(part, attribute, other)
 
     return edit
 
@@ -194,7 +196,7 @@ def _slopes(reference: Subject) -> Iterator[tuple[str, Answer]]:
     """ALiBi's slopes: the index off by one, the sign, divided by the root of the head width, in another order."""
     module: Any = reference.module
     home = sys.modules[type(module).__module__]
-    name = next((each for each in _SLOPES if hasattr(home, each)), None)
+    name = next((maker for maker in _SLOPES if hasattr(home, maker)), None)
     if name is None or reference.facts.scheme != "ALiBi":
         return
     config = module.config
@@ -219,7 +221,7 @@ def _patched(reference: Subject, home: Any, name: str, change: Callable[[Tensor]
     @contextlib.contextmanager
     def replaced() -> Iterator[None]:
         original = getattr(home, name)
-        setattr(home, name, lambda *given, **named: change(original(*given, **named)))
+        setattr(home, name, lambda *args, **named: change(original(*args, **named)))
         try:
             yield
         finally:

@@ -59,8 +59,8 @@ class Result:
         return {use: self._safe(names) for use, names in USES.items()}
 
     def _safe(self, names: Sequence[str]) -> bool | None:
-        found = [o.verdict for o in self.outcomes if o.check.removeprefix("source.") in names and o.verdict != "N/A"]
-        return all(verdict == "PASS" for verdict in found) if found else None
+        verdicts = [o.verdict for o in self.outcomes if o.check.removeprefix("source.") in names and o.verdict != "N/A"]
+        return all(verdict == "PASS" for verdict in verdicts) if verdicts else None
 
     def reliance(self) -> str:
         """Return in words which uses are safe: the last line in the terminal."""
@@ -88,7 +88,7 @@ class Result:
         try:
             if raw["schema"] != SCHEMA:
                 raise DataError(f"the checks were written in schema {raw['schema']}, this is {SCHEMA}: run them again")
-            outcomes = tuple(Outcome(**each) for each in raw["outcomes"])
+            outcomes = tuple(Outcome(**entry) for entry in raw["outcomes"])
             names = ("model", "scheme", "versions", "seconds", "fault")
             return cls(task=raw["kind"], outcomes=outcomes, **{name: raw[name] for name in names})
         except (KeyError, TypeError) as fault:
@@ -171,7 +171,7 @@ def load(path: str | Path) -> list[Result]:
         text = Path(path).read_text(encoding="utf8")
         lines = Path(path).suffix == ".jsonl"
         raw = [json.loads(line) for line in text.split("\n") if line.strip()] if lines else json.loads(text)
-        return [Result.from_dict(each) for each in (raw if isinstance(raw, list) else [raw])]
+        return [Result.from_dict(entry) for entry in (raw if isinstance(raw, list) else [raw])]
     except OSError as fault:
         raise DataError(f"cannot read check results from {path}: {fault.strerror or fault}") from fault
     except (ValueError, DataError) as fault:  # ValueError: no JSON, or no text at all

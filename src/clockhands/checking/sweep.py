@@ -50,11 +50,11 @@ def sweep(
     """
     from clockhands.checking.checks.check import select
 
-    asked = {check.name for check in select(only, slow)}  # Here once, and not in every worker.
+    wanted = {check.name for check in select(only, slow)}  # Here once, and not in every worker.
     path = Path(folder) / "results.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     installed = versions()
-    done = {each.model: each for each in _kept(path) if each.versions == installed and _answers(each, asked)}
+    done = {kept.model: kept for kept in _kept(path) if kept.versions == installed and _answers(kept, wanted)}
     todo = deque(name for name in names if name not in done)
     with path.open("a", encoding="utf8") as stream:
         for result in _run(todo, only, slow, min(workers, max(len(todo), 1)), limit):
@@ -66,9 +66,9 @@ def sweep(
     return [done[name] for name in names if name in done]
 
 
-def _answers(result: Result, asked: set[str]) -> bool:
+def _answers(result: Result, wanted: set[str]) -> bool:
     """Whether a kept result says something to every check that is asked now; a model that is lost has no other."""
-    return bool(result.fault) or asked <= {outcome.check.removeprefix("source.") for outcome in result.outcomes}
+    return bool(result.fault) or wanted <= {outcome.check.removeprefix("source.") for outcome in result.outcomes}
 
 
 def _kept(path: Path) -> Iterator[Result]:
@@ -170,7 +170,7 @@ def _serve(pipe: Connection, only: Sequence[str] | None, slow: bool) -> None:
             name = pipe.recv()
         except (EOFError, OSError):
             return
-        (build,) = [each for each in find(name) if each.name == name]
+        (build,) = [candidate for candidate in find(name) if candidate.name == name]
         pipe.send(examine_build(build, checks).as_dict())
 
 

@@ -109,9 +109,9 @@ def _checked(options: argparse.Namespace) -> int:
     deviation = _compare(options) if options.against else None
     results = _examine(options)
     if options.json:
-        found = [result.as_dict() for result in results]
-        found[0] |= {} if deviation is None else {"against": deviation.as_dict()}
-        print(json.dumps(found[0] if len(found) == 1 else found, ensure_ascii=False, indent=1))
+        data = [result.as_dict() for result in results]
+        data[0] |= {} if deviation is None else {"against": deviation.as_dict()}
+        print(json.dumps(data[0] if len(data) == 1 else data, ensure_ascii=False, indent=1))
     else:
         if deviation is not None:
             print(deviation.text())
@@ -136,12 +136,12 @@ def _validate(options: argparse.Namespace) -> None:
     if options.type and not options.tiny:
         raise UsageError(f"--type {options.type} names no weights: add --tiny")
     for mode, (refused, why) in _REFUSED.items():
-        given = [f"--{name.replace('_', '-')}" for name in refused if getattr(options, name) not in (None, False)]
+        used = [f"--{name.replace('_', '-')}" for name in refused if getattr(options, name) not in (None, False)]
         # A reference may be a folder with code of its own, and --all is tiny in any case.
         outruled = (mode == "type" and options.against) or (mode == "tiny" and options.all)
-        if getattr(options, mode) and given and not outruled:
+        if getattr(options, mode) and used and not outruled:
             label = "a model" if mode == "model" else f"--{mode}"
-            raise UsageError(f"{label} does not go with {', '.join(given)}: {why}")
+            raise UsageError(f"{label} does not go with {', '.join(used)}: {why}")
     if options.jobs is not None:
         from clockhands.devices import check_threads
 
@@ -187,20 +187,20 @@ def _print_result(result: Result, verbose: bool) -> None:
     if result.fault:
         print(f"FAIL      {result.fault}")
     for verdict in _ORDER:
-        found = [outcome for outcome in result.outcomes if outcome.verdict == verdict]
+        outcomes = [outcome for outcome in result.outcomes if outcome.verdict == verdict]
         if verdict in ("PASS", "N/A") and not verbose:
-            if found:
-                print(f"{verdict:9} {_names(found)}")
+            if outcomes:
+                print(f"{verdict:9} {_names(outcomes)}")
             continue
-        for outcome in found:
+        for outcome in outcomes:
             print(f"{verdict:9} {outcome.check}: {sentence(outcome).removeprefix(verdict).strip(' .') or 'holds'}.")
     print(result.reliance())
 
 
-def _names(found: list[Outcome]) -> str:
+def _names(outcomes: list[Outcome]) -> str:
     """Of the source side of an encoder-decoder, on which most checks say nothing, the number is enough."""
-    own = [outcome.check for outcome in found if not outcome.check.startswith("source.")]
-    count = len(found) - len(own)
+    own = [outcome.check for outcome in outcomes if not outcome.check.startswith("source.")]
+    count = len(outcomes) - len(own)
     return ", ".join([*own, f"{count} of the source side"] if count else own)
 
 

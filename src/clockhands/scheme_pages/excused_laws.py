@@ -53,15 +53,15 @@ EXCEPTIONS: dict[str, tuple[BrokenLaw, ...]] = {
 
 def excuse(law: str, scheme: str, options: Mapping[str, Any]) -> str:
     """Why a scheme breaks a law under these options (defaults included); empty if it keeps it."""
-    return next((each.reason for each in EXCEPTIONS.get(law, ()) if each.covers(scheme, options)), "")
+    return next((exception.reason for exception in EXCEPTIONS.get(law, ()) if exception.covers(scheme, options)), "")
 
 
 def excuses(name: str) -> dict[str, str]:
     """Why a scheme does not keep the laws that it does not keep, by law, with the options that break them."""
-    found: dict[str, list[str]] = {}
+    broken: dict[str, list[str]] = {}
     for law, exceptions in EXCEPTIONS.items():
-        for each in exceptions:
-            if each.scheme == name:
-                options = ",".join(f"{option}={value}" for option, value in each.when.items())
-                found.setdefault(law, []).append(f"with {options} {each.reason}" if options else each.reason)
-    return {law: "; ".join(reasons) for law, reasons in found.items()}
+        for exception in exceptions:
+            if exception.scheme == name:
+                options = ",".join(f"{option}={value}" for option, value in exception.when.items())
+                broken.setdefault(law, []).append(f"with {options} {exception.reason}" if options else exception.reason)
+    return {law: "; ".join(reasons) for law, reasons in broken.items()}

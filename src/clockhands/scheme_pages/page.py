@@ -71,9 +71,9 @@ class Page:
         return asdict(self)
 
 
-def page(name: str, given: Mapping[str, Any] | None = None) -> Page:
+def page(name: str, overrides: Mapping[str, Any] | None = None) -> Page:
     """The page of a scheme, as its options make it. Raises UsageError for an unknown name, ConfigError for options."""
-    kind, scheme = CATALOGUE[name], build(CATALOGUE, name, SIZES, given)
+    kind, scheme = CATALOGUE[name], build(CATALOGUE, name, SIZES, overrides)
     summary, _ = read_docstring(kind)
     return Page(
         name=name,

@@ -20,10 +20,10 @@ SIZES = Sizes(width=64, d_model=64, num_heads=8, head_dim=32, num_layers=2, caus
 DISTANCES, DRAWS, ROWS = 64, 32, 32
 
 
-def figure(name: str, given: Mapping[str, Any] | None = None) -> Figure:
+def figure(name: str, overrides: Mapping[str, Any] | None = None) -> Figure:
     """The encoding as a heatmap with its similarity by distance, or the logits by distance of each head."""
     torch.manual_seed(0)
-    scheme = build(CATALOGUE, name, SIZES, given).eval()
+    scheme = build(CATALOGUE, name, SIZES, overrides).eval()
     panels = (encoding_panel(scheme), similarity_panel(scheme)) if encodes(scheme) else (logit_panel(scheme),)
     return Figure(panels, caption=f"{name}, as it starts, with {SIZES.num_heads} heads of {SIZES.head_dim}")
 

@@ -48,9 +48,9 @@ def _against_eager(subject: Subject, other: str) -> Measurement:
     twins = [_with(subject, name) for name in ("eager", other)]
     effects = []
     for label, mask in masks.items():
-        found = [twin.logits(ids, mask) for twin in twins]
+        actual = [twin.logits(ids, mask) for twin in twins]
         real = mask if mask is not None and subject.aligned else slice(None)
-        effects.append(Measurement(difference(found[1][real], found[0][real]), label))
+        effects.append(Measurement(difference(actual[1][real], actual[0][real]), label))
     return largest(*effects)
 
 

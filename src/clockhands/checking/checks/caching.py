@@ -57,8 +57,8 @@ def rollback(subject: Subject) -> Measurement:
         back(cache, 5)
     except (NotImplementedError, ValueError, AttributeError, TypeError, RuntimeError) as fault:
         raise Inapplicable(f"the cache refuses: {_short(fault)}") from fault
-    found = subject.logits(ids[:, 8:], cache=cache)
-    return Measurement(difference(found, subject.logits(ids)[:, 8:]), "5 tokens taken back of 13")
+    actual = subject.logits(ids[:, 8:], cache=cache)
+    return Measurement(difference(actual, subject.logits(ids)[:, 8:]), "5 tokens taken back of 13")
 
 
 @check(
@@ -76,10 +76,10 @@ def padded(subject: Subject) -> Measurement:
     mask = torch.ones(2, 24, dtype=torch.bool, device=ids.device)
     mask[0, :4] = False
     positions = subject.positions(mask)
-    cache, found = _new(subject), []
+    cache, actual = _new(subject), []
     for start, stop in pairwise([0, 12, *range(13, 25)]):
-        found.append(subject.logits(text[:, start:stop], mask[:, :stop], positions[:, start:stop], cache))
-    return Measurement(difference(torch.cat(found, 1)[:1, 4:], subject.logits(ids)), "4 pads, 12 single steps")
+        actual.append(subject.logits(text[:, start:stop], mask[:, :stop], positions[:, start:stop], cache))
+    return Measurement(difference(torch.cat(actual, 1)[:1, 4:], subject.logits(ids)), "4 pads, 12 single steps")
 
 
 @check(
@@ -95,8 +95,8 @@ def static(subject: Subject) -> Measurement:
     ids = subject.tokens(1, 24)
     cache = _new(subject)
     cache.state = _static_cache(subject)
-    found = [subject.logits(ids[:, a:b], cache=cache) for a, b in pairwise([0, 8, *range(9, 25)])]
-    return Measurement(difference(torch.cat(found, 1), subject.logits(ids)))
+    actual = [subject.logits(ids[:, a:b], cache=cache) for a, b in pairwise([0, 8, *range(9, 25)])]
+    return Measurement(difference(torch.cat(actual, 1), subject.logits(ids)))
 
 
 def _static_cache(subject: Subject) -> Any:
@@ -115,8 +115,8 @@ _PAST = "past_key_values"
 def _in_pieces(subject: Subject, stops: list[int]) -> Measurement:
     ids = subject.tokens(2, stops[-1])
     cache = _new(subject)
-    found = [subject.logits(ids[:, a:b], cache=cache) for a, b in pairwise([0, *stops])]
-    size, place = worst(torch.cat(found, 1), subject.logits(ids))
+    actual = [subject.logits(ids[:, a:b], cache=cache) for a, b in pairwise([0, *stops])]
+    size, place = worst(torch.cat(actual, 1), subject.logits(ids))
     return Measurement(size, f"largest at token {place} of {stops[-1]}")
 
 

@@ -91,19 +91,19 @@ def check(
     return register
 
 
-def difference(found: Tensor, wanted: Tensor) -> float:
+def difference(actual: Tensor, wanted: Tensor) -> float:
     """Return the largest difference of two logit tensors, in standard deviations of the wanted ones."""
-    if found.shape != wanted.shape:
+    if actual.shape != wanted.shape:
         return float("inf")
     scale = wanted.double().std().clamp(min=1e-12)
-    size = ((found.double() - wanted.double()).abs().max() / scale).item()
+    size = ((actual.double() - wanted.double()).abs().max() / scale).item()
     return size if size == size else float("inf")
 
 
-def worst(found: Tensor, wanted: Tensor) -> tuple[float, int]:
+def worst(actual: Tensor, wanted: Tensor) -> tuple[float, int]:
     """Return ``difference`` and the place along the text (axis -2) where it is largest."""
-    gaps = (found.double() - wanted.double()).abs().amax(-1)
-    return difference(found, wanted), int(gaps.reshape(-1, gaps.shape[-1]).amax(0).argmax())
+    gaps = (actual.double() - wanted.double()).abs().amax(-1)
+    return difference(actual, wanted), int(gaps.reshape(-1, gaps.shape[-1]).amax(0).argmax())
 
 
 def largest(*effects: Measurement) -> Measurement:

@@ -67,12 +67,12 @@ def resume(subject: Subject) -> Measurement:
     return _compare(resumed, _generate(subject, turn))
 
 
-def _compare(found: tuple[Tensor, Tensor], alone: tuple[Tensor, Tensor]) -> Measurement:
+def _compare(actual: tuple[Tensor, Tensor], alone: tuple[Tensor, Tensor]) -> Measurement:
     """Step by step until the chosen tokens part."""
     effects = []
     for step in range(_NEW):
-        effects.append(Measurement(difference(found[1][:1, step], alone[1][:1, step]), f"step {step + 1} of {_NEW}"))
-        if found[0][0, step - _NEW] != alone[0][0, step - _NEW]:
+        effects.append(Measurement(difference(actual[1][:1, step], alone[1][:1, step]), f"step {step + 1} of {_NEW}"))
+        if actual[0][0, step - _NEW] != alone[0][0, step - _NEW]:
             break
     return largest(*effects)
 
@@ -90,22 +90,22 @@ def _decoder_only(subject: Subject) -> None:
         raise Inapplicable("about decoders alone")
 
 
-def _generate(subject: Subject, ids: Tensor, **given: Any) -> tuple[Tensor, Tensor]:
+def _generate(subject: Subject, ids: Tensor, **extra: Any) -> tuple[Tensor, Tensor]:
     """The sequence and the logits of the new tokens, (row, step, vocabulary)."""
-    output = _run(subject, ids, **given)
+    output = _run(subject, ids, **extra)
     return output.sequences, torch.stack(output.logits, 1)
 
 
-def _run(subject: Subject, ids: Tensor, **given: Any) -> Any:
+def _run(subject: Subject, ids: Tensor, **extra: Any) -> Any:
     module: Any = subject.module
     if not getattr(module, "can_generate", lambda: False)():
         raise Inapplicable("the model does not generate")
-    given.setdefault("attention_mask", torch.ones_like(ids))
+    extra.setdefault("attention_mask", torch.ones_like(ids))
     options = {"max_new_tokens": _NEW, "min_new_tokens": _NEW, "do_sample": False, "num_beams": 1}
     config = module.generation_config
     if getattr(module.config, "is_encoder_decoder", False) and config.decoder_start_token_id is None:
-        given["decoder_start_token_id"] = 2
-    output = module.generate(ids, **options, **given, pad_token_id=0, output_logits=True, return_dict_in_generate=True)
+        extra["decoder_start_token_id"] = 2
+    output = module.generate(ids, **options, **extra, pad_token_id=0, output_logits=True, return_dict_in_generate=True)
     if len(output.logits) != _NEW:
         raise Inapplicable(f"generate() made {len(output.logits)} tokens of {_NEW}")
     return output

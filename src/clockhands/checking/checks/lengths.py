@@ -33,8 +33,8 @@ def beyond(subject: Subject) -> Measurement:
     """Eight tokens more than claimed."""
     read, fault = _tried(subject, _limit(subject) + 8)
     if fault is None:
-        told = repeated(subject)
-        return Measurement(float(bool(told)), f"{read}: runs on{told}")
+        places = repeated(subject)
+        return Measurement(float(bool(places)), f"{read}: runs on{places}")
     clear = bool(_CLEAR.search(fault))
     return Measurement(float(not clear), f"{read}: refused with '{fault}'")
 

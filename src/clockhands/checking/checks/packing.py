@@ -87,8 +87,8 @@ def gaps(subject: Subject) -> Measurement:
 
 
 def _influence(subject: Subject, ids: Tensor, changed: Tensor, positions: Tensor) -> float:
-    one, two = (subject.logits(text, positions=positions)[:, 1:] for text in (ids, changed))
-    return difference(two, one)
+    before, after = (subject.logits(text, positions=positions)[:, 1:] for text in (ids, changed))
+    return difference(after, before)
 
 
 def _documents(ids: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ def _packed(subject: Subject, mask: Tensor | None = None, cache: object = None) 
     positions = torch.cat([subject.arange(1, size) for size in _SIZES], 1)
     row = subject.packed(ids, mask, positions, cache, _documents(ids)).split(list(_SIZES), 1)
     effects = []
-    for index, (found, document) in enumerate(zip(row, documents, strict=True)):
+    for index, (actual, document) in enumerate(zip(row, documents, strict=True)):
         alone = subject.logits(document, positions=subject.arange(1, document.shape[1]))
-        effects.append(Measurement(difference(found, alone), f"document {index + 1} of 2"))
+        effects.append(Measurement(difference(actual, alone), f"document {index + 1} of 2"))
     return largest(*effects)

@@ -17,8 +17,8 @@ def right(subject: Subject) -> Measurement:
     """Compare a row alone with the same row padded on the right beside a longer one."""
     ids, pads = _row(subject)
     mask = _mask(ids, after=_PADS)
-    found = _real(subject, subject.logits(torch.cat([ids, pads], 1), mask), slice(0, _LENGTH))
-    return Measurement(difference(found, _alone(subject, ids)), f"{_PADS} pads after {_LENGTH} tokens")
+    actual = _real(subject, subject.logits(torch.cat([ids, pads], 1), mask), slice(0, _LENGTH))
+    return Measurement(difference(actual, _alone(subject, ids)), f"{_PADS} pads after {_LENGTH} tokens")
 
 
 @check(
@@ -30,9 +30,9 @@ def right(subject: Subject) -> Measurement:
 def left_mask(subject: Subject) -> Measurement:
     """Pass the mask alone, which must tell where the text begins."""
     ids, pads = _row(subject)
-    found = subject.logits(torch.cat([pads, ids], 1), _mask(ids, before=_PADS))
-    found = _real(subject, found, slice(_PADS, None))
-    return Measurement(difference(found, _alone(subject, ids)), f"{_PADS} pads before {_LENGTH} tokens")
+    actual = subject.logits(torch.cat([pads, ids], 1), _mask(ids, before=_PADS))
+    actual = _real(subject, actual, slice(_PADS, None))
+    return Measurement(difference(actual, _alone(subject, ids)), f"{_PADS} pads before {_LENGTH} tokens")
 
 
 @check(
@@ -45,8 +45,8 @@ def left_positions(subject: Subject) -> Measurement:
     """Mask and positions together."""
     ids, pads = _row(subject)
     mask = _mask(ids, before=_PADS)
-    found = subject.logits(torch.cat([pads, ids], 1), mask, subject.positions(mask))[:, _PADS:]
-    return Measurement(difference(found, subject.logits(ids)), f"{_PADS} pads before {_LENGTH} tokens")
+    actual = subject.logits(torch.cat([pads, ids], 1), mask, subject.positions(mask))[:, _PADS:]
+    return Measurement(difference(actual, subject.logits(ids)), f"{_PADS} pads before {_LENGTH} tokens")
 
 
 @check("padding.content", "What stands under the mask does not matter.", "masked tokens looked at", needs=("mask",))

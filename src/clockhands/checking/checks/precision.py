@@ -62,8 +62,8 @@ def load(subject: Subject) -> Measurement:
             source = stack.enter_context(tempfile.TemporaryDirectory())
             sharing(module, torch.float32).save_pretrained(source)
         low = reloaded(module, source, torch.bfloat16, streamed=large)
-    found = {name: table for name, table in angle_tables(low).items() if name in tables}
-    wrong = {n: t for n, t in found.items() if not torch.allclose(t.double(), tables[n].double(), rtol=1e-5)}
+    kept = {name: table for name, table in angle_tables(low).items() if name in tables}
+    wrong = {n: t for n, t in kept.items() if not torch.allclose(t.double(), tables[n].double(), rtol=1e-5)}
     if not wrong:
         return Measurement(0.0, "the tables keep their precision")
     return Measurement(_effect_of(subject, wrong), f"{_names(wrong)} rounded; logits at distance {_far(subject)} move")
@@ -94,8 +94,8 @@ def distance(subject: Subject) -> Measurement:
         raise Inapplicable(f"does not run in bfloat16 beside exact tables: {str(fault)[:80]}") from fault
     worst = max(errors[1:])
     grown = worst > 3 * errors[0] + 0.02
-    told = ", ".join(f"{error:.2g} at {start}" for error, start in zip(errors[1:], starts[1:], strict=True))
-    return Measurement(worst if grown else 0.0, f"mean error {errors[0]:.2g} near, {told}")
+    rest = ", ".join(f"{error:.2g} at {start}" for error, start in zip(errors[1:], starts[1:], strict=True))
+    return Measurement(worst if grown else 0.0, f"mean error {errors[0]:.2g} near, {rest}")
 
 
 def _large(subject: Subject) -> bool:
@@ -107,10 +107,10 @@ def _large(subject: Subject) -> bool:
 
 
 def _tables(subject: Subject) -> dict[str, Tensor]:
-    found = angle_tables(subject.module)  # type: ignore[arg-type]
-    if not found:
+    tables = angle_tables(subject.module)  # type: ignore[arg-type]
+    if not tables:
         raise Inapplicable("no table of angles")
-    return found
+    return tables
 
 
 def _far(subject: Subject) -> int:
@@ -144,8 +144,8 @@ def _row(subject: Subject, start: int) -> Tensor:
     return subject.logits(ids, positions=subject.arange(4, _ROW, start)).float()
 
 
-def _mean(found: Tensor, wanted: Tensor) -> float:
-    return ((found - wanted).abs().mean() / wanted.std()).item()
+def _mean(actual: Tensor, wanted: Tensor) -> float:
+    return ((actual - wanted).abs().mean() / wanted.std()).item()
 
 
 def _restore(module: nn.Module, tables: dict[str, Tensor]) -> None:

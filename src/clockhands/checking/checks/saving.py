@@ -66,8 +66,8 @@ def meta(subject: Subject) -> Measurement:
     module.to_empty(device=device_of(subject.adapter))
     for parameter in (*module.parameters(), *module.buffers()):
         torch.nn.init.constant_(parameter, 0.37) if parameter.is_floating_point() else parameter.zero_()
-    for each in module.modules():
-        getattr(each, "reset_buffers", lambda: None)()
+    for part in module.modules():
+        getattr(part, "reset_buffers", lambda: None)()
     original = subject.module
     module.load_state_dict(original.state_dict())  # type: ignore[union-attr]
     module.to(next(original.parameters()).dtype).eval()  # type: ignore[union-attr]

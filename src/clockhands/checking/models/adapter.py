@@ -50,8 +50,8 @@ class FunctionAdapter:
         self, ids: Tensor, mask: Tensor | None = None, positions: Tensor | None = None, cache: Any = None
     ) -> Tensor:
         """Call the function with what is given; an argument it lacks is not supported."""
-        given = {"mask": mask, "positions": positions, "cache": cache}
-        return self.function(ids, **{name: value for name, value in given.items() if value is not None})
+        arguments = {"mask": mask, "positions": positions, "cache": cache}
+        return self.function(ids, **{name: value for name, value in arguments.items() if value is not None})
 
 
 class ModuleAdapter(FunctionAdapter):
@@ -64,8 +64,8 @@ class ModuleAdapter(FunctionAdapter):
             if name not in optional and getattr(module, name, None) is not None:
                 setattr(self, name, getattr(module, name))
 
-    def _forward(self, ids: Tensor, **given: Any) -> Tensor:
-        return self.module(ids, **given)
+    def _forward(self, ids: Tensor, **arguments: Any) -> Tensor:
+        return self.module(ids, **arguments)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ModuleAdapter:
         skip = ("module", "function", "vocabulary", "new_cache", "roll_back")

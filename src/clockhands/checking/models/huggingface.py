@@ -39,12 +39,12 @@ class HFModel:
     def _takes(self) -> frozenset[str]:
         names = _arguments(self.module)
         prefix = "decoder_" if self.task == "seq2seq" else ""
-        found = {
+        spellings = {
             "mask": f"{prefix}attention_mask",
             "positions": f"{prefix}position_ids",
             "documents": f"{prefix}document_ids",
         }
-        takes = {what for what, name in found.items() if name in names}
+        takes = {what for what, name in spellings.items() if name in names}
         return frozenset(takes | ({"cache"} if self.cache_name else set()))
 
     @property
@@ -90,20 +90,20 @@ class HFModel:
         documents: Tensor | None = None,
     ) -> Any:
         """Return the model's own output object."""
-        given = self.inputs(ids)
+        arguments = self.inputs(ids)
         if documents is not None:
-            given["document_ids" if self.task != "seq2seq" else "decoder_document_ids"] = documents
+            arguments["document_ids" if self.task != "seq2seq" else "decoder_document_ids"] = documents
         prefix = "decoder_" if self.task == "seq2seq" else ""
         if mask is not None:
-            given[f"{prefix}attention_mask"] = self._mask(mask)
+            arguments[f"{prefix}attention_mask"] = self._mask(mask)
         if positions is not None:
-            given[f"{prefix}position_ids"] = positions
+            arguments[f"{prefix}position_ids"] = positions
         if self.cache_name is not None:
-            given["use_cache"] = cache is not None
+            arguments["use_cache"] = cache is not None
         if cache is not None and cache.state is not None:
-            given[str(self.cache_name)] = cache.state
+            arguments[str(self.cache_name)] = cache.state
         with torch.no_grad():
-            output = self.module(**given)
+            output = self.module(**arguments)
         if cache is not None:
             cache.state = getattr(output, str(self.cache_name), None)
             if cache.state is None:
@@ -147,9 +147,9 @@ class HFSource(HFModel):
     ) -> Tensor:
         """Return the logits of the fixed target prefix; the axis S is the target's, not that of ``ids``."""
         target = fixed_source(self, 1)[:, :8].repeat(ids.shape[0], 1).to(ids.device)
-        given = {"input_ids": ids, "decoder_input_ids": target, "use_cache": False}
+        arguments = {"input_ids": ids, "decoder_input_ids": target, "use_cache": False}
         with torch.no_grad():
-            return self.module(**given, attention_mask=None if mask is None else mask.long()).logits
+            return self.module(**arguments, attention_mask=None if mask is None else mask.long()).logits
 
 
 def fixed_source(adapter: HFModel, rows: int) -> Tensor:
@@ -172,7 +172,7 @@ def _arguments(model: PreTrainedModel) -> set[str]:
     parameters = inspect.signature(model.forward).parameters
     names = set(parameters)
     base = getattr(model, model.base_model_prefix, None)
-    if base is not None and any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+    if base is not None and any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         names |= set(inspect.signature(base.forward).parameters)
     return names
 

@@ -35,9 +35,9 @@ class _Guard(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.overloadpacket not in (torch.ops.aten.detach, torch.ops.aten.alias):
-            for each in tree_leaves((args, kwargs)):
-                if isinstance(each, Tensor) and each.is_meta:
-                    raise _Absent(each)
+            for leaf in tree_leaves((args, kwargs)):
+                if isinstance(leaf, Tensor) and leaf.is_meta:
+                    raise _Absent(leaf)
         return func(*args, **(kwargs or {}))
 
 
@@ -71,13 +71,13 @@ def _settle(model: Any, device: torch.device) -> None:
     """
     whole = set(model._no_split_modules or ())
     ids = torch.arange(8, device=device)[None]
-    given = {"input_ids": ids, "decoder_input_ids": ids} if model.config.is_encoder_decoder else {"input_ids": ids}
+    inputs = {"input_ids": ids, "decoder_input_ids": ids} if model.config.is_encoder_decoder else {"input_ids": ids}
     index = _index(model)
     while True:
         _dispatch(model, index, device, whole)
         try:
             with torch.no_grad(), _Guard():
-                model(**given)
+                model(**inputs)
             return
         except _Absent as absent:
             whole.add(_owner(model, absent, whole))
@@ -105,7 +105,7 @@ def _owner(model: Any, absent: _Absent, whole: set[str]) -> str:
 
     Raises what was raised if that part holds layers.
     """
-    layers = [name for name, each in model.named_modules() if type(each).__name__ in (model._no_split_modules or ())]
+    layers = [name for name, part in model.named_modules() if type(part).__name__ in (model._no_split_modules or ())]
     named = model.named_parameters(remove_duplicate=False)
     path = next((name for name, weight in named if weight is absent.weight), "").rpartition(".")[0]
     while "." in path:
@@ -118,7 +118,7 @@ def _owner(model: Any, absent: _Absent, whole: set[str]) -> str:
 
 def is_streamed(module: nn.Module) -> bool:
     """Return whether weights of the module come in only while it runs."""
-    return any(getattr(getattr(each, "_hf_hook", None), "offload", False) for each in module.modules())
+    return any(getattr(getattr(part, "_hf_hook", None), "offload", False) for part in module.modules())
 
 
 def runs_on(module: nn.Module) -> torch.device:
@@ -137,7 +137,7 @@ def fits(weights: int, device: torch.device) -> bool:
 
 def _stored(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Read the weights from their files, one after the other: no more than one is in memory."""
-    maps = (getattr(getattr(each, "_hf_hook", None), "weights_map", None) for each in model.modules())
+    maps = (getattr(getattr(part, "_hf_hook", None), "weights_map", None) for part in model.modules())
     dataset = next(each.dataset for each in maps if each is not None)
     return ((name, dataset[name]) for name in dataset)
 

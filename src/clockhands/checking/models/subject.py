@@ -176,12 +176,12 @@ def detect(adapter: Adapter) -> Facts:
 
 def _declared(module: nn.Module, promises: list[Declares]) -> Facts:
     """Of one of our own models: what its schemes declare."""
-    limits = [each.max_length for each in promises if each.max_length is not None]
+    limits = [promise.max_length for promise in promises if promise.max_length is not None]
     return Facts(
         scheme=_named_schemes(module),
-        absolute=not all(each.translation_invariant for each in promises),
+        absolute=not all(promise.translation_invariant for promise in promises),
         limit=min(limits, default=None),
-        stretches=any(each.depends_on_length for each in promises),
+        stretches=any(promise.depends_on_length for promise in promises),
     )
 
 
@@ -200,14 +200,14 @@ def _named(module: nn.Module) -> list[tuple[str, Any]]:
 def _scheme(classes: set[str], tables: list[str], rotary: bool, config: Any) -> str:
     if getattr(config, "alibi", False) or getattr(config, "model_type", "") in ("bloom", "mpt"):
         return "ALiBi"
-    found = ["RoPE"] if rotary else []
+    names = ["RoPE"] if rotary else []
     if tables:
-        found.append("absolute")
+        names.append("absolute")
     if any("Relative" in name or "T5Attention" in name for name in classes):
-        found.append("relative")
+        names.append("relative")
     if any(_RECURRENT.search(name) for name in classes):
-        found.append("recurrence")
-    return " + ".join(found) or "none found"
+        names.append("recurrence")
+    return " + ".join(names) or "none found"
 
 
 def _stretches(config: Any) -> bool:
@@ -216,8 +216,8 @@ def _stretches(config: Any) -> bool:
 
 
 def _first(config: Any, *names: str) -> int | None:
-    found = (getattr(config, name, None) for name in names)
-    return next((value for value in found if isinstance(value, int) and value > 0), None)
+    values = (getattr(config, name, None) for name in names)
+    return next((value for value in values if isinstance(value, int) and value > 0), None)
 
 
 def first_position(adapter: Adapter, vocabulary: int) -> int:

@@ -62,10 +62,10 @@ def architectures(task: Task | None = None) -> Iterator[Build]:
     """Yield every text architecture of the installed transformers, with its variants, in alphabetical order."""
     data = overrides()
     tasks: tuple[Task, ...] = ("causal", "masked", "seq2seq")
-    for each in tasks if task is None else (task,):
-        for name in sorted(set(_LISTS[each])):
-            if name in CONFIG_MAPPING and f"{name}:{each}" not in data["skip"] and name not in data["skip"]:
-                yield Build(name, each)
+    for chosen in tasks if task is None else (task,):
+        for name in sorted(set(_LISTS[chosen])):
+            if name in CONFIG_MAPPING and f"{name}:{chosen}" not in data["skip"] and name not in data["skip"]:
+                yield Build(name, chosen)
     for full, variant in data.get("variant", {}).items():
         base, _, label = full.partition("+")
         if task in (None, variant["task"]):
@@ -78,9 +78,9 @@ def find(type_name: str) -> list[Build]:
     Raises UsageError for a name that transformers does not know or that is not a text model.
     """
     every = list(architectures())
-    found = [build for build in every if type_name in (build.name, build.name.partition(":")[0])]
-    if found:
-        return found
+    matching = [build for build in every if type_name in (build.name, build.name.partition(":")[0])]
+    if matching:
+        return matching
     reason = overrides()["skip"].get(type_name)
     if reason:
         raise UsageError(f"architecture {type_name!r} is not checked: {reason}")
@@ -198,7 +198,7 @@ def _token(key: str, value: Any) -> Any:
     rules = overrides()["special"]
     limit = 10
     if isinstance(value, list):
-        return [_token(key, each) for each in value][:1]
+        return [_token(key, item) for item in value][:1]
     if not isinstance(value, int) or 0 <= value < limit:
         return value
     return next((number for name, number in rules.items() if key.startswith(name)), rules["other"])
@@ -218,8 +218,12 @@ def build_model(
     config = copy.deepcopy(config)
     torch.manual_seed(seed)
     options = {} if attention is None else {"attn_implementation": attention}
-    given: dict[str, Any] = {"dtype": torch.float32, **options}
-    model = pretrained.build_model(_AUTO[task], config, **given) if cls is None else cls._from_config(config, **given)
+    arguments: dict[str, Any] = {"dtype": torch.float32, **options}
+    model = (
+        pretrained.build_model(_AUTO[task], config, **arguments)
+        if cls is None
+        else cls._from_config(config, **arguments)
+    )
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation("eager")
     return loud(model.eval(), seed)

@@ -28,40 +28,40 @@ class MaskCall:
 
 def mask_calls(subject: Subject) -> list[MaskCall]:
     """Return the masks that a forward pass over two packed documents makes, in order."""
-    found: list[MaskCall] = []
+    calls: list[MaskCall] = []
     ids = subject.tokens(1, 8)
     positions = torch.cat([subject.arange(1, 4), subject.arange(1, 4)], 1)
-    with _listening(subject, found), contextlib.suppress(Exception):  # a model may raise anything
+    with _listening(subject, calls), contextlib.suppress(Exception):  # a model may raise anything
         subject.logits(ids, positions=positions)
-    return found
+    return calls
 
 
 @contextlib.contextmanager
-def _listening(subject: Subject, found: list[MaskCall]) -> Iterator[None]:
+def _listening(subject: Subject, calls: list[MaskCall]) -> Iterator[None]:
     """Every mask function in the modules of the model tells of its calls."""
     homes = {sys.modules[type(module).__module__] for module in _modules(subject)}
     originals = [(home, name, getattr(home, name)) for home in homes for name in _makers() if hasattr(home, name)]
     try:
         for home, name, original in originals:
-            setattr(home, name, _telling(home, name, original, found))
+            setattr(home, name, _telling(home, name, original, calls))
         yield
     finally:
         for home, name, original in originals:
             setattr(home, name, original)
 
 
-def _telling(home: Any, name: str, original: Callable[..., Any], found: list[MaskCall]) -> Callable[..., Any]:
+def _telling(home: Any, name: str, original: Callable[..., Any], calls: list[MaskCall]) -> Callable[..., Any]:
     signature = inspect.signature(original)
 
     @functools.wraps(original)
-    def wrapper(*given: Any, **named: Any) -> Any:
+    def wrapper(*args: Any, **named: Any) -> Any:
         frame = sys._getframe(1)
         while frame.f_globals is not vars(home) and frame.f_back is not None:  # decorators may stand between
             frame = frame.f_back
-        arguments = signature.bind_partial(*given, **named).arguments
+        arguments = signature.bind_partial(*args, **named).arguments
         positioned = arguments.get("position_ids") is not None
-        found.append(MaskCall(name, f"{_base(frame.f_code.co_filename)}:{frame.f_lineno}", positioned))
-        return original(*given, **named)
+        calls.append(MaskCall(name, f"{_base(frame.f_code.co_filename)}:{frame.f_lineno}", positioned))
+        return original(*args, **named)
 
     return wrapper
 
@@ -103,14 +103,14 @@ def _made(owner: type, buffer: str) -> str:
     """The line of a class or its bases that makes the buffer, by its name if that is written out."""
     exact = re.compile(rf"self\.{buffer}\s*=.*Buffer\(|register_buffer\(\s*\"{buffer}\"")
     for pattern in (exact, re.compile(r"Buffer\(|register_buffer\(")):
-        for each in owner.__mro__:
-            if not issubclass(each, torch.nn.Module) or each is torch.nn.Module:
+        for cls in owner.__mro__:
+            if not issubclass(cls, torch.nn.Module) or cls is torch.nn.Module:
                 continue
             with contextlib.suppress(OSError, TypeError):
-                lines, first = inspect.getsourcelines(each)
+                lines, first = inspect.getsourcelines(cls)
                 hit = next((n for n, line in enumerate(lines) if pattern.search(line)), None)
                 if hit is not None:
-                    return f"{_base(inspect.getsourcefile(each) or '')}:{first + hit} {each.__name__}"
+                    return f"{_base(inspect.getsourcefile(cls) or '')}:{first + hit} {cls.__name__}"
     return ""
 
 

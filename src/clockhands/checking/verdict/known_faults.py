@@ -52,8 +52,8 @@ class KnownFault:
     def places(self, architecture: str) -> tuple[str, ...]:
         """Return ``file.py:line`` of the code, as far as the installed version still has it."""
         base = architecture.partition(":")[0].partition("+")[0].replace("-", "_")
-        found = (line_of(*each.replace("{type}", base).split(": ", 1)) for each in self.code)
-        return tuple(place for place in found if place)
+        places = (line_of(*code.replace("{type}", base).split(": ", 1)) for code in self.code)
+        return tuple(place for place in places if place)
 
 
 @functools.cache
