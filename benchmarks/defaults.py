@@ -22,7 +22,7 @@ from timing import RESULTS
 
 from clockhands.runs.recipe import combine
 from clockhands.training import Material, prepare, train
-from clockhands.training.watch import Diverged
+from clockhands.training.callbacks import Diverged
 
 FILE = RESULTS / "defaults.jsonl"
 GRID = [

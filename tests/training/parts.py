@@ -26,4 +26,4 @@ class Count(TrainerCallback):
 
 
 if __name__ == "__main__":
-    train(sys.argv[1], sys.argv[2], watchers=[Count()])
+    train(sys.argv[1], sys.argv[2], callbacks=[Count()])

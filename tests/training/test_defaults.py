@@ -13,7 +13,7 @@ from clockhands.cli import main
 from clockhands.model.presets import preset
 from clockhands.runs import Run
 from clockhands.training import Material, Recipe, prepare, resume, train, vary
-from clockhands.training.defaults import peak_rate, settled, updates_of, warmup_steps
+from clockhands.training.defaults import count_updates, fill_in_auto, peak_rate, warmup_steps
 from clockhands.training.schedules import paper, rate
 from tests.training.test_start import weights
 from tests.training.tiny import tables
@@ -34,7 +34,7 @@ def material() -> Material:
 def test_the_papers_preset_has_the_papers_schedule() -> None:
     """Equation 3 with d_model 512 and 4000 updates of warm-up, over the paper's 100,000 updates."""
     given = {"data": {"corpus": "roles"}, "model": {"preset": "paper-base"}, "training": {"max_steps": 100_000}}
-    chosen = settled(Recipe.of(given))
+    chosen = fill_in_auto(Recipe.of(given))
     assert chosen.training.warmup_steps == 4000
     ours, theirs = rate(chosen.training, 512, 100_000), paper(1.0, 512, 4000)
     assert [ours(s) for s in (1, 3999, 4000, 90_000)] == pytest.approx(
@@ -59,23 +59,23 @@ def test_the_warm_up_is_a_tenth_and_at_most_the_papers(updates: int, expected: i
 
 
 def test_only_what_is_left_open_is_filled() -> None:
-    given = settled(Recipe.of(tables(warmup_steps=None)))
+    given = fill_in_auto(Recipe.of(tables(warmup_steps=None)))
     assert (given.training.learning_rate, given.training.warmup_steps) == (0.01, 2)
-    assert settled(Recipe.of(tables())) == Recipe.of(tables())
-    factor = settled(Recipe.of(tables(learning_rate=None, schedule="paper")))
+    assert fill_in_auto(Recipe.of(tables())) == Recipe.of(tables())
+    factor = fill_in_auto(Recipe.of(tables(learning_rate=None, schedule="paper")))
     assert factor.training.learning_rate == 1.0
 
 
 def test_weights_that_are_trained_already_move_more_gently() -> None:
     recipe = Recipe.of(open_tables())
     begun = Recipe.of({**recipe.tables, "training": {**recipe.tables["training"], "begin_from": "runs/other"}})
-    assert settled(begun).training.rate == settled(recipe).training.rate / 4
+    assert fill_in_auto(begun).training.rate == fill_in_auto(recipe).training.rate / 4
 
 
 def test_epochs_are_counted_as_the_trainer_counts_them(material: Material, tmp_path: Path) -> None:
     recipe = Recipe.of(open_tables(max_steps=None, epochs=2.5, accumulate=4))
     run = train(recipe, tmp_path / "run", material=material)
-    assert updates_of(recipe, material) == run.record["step"] == 10
+    assert count_updates(recipe, material) == run.record["step"] == 10
     assert run.recipe.training.warmup_steps == 1
 
 
@@ -102,13 +102,13 @@ def test_a_stored_plan_from_before_keeps_its_rate() -> None:
     """JSON has its missing rate as null."""
     stored = json.loads(json.dumps(Recipe.of(tables(learning_rate="none", warmup_steps=0)).tables))
     assert stored["training"]["learning_rate"] is None
-    assert settled(Recipe.of(stored)).training.rate == 5e-4
+    assert fill_in_auto(Recipe.of(stored)).training.rate == 5e-4
 
 
 def test_what_is_left_open_stays_open_in_a_variant() -> None:
     recipe = Recipe.of(open_tables())
     wide = vary(recipe, {"model.d_model": 256, "training.max_steps": 50})
-    assert (settled(wide).training.learning_rate, settled(wide).training.warmup_steps) == (2e-3, 5)
+    assert (fill_in_auto(wide).training.learning_rate, fill_in_auto(wide).training.warmup_steps) == (2e-3, 5)
 
 
 @pytest.mark.parametrize("recipe", sorted((ROOT / "recipes").glob("*.toml")), ids=lambda path: path.stem)

@@ -21,7 +21,7 @@ from clockhands.model.presets import preset
 from clockhands.runs import Run
 from clockhands.runs.recipe.sections import Training
 from clockhands.training import Material, Recipe, TrainingStopped, precision, prepare, resume, train
-from clockhands.training.precision import Precision, decide, measure_speedup, of_record
+from clockhands.training.precision import Precision, decide, measure_speedup, read_precision
 from tests.training.test_start import on_step, weights
 from tests.training.tiny import tables
 
@@ -73,7 +73,7 @@ def test_a_run_computes_as_decided_and_its_record_says_so(
 ) -> None:
     asked = train(tables(precision="bf16", max_steps=6), tmp_path / "asked", material=material)
     inject(monkeypatch, 2.0)
-    found = train(tables(precision="auto", max_steps=6), tmp_path / "auto", material=material, show=True)
+    found = train(tables(precision="auto", max_steps=6), tmp_path / "auto", material=material, progress=True)
     assert weights(found) == weights(asked)
     assert found.record["precision"] == {"name": "bf16", "device": "cpu", "speedup": 2.0}
     assert "computing in bf16: bf16 is 2 times as fast as fp32 here" in capsys.readouterr().err
@@ -101,7 +101,7 @@ def test_a_run_killed_after_its_recipe_was_written_knows_its_precision(
     def die(*_: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("clockhands.training.start.build", die)
+    monkeypatch.setattr("clockhands.training.session.build", die)
     with pytest.raises(MemoryError):
         train(tables(precision="auto"), tmp_path / "run", material=material)
     assert Run.open(tmp_path / "run").record["precision"]["name"] == "bf16"
@@ -112,9 +112,9 @@ def test_runs_from_before_there_was_a_measurement_and_other_devices_measure_noth
 ) -> None:
     inject(monkeypatch, None)
     auto = Training(max_steps=1)
-    assert of_record({}, auto, TINY, CPU) == Precision("fp32", "cpu")
+    assert read_precision({}, auto, TINY, CPU) == Precision("fp32", "cpu")
     moved = {"precision": {"name": "bf16", "device": "cuda", "speedup": None}}
-    assert of_record(moved, auto, TINY, CPU) == Precision("fp32", "cpu")
+    assert read_precision(moved, auto, TINY, CPU) == Precision("fp32", "cpu")
 
 
 def test_trials_of_a_comparison_never_measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

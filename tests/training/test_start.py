@@ -28,15 +28,17 @@ from clockhands.training import (
     Material,
     Recipe,
     TrainingStopped,
+    callbacks,
     keeping,
     prepare,
     resume,
+    session,
     train,
     vary,
-    watch,
 )
 from clockhands.training import start as start_module
-from clockhands.training.trainer import ClockhandsTrainer, arguments
+from clockhands.training.stop_signal import Stop
+from clockhands.training.trainer import ClockhandsTrainer, make_arguments
 from tests.training.tiny import tables
 
 NOBODY = 65534
@@ -74,7 +76,7 @@ def on_step(step: int, act: Callable[[], object], monkeypatch: pytest.MonkeyPatc
         def __init__(self, *given: Any) -> None:
             super().__init__(*given[:-1], [Act(), *given[-1]])
 
-    monkeypatch.setattr(start_module, "ClockhandsTrainer", Acting)
+    monkeypatch.setattr(session, "ClockhandsTrainer", Acting)
 
 
 def test_a_run_folder_holds_everything(whole: Run) -> None:
@@ -116,7 +118,7 @@ def test_looking_on_changes_nothing(whole: Run, material: Material, tmp_path: Pa
 def test_checkpoints_by_the_clock_change_nothing(
     whole: Run, material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "SHARE", 1e9)  # as often as they are due, which is after every step
+    monkeypatch.setattr(callbacks, "SHARE", 1e9)  # as often as they are due, which is after every step
     saved: list[str] = []
     monkeypatch.setattr(keeping, "discard", lambda folder, *_: saved.extend(map(str, checkpoints.list_saved(folder))))
     often = train(tables(save_steps=None, save_minutes=1e-9), tmp_path / "often", material=material)
@@ -135,10 +137,10 @@ def test_checkpoints_by_the_clock_take_a_small_share_of_the_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(watch.time, "monotonic", lambda: now[0])
-    flow = watch.Flow(Training(max_steps=1000, learning_rate=1e-3, save_minutes=1.0), watch.Stop(), validates=False)
+    monkeypatch.setattr(callbacks.time, "monotonic", lambda: now[0])
+    flow = callbacks.Flow(Training(max_steps=1000, learning_rate=1e-3, save_minutes=1.0), Stop(), validates=False)
     flow.trainer = SimpleNamespace(saving_seconds=0.1)  # type: ignore[assignment]
-    args, state = arguments(flow.training, tmp_path), TrainerState(global_step=1, max_steps=1000)
+    args, state = make_arguments(flow.training, tmp_path), TrainerState(global_step=1, max_steps=1000)
 
     def saves_at(seconds: float) -> bool:
         now[0], control = seconds, TrainerControl()
@@ -270,7 +272,7 @@ def test_under_nohup_the_end_of_the_terminal_is_no_reason_to_stop(material: Mate
 
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        run = train(tables(max_steps=2), tmp_path / "run", material=material, watchers=[Close()])
+        run = train(tables(max_steps=2), tmp_path / "run", material=material, callbacks=[Close()])
     finally:
         signal.signal(signal.SIGHUP, before)
     assert run.record["step"] == 2
@@ -418,7 +420,7 @@ def test_a_loss_that_is_no_number_stops_at_its_step_and_keeps_the_last_good_chec
             factor = float("nan") if self.state.global_step == 9 else 1.0
             return super().compute_loss(*given, **named) * factor
 
-    monkeypatch.setattr(start_module, "ClockhandsTrainer", Breaking)
+    monkeypatch.setattr(session, "ClockhandsTrainer", Breaking)
     advice = (
         r"the loss at step 10 is nan; training stopped, .*checkpoint-7\. Try a lower training.learning_rate \(now 0.0"
     )
@@ -527,7 +529,7 @@ def test_what_a_logger_refuses_is_one_message(material: Material, tmp_path: Path
         def on_train_begin(self, *_: Any, **__: Any) -> None:
             raise Refused("no place to write to")
 
-    given: dict[str, Any] = {"material": material, "watchers": [Refusing()]}
+    given: dict[str, Any] = {"material": material, "callbacks": [Refusing()]}
     with pytest.raises(
         UsageError, match=r"tensorboard, which training\.report_to names, refused: no place to write to"
     ):
@@ -552,3 +554,13 @@ def test_other_kinds_train_too(tmp_path: Path, kind: str, scheme: str) -> None:
     losses = [line["validation_loss"] for line in run.metrics if "validation_loss" in line]
     assert losses[-1] < losses[0]
     assert run.model.config.core.kind == kind
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "curves.svg"])
+def test_a_folder_where_a_file_will_be_written_is_refused_before_training(tmp_path: Path, name: str) -> None:
+    run = train(tables(max_steps=2), tmp_path / "run", draw=False)
+    (run.path / name).unlink(missing_ok=True)
+    (run.path / name).mkdir()
+    with pytest.raises(CheckpointError, match=rf"{name} is a folder, and the run writes a file of that name"):
+        resume(run.path, {"training.max_steps": 4})
+    assert [checkpoints.get_step(path) for path in run.checkpoints][-1] == 2, "nothing was trained"

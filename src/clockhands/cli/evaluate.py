@@ -25,8 +25,8 @@ EXAMPLES = (
     "clockhands evaluate runs/rope --length 2x,4x --position.spectrum yarn --factor 4",
 )
 OF_TRANSLATION = ("beam", "length_penalty", "batch", "max_length", "max_source", "engine", "compute_type")
-BENDS = ("linear", "ntk", "dynamic", "yarn")
-"""Spectra that change nothing by a factor of 1, their default."""
+SCALINGS = ("linear", "ntk", "dynamic", "yarn")
+"""RoPE scalings that change nothing with a factor of 1, their default."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", metavar="FILE", help="their references, line by line")
     parser.add_argument("--text", metavar="FILE", help="plain text, for a language model")
     parser.add_argument("--length", metavar="L,L", help="windows of a language model: tokens, or 2x the trained length")
-    parser.add_argument("--position.spectrum", dest="spectrum", metavar="NAME", help="bend a rotary model: yarn, ntk …")
+    parser.add_argument("--position.spectrum", dest="spectrum", metavar="NAME",
+                        help="apply RoPE scaling for this evaluation: linear, ntk, dynamic or yarn")  # fmt: skip
     parser.add_argument("--factor", type=number, help="how many times longer, for --position.spectrum")
     parser.add_argument("--set", nargs="+", default=[], dest="overrides", metavar="position.KEY=VALUE",
                         help="any option of the model's schemes, for this evaluation")  # fmt: skip
@@ -109,7 +110,7 @@ def _position(options: argparse.Namespace) -> dict[str, Any]:
     named = {"spectrum": options.spectrum, "factor": options.factor}
     changes |= {key: value for key, value in named.items() if value is not None}
     spectrum = changes.get("spectrum")
-    if spectrum in BENDS and changes.get("factor") is None:
+    if spectrum in SCALINGS and changes.get("factor") is None:
         raise UsageError(
             f"--position.spectrum {spectrum} needs --factor, how many times longer than trained the text is"
         )

@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
 
     out = options.out or str(Path("runs") / (Path(options.recipe).stem if options.recipe else recipe.corpus))
     with telling_new_folder(out, quiet=options.quiet):
-        trained = train(recipe, out, overwrite=options.overwrite, show=not options.quiet)
+        trained = train(recipe, out, overwrite=options.overwrite, progress=not options.quiet)
     _conclude(trained)
     return 0
 
@@ -118,7 +118,7 @@ def _resume(options: argparse.Namespace, overrides: dict[str, str]) -> int:
 
     if options.dry_run:
         return _describe(Run.open(options.resume).recipe)
-    _conclude(resume(options.resume, read_training_overrides(overrides), show=not options.quiet))
+    _conclude(resume(options.resume, read_training_overrides(overrides), progress=not options.quiet))
     return 0
 
 
@@ -133,15 +133,15 @@ def _describe(recipe: Any) -> int:
 
     from clockhands.training import prepare
     from clockhands.training.architecture import build
-    from clockhands.training.begin import beginning
-    from clockhands.training.defaults import settled, updates_of
-    from clockhands.training.room import check_batches, check_recipe
+    from clockhands.training.begin_weights import read_begin_weights
+    from clockhands.training.defaults import count_updates, fill_in_auto
+    from clockhands.training.memory_check import check_batches, check_recipe
 
     check_recipe(recipe)
     material = prepare(recipe)
-    recipe = settled(recipe, updates_of(recipe, material))
+    recipe = fill_in_auto(recipe, count_updates(recipe, material))
     check_batches(recipe, material)
-    begun = beginning(recipe, material)
+    begun = read_begin_weights(recipe, material)
     with torch.device("meta"):
         model = build(recipe, material.tokenizers)
     parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -149,8 +149,8 @@ def _describe(recipe: Any) -> int:
     vocabulary = f"{words[1]:,}" if material.tokenizers.shared else f"{words[0]:,} and {words[1]:,}"
     print(recipe.to_toml())
     print(f"# {parameters:,} parameters, vocabulary {vocabulary}")
-    if begun is not None and begun.told:
-        print(f"# {begun.told}")
+    if begun is not None and begun.sentence:
+        print(f"# {begun.sentence}")
     print(f"# {material.corpus.description}: {len(material.train):,} training examples")
     print(f"# {len(material.batches(recipe)):,} batches an epoch, {recipe.training.accumulate} a step")
     return 0

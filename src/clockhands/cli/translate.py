@@ -1,4 +1,4 @@
-"""``clockhands translate``: words, a file or standard input."""
+"""``clockhands translate``: sentences, a file or standard input."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--overwrite", action="store_true", help="replace --output or --attention where it exists")
     parser.add_argument("--json", action="store_true", help="JSON Lines with source, translation and score")
-    parser.add_argument("--attention", metavar="SVG", help="draw which source words each target word looked at")
+    parser.add_argument("--attention", metavar="SVG", help="draw to which source tokens each target token attends")
     add_search(parser)
     add_device(parser)
 

@@ -17,7 +17,7 @@ from clockhands.errors import ConfigError, UsageError
 from clockhands.model.size import count_parameters
 from clockhands.training import Material, Recipe, prepare, vary
 from clockhands.training.architecture import build, configure
-from clockhands.training.room import check_batches, check_recipe
+from clockhands.training.memory_check import check_batches, check_recipe
 
 TIMED = 3
 CLOSE = 0.005

@@ -10,10 +10,8 @@ import hashlib
 from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
 
-from clockhands.model.transformer import Transformer, initialise_embedding, initialise_linear, zero_bias
-from clockhands.schemes import Scheme
+from clockhands.model.transformer import Transformer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -22,24 +20,10 @@ if TYPE_CHECKING:
 @torch.no_grad()
 def draw_by_name(model: PreTrainedModel, seed: int) -> None:
     """Draw the weights of a new model again, each module from a stream of its own."""
-    core = model.model
-    assert isinstance(core, Transformer)
-    schemes = {name for name, module in core.named_modules() if isinstance(module, Scheme)}
-    tied = {name.rpartition(".")[0] for name in core.tied()}
-    for name, module in core.named_modules():
+    core: Transformer = model.model
+    for name, draw in core.list_initialisers(schemes=True):
         torch.manual_seed(stream(seed, name))
-        if name in schemes:
-            reset = getattr(module, "reset_parameters", None)
-            if reset is not None:
-                reset()
-        elif any(name.startswith(f"{scheme}.") for scheme in schemes):
-            continue
-        elif name in tied:
-            zero_bias(module)
-        elif isinstance(module, nn.Embedding):
-            initialise_embedding(module, core.config)
-        elif isinstance(module, nn.Linear):
-            initialise_linear(module, core.config)
+        draw()
     torch.manual_seed(seed)
 
 

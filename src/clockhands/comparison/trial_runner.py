@@ -25,7 +25,7 @@ from clockhands.machine import machine
 from clockhands.runs import Run, open_run
 from clockhands.runs.recipe import combine, vary
 from clockhands.training import Diverged, Material, Recipe, TrainingStopped, prepare, train
-from clockhands.training.begin import take_up
+from clockhands.training.begin_weights import load_begin_weights
 from clockhands.training.precision import unmeasured
 
 MOST_POINTS = 200
@@ -72,14 +72,14 @@ def _train_and_measure(job: Job) -> dict[str, Any]:
 
     def begin(model: Any) -> None:
         draw_by_name(model, job.seed)
-        take_up(recipe, model, Path(job.folder))
+        load_begin_weights(recipe, model, Path(job.folder))
         before.update(inside.look(model.eval()))
         model.train()
         torch.manual_seed(job.seed)
 
     reset_peak()
     begun = time.perf_counter()
-    run = train(recipe, job.folder, overwrite=True, material=material, begin=begin, watchers=[during], draw=job.keep)
+    run = train(recipe, job.folder, overwrite=True, material=material, begin=begin, callbacks=[during], draw=job.keep)
     seconds = time.perf_counter() - begun
     opened = open_run(run)
     scores = score_trial(opened, material, job.metric)

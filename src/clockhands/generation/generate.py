@@ -53,8 +53,8 @@ def generate(
         torch.manual_seed(seed)
     ids = _encode_prompt(run, prompt, max_prompt)
     check_memory(run.model, rows=max(beam, samples), length=len(ids) + tokens, advice="tokens, beam or samples")
-    given = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    drawing = {name: USUAL[name] if value is None else value for name, value in given.items() if sampling}
+    options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    drawing = {name: USUAL[name] if value is None else value for name, value in options.items() if sampling}
     count = samples if sampling else 1
     added = _generate_ids(run, ids, max_new_tokens=tokens, num_beams=beam, num_return_sequences=count,
                           do_sample=sampling, **drawing)  # fmt: skip

@@ -170,13 +170,10 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, ExactGenerationMixin):
         hidden = self.model.decode(text, source, own, crossed, states)
         loss, logits = self.compute_loss_and_logits(hidden, labels, logits_to_keep, num_items_in_batch)
         output = Seq2SeqLMOutput(
-            loss=loss,
-            logits=logits,
-            past_key_values=cache,
+            loss=loss, logits=logits, past_key_values=cache, encoder_last_hidden_state=source.states_BTD,
             decoder_hidden_states=None if states is None else tuple(states),
-            encoder_last_hidden_state=source.states_BTD,
             encoder_hidden_states=tuple(source_states) if source_states else None,
-        )
+        )  # fmt: skip
         return output.to_tuple() if return_dict is False else output
 
     def read(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
 
 import torch
 from torch import nn
@@ -188,21 +188,29 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def initialise(self) -> None:
-        """Draw all parameters; schemes have drawn theirs at construction."""
-        schemes = [module for module in self.modules() if isinstance(module, Scheme)]
-        theirs = {id(part) for scheme in schemes for part in scheme.modules()}
+        """Draw all parameters but those of schemes, which have drawn theirs at construction."""
+        for _, draw in self.list_initialisers():
+            draw()
+
+    def list_initialisers(self, *, schemes: bool = False) -> Iterator[tuple[str, Callable[[], None]]]:
+        """Yield every module that draws parameters, by name, with the function that draws them.
+
+        ``schemes``: whether theirs are among them.
+        """
+        theirs = {id(part) for module in self.modules() if isinstance(module, Scheme) for part in module.modules()}
         # A tied output drawn after the embedding would overwrite it by Xavier's law.
         tied = {name.rpartition(".")[0] for name in self.tied()}
         for name, module in self.named_modules():
-            if id(module) in theirs:
+            if isinstance(module, Scheme) and schemes:
+                yield name, module.reset_parameters
+            elif id(module) in theirs:
                 continue
-            if name in tied:
-                zero_bias(module)
-                continue
-            if isinstance(module, nn.Embedding):
-                initialise_embedding(module, self.config)
+            elif name in tied:
+                yield name, partial(zero_bias, module)
+            elif isinstance(module, nn.Embedding):
+                yield name, partial(initialise_embedding, module, self.config)
             elif isinstance(module, nn.Linear):
-                initialise_linear(module, self.config)
+                yield name, partial(initialise_linear, module, self.config)
 
     @torch.no_grad()
     def restore_tables(self) -> None:

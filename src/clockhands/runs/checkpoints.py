@@ -32,8 +32,8 @@ LOSS = "loss.json"
 
 def list_saved(folder: Path) -> list[Path]:
     """List the checkpoints in a folder, oldest first. A checkpoint that is still being saved has another name."""
-    found = [path for path in folder.glob(f"{PREFIX}*") if path.is_dir() and path.name[len(PREFIX) :].isdecimal()]
-    return sorted(found, key=get_step)
+    saved = [path for path in folder.glob(f"{PREFIX}*") if path.is_dir() and path.name[len(PREFIX) :].isdecimal()]
+    return sorted(saved, key=get_step)
 
 
 def get_step(checkpoint: Path) -> int:

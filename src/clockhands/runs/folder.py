@@ -63,6 +63,13 @@ def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
         raise UsageError(f"{path} already holds a run; continue it with --resume {path}, or replace it: --overwrite")
 
 
+def refuse_obstacles(path: Path) -> None:
+    """Raise CheckpointError if a folder lies where a run writes a file: training would fail there at its end."""
+    for name in (CONFIG, "generation_config.json", "model.safetensors", METRICS, RECORD, CURVES):
+        if (path / name).is_dir():
+            raise CheckpointError(f"{path / name} is a folder, and the run writes a file of that name: move it away")
+
+
 @contextmanager
 def start_folder(path: Path) -> Iterator[Path]:
     """Make a folder for the first files of a new run, ``recipe.toml`` among them; they take their places at the end.

@@ -24,17 +24,17 @@ from typing import TYPE_CHECKING, Any
 from clockhands.runs.recipe import Recipe, load, vary
 
 if TYPE_CHECKING:
+    from clockhands.training.callbacks import Diverged, TrainingStopped
     from clockhands.training.material import Material, prepare
     from clockhands.training.start import resume, train
-    from clockhands.training.watch import Diverged, TrainingStopped
 
 _HOME = {
     "Material": "material",
     "prepare": "material",
     "train": "start",
     "resume": "start",
-    "Diverged": "watch",
-    "TrainingStopped": "watch",
+    "Diverged": "callbacks",
+    "TrainingStopped": "callbacks",
 }
 
 __all__ = ["Diverged", "Material", "Recipe", "TrainingStopped", "load", "prepare", "resume", "train", "vary"]

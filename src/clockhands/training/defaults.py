@@ -43,7 +43,7 @@ def warmup_steps(updates: int) -> int:
     return min(PAPER_WARMUP, int(SHARE * updates))
 
 
-def settled(recipe: Recipe, updates: int | None = None) -> Recipe:
+def fill_in_auto(recipe: Recipe, updates: int | None = None) -> Recipe:
     """Return the recipe with numbers in place of ``auto``: what a run keeps, so that it goes on with them.
 
     ``updates``: how many there will be; where ``training.max_steps`` does not say it and it is not given, the warm-up
@@ -58,7 +58,7 @@ def settled(recipe: Recipe, updates: int | None = None) -> Recipe:
     return replace(recipe, training=training, tables={**recipe.tables, "training": asdict(training)})
 
 
-def updates_of(recipe: Recipe, material: Material, shards: int = 1) -> int:
+def count_updates(recipe: Recipe, material: Material, shards: int = 1) -> int:
     """Return how many updates the recipe makes with this text, as the Trainer of transformers counts them."""
     if recipe.training.max_steps is not None:
         return recipe.training.max_steps

@@ -47,17 +47,17 @@ class Material:
 
     def batches(self, recipe: Recipe, shard: int = 0, shards: int = 1) -> PlannedBatches:
         """The batches of training: the share of one of several processes, the seed that of the recipe."""
-        given, seed = recipe.batches, recipe.training.seed
+        batching, seed = recipe.batches, recipe.training.seed
         if isinstance(self.train, WindowDataset):
-            size = given.size or max(1, (given.tokens or 0) // given.window)
+            size = batching.size or max(1, (batching.tokens or 0) // batching.window)
             return RandomBatches(
-                len(self.train), batch_size=size, batches=given.per_epoch, seed=seed, shard=shard, shards=shards
+                len(self.train), batch_size=size, batches=batching.per_epoch, seed=seed, shard=shard, shards=shards
             )
         return LengthBatches(
             self.train.lengths,
-            tokens=given.tokens,
-            batch_size=given.size,
-            bucketed=given.bucketed,
+            tokens=batching.tokens,
+            batch_size=batching.size,
+            bucketed=batching.bucketed,
             seed=seed,
             shard=shard,
             shards=shards,
@@ -66,11 +66,11 @@ class Material:
     def validation_batches(self, recipe: Recipe, shard: int = 0, shards: int = 1) -> PlannedBatches:
         """The batches of the validation split, in a fixed order."""
         assert self.validation is not None
-        given = recipe.batches
+        batching = recipe.batches
         return LengthBatches(
             self.validation.lengths,
-            tokens=None if given.tokens is None else EVALUATED * given.tokens,
-            batch_size=None if given.size is None else EVALUATED * given.size,
+            tokens=None if batching.tokens is None else EVALUATED * batching.tokens,
+            batch_size=None if batching.size is None else EVALUATED * batching.size,
             shuffle=False,
             shard=shard,
             shards=shards,
@@ -79,7 +79,7 @@ class Material:
     @property
     def fingerprint(self) -> str:
         """Changes when any id of the training data does: by it a resumed run knows its data."""
-        arrays = [self.train.stream] if isinstance(self.train, WindowDataset) else _arrays(self.train)
+        arrays = [self.train.stream] if isinstance(self.train, WindowDataset) else _list_arrays(self.train)
         digest = hashlib.blake2b(digest_size=16)
         for array in arrays:
             digest.update(array.tobytes())
@@ -87,20 +87,20 @@ class Material:
 
 
 def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None, *, progress: Say = say_nothing) -> Material:
-    """Read the corpus, learn or open the tokenizers (unless given) and encode; ``progress`` is told of each.
+    """Read the corpus, learn or open the tokenizers (unless given) and encode; ``progress`` gets a sentence on each.
 
     Raises DataError and UsageError.
     """
     progress(f"reading the text ({recipe.corpus})")
     corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
     if tokenizers is None:
-        asked = recipe.tokenizer
-        how = f"opening the tokenizer {asked.name}" if asked.name else f"learning a tokenizer ({asked.kind})"
+        table = recipe.tokenizer
+        how = f"opening the tokenizer {table.name}" if table.name else f"learning a tokenizer ({table.kind})"
         progress(f"{how}; the text has {len(corpus['train']):,} {corpus.items} for training")
         tokenizers = _tokenizers(recipe, corpus)
     progress(f"encoding the text with {len(tokenizers.target):,} tokens")
     if corpus.task == "translation":
-        return _of_pairs(recipe, corpus, tokenizers)
+        return _prepare_pairs(recipe, corpus, tokenizers)
     window, tokenizer = recipe.batches.window, tokenizers.source
     train = WindowDataset(encode_stream(tokenizer, corpus.documents("train")), window, stride=1)
     held_out = encode_stream(tokenizer, corpus.documents("validation")) if "validation" in corpus else None
@@ -111,10 +111,14 @@ def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None, *, progress: S
     return Material(corpus, tokenizers, train, validation, collate)
 
 
-def _of_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers) -> Material:
-    given = recipe.batches
-    limits: dict[str, Any] = {"max_length": given.max_length, "longer": given.longer, "option": "batches.max_length"}
-    if given.max_length is None:
+def _prepare_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers) -> Material:
+    batching = recipe.batches
+    limits: dict[str, Any] = {
+        "max_length": batching.max_length,
+        "longer": batching.longer,
+        "option": "batches.max_length",
+    }
+    if batching.max_length is None:
         limits |= {"max_length": LONGEST, "longer": "drop"}
     train = encode_pairs(corpus.pairs("train"), tokenizers, **limits)
     has_validation = "validation" in corpus
@@ -123,21 +127,21 @@ def _of_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers) -> Materia
 
 
 def _tokenizers(recipe: Recipe, corpus: Corpus) -> Tokenizers:
-    asked = recipe.tokenizer
-    if asked.name is not None:
-        source = open_tokenizer(asked.name)
-        return Tokenizers(source, open_tokenizer(asked.target_name) if asked.target_name else source)
+    table = recipe.tokenizer
+    if table.name is not None:
+        source = open_tokenizer(table.name)
+        return Tokenizers(source, open_tokenizer(table.target_name) if table.target_name else source)
     return train_tokenizers(
         corpus,
         task="masked language modelling" if recipe.model.kind == "encoder" else None,
-        shared=asked.shared,
-        kind=asked.kind,
-        vocabulary=asked.vocabulary,
-        lowercase=asked.lowercase,
-        normalisation=asked.normalisation,
-        min_frequency=asked.min_frequency,
+        shared=table.shared,
+        kind=table.kind,
+        vocabulary=table.vocabulary,
+        lowercase=table.lowercase,
+        normalisation=table.normalisation,
+        min_frequency=table.min_frequency,
     )
 
 
-def _arrays(data: PairDataset) -> list[Any]:
+def _list_arrays(data: PairDataset) -> list[Any]:
     return [part for side in (data.sources, data.targets) for part in (side.values, side.offsets)]

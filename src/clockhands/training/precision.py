@@ -37,7 +37,7 @@ class Precision:
     speedup: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data that ``of_record`` reads back."""
+        """Return plain data that ``read_precision`` reads back."""
         return asdict(self)
 
     @property
@@ -73,7 +73,7 @@ def unmeasured(training: Training, device: torch.device) -> Precision:
     return Precision("bf16" if device.type == "cuda" and _gpu_has_bf16() else "fp32", device.type)
 
 
-def of_record(
+def read_precision(
     record: Mapping[str, Any], training: Training, model: TransformerConfig, device: torch.device
 ) -> Precision:
     """Return the precision that a run began with, as its record keeps it, so that it goes on exactly.

@@ -46,15 +46,15 @@ class ClockhandsTrainer(Trainer):
         recipe: Recipe,
         material: Material,
         model: PreTrainedModel,
-        asked: TrainingArguments,
+        arguments: TrainingArguments,
         callbacks: list[TrainerCallback],
     ) -> None:
         self.recipe, self.material = recipe, material
         self.last: Path | None = None
         self.saving_seconds = 0.0
-        self.folder = Path(str(asked.output_dir))
+        self.folder = Path(str(arguments.output_dir))
         self._place = self.folder
-        super().__init__(model, asked, material.collate, material.train, material.validation)
+        super().__init__(model, arguments, material.collate, material.train, material.validation)
         for callback in callbacks:
             self.add_callback(callback)
         # It would print every line of the log a second time.
@@ -207,9 +207,9 @@ class EpochLoader(DataLoader[Any]):
         self.planned.set_epoch(epoch)
 
 
-def arguments(training: Training, folder: Path) -> TrainingArguments:
-    """The recipe in the words of transformers. ``folder`` is where checkpoints go."""
-    asked = TrainingArguments(
+def make_arguments(training: Training, folder: Path) -> TrainingArguments:
+    """Translate a recipe into the arguments of the Trainer. ``folder`` is where checkpoints go."""
+    arguments = TrainingArguments(
         output_dir=str(folder),
         seed=training.seed,
         max_steps=training.max_steps or -1,
@@ -238,11 +238,11 @@ def arguments(training: Training, folder: Path) -> TrainingArguments:
         log_level_replica="error",
     )
     # Several GPUs without torchrun would be driven by DataParallel, which computes something else.
-    asked._n_gpu = min(asked.n_gpu, 1)
-    return asked
+    arguments._n_gpu = min(arguments.n_gpu, 1)
+    return arguments
 
 
-def compute_in(asked: TrainingArguments, precision: Precision) -> None:
+def set_precision(arguments: TrainingArguments, precision: Precision) -> None:
     """Set the precision of arguments that exist: it is decided by the first process, which is known only then."""
-    asked.bf16 = precision.name == "bf16"
-    asked.mixed_precision = "bf16" if asked.bf16 else asked.mixed_precision
+    arguments.bf16 = precision.name == "bf16"
+    arguments.mixed_precision = "bf16" if arguments.bf16 else arguments.mixed_precision

@@ -129,7 +129,7 @@ def _import_package() -> Any:
 def list_obstacles(core: Transformer) -> list[str]:
     """List what of this model the engine cannot express, one reason each; empty if nothing."""
     config = core.config
-    found = [
+    obstacles = [
         reason
         for holds, reason in (
             (config.kind != "encoder-decoder", f"it is a model of kind {config.kind}"),
@@ -140,11 +140,11 @@ def list_obstacles(core: Transformer) -> list[str]:
         if holds
     ]
     for side, stack in _list_stacks(core):
-        found += [f"{side}: {reason}" for reason in _list_side_obstacles(stack)]
-    assert core.cross_schemes is not None or found
+        obstacles += [f"{side}: {reason}" for reason in _list_side_obstacles(stack)]
+    assert core.cross_schemes is not None or obstacles
     if core.cross_schemes is not None and any(map(acts_in_attention, _list_schemes(core.cross_schemes))):
-        found.append(f"cross-attention: positions of the scheme {config.cross.scheme!r}")
-    return found
+        obstacles.append(f"cross-attention: positions of the scheme {config.cross.scheme!r}")
+    return obstacles
 
 
 def _list_side_obstacles(stack: Stack) -> Iterator[str]:

@@ -95,7 +95,7 @@ def _train(out: Path, overwrite: bool, show: bool, say: Say) -> dict[str, Result
             materials[recipe.corpus] = prepare(recipe)
         material = materials[recipe.corpus]
         folder = out / "variants" / trial.name if trial.name else out
-        run = train(recipe, folder, overwrite=overwrite, material=material, show=show)
+        run = train(recipe, folder, overwrite=overwrite, material=material, progress=show)
         pairs = material.corpus.pairs("test")
         opened = open_run(run)
         results[trial.name] = Result(trial, run, opened, evaluate(opened, pairs), pairs)

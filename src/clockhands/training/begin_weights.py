@@ -46,15 +46,15 @@ class Beginning:
     left: tuple[str, ...]
 
     @property
-    def told(self) -> str:
-        """One line about what is not taken over; empty if that is nothing."""
+    def sentence(self) -> str:
+        """One line about what is not taken over; empty if everything is."""
         parts = [("as drawn", self.drawn), ("left behind", self.left)]
-        said = [f"{what}: {', '.join(_patterns(names))}" for what, names in parts if names]
+        said = [f"{what}: {', '.join(_shorten_names(names))}" for what, names in parts if names]
         return f"beginning from {self.source}; {'; '.join(said)}" if said else ""
 
 
-def beginning(recipe: Recipe, material: Material) -> Beginning | None:
-    """What ``training.begin_from`` gives to the model of this recipe; None if the recipe names nothing.
+def read_begin_weights(recipe: Recipe, material: Material) -> Beginning | None:
+    """Read what ``training.begin_from`` gives to the model of this recipe; None if the recipe names nothing.
 
     Raises CheckpointError if there is no model, ConfigError with all that does not fit: vocabulary, sizes.
     """
@@ -65,8 +65,8 @@ def beginning(recipe: Recipe, material: Material) -> Beginning | None:
     opened = _open(source)
     tokenizers = open_tokenizers(tokenizer_folder(source), opened.config)  # type: ignore[arg-type]
     _raise(_vocabulary_faults(material.tokenizers, tokenizers, source) + _model_faults(recipe.model, config, source))
-    old, new = dict(opened.named_parameters()), _shapes(recipe, material)
-    changed = tuple(_changed(recipe.model, config))
+    old, new = dict(opened.named_parameters()), _list_parameters(recipe, material)
+    changed = tuple(_list_changed(recipe.model, config))
     both = [name for name in new if name in old and not name.startswith(changed)]
     _raise(
         [
@@ -80,13 +80,13 @@ def beginning(recipe: Recipe, material: Material) -> Beginning | None:
 
 
 def _open(source: Path) -> PreTrainedModel:
-    """The old model. No random number of the new one is spent."""
+    """Open the old model, without spending a random number of the new one."""
     with torch.random.fork_rng(devices=[]):
         return open_model(model_folder(source), dtype=torch.float32)
 
 
-def _shapes(recipe: Recipe, material: Material) -> dict[str, Tensor]:
-    """The parameters of the new model, without storage."""
+def _list_parameters(recipe: Recipe, material: Material) -> dict[str, Tensor]:
+    """Return the parameters of the new model, without storage."""
     from clockhands.training.architecture import build
 
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
@@ -98,12 +98,15 @@ def _raise(faults: list[str]) -> None:
         raise ConfigError(faults, "training.begin_from")
 
 
-def keep(begun: Beginning, run: Path, *, show: bool) -> None:
-    """Keep the weights in a run folder; note, and ``show``, what is not among them. Raises DataError if it cannot."""
+def store_begin_weights(begun: Beginning, run: Path, *, progress: bool) -> None:
+    """Store the weights in a run folder; record, and with ``progress`` print, what is not among them.
+
+    Raises DataError where they cannot be written.
+    """
     write_bytes(run / BEGIN, save(begun.weights, {"format": "pt"}))
     add_facts(run, begun={"from": str(begun.source), "drawn": list(begun.drawn), "left": list(begun.left)})
-    if show and begun.told:
-        print(begun.told, file=sys.stderr, flush=True)
+    if progress and begun.sentence:
+        print(begun.sentence, file=sys.stderr, flush=True)
 
 
 def refuse_itself(recipe: Recipe, out: Path) -> None:
@@ -115,7 +118,7 @@ def refuse_itself(recipe: Recipe, out: Path) -> None:
         )
 
 
-def take_up(recipe: Recipe, model: PreTrainedModel, run: Path) -> None:
+def load_begin_weights(recipe: Recipe, model: PreTrainedModel, run: Path) -> None:
     """Put the weights that a run began with into its newly drawn model. Raises CheckpointError if they are gone."""
     if recipe.training.begin_from is None:
         return
@@ -128,8 +131,8 @@ def take_up(recipe: Recipe, model: PreTrainedModel, run: Path) -> None:
     model.load_state_dict(weights, strict=False)
 
 
-def forget(run: Path) -> None:
-    """Remove what a finished run began with: what it goes on from is a checkpoint."""
+def remove_begin_weights(run: Path) -> None:
+    """Remove the weights that a finished run began with: it resumes from a checkpoint."""
     (run / BEGIN).unlink(missing_ok=True)
 
 
@@ -153,13 +156,13 @@ def _model_faults(new: TransformerConfig, old: TransformerConfig, source: Path) 
     ]
 
 
-def _changed(new: TransformerConfig, old: TransformerConfig) -> Iterator[str]:
+def _list_changed(new: TransformerConfig, old: TransformerConfig) -> Iterator[str]:
     """Where the schemes stand whose numbers mean something else now: those of a side that has another scheme."""
     for side in new.sides:
         if new.position(side).scheme != old.position(side).scheme:
             yield "model.cross_schemes." if side == "cross" else f"model.{side}.schemes."
 
 
-def _patterns(names: tuple[str, ...]) -> list[str]:
+def _shorten_names(names: tuple[str, ...]) -> list[str]:
     """Names without the face's prefix, those of all layers as one."""
     return list(dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name.removeprefix("model.")) for name in names))

@@ -11,13 +11,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from clockhands.progress import time_left
-from clockhands.training.watch import Watcher
+from clockhands.training.callbacks import Watcher
 
 REFRESH = 0.1
 """Seconds between two looks at the bar, so that short steps are not slowed down."""
 
 
-class Show(Watcher):
+class ProgressBar(Watcher):
     """Step, loss, validation loss, target tokens per second and the time left."""
 
     def __init__(self, console: Console | None = None) -> None:

@@ -1,15 +1,11 @@
-"""What looks on while a run trains: the record on disk, a stop in time, and the order of log, save and evaluation."""
+"""Callbacks of a training: the record on disk, what follows a step (log, save, evaluate, stop), and divergence."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import signal
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +18,7 @@ from clockhands.runs import checkpoints
 from clockhands.runs.folder import METRICS, read_metrics
 from clockhands.runs.recipe.sections import Training
 from clockhands.training import keeping
+from clockhands.training.stop_signal import Stop
 
 if TYPE_CHECKING:
     from clockhands.training.trainer import ClockhandsTrainer
@@ -32,66 +29,26 @@ SHARE = 0.02
 
 
 class TrainingStopped(ClockhandsError):
-    """Somebody stopped the run in an orderly way; it can be resumed."""
+    """The run was stopped by a signal after a whole step; it can be resumed."""
 
     exit_code = 130
 
 
 class Diverged(ClockhandsError):
-    """The loss is no number any more, or many times what it was."""
-
-
-class Stop:
-    """A flag that Ctrl-C raises while a run trains (or SIGTERM, or SIGHUP when its terminal is closed); the run ends
-    after its step, with a checkpoint.
-
-    A second Ctrl-C stops at once, and loses what was trained since the last checkpoint. A second SIGHUP is none: of a
-    terminal that is closed both the system and the shell send word.
-    """
-
-    def __init__(self) -> None:
-        self.asked = False
-        self.terminals: list[int] = []
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Signals raise the flag inside this context; only the main thread can listen."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        self.terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
-        before = {number: signal.signal(number, self._hear) for number in _heard()}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _hear(self, number: int, _: Any) -> None:
-        # A terminal that is gone is none any more, and every word to it would be an error that ends the run unsaved.
-        for descriptor in [descriptor for descriptor in self.terminals if not os.isatty(descriptor)]:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
-        if self.asked and number in (signal.SIGINT, signal.SIGTERM):
-            raise KeyboardInterrupt
-        self.asked = True
-
-
-def _heard() -> list[signal.Signals]:
-    """The signals that stop a run in an orderly way; under ``nohup`` the end of the terminal is none of them."""
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)
-    return numbers
+    """Training diverged: the loss is NaN or infinite, or exceeded ``explosion`` times its first value."""
 
 
 class Watcher(TrainerCallback):
-    """A callback that looks at what its Trainer counts."""
+    """A callback that reads what its Trainer counts."""
 
     trainer: ClockhandsTrainer | None = None
 
+    def close(self) -> None:
+        """Put away what the callback showed; called however training ends."""
+
 
 class Record(Watcher):
-    """Writes ``metrics.jsonl``: at every log line step, loss, rate, norm of the gradient, target tokens per second."""
+    """Writes ``metrics.jsonl``: at every log line step, loss, learning rate, gradient norm, tokens per second."""
 
     def __init__(self, run: Path) -> None:
         self.path = run / METRICS
@@ -128,7 +85,7 @@ class Record(Watcher):
 
 
 class Flow(Watcher):
-    """Decides at the end of a step what follows: a stop that was asked for, an evaluation, a checkpoint.
+    """Decides at the end of a step what follows: a stop, an evaluation, a checkpoint.
 
     Checkpoints are saved every ``save_steps`` steps; without that, by the clock, whose moments change nothing of what
     is trained and logged. The end of the run is evaluated, and saved.
@@ -166,10 +123,10 @@ class Flow(Watcher):
     def _asked(self, args: TrainingArguments, state: TrainerState) -> tuple[bool, bool]:
         """Whether somebody wants it to stop, and whether the clock wants a checkpoint; all processes get one answer."""
         if args.world_size == 1:
-            return self.stop.asked, self._due()
+            return self.stop.is_set, self._due()
         if state.global_step % self.training.log_steps:
             return False, False
-        flags = torch.tensor([self.stop.asked, self._due() and state.is_world_process_zero], dtype=torch.int64)
+        flags = torch.tensor([self.stop.is_set, self._due() and state.is_world_process_zero], dtype=torch.int64)
         flags = flags.to(args.device)
         torch.distributed.all_reduce(flags)
         stop, due = flags.tolist()
@@ -184,7 +141,7 @@ class Flow(Watcher):
 
 
 class Health(Watcher):
-    """Stops a run whose loss is no number, or ``explosion`` times the first; no checkpoint is made of it."""
+    """Stops a run whose loss is NaN or infinite, or exceeds ``explosion`` times the first, and saves no checkpoint."""
 
     def __init__(self, training: Training, run: Path) -> None:
         self.training, self.run = training, run
@@ -216,19 +173,19 @@ class Health(Watcher):
             bad = int(self.trainer.first_bad)
             raise Diverged(self._advice(f"the loss at step {bad if bad >= 0 else state.global_step} is {loss}"))
         if self.training.explosion and loss > self.training.explosion * first:
-            found = f"the loss rose to {loss:.3g} at step {state.global_step}, from {first:.3g} at the start"
-            raise Diverged(self._advice(found))
+            sentence = f"the loss rose to {loss:.3g} at step {state.global_step}, from {first:.3g} at the start"
+            raise Diverged(self._advice(sentence))
 
-    def _advice(self, found: str) -> str:
+    def _advice(self, sentence: str) -> str:
         there = checkpoints.list_saved(self.run / "checkpoints")
         kept = f"the last good checkpoint is {there[-1]}" if there else "no checkpoint was saved before"
         return (
-            f"{found}; training stopped, {kept}. Try a lower training.learning_rate (now {self.training.rate:g}), "
+            f"{sentence}; training stopped, {kept}. Try a lower training.learning_rate (now {self.training.rate:g}), "
             f"more training.warmup_steps (now {self.training.warmup}), training.clip = 1.0, or model.norm = 'pre'"
         )
 
 
-def forget_after(path: Path, step: int) -> None:
-    """Leave out of a ``metrics.jsonl`` what follows the step from which training goes on."""
+def cut_metrics(path: Path, step: int) -> None:
+    """Remove the lines of a ``metrics.jsonl`` after the step from which training resumes."""
     kept = [line for line in read_metrics(path) if line["step"] <= step]
     write_text(path, "".join(json.dumps(line) + "\n" for line in kept))

@@ -11,7 +11,7 @@ from clockhands.model.size import bytes_needed
 from clockhands.runs.recipe import Recipe, combine
 from clockhands.training import prepare, train
 from clockhands.training.architecture import configure
-from clockhands.training.room import check_batches
+from clockhands.training.memory_check import check_batches
 from tests.training.tiny import tables
 
 
@@ -40,7 +40,7 @@ def test_a_batch_is_judged_with_the_text_at_hand(
     plain, large = small(batches__size="2"), small(**settings)
     material = prepare(plain)
     needed = bytes_needed(configure(plain, material.tokenizers).core, training=True)
-    monkeypatch.setattr("clockhands.training.room.free_memory", lambda device: needed + 100_000)
+    monkeypatch.setattr("clockhands.training.memory_check.free_memory", lambda device: needed + 100_000)
     check_batches(plain, material)
     with pytest.raises(UsageError, match=r"a batch of [\d,]+ tokens needs .* are free; lower batches\.size or"):
         check_batches(large, material)

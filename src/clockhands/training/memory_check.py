@@ -58,12 +58,12 @@ def check_batches(recipe: Recipe, material: Material) -> None:
 
 def _tokens(recipe: Recipe, data: Material | object) -> int:
     """The tokens of the largest batch, pads included, over both sides: examples times the longest of each."""
-    given = recipe.batches
+    batching = recipe.batches
     if isinstance(data, WindowDataset):
-        return max(given.tokens or 0, (given.size or 1) * data.length)
+        return max(batching.tokens or 0, (batching.size or 1) * data.length)
     longest, count = data.longest, len(data)  # type: ignore[attr-defined,arg-type]
-    size = min(given.size or count, count)
-    return min(given.tokens * 2 if given.tokens else size * sum(longest), size * sum(longest))
+    size = min(batching.size or count, count)
+    return min(batching.tokens * 2 if batching.tokens else size * sum(longest), size * sum(longest))
 
 
 def _bytes_a_token(core: TransformerConfig) -> int:

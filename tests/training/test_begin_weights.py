@@ -67,7 +67,7 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
 def test_everything_is_taken_over_where_the_recipe_says_nothing(
     rope: Run, data: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = train(from_run(rope, data, learning_rate=STILL, max_steps=1), tmp_path / "run", show=True)
+    run = train(from_run(rope, data, learning_rate=STILL, max_steps=1), tmp_path / "run", progress=True)
     assert run.recipe.model == rope.recipe.model
     assert run.recipe.model.decoder.options["base"] == 500.0
     assert run.recipe.training.begin_from == str(rope.path), "the resolved recipe records it"
@@ -90,7 +90,7 @@ def test_what_only_one_scheme_has_is_told_in_one_line_and_drawn(
 ) -> None:
     """Drawn as in a run of that recipe and seed that begins from nothing."""
     still = {"learning_rate": STILL, "max_steps": 1}
-    begun = train(from_run(rope, data, **still), tmp_path / "begun", {"position.scheme": "t5"}, show=True)
+    begun = train(from_run(rope, data, **still), tmp_path / "begun", {"position.scheme": "t5"}, progress=True)
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("beginning from")]
     assert said == [f"beginning from {rope.path}; as drawn: decoder.schemes.*.table_HN"]
     fresh = train(t5.recipe, tmp_path / "fresh", {f"training.{key}": value for key, value in still.items()})
@@ -101,7 +101,7 @@ def test_what_only_one_scheme_has_is_told_in_one_line_and_drawn(
         expected = drawn[name] if name in tables_of_bias or name not in trained else trained[name]
         torch.testing.assert_close(ours[name], expected, rtol=0, atol=1e-6)
 
-    dropped = train(from_run(t5, data, **still), tmp_path / "dropped", {"position.scheme": "none"}, show=True)
+    dropped = train(from_run(t5, data, **still), tmp_path / "dropped", {"position.scheme": "none"}, progress=True)
     assert f"beginning from {t5.path}; left behind: decoder.schemes.*.table_HN\n" in capsys.readouterr().err
     assert dropped.record["begun"]["left"] == ["model.decoder.schemes.0.table_HN"]
 

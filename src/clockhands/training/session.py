@@ -1,0 +1,183 @@
+"""One training session: a Trainer with its callbacks, from its first step or a checkpoint to the exported model."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers
+from transformers import PreTrainedModel, TrainerCallback, TrainerState, TrainingArguments
+
+from clockhands import __version__
+from clockhands.errors import UsageError
+from clockhands.generation.score import describe_uniform_guess
+from clockhands.progress import say
+from clockhands.runs import Run, checkpoints
+from clockhands.runs.folder import CURVES, METRICS, add_facts, export_model
+from clockhands.runs.recipe import Recipe
+from clockhands.training import curves, keeping
+from clockhands.training.architecture import build
+from clockhands.training.begin_weights import load_begin_weights, remove_begin_weights
+from clockhands.training.callbacks import Flow, Health, Record, TrainingStopped, Watcher, cut_metrics
+from clockhands.training.defaults import count_updates
+from clockhands.training.material import Material
+from clockhands.training.stop_signal import Stop
+from clockhands.training.trainer import ClockhandsTrainer
+
+if TYPE_CHECKING:
+    from clockhands.shapes import Tensor
+
+
+@dataclass
+class Session:
+    """A training of one recipe in one run folder.
+
+    Args:
+        recipe: with numbers in place of ``auto``.
+        material: the text of the recipe, encoded.
+        arguments: of the Trainer.
+        out: the run folder, which holds its recipe already.
+        progress: whether to show progress on standard error.
+        last: the checkpoint to resume from; None: from the first step.
+        prepare_model: called with the new model before its first step.
+        callbacks: further ones, of transformers.
+        draw: whether to draw the curves at the end.
+    """
+
+    recipe: Recipe
+    material: Material
+    arguments: TrainingArguments
+    out: Path
+    progress: bool = False
+    last: Path | None = None
+    prepare_model: Callable[[PreTrainedModel], None] | None = None
+    callbacks: Sequence[TrainerCallback] = ()
+    draw: bool = True
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process is the one that writes."""
+        return self.arguments.process_index == 0
+
+    def run(self) -> Run:
+        """Train to the end and export the model. Raises TrainingStopped after a stop, Diverged, UsageError."""
+        stop = Stop()
+        trainer, watchers = self._make_trainer(self._make_model(), stop)
+        if self.is_main:
+            add_facts(self.out, **self._collect_facts(trainer), finished=False)
+            cut_metrics(self.out / METRICS, 0 if self.last is None else checkpoints.get_step(self.last))
+        if self.last is not None and self._is_over(trainer, self.last):
+            trainer._load_from_checkpoint(str(self.last))  # refuses the weights of another model
+            return self._finish(trainer, stopped=False, weights=checkpoints.read_weights(self.last))
+        if self.progress and self.is_main:
+            say(self._describe(trainer))
+        try:
+            with stop.listening():
+                trainer.train(resume_from_checkpoint=None if self.last is None else str(self.last))
+        except Exception as fault:
+            logger = type(fault).__module__.partition(".")[0]
+            if logger in self.recipe.training.report_to:
+                raise UsageError(f"{logger}, which training.report_to names, refused: {fault}") from fault
+            raise
+        finally:
+            for watcher in watchers:
+                watcher.close()
+        stopped = stop.is_set and trainer.state.global_step < trainer.end()
+        return self._finish(trainer, stopped=stopped, weights=trainer.weights())
+
+    def _make_model(self) -> PreTrainedModel:
+        """Draw the model, and put the weights into it that the training begins with."""
+        torch.manual_seed(self.recipe.training.seed)
+        model = build(self.recipe, self.material.tokenizers)
+        if self.last is None:
+            load_begin_weights(self.recipe, model, self.out)
+        if self.prepare_model is not None:
+            self.prepare_model(model)
+        return model
+
+    def _make_trainer(self, model: PreTrainedModel, stop: Stop) -> tuple[ClockhandsTrainer, list[Watcher]]:
+        """Make the Trainer and the callbacks that look at what it counts."""
+        training = self.recipe.training
+        flow = Flow(training, stop, validates=self.material.validation is not None)
+        watchers: list[Watcher] = [flow, Health(training, self.out), Record(self.out)]
+        if self.progress:
+            from clockhands.training.progress_bar import ProgressBar
+
+            watchers.append(ProgressBar())
+        kind = _choose_trainer(self.recipe)
+        trainer = kind(self.recipe, self.material, model, self.arguments, [*watchers, *self.callbacks])
+        trainer.last = self.last
+        for watcher in watchers:
+            watcher.trainer = trainer
+        return trainer, watchers
+
+    def _is_over(self, trainer: ClockhandsTrainer, last: Path) -> bool:
+        """Whether the last checkpoint is of the last step: the run was killed while it finished. Reads the state."""
+        trainer.state = TrainerState.load_from_json(str(last / checkpoints.STATE))
+        trainer.state.max_steps = count_updates(self.recipe, self.material)
+        return trainer.state.global_step >= trainer.end()
+
+    def _finish(self, trainer: ClockhandsTrainer, *, stopped: bool, weights: Mapping[str, Tensor] | None) -> Run:
+        """Save the model and draw the curves. Raises TrainingStopped if the run did not get to its end."""
+        run = Run(self.out).with_recipe(self.recipe)
+        step, training = trainer.state.global_step, self.recipe.training
+        if self.is_main:
+            losses, folder = keeping.read_losses(vars(trainer.state)), self.out / "checkpoints"
+            keeping.discard(folder, training, losses, trainer.end())
+            if not stopped and training.average != "none":
+                weights = checkpoints.average_weights(keeping.select_averaged(folder, training, losses, step))
+            export_model(self.out, trainer.bare(), weights)
+            if self.draw:
+                curves.draw(run.metrics, self.out / CURVES, self.out.name)
+            add_facts(self.out, finished=not stopped, step=step)
+            if not stopped:
+                remove_begin_weights(self.out)
+        trainer.accelerator.wait_for_everyone()
+        if stopped:
+            raise TrainingStopped(
+                f"stopped at step {step} of {trainer.state.max_steps}; continue with: clockhands train --resume "
+                f"{self.out}"
+            )
+        return run
+
+    def _describe(self, trainer: ClockhandsTrainer) -> str:
+        """Return one line about what is trained, and the loss from which it starts."""
+        training, tokens = self.recipe.training, len(self.material.tokenizers.target)
+        updates = count_updates(self.recipe, self.material, self.arguments.world_size)
+        return (
+            f"training {_count_parameters(trainer):,} parameters for {updates:,} steps; learning rate "
+            f"{training.rate:g}, warm-up {training.warmup:,} steps; the loss is in nats per token, and "
+            f"{describe_uniform_guess(tokens)}"
+        )
+
+    def _collect_facts(self, trainer: ClockhandsTrainer) -> dict[str, Any]:
+        """Collect what ``run.json`` says of the versions, the machine, the model and the data."""
+        return {
+            "clockhands": __version__,
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+            "transformers": transformers.__version__,
+            "device": str(self.arguments.device),
+            "threads": torch.get_num_threads(),
+            "processes": self.arguments.world_size,
+            "parameters": _count_parameters(trainer),
+            "data": self.material.fingerprint,
+        }
+
+
+def _count_parameters(trainer: ClockhandsTrainer) -> int:
+    assert trainer.model is not None
+    return sum(parameter.numel() for parameter in trainer.model.parameters())
+
+
+def _choose_trainer(recipe: Recipe) -> type[ClockhandsTrainer]:
+    """Return the Trainer of a recipe; FSDP is imported only where the model is divided."""
+    if not recipe.training.sharded:
+        return ClockhandsTrainer
+    from clockhands.training.sharded import ShardedTrainer
+
+    return ShardedTrainer
