@@ -52,9 +52,9 @@ def test_an_unknown_command_is_named(capsys: pytest.CaptureFixture[str]) -> None
     ("command", "said"),
     [
         ("translate runs/x --beem 4 zwei", "there is no option '--beem'; did you mean '--beam'?"),
-        ("translate runs/x --beam four", "argument --beam: 'four' is not a whole number"),
+        ("translate runs/x --beam four", "argument --beam: the value is 'four', but must be a whole number"),
         ("translate", "the following arguments are required: run"),
-        ("train a.toml b.toml", "'b.toml' is one thing too many"),
+        ("train a.toml b.toml", "unexpected argument 'b.toml'"),
     ],
 )
 def test_a_wrong_option_is_one_sentence(command: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,8 +104,13 @@ def test_faults_are_one_line(translator: Run, tmp_path: Path, capsys: pytest.Cap
         ("translate", str(translator.path), "x", "--attention", "a.png"): "the format is SVG; name the file a.svg",
         ("translate", str(translator.path), "x", "--max-length", "0"): "max_length is 0; it must be 1 or more",
         ("translate", str(translator.path), "x", "--length-penalty", "0.5"): "length_penalty is 0.5, but beam is 1",
-        ("generate", str(translator.path), "--seed", "9" * 23): "'99999999999999999999999' does not fit into 64 bits",
-        ("generate", str(translator.path), "--seed", "-1"): "--seed is -1; it must be from 0 to 4294967295",
+        ("generate", str(translator.path), "--seed", "9" * 23): "must be a whole number of at most 64 bits",
+        (
+            "generate",
+            str(translator.path),
+            "--seed",
+            "-1",
+        ): "argument --seed: the value is -1, but must be from 0 to 4,294,967,295",
         ("generate", str(translator.path), "--beam", "2", "--top-k", "3"): "nothing is drawn: leave out top_k",
         ("generate", str(translator.path), "--temperature", "1e-320"): "the least is 0.001",
     }

@@ -45,7 +45,7 @@ class Parser(argparse.ArgumentParser):
             message = (
                 f"there is no option {strange[0]!r}{nearest(strange[0], known)}"
                 if strange
-                else f"{' '.join(unread)!r} is one thing too many"
+                else f"unexpected argument {' '.join(unread)!r}"
             )
         raise UsageError(f"{message} (`{self.prog} --help` explains)")
 
@@ -71,9 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _say("stopped", 130)
     except MemoryError:
-        return _say("the memory is not enough; take a smaller model, shorter texts or smaller batches", 1)
+        return _say("not enough memory: take a smaller model, shorter texts or smaller batches", 1)
     except RecursionError:
-        return _say("what was given nests lists or tables too deeply to be read", 1)
+        return _say("the input nests lists or tables too deeply to be read", 1)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): not an error, and nothing more may be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,57 +3,33 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from clockhands.options import Seed, check_value, convert, parse
 
 if TYPE_CHECKING:
     from clockhands.generation import Search
 
 
-def whole(written: str) -> int:
-    """Read a whole number of at most 64 bits; 1e3 is one. For argparse, which names the option."""
-    from clockhands.errors import shown
+def read_as(type_: Any) -> Callable[[str], Any]:
+    """Return what argparse reads an option of this type with; the range of the type is judged too."""
 
-    try:
-        number = int(written) if len(written) < 400 else None
-    except ValueError:
-        try:
-            value = float(written)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{shown(written)} is not a whole number") from None
-        if not math.isfinite(value) or not value.is_integer():
-            raise argparse.ArgumentTypeError(f"{shown(written)} is not a whole number") from None
-        number = int(value)
-    if number is None or not -(2**63) <= number < 2**63:
-        raise argparse.ArgumentTypeError(f"{shown(written)} does not fit into 64 bits")
-    return number
+    def read(written: str) -> Any:
+        value = convert(parse(written, type_), type_)
+        faults = check_value("the value", value, type_)
+        if faults:
+            raise argparse.ArgumentTypeError(faults[0])
+        return value
+
+    return read
 
 
-def number(written: str) -> float:
-    """Read a finite number. For argparse, which names the option."""
-    from clockhands.errors import shown
-
-    try:
-        value = float(written)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{shown(written)} is not a number") from None
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"{shown(written)} is not a finite number")
-    return value
-
-
-def check_seed(seed: int | None) -> None:
-    """Raise UsageError unless every generator of random numbers takes ``--seed``."""
-    from clockhands.errors import UsageError
-    from clockhands.options import LARGEST_SEED
-
-    if seed is not None and not 0 <= seed <= LARGEST_SEED:
-        raise UsageError(f"--seed is {seed}; it must be from 0 to {LARGEST_SEED}")
+whole, number, seed = read_as(int), read_as(float), read_as(Seed)
 
 
 def check_file(option: str, path: str | None, *, overwrite: bool, suffix: str = "") -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from clockhands.cli.common import add_device, check_seed, number, prepare, whole
+from clockhands.cli.common import add_device, number, prepare, seed, whole
 
 EXAMPLES = (
     'clockhands generate runs/shakespeare --prompt "ROMEO:" --tokens 200 --seed 1',
@@ -25,13 +25,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top-p", type=number, help="draw among the likeliest that make up this share (default: 1)")
     parser.add_argument("--beam", type=whole, default=1, help="search this many beams instead of sampling")
     parser.add_argument("--samples", type=whole, default=1, help="how many continuations")
-    parser.add_argument("--seed", type=whole, help="draw the same again")
+    parser.add_argument("--seed", type=seed, help="draw the same again")
     parser.add_argument("--json", action="store_true", help="JSON Lines with prompt and text")
     add_device(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    check_seed(options.seed)
     prepare(options)
     from clockhands.generation import generate
     from clockhands.runs import open_run

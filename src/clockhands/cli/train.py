@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from clockhands.cli.common import telling_new_folder, whole
+from clockhands.cli.common import seed, telling_new_folder, whole
 from clockhands.errors import UsageError
 from clockhands.options import read_assignments
 
@@ -59,7 +59,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--overwrite", action="store_true", help="replace a run that is there")
     parser.add_argument("--resume", metavar="RUN", help="go on from a run's last checkpoint, exactly")
     parser.add_argument("--threads", type=whole, metavar="N", help="processor threads")
-    parser.add_argument("--seed", type=whole, metavar="N", help="of weights, dropout and the order of batches")
+    parser.add_argument("--seed", type=seed, metavar="N", help="of weights, dropout and the order of batches")
     parser.add_argument("--dry-run", action="store_true", help="print the resolved recipe and the size of the model")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
 

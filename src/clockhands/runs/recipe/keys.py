@@ -27,7 +27,7 @@ FROM_DATA = ("vocab_size", "source_vocab_size")
 
 
 def model_options() -> dict[str, Option]:
-    """The keys of ``[model]`` besides ``preset``."""
+    """Return the keys of ``[model]`` besides ``preset``."""
     return {
         name: option
         for name, option in options_of(TransformerConfig).items()
@@ -36,14 +36,14 @@ def model_options() -> dict[str, Option]:
 
 
 def position_options(table: Mapping[str, Any]) -> Mapping[str, Option]:
-    """The keys of a ``[position]`` table: how the encoding enters, and the options of its scheme."""
+    """Return the keys of a ``[position]`` table: how the encoding enters, and the options of its scheme."""
     own = {name: option for name, option in options_of(Position).items() if name != "options"}
     scheme = CATALOGUE.find(table.get("scheme"))
     return {**({} if scheme is None else options_of(scheme)), **own}
 
 
 def keys_of(tables: Mapping[str, Any], table: str) -> Mapping[str, Option]:
-    """The keys that a table (``training``, ``position.encoder``) takes, given what the recipe says so far."""
+    """Return the keys that a table (``training``, ``position.encoder``) takes, given what the recipe says so far."""
     if table in SECTIONS:
         return options_of(SECTIONS[table])
     if table == "data":
@@ -55,7 +55,7 @@ def keys_of(tables: Mapping[str, Any], table: str) -> Mapping[str, Option]:
 
 
 def _scheme(tables: Mapping[str, Any], table: str) -> Any:
-    """The scheme of ``position``, or of ``position.encoder``: its own, or else that of all."""
+    """Return the scheme of ``position``, or of ``position.encoder``: its own, or else that of all."""
     common = tables.get("position", {})
     side = common.get(table.removeprefix("position."), {}) if "." in table else {}
     own = {"scheme": side} if isinstance(side, str) else side
@@ -63,7 +63,7 @@ def _scheme(tables: Mapping[str, Any], table: str) -> Any:
 
 
 def is_open(tables: Mapping[str, Any], table: str) -> bool:
-    """Whether nobody can say which keys a table takes: its scheme or corpus is unknown, which is told by itself."""
+    """Return whether nobody can say which keys a table takes, because its scheme or corpus is unknown."""
     if table == "data":
         name = tables.get("data", {}).get("corpus")
         return name is not None and CORPORA.find(name) is None
@@ -72,7 +72,7 @@ def is_open(tables: Mapping[str, Any], table: str) -> bool:
 
 
 def add_default_position(tables: Tables) -> Tables:
-    """The tables with the preset's scheme, or the paper's, where ``[position]`` names none."""
+    """Return the tables with the preset's scheme, or the paper's, where ``[position]`` names none."""
     position, model = tables.get("position", {}), tables.get("model", {})
     if not isinstance(position, Mapping) or "scheme" in position or {"encoder", "decoder"} <= set(position):
         return tables
@@ -81,7 +81,7 @@ def add_default_position(tables: Tables) -> Tables:
 
 
 def make_paths_absolute(tables: Tables, base: Path) -> Tables:
-    """The tables with every relative path in ``[data]`` and ``[training]`` taken from ``base``, as strings."""
+    """Return the tables with every relative path in ``[data]`` and ``[training]`` taken from ``base``, as strings."""
     moved = dict(tables)
     for table in [name for name in ("data", "training") if isinstance(tables.get(name), Mapping)]:
         known = keys_of(tables, table)
@@ -93,7 +93,7 @@ def make_paths_absolute(tables: Tables, base: Path) -> Tables:
 
 
 def split_by_side(position: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The whole table of each side: what ``[position]`` says of all, and what ``[position.encoder]`` says of one.
+    """Yield the whole table of each side: what ``[position]`` says of all, and what ``[position.encoder]`` says of one.
 
     A side with a scheme of its own takes nothing from the common table. Cross-attention has position only if asked.
     """

@@ -46,16 +46,16 @@ def set_key(tables: Tables, dotted: str, value: Any, *, written: bool = False) -
             tables[table].pop(other.rpartition(".")[2], None)
 
 
-def apply_overrides(tables: Tables, changes: Mapping[str, Any], *, written: bool = False) -> Tables:
-    """A copy of the tables with these dotted keys set; all that cannot be set is reported at once.
+def apply_overrides(tables: Tables, overrides: Mapping[str, Any], *, written: bool = False) -> Tables:
+    """Return a copy of the tables with these dotted keys set. Raises ConfigError with all that cannot be set.
 
-    Keys on which others depend come first, whatever the order of ``changes``.
+    Keys on which others depend come first, whatever the order of ``overrides``.
     """
     changed, faults = deepcopy(tables), []
-    for keys in _waves(changes):
+    for keys in _in_waves(overrides):
         for dotted in keys:
             try:
-                set_key(changed, dotted, changes[dotted], written=written)
+                set_key(changed, dotted, overrides[dotted], written=written)
             except UsageError as fault:
                 faults.append(str(fault))
         changed = add_default_position(changed)
@@ -64,13 +64,13 @@ def apply_overrides(tables: Tables, changes: Mapping[str, Any], *, written: bool
     return changed
 
 
-def _waves(changes: Mapping[str, Any]) -> Iterator[list[str]]:
-    """The keys in the order in which they must be set: corpus and preset, schemes, everything else."""
-    first = [key for key in changes if key in ("data.corpus", "model.preset")]
-    schemes = [key for key in changes if key.startswith("position.") and key.endswith(".scheme")]
+def _in_waves(overrides: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Yield the keys in the order in which they must be set: corpus and preset, schemes, everything else."""
+    first = [key for key in overrides if key in ("data.corpus", "model.preset")]
+    schemes = [key for key in overrides if key.startswith("position.") and key.endswith(".scheme")]
     yield first
     yield sorted(schemes, key=len)
-    yield [key for key in changes if key not in (*first, *schemes)]
+    yield [key for key in overrides if key not in (*first, *schemes)]
 
 
 def _put(tables: Tables, table: str, key: str, value: Any) -> None:

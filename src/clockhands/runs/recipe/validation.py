@@ -1,0 +1,175 @@
+"""Validation of a recipe: every table is read and judged, and everything wrong is told at once, where it stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from clockhands.data import CORPORA, Task
+from clockhands.data.pairs import ITEMS
+from clockhands.errors import ConfigError, shown
+from clockhands.model.config import TransformerConfig
+from clockhands.model.presets import PRESETS
+from clockhands.options import MISSING, check_options
+from clockhands.runs.recipe.keys import (
+    SECTIONS,
+    SIDES,
+    TABLES,
+    Tables,
+    keys_of,
+    model_options,
+    position_options,
+    split_by_side,
+)
+from clockhands.schemes import CATALOGUE
+
+USUAL_ARCHITECTURES: dict[Task, str] = {"translation": "encoder-decoder", "language modelling": "decoder"}
+"""The architecture for a task where the recipe names none."""
+SHAPE = {
+    "kind",
+    "d_model",
+    "num_heads",
+    "num_kv_heads",
+    "head_dim",
+    "encoder_layers",
+    "decoder_layers",
+    "causal_encoder",
+}
+"""What a scheme is told of the model, and may not fit."""
+
+
+def keep_tables(tables: Mapping[str, Any]) -> tuple[Tables, list[str]]:
+    """Return the tables of a recipe, without what stands in the place of one, and a sentence about each of those."""
+    faults = [
+        f"[{name}] is {shown(tables[name])}, but must be a table"
+        for name in TABLES
+        if not isinstance(tables.get(name, {}), Mapping)
+    ]
+    known = {name: dict(tables[name]) for name in tables if name in TABLES and isinstance(tables[name], Mapping)}
+    position = known.get("position", {})
+    for side in [side for side in SIDES if not isinstance(position.get(side, {}), (str, Mapping))]:
+        faults.append(f"position.{side} is {shown(position.pop(side))}, but must be the name of a scheme or a table")
+    return known, faults
+
+
+def read_corpus(given: Tables, faults: list[str]) -> tuple[str, dict[str, Any]]:
+    """Read the name of the corpus and its options; what is wrong with them joins ``faults``."""
+    name = given["data"].get("corpus")
+    if name is not None and not isinstance(name, str):
+        faults.append(f"data.corpus is {shown(name)}, but must be the name of a corpus")
+        return "", {}
+    if name is None:
+        faults.append(f"data.corpus is missing; choose one of {', '.join(CORPORA)}")
+        return "", {}
+    if name not in CORPORA:
+        faults.append(CORPORA.unknown(name))
+        return name, {}
+    known = keys_of(given, "data")
+    values, wrong = check_options(given["data"], known, "data", noun="key in [data]")
+    faults += wrong
+    defaults = {key: option.default for key, option in known.items() if option.default is not MISSING}
+    return name, {key: value for key, value in {**defaults, **values}.items() if key != "corpus"}
+
+
+def read_section(given: Tables, name: str, faults: list[str]) -> Any:
+    """Read one of ``SECTIONS``; what is wrong with it joins ``faults``. None if a value does not fit."""
+    values, wrong = check_options(given[name], keys_of(given, name), name, noun=f"key in [{name}]")
+    faults += wrong
+    if wrong:
+        return None
+    section = SECTIONS[name](**values)
+    faults += section.faults()
+    return section
+
+
+def read_model(
+    given: Tables, corpus: str, data: Mapping[str, Any], faults: list[str], *, data_stands: bool
+) -> TransformerConfig | None:
+    """Read the model of a recipe; what is wrong with it joins ``faults``, each fault where it stands alone."""
+    table = dict(given["model"])
+    preset = table.pop("preset", None)
+    values, wrong = check_options(table, model_options(), "model", noun="key in [model]")
+    sides, strange = _sides(given["position"])
+    faults += wrong + strange
+    if preset is not None and PRESETS.find(preset) is None:
+        faults.append(PRESETS.unknown(preset))
+        return None  # The sizes that the preset would have given are not known: nothing fits or fails to fit them.
+    entry = CORPORA.find(corpus)
+    task = "translation" if entry is None else entry.find_task(data)
+    # A value that is wrong by itself is replaced by its default; what follows from that is no fault of the recipe.
+    replaced = {key for key in table if key in model_options() and key not in values}
+    replaced |= set() if data_stands or "kind" in values else {"kind"}
+    if replaced & SHAPE:
+        sides = {side: {"scheme": "none"} for side in SIDES}
+    whole = {"kind": USUAL_ARCHITECTURES[task], **(PRESETS.find(preset) or {}), **values, **sides}
+    config, wrong = _make_model(whole, replaced, given["position"])
+    faults += wrong
+    if config is None or not data_stands or "kind" in replaced:
+        return None if faults else config
+    faults += _task_faults(config, corpus, task) + _side_faults(config, given["position"])
+    return config
+
+
+def _make_model(
+    table: Mapping[str, Any], replaced: set[str], position: Mapping[str, Any]
+) -> tuple[TransformerConfig | None, list[str]]:
+    """Return the model of a table, or its faults but those that name a key whose value was ``replaced``."""
+    try:
+        return TransformerConfig.from_dict(table), []
+    except ConfigError as fault:
+        true = [text for text in fault.faults if not any(re.search(rf"\b{key}\b", text) for key in replaced)]
+        return None, [_in_recipe(text, position) for text in true]
+
+
+def _side_faults(config: TransformerConfig, position: Mapping[str, Any]) -> list[str]:
+    return [
+        f"position.{side} is given, but a model of kind {config.kind!r} has none; it has {' and '.join(config.sides)}"
+        for side in SIDES
+        if side in position and side not in config.sides
+    ]
+
+
+def _sides(position: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the position table of each side, and what is wrong with them; a side with faults has no position."""
+    sides: dict[str, Any] = {}
+    faults: list[str] = []
+    for side, table in split_by_side(position):
+        name = f"position.{side}" if side in position else "position"
+        scheme = table.get("scheme", "none")
+        if CATALOGUE.find(scheme) is None:
+            nameless = f"{name}.scheme is {shown(scheme)}, but must be the name of a scheme"
+            faults.append(f"{name}.scheme: {CATALOGUE.unknown(scheme)}" if isinstance(scheme, str) else nameless)
+            sides[side] = {"scheme": "none"}
+        elif table:
+            values, wrong = check_options(table, position_options(table), name, noun=f"key in [{name}]")
+            faults += wrong
+            sides[side] = {"scheme": "none"} if wrong else values
+    return sides, faults
+
+
+def _in_recipe(fault: str, position: Mapping[str, Any]) -> str:
+    """Rewrite a fault of the model's ``encoder.width`` with the key that a recipe has: ``position.width``."""
+
+    def key(side: re.Match[str]) -> str:
+        return f"position.{side[0]}" if side[1] in position else "position."
+
+    return re.sub(rf"\b({'|'.join(SIDES)})\.(?=\w)", key, fault)
+
+
+def _task_faults(config: TransformerConfig, corpus: str, task: Task) -> list[str]:
+    needs: Task = "translation" if config.kind == "encoder-decoder" else "language modelling"
+    if needs == task:
+        return []
+    return [f"model.kind is {config.kind!r}, which reads {ITEMS[needs]}, and corpus {corpus!r} has none"]
+
+
+def fill_in_options(position: Mapping[str, Any] | str) -> dict[str, Any]:
+    """Return a position table, and those of the sides within it, with all options of their schemes."""
+    table = {"scheme": position} if isinstance(position, str) else dict(position)
+    own = position_options(table) if "scheme" in table else {}
+    fixed: tuple[Any, ...] = (MISSING, {}, None)
+    defaults = {name: option.default for name, option in own.items() if option.default not in fixed}
+    sides = {side: fill_in_options(table[side]) for side in SIDES if side in table}
+    first = {"scheme": table["scheme"]} if "scheme" in table else {}
+    return {**first, **defaults, **table, **sides}
