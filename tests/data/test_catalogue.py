@@ -9,7 +9,7 @@ import pytest
 
 from clockhands.comparison.plan_settings import choose_metric
 from clockhands.data import CORPORA, Corpus, Pair, corpus, corpus_options, open_corpus
-from clockhands.errors import ConfigError
+from clockhands.errors import ConfigError, UsageError
 from clockhands.runs.recipe import combine
 
 LINES = [f"the {animal} sleeps" for animal in ("cat", "dog", "owl", "bat", "ant", "bee", "elk", "emu")]
@@ -84,3 +84,25 @@ def test_a_corpus_that_declares_another_task_than_it_has_is_found_out() -> None:
             open_corpus("false poems")
     finally:
         del CORPORA["false poems"]
+
+
+@pytest.mark.parametrize("name", ["numbers", "roles"])
+def test_a_corpus_is_a_function_of_its_seed(name: str) -> None:
+    sizes = {"train": 200, "validation": 20, "test": 20}
+    assert open_corpus(name, **sizes).splits == open_corpus(name, **sizes).splits
+    assert open_corpus(name, **sizes).splits != open_corpus(name, **sizes, seed=1).splits
+
+
+def test_the_catalogue_names_all_faults_at_once() -> None:
+    with pytest.raises(UsageError, match="unknown corpus 'number'; did you mean 'numbers'"):
+        open_corpus("number")
+    with pytest.raises(ConfigError) as caught:
+        open_corpus("parallel", sorce="a", holdout="half", source=3)
+    assert caught.value.faults == (
+        "unknown option of parallel 'sorce'; did you mean 'source'?",
+        "holdout is 'half', but must be a number",
+        "source is 3, but must be text or a path or a list of texts",
+        "target is missing (text or a path or a list of texts)",
+    )
+    assert corpus_options("numbers")["largest"].default == 999_999
+    assert {"numbers", "roles", "stdlib"} <= set(CORPORA)

@@ -1,0 +1,87 @@
+"""Numbers: exact translations, splits that share nothing, longer ones without a new word."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from num2words import CONVERTER_CLASSES, num2words
+
+from clockhands.data import Corpus, open_corpus
+from clockhands.data.corpora.numbers import FAULTS, spell
+from clockhands.errors import UsageError
+
+SMALL = {"train": 300, "validation": 40, "test": 60, "longer": 20}
+
+
+@pytest.fixture(scope="module")
+def numbers() -> Corpus:
+    return open_corpus("numbers", **SMALL)
+
+
+def test_numbers_are_what_num2words_writes(numbers: Corpus) -> None:
+    written = {(num2words(n, lang="de"), num2words(n, lang="en")) for n in range(1000)}
+    short = [pair for pair in numbers.pairs("train") if (pair.source, pair.target) in written]
+    # A third of the digits counts lie below 1000, so the short ones are a good part of the training text.
+    assert len(short) > 50
+    by_source = {num2words(n, lang="de"): num2words(n, lang="en") for n in range(1000)}
+    assert all(by_source[pair.source] == pair.target for pair in numbers.pairs("test") if pair.source in by_source)
+
+
+@pytest.mark.parametrize("language", sorted(CONVERTER_CLASSES))
+def test_every_language_is_spelled_as_num2words_does(language: str) -> None:
+    small, large = (0, 7, 19, 21, 80, 99, 100, 101, 999), (1000, 1001, 21_345, 700_071, 10**6, 10**9 + 1)
+    for number in small + large:
+        try:
+            expected = num2words(number, lang=language)
+        except FAULTS:
+            with pytest.raises(UsageError, match=f"num2words cannot write {number:,} in language {language!r}"):
+                spell(number, language)
+        else:
+            assert spell(number, language) == expected
+
+
+def test_a_language_that_does_not_reach_that_far() -> None:
+    with pytest.raises(UsageError, match="num2words cannot write 999,999,999,999 in language 'en_IN'"):
+        spell(10**12 - 1, "en_IN")
+
+
+def test_numbers_splits_have_their_sizes_and_share_nothing(numbers: Corpus) -> None:
+    sizes = {split: len(numbers[split]) for split in numbers}
+    assert {key: sizes[key] for key in ("validation", "test")} == {"validation": 40, "test": 60}
+    assert sizes["longer-7"] == sizes["longer-8"] == sizes["longer-9"] == 20
+    sources = [source for split in numbers for source in numbers.sources(split)]
+    assert max(Counter(sources).values()) == 1
+
+
+def test_longer_numbers_are_longer_but_hold_no_new_word(numbers: Corpus) -> None:
+    spelled = open_corpus("numbers", **SMALL, source="en", target="fr")
+    for corpus in (numbers, spelled):
+        short = [pair for pair in corpus.pairs("train") if "illion" not in pair.source]
+        longer = [pair for split in corpus if split.startswith("longer") for pair in corpus.pairs(split)]
+        assert min(len(pair.source) for pair in longer) > max(len(pair.source) for pair in short)
+        assert min(len(pair.target) for pair in longer) > max(len(pair.target) for pair in short)
+    words = {word for text in spelled.sources("train") for word in text.replace(",", "").replace("-", " ").split()}
+    needed = {word for text in spelled.sources("longer-9") for word in text.replace(",", "").replace("-", " ").split()}
+    assert needed <= words
+
+
+def test_numbers_cover_a_small_range_completely() -> None:
+    corpus = open_corpus("numbers", largest=99, train=80, validation=10, test=10, longer=0)
+    sources = {source for split in corpus for source in corpus.sources(split)}
+    assert sources == {num2words(n, lang="de") for n in range(100)}
+    assert list(corpus) == ["train", "validation", "test"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"source": "dee"}, "unknown language 'dee'; did you mean 'de'"),
+        ({"largest": 5}, "largest=5 is outside 9 to"),
+        ({"test": 0}, "test=0; every split needs at least one"),
+        ({"largest": 999}, "ask for 21,500 numbers, and from 0 to 999 there are 1,000"),
+    ],
+)
+def test_numbers_refuses(options: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        open_corpus("numbers", **options)
