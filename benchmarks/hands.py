@@ -22,7 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from clockhands.inspection.estimators.spectral_lines import Array, find_lines
+from clockhands.inspection.estimators.spectral_lines import find_lines
+from clockhands.inspection.estimators.wave_fit import Array
 
 Random = np.random.Generator
 

@@ -109,7 +109,7 @@ class PlaceSums:
     def _share(total_HST: Tensor, squares_H: Tensor, texts: int) -> Tensor:
         between = total_HST.square().sum((-1, -2)) / texts
         # Uniform attention in float32 differs from uniform by rounding, and by the same in every text.
-        return torch.where(squares_H > ROUNDING * texts, explained(between, squares_H - between, texts), 0.0)
+        return torch.where(squares_H > ROUNDING * texts, explained_share(between, squares_H - between, texts), 0.0)
 
 
 def jackknife_mean(value: float, without_G: Float[Tensor, " G"]) -> tuple[float, float]:
@@ -124,7 +124,7 @@ def jackknife_mean(value: float, without_G: Float[Tensor, " G"]) -> tuple[float,
     return value - reach, value + reach
 
 
-def explained(between_H: Num[Tensor, " H"], within_H: Num[Tensor, " H"], count: int) -> Num[Tensor, " H"]:
+def explained_share(between_H: Num[Tensor, " H"], within_H: Num[Tensor, " H"], count: int) -> Num[Tensor, " H"]:
     """The unbiased share of variance that a mean over ``count`` texts explains: the squares between, less what chance
     puts there (the residual mean square), over all squares."""
     return (between_H - within_H / max(count - 1, 1)) / (between_H + within_H).clamp_min(1e-30)
