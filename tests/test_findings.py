@@ -21,7 +21,7 @@ texts = st.text(max_size=12)
 @st.composite
 def findings(draw: st.DrawFn) -> Findings:
     values = tuple(draw(st.lists(numbers, min_size=1, max_size=4)))
-    mark = Mark("line", draw(texts), x=values, y=values, emphasis=draw(st.sampled_from(["", "main", "null"])))
+    mark = Mark("line", draw(texts), x=values, y=values, emphasis=draw(st.sampled_from(["", "main", "reference"])))
     heat = Mark("heatmap", z=((0.5, None), (1.0, 2.0)))
     figure = Figure((Panel((mark, heat), title=draw(texts), xlim=(0.0, 1.0)), Panel(())), columns=2)
     table = Table.of(["a", draw(texts)], [[draw(texts), value] for value in values])
@@ -41,6 +41,15 @@ def test_json_round_trip_is_exact(original: Findings) -> None:
 def test_tensors_and_nan_become_plain_values() -> None:
     table = Table.of(["x"], [[torch.tensor(1.5)], [torch.tensor(2)], [math.nan]])
     assert table.rows == ((1.5,), (2,), (None,))
+
+
+def test_a_file_whose_marks_call_a_reference_null_opens() -> None:
+    """Files were written so until marks said ``reference``."""
+    figure = Figure((Panel((Mark("line", "chance", x=(1, 2), y=(0.5, 0.5), emphasis="reference"),)),))
+    whole = Findings("t", (Finding("a", "?", "v", figure=figure),))
+    old = whole.to_json().replace('"emphasis": "reference"', '"emphasis": "null"')
+    assert old != whole.to_json()
+    assert Findings.from_json(old).to_json() == whole.to_json()
 
 
 def test_a_file_of_schema_1_opens_with_its_null_as_a_reference() -> None:

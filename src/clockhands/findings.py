@@ -44,7 +44,7 @@ class Mark:
     ``kind`` is a name in ``KINDS`` of ``clockhands.report.figures.mark_kinds``, whose classes say which fields they
     draw: ``line``, ``points``, ``bars``, ``stack`` and ``band`` use ``x`` and ``y`` or ``low`` and ``high``,
     ``heatmap`` uses ``z``, ``hline`` and ``vline`` stand at ``y`` or ``x``. ``names`` gives each point its hover text.
-    ``emphasis``: ``null`` marks chance, drawn grey and dashed; ``main`` the one to look at.
+    ``emphasis``: ``reference`` marks what a value is compared with, drawn grey and dashed; ``main`` the one to look at.
     """
 
     kind: str
@@ -55,7 +55,7 @@ class Mark:
     high: tuple[Number, ...] = ()
     z: tuple[tuple[Number | None, ...], ...] = ()
     names: tuple[str, ...] = ()
-    emphasis: Literal["", "main", "null"] = ""
+    emphasis: Literal["", "main", "reference"] = ""
     diverging: bool = False
 
 
@@ -248,5 +248,11 @@ def _figure(raw: dict[str, Any]) -> Figure:
 
 
 def _panel(raw: dict[str, Any]) -> Panel:
-    marks = tuple(Mark(**{key: _tuples(item) for key, item in mark.items()}) for mark in raw.pop("marks"))
+    marks = tuple(_mark(mark) for mark in raw.pop("marks"))
     return Panel(marks=marks, **{key: _tuples(item) for key, item in raw.items()})
+
+
+def _mark(raw: dict[str, Any]) -> Mark:
+    """Read a mark; older files call the emphasis of a reference ``null``."""
+    fields = {key: _tuples(item) for key, item in raw.items()}
+    return Mark(**{**fields, "emphasis": "reference"} if fields.get("emphasis") == "null" else fields)

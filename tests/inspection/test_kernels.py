@@ -10,8 +10,8 @@ import transformers as hf
 
 from clockhands.inspection.measures import distance_kernel, rotation_frequencies, word_terms
 from clockhands.inspection.reading.capture import Capture, capture
-from clockhands.inspection.reading.logit_split import means, parts, split
-from clockhands.inspection.reading.term_groups import grouped
+from clockhands.inspection.reading.logit_split import compute_means, parts, split
+from clockhands.inspection.reading.term_groups import group_shares
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import Position, Transformer, TransformerConfig
 from clockhands.schemes import Alibi, Scheme
@@ -48,7 +48,7 @@ def test_alibi_is_read_as_its_slopes(name: str) -> None:
                 weight.zero_()
     subject = Subject.of(model)
     recorded = capture(subject.model, subject.forward, _ids())
-    found, spread = distance_kernel.curve(recorded.layers[0])
+    found, spread = distance_kernel.distance_curve(recorded.layers[0])
     slopes = torch.tensor([2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8], dtype=torch.float64)
     slopes = slopes * 8**-0.5 if name == "falcon-alibi" else slopes
     offsets = torch.arange(1 - LENGTH, 1)
@@ -64,11 +64,12 @@ def test_own_alibi_and_its_share() -> None:
     for _, batch in parts(recorded.layers[0]):
         expected = scheme.kernel(torch.arange(LENGTH)[:, None].sub(torch.arange(LENGTH)).flatten())
         expected = expected.unflatten(1, (LENGTH, LENGTH))
-        allowed = batch.real.allowed_BHST[0]
+        allowed = batch.real.mask_BHST[0]
         assert torch.allclose(batch.term("added, constant")[0][allowed], expected[allowed], atol=1e-5)
         assert not batch.term("added, content").any()
     shares = [
-        grouped(row)["distance (kernel and bias)"] for row in split(recorded.layers[0], recorded.ordinary_T).heads()
+        group_shares(row)["distance (kernel and bias)"]
+        for row in split(recorded.layers[0], recorded.ordinary_T).heads()
     ]
     assert shares[0] > shares[1] > shares[2] > shares[3], "the steeper the slope, the larger its part"
 
@@ -77,7 +78,7 @@ def test_own_alibi_and_its_share() -> None:
 def test_rotation_gives_a_kernel_of_distance_alone(name: str) -> None:
     subject = Subject.of(tiny(name))
     recorded = capture(subject.model, subject.forward, _ids())
-    _, spread = distance_kernel.curve(recorded.layers[0])
+    _, spread = distance_kernel.distance_curve(recorded.layers[0])
     norm = name == "cohere"  # queries divided by their own length depend on the word too
     assert (spread < 1e-5) or norm
     for layer in recorded.layers:
@@ -143,9 +144,9 @@ def test_what_words_add_at_distances_is_what_the_split_calls_so(name: str) -> No
     subject = Subject.of(tiny(name))
     recorded = capture(subject.model, subject.forward, _ids())
     layer = recorded.layers[0]
-    asked, answered = word_terms.separated(layer)
+    asked, answered = word_terms.separate_terms(layer)
     x = layer.inputs_NTD[: layer.batch]
-    mean, place = means(layer, torch.arange(len(x), len(layer.inputs_NTD)))
+    mean, place = compute_means(layer, torch.arange(len(x), len(layer.inputs_NTD)))
     whole = layer.bias(layer.replay(x)) - layer.bias(layer.replay((mean + place).expand_as(x)))
     apart = ~torch.eye(x.shape[1], dtype=torch.bool)
     torch.testing.assert_close((asked + answered)[..., apart], whole[..., apart], atol=1e-5, rtol=1e-4)
@@ -163,6 +164,6 @@ def test_a_term_that_is_switched_off_is_found_to_be_nothing(kind: str, kept: str
         subject = Subject.of(hf.DebertaModel(hf.DebertaConfig(**config)))
         recorded = capture(subject.model, subject.forward, _ids())
     for layer in recorded.layers:
-        found = word_terms.separated(layer)
+        found = word_terms.separate_terms(layer)
         assert float(found[lost].abs().max()) < 1e-5
         assert float(found[1 - lost].abs().max()) > 1e-4

@@ -55,7 +55,7 @@ def test_layer_1_head_2_is_a_previous_token_head(recorded: Capture) -> None:
     assert float(second.distance_H.median()) == pytest.approx(7, abs=1)
 
 
-def test_position_decides_the_first_layers_and_vanishes_in_the_last(recorded: Capture) -> None:
+def test_position_decides_the_first_layers_and_vanishes_in_the_last(subject: Subject, recorded: Capture) -> None:
     place = TERMS.index("position–position")
     splits = [split(recorded.layers[layer], recorded.ordinary_T) for layer in (0, 2, 5)]
     shares = [float(found.layer()[place]) for found in splits]
@@ -85,7 +85,7 @@ def test_words_and_positions_are_more_orthogonal_than_chance(subject: Subject, r
 def test_its_input_is_mostly_words_and_row_0_is_an_outlier(subject: Subject, recorded: Capture) -> None:
     found = answer("loudness", subject, recorded)
     assert found.value == pytest.approx(0.09, abs=0.02)
-    tables = subject.tables()
+    tables = subject.read_tables()
     assert tables is not None
     assert loudness.outlier_rows(tables) == [0]
     assert float(tables.positions_PD[0].norm()) == pytest.approx(2.36, abs=0.01)
@@ -94,7 +94,7 @@ def test_its_input_is_mostly_words_and_row_0_is_an_outlier(subject: Subject, rec
 def test_its_position_table_is_a_clock(subject: Subject) -> None:
     finding = table_answer("table.hands", subject)
     assert finding.value == 3
-    tables = subject.tables()
+    tables = subject.read_tables()
     assert tables is not None
     # The fastest hand turns by 1.1125 radians a token at first (independently measured, in principal components).
     first = find_lines(tables.positions_PD[1:257].double().numpy()).turning[0]

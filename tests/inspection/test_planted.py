@@ -11,16 +11,16 @@ from clockhands.inspection.estimators.intervals import toeplitz_share
 from clockhands.inspection.estimators.probes import Splits
 from clockhands.inspection.estimators.variance_share import share_interval, unbiased_share
 from clockhands.inspection.measures import MEASURES
-from clockhands.inspection.measures.directions import overlap
+from clockhands.inspection.measures.directions import compute_overlap
 from clockhands.inspection.measures.heads_distance import _median_interval
-from clockhands.inspection.measures.survival import position_hits, probe
+from clockhands.inspection.measures.survival import position_hits, probe_layers
 from clockhands.inspection.measures.table_similarity import symmetry
 from clockhands.inspection.measures.table_step import principal, shift_errors
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.interventions import ANOTHER, MEAN_ROW, PERMUTED, intervene
 from clockhands.inspection.reading.logit_split import TERMS, Split, split
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.term_groups import positional
+from clockhands.inspection.reading.term_groups import positional_share
 from clockhands.inspection.subject.subject import Subject
 
 from . import planted
@@ -82,7 +82,7 @@ def test_replacing_the_position_rows_changes_the_model_with_a_positional_head() 
     subject, recorded = _previous()
     found = intervene(subject, recorded)
     assert found[MEAN_ROW].pooled > 0.01  # type: ignore[operator]
-    assert torch.equal(subject.tables().positions_PD[:, :HALF], clock()), "the table is put back"  # type: ignore[union-attr]
+    assert torch.equal(subject.read_tables().positions_PD[:, :HALF], clock()), "the table is put back"  # type: ignore[union-attr]
 
 
 def test_no_position_reads_as_no_position() -> None:
@@ -90,8 +90,8 @@ def test_no_position_reads_as_no_position() -> None:
     assert answer("loudness", subject, recorded).value == pytest.approx(0.0, abs=1e-6)
     assert abs(unbiased_share(recorded.hidden[-1])) < 0.01
     shares = _split(recorded, 1).layer()
-    assert abs(positional(shares)) < 0.02
-    found = probe(subject, recorded)
+    assert abs(positional_share(shares)) < 0.02
+    found = probe_layers(subject, recorded)
     assert max(found.position) < 3 / LENGTH
     statistics = heads_of(recorded, 1)
     assert float(statistics.by_place_H.abs().max()) < 0.05
@@ -100,7 +100,7 @@ def test_no_position_reads_as_no_position() -> None:
 
 def test_without_crossfit_noise_would_pass_as_position() -> None:
     """The reason for using the other half of the texts, shown on the model without position."""
-    from clockhands.inspection.reading.logit_split import PARTS, centred, parts
+    from clockhands.inspection.reading.logit_split import PARTS, centre_logits, parts
 
     _, recorded = _blind()
     layer = recorded.layers[1]
@@ -108,7 +108,7 @@ def test_without_crossfit_noise_would_pass_as_position() -> None:
     variance = dict.fromkeys((True, False), 0.0)
     for crossfit in totals:
         for _, batch in parts(layer, crossfit=crossfit):
-            logits = centred(batch.real.logits_BHST, batch.real.allowed_BHST)
+            logits = centre_logits(batch.real.logits_BHST, batch.real.mask_BHST)
             for query, key in ((a, b) for a in PARTS for b in PARTS if "position" in (a, b)):
                 totals[crossfit] += float((batch.term(f"{query}–{key}") * logits).sum())
             variance[crossfit] += float(logits.square().sum())
@@ -142,11 +142,11 @@ def test_orthogonal_tables_then_turned_into_each_other() -> None:
 def test_the_null_of_the_overlap_is_that_of_random_rotations() -> None:
     generator = torch.Generator().manual_seed(0)
     spectra = [torch.diag(torch.rand(24, generator=generator, dtype=torch.float64) ** 3) for _ in range(2)]
-    _, mean, spread = overlap(*spectra)
+    _, mean, spread = compute_overlap(*spectra)
     draws = []
     for _ in range(2000):
         turn = torch.linalg.qr(torch.randn(24, 24, generator=generator, dtype=torch.float64)).Q
-        draws.append(overlap(spectra[0], turn @ spectra[1] @ turn.T)[0])
+        draws.append(compute_overlap(spectra[0], turn @ spectra[1] @ turn.T)[0])
     drawn = torch.tensor(draws)
     assert mean == pytest.approx(float(drawn.mean()), abs=4 * spread / 2000**0.5)
     assert spread == pytest.approx(float(drawn.std()), rel=0.08)
@@ -217,14 +217,14 @@ def test_recovery_tells_a_harmless_position_from_one_that_drowns_the_word() -> N
     assert kept.value == 1.0
     places = torch.zeros(LENGTH, 64)
     places[:, HALF:] = 40 * torch.randn(LENGTH, HALF)
-    drowned = answer("recovery", *_with_tables(subject.tables().words_VD, places))  # type: ignore[union-attr]
+    drowned = answer("recovery", *_with_tables(subject.read_tables().tokens_VD, places))  # type: ignore[union-attr]
     assert drowned.value < 0.2  # type: ignore[operator]
     assert drowned.light == "bad"
 
 
 def test_positions_planted_in_the_states_are_read_back() -> None:
     subject, recorded = _previous()
-    found = probe(subject, recorded)
+    found = probe_layers(subject, recorded)
     assert found.position[0] > 0.95
     assert found.token[0] > 0.95
     assert found.permuted < 4 / LENGTH

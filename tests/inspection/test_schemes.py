@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from clockhands.attention import record
-from clockhands.inspection.measures.distance_kernel import curve
+from clockhands.inspection.measures.distance_kernel import distance_curve
 from clockhands.inspection.reading.capture import Capture, capture
-from clockhands.inspection.reading.held_norms import Frozen
-from clockhands.inspection.reading.logit_split import DATA, TERMS, means, parts, split
+from clockhands.inspection.reading.held_norms import HeldNorms
+from clockhands.inspection.reading.logit_split import DATA, TERMS, compute_means, parts, split
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import Position, Transformer, TransformerConfig
 from clockhands.schemes import CATALOGUE
@@ -53,7 +53,7 @@ def test_the_terms_sum_to_the_logits_that_the_model_computed(name: str) -> None:
         subject.forward(_ids())
     for layer, true in zip(recorded.layers, heard, strict=True):
         for rows, batch in parts(layer):
-            allowed = batch.real.allowed_BHST
+            allowed = batch.real.mask_BHST
             total = sum((batch.term(term) for term in TERMS), torch.zeros(()))[allowed]
             logits = true.logits_BHST[rows][allowed]
             error = float((total - logits).abs().max() / logits.abs().max())
@@ -68,9 +68,9 @@ def test_the_order_of_the_parts_plays_no_role(name: str) -> None:
     _, recorded = _captured(name)
     layer = recorded.layers[0]
     rows, batch = next(parts(layer, crossfit=False))
-    mean, place = means(layer, torch.arange(recorded.texts))
+    mean, place = compute_means(layer, torch.arange(recorded.texts))
     x = layer.inputs_NTD[rows]
-    frozen = Frozen(layer.module, layer.scheme)
+    frozen = HeldNorms(layer.module, layer.scheme)
     with frozen.record():
         layer.replay(x)
     with frozen.applied():
@@ -87,9 +87,9 @@ def test_what_words_do_to_places_is_a_term_of_its_own(name: str) -> None:
     for _, batch in parts(layer):
         kernel = batch.term("constant–constant") + batch.term("added, constant")
         assert float((kernel - kernel[:1]).abs().max()) < 1e-12
-        assert float(batch.term(DATA).masked_fill(~batch.real.allowed_BHST, 0.0).std()) > 1e-4
+        assert float(batch.term(DATA).masked_fill(~batch.real.mask_BHST, 0.0).std()) > 1e-4
     if name in ("carope", "forgetting", "repo"):  # the others' convolutions begin with the text
-        assert curve(layer)[1] < 1e-6, "and is a function of the distance alone"
+        assert distance_curve(layer)[1] < 1e-6, "and is a function of the distance alone"
 
 
 @pytest.mark.parametrize("name", ["cope", "dape"])

@@ -12,7 +12,7 @@ from clockhands.inspection import Subject, inspect
 from clockhands.inspection.measures import cross_attention
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.logit_split import TERMS, parts
-from clockhands.inspection.reading.windows import paired
+from clockhands.inspection.reading.windows import pair_windows
 from clockhands.inspection.text_choice import PIECE, choose_windows
 from clockhands.model import Position, Text, Transformer, TransformerConfig
 from clockhands.report import side_by_side
@@ -96,7 +96,7 @@ def test_the_terms_sum_to_the_logits_on_either_side(name: str, side: Any) -> Non
         else capture(subject.model, subject.forward, _ids(), batch=4).layers
     ):
         for _, batch in parts(layer):
-            allowed = batch.real.allowed_BHST
+            allowed = batch.real.mask_BHST
             total = sum((batch.term(term) for term in TERMS), torch.zeros(()))[allowed]
             logits = batch.real.logits_BHST[allowed]
             assert float((total - logits).abs().max() / logits.abs().max()) < 1e-10
@@ -162,7 +162,7 @@ class Letters:
 
 def test_windows_of_translations_stand_beside_what_they_translate() -> None:
     pairs = [(f"s{number}", f"t{number}") for number in range(10, 58)]
-    found = paired(Letters(), Letters(), pairs, length=8, count=9, start=0)
+    found = pair_windows(Letters(), Letters(), pairs, length=8, count=9, start=0)
     assert found.ids_NT.shape == (9, 8)
     letters = ["".join(map(chr, row[2:])) for row in found.ids_NT.tolist()]
     assert letters[0] == "t10t11", "after the decoder's first token and the tokenizer's own"

@@ -28,7 +28,7 @@ def loudness() -> Finding:
     by_row = Panel(
         (
             Mark("line", "norm of the row", rows, norms, emphasis="main"),
-            Mark("hline", "words, on average", y=(2.9,), emphasis="null"),
+            Mark("hline", "words, on average", y=(2.9,), emphasis="reference"),
         ),
         title="Norm by position",
         xlabel="position",
@@ -111,7 +111,7 @@ def clock() -> Finding:
                 emphasis="main",
             ),
             Mark("line", "any linear map", shifts, tuple(v * 0.7 for v in errors)),
-            Mark("line", "chance", shifts, (0.98,) * 7, emphasis="null"),
+            Mark("line", "chance", shifts, (0.98,) * 7, emphasis="reference"),
             Mark("vline", "trained length", x=(32,)),
         ),
         "Error of P(t) → P(t + k)",
@@ -194,7 +194,7 @@ def distances() -> Finding:
                 Panel(
                     (
                         Mark("line", "this head", reach, y, emphasis="main"),
-                        Mark("line", "uniform", reach, (1 / 33,) * 33, emphasis="null"),
+                        Mark("line", "uniform", reach, (1 / 33,) * 33, emphasis="reference"),
                     ),
                     f"L{layer} h{head}",
                     "distance to the key",
@@ -227,8 +227,8 @@ def survival() -> Finding:
         Mark("line", "position, exact", LAYERS, fade(0.75, 0.08), emphasis="main"),
         Mark("band", "position, exact", LAYERS, low=fade(0.71, 0.05), high=fade(0.79, 0.11)),
         Mark("line", "token", LAYERS, fade(0.99, 0.9)),
-        Mark("line", "random initialisation", LAYERS, fade(1.0, 0.98), emphasis="null"),
-        Mark("hline", "permuted labels", y=(0.006,), emphasis="null"),
+        Mark("line", "random initialisation", LAYERS, fade(1.0, 0.98), emphasis="reference"),
+        Mark("hline", "permuted labels", y=(0.006,), emphasis="reference"),
     )
     return Finding(
         "survival.probe",
@@ -255,7 +255,7 @@ def cause() -> Finding:
             high=(1, 0.95, 0.88, 0.86, 0.83, 0.74),
             names=words,
         ),
-        Mark("vline", "other sentences", x=(0.604,), emphasis="null"),
+        Mark("vline", "other sentences", x=(0.604,), emphasis="reference"),
     )
     return Finding(
         "cause.output",

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from clockhands.findings import Finding, Mark, Number, Reference, digits_apart
 
-Emphasis = Literal["", "main", "null"]
+Emphasis = Literal["", "main", "reference"]
 
 
 def plain(values: Any) -> tuple[Any, ...]:
@@ -28,7 +28,7 @@ def heatmap(z: Any, **rest: Any) -> Mark:
 
 def level(y: float, label: str) -> Mark:
     """A horizontal line at what chance gives."""
-    return Mark("hline", y=(y,), label=label, emphasis="null")
+    return Mark("hline", y=(y,), label=label, emphasis="reference")
 
 
 def percent(share: float) -> str:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 import torch
 
 from clockhands.inspection.measures.directions import Directions
-from clockhands.inspection.measures.loudness import Levels, levels
+from clockhands.inspection.measures.loudness import Levels, measure_levels
 from clockhands.inspection.measures.position_rows import read_rows
 from clockhands.inspection.measures.recovery import Recovery
-from clockhands.inspection.measures.survival import probe
+from clockhands.inspection.measures.survival import probe_layers
 from clockhands.inspection.measures.table_similarity import TableSimilarity
 from clockhands.inspection.measures.table_step import principal, shift_errors
 from clockhands.inspection.reading.capture import Capture, capture
@@ -28,8 +28,8 @@ CHEAP = ("loudness",)
 
 def input_levels(subject: Subject, windows: Windows) -> Levels | None:
     """Return the mean squared lengths of token and position at the input; None without a position table there."""
-    tables = subject.tables()
-    return None if tables is None else levels(tables, _unread(windows))
+    tables = subject.read_tables()
+    return None if tables is None else measure_levels(tables, _unread(windows))
 
 
 def _unread(windows: Windows) -> Capture:
@@ -90,7 +90,7 @@ def _survival(subject: Subject, windows: Windows) -> dict[str, float]:
     for text in shuffled_NT:
         text[places] = text[places[torch.randperm(len(places), generator=generator)]]
     recorded = capture(subject.model, subject.forward, shuffled_NT, ordinary_T=windows.ordinary_T)
-    found = probe(subject, recorded)
+    found = probe_layers(subject, recorded)
     chance = {"position read back by chance": 1 / int(recorded.counted_T.sum())}
     return {f"position read back, layer {i}": value for i, value in enumerate(found.position)} | chance
 

@@ -27,7 +27,7 @@ class Progress:
 
 
 @contextmanager
-def watched(shown: bool) -> Iterator[Progress]:
+def show_progress(shown: bool) -> Iterator[Progress]:
     """A progress bar on standard error where that is a terminal, or none."""
     if not shown:
         yield Progress()

@@ -19,12 +19,13 @@ from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.measure import Measure
 from clockhands.inspection.measures.survival import MOST_TEXTS as CONTROL_TEXTS
 from clockhands.inspection.opening import open_subject, open_tokenizer
-from clockhands.inspection.progress import Progress, watched
+from clockhands.inspection.progress import Progress, show_progress
 from clockhands.inspection.reading.reading import Reading, read_model
 from clockhands.inspection.reading.room import check_room
 from clockhands.inspection.reading.windows import Ids, Windows, read_ids
 from clockhands.inspection.subject.subject import Side, Subject
 from clockhands.inspection.text_choice import choose_windows, describe_origin
+from clockhands.pretrained import first_line
 from clockhands.shapes import Tensor
 
 TEXTS = 96
@@ -72,11 +73,11 @@ def inspect(
         )
     if ids is not None:
         texts = read_ids(ids) if isinstance(ids, str | Path) else ids  # type: ignore[assignment]
-    with _evaluating(model), watched(progress) as steps, torch.no_grad():
+    with _evaluating(model), show_progress(progress) as steps, torch.no_grad():
         opened = _open(model, tokenizer, name, device, trust_remote_code, side)
         subject = opened.in_float32()
         data = choose_windows(subject, texts, length, count)
-        subject.checked(data.ids_NT)
+        subject.check_ids(data.ids_NT)
         check_room(subject, data)
         reading = _read(subject, data, _is_controlled(subject, control), steps)
         reading.texts = texts if ids is None and not isinstance(texts, Tensor) else None
@@ -158,10 +159,9 @@ def _read(subject: Subject, data: Windows, control: bool, steps: Progress) -> Re
     try:
         untrained = subject.untrained()
     except Exception as fault:  # foreign code, run in a way that it may not have been written for
-        line = next(iter(str(fault).strip().splitlines()), "no message")
         raise CheckpointError(
             f"a {subject.kind} with fresh weights, the reference of most measures, cannot be built "
-            f"({type(fault).__name__}: {line}); leave it out with --no-control (control=False)"
+            f"({type(fault).__name__}: {first_line(fault)}); leave it out with --no-control (control=False)"
         ) from fault
     reading.control = read_model(untrained, data.first(CONTROL_TEXTS), steps.expect, steps)
     return reading

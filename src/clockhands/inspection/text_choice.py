@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.inspection.reading.windows import USUAL, Ids, Windows, given_windows, paired, windows
+from clockhands.inspection.reading.windows import USUAL, Ids, Windows, cut_ids, pair_windows, windows
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Tensor
 
@@ -25,16 +25,16 @@ def choose_windows(subject: Subject, texts: Sequence[str] | Ids | None, length: 
     """
     longest = subject.longest
     if isinstance(texts, Tensor | np.ndarray):
-        data = given_windows(texts, count=count, longest=longest, length=length)
+        data = cut_ids(texts, count=count, longest=longest, length=length)
         return replace(data, source_NS=data.ids_NT) if subject.looks_across else data
     chosen = length or min(USUAL, longest or USUAL, _usual_length(subject) if texts is None else USUAL)
     sizes: dict[str, Any] = {"length": chosen, "count": count, "longest": longest, "start": subject.start}
     both: dict[str, Any] = {**sizes, "source_longest": subject.source_longest}
     if texts is None and subject.pairs is not None:
-        return paired(subject.tokenizer, subject.source_tokenizer, subject.pairs, **both)
+        return pair_windows(subject.tokenizer, subject.source_tokenizer, subject.pairs, **both)
     read = texts if texts is not None else subject.texts or _default_texts()
     if subject.looks_across and subject.source_tokenizer is not None:
-        return paired(subject.tokenizer, subject.source_tokenizer, _with_itself(read), **both)
+        return pair_windows(subject.tokenizer, subject.source_tokenizer, _with_itself(read), **both)
     data = windows(subject.tokenizer, read, **sizes)
     return replace(data, source_NS=data.ids_NT) if subject.looks_across else data
 

@@ -7,7 +7,10 @@ import pytest
 from benchmarks.hands import SMOOTH, encoding_speeds, findable, hands_of, invented, planted, rotation, walk
 from scipy.signal import lfilter
 
-from clockhands.inspection.estimators.spectral_lines import AGREEMENT, agreements, burg, find_lines, waves
+from clockhands.inspection.estimators.autoregression import burg
+from clockhands.inspection.estimators.column_lines import AGREEMENT
+from clockhands.inspection.estimators.spectral_lines import find_lines
+from clockhands.inspection.estimators.wave_fit import agreements, waves
 
 Random = np.random.Generator
 

@@ -11,7 +11,7 @@ import transformers as hf
 
 from clockhands.findings import Finding
 from clockhands.inspection.measures import MEASURES
-from clockhands.inspection.measures.survival import probe
+from clockhands.inspection.measures.survival import probe_layers
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.head_statistics import HeadStatistics
 from clockhands.inspection.reading.logit_split import split
@@ -305,7 +305,7 @@ def test_whether_positions_can_be_read_behind_the_last_layer() -> None:
 def test_the_probe_is_fitted_on_as_many_texts_whatever_is_read() -> None:
     """The same run gave 74 % where 48 texts were read and 87 % where 96 were."""
     model = planted.uniform("encoder", "sinusoidal")
-    values = [probe(*planted.subject_of(model, texts)).position for texts in (48, 96)]
+    values = [probe_layers(*planted.subject_of(model, texts)).position for texts in (48, 96)]
     assert values[0] == pytest.approx(values[1])
 
 

@@ -9,8 +9,8 @@ import torch
 import transformers as hf
 
 from clockhands.inspection import capture, split
-from clockhands.inspection.reading.attention_call import unmasked
-from clockhands.inspection.reading.term_groups import grouped, positional
+from clockhands.inspection.reading.attention_call import find_mask
+from clockhands.inspection.reading.term_groups import group_shares, positional_share
 from clockhands.inspection.subject.subject import Subject
 
 VOCAB = 97
@@ -21,14 +21,14 @@ SIZES = {"vocab_size": VOCAB, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positi
 def test_every_mask_in_use_is_taken_for_one(mask: float) -> None:
     logits = torch.randn(2, 3, 8, 8) * 50
     seen = torch.ones(8, 8, dtype=torch.bool).tril()
-    assert torch.equal(unmasked(logits.masked_fill(~seen, mask)), seen.expand_as(logits))
-    assert torch.equal(unmasked((logits + torch.where(seen, 0.0, mask)).clamp_min(-3.4e38)), seen.expand_as(logits))
+    assert torch.equal(find_mask(logits.masked_fill(~seen, mask)), seen.expand_as(logits))
+    assert torch.equal(find_mask((logits + torch.where(seen, 0.0, mask)).clamp_min(-3.4e38)), seen.expand_as(logits))
 
 
 def test_large_logits_are_no_masks() -> None:
     """ALiBi's steepest slope over 4,096 tokens, and a head with logits of ± 1,000."""
-    assert bool(unmasked(-torch.arange(4096.0)[None]).all())
-    assert bool(unmasked(torch.tensor([[-1000.0, 1000.0]])).all())
+    assert bool(find_mask(-torch.arange(4096.0)[None]).all())
+    assert bool(find_mask(torch.tensor([[-1000.0, 1000.0]])).all())
 
 
 def _ids() -> torch.Tensor:
@@ -63,5 +63,5 @@ def test_position_decides_nothing_where_there_is_none(name: str) -> None:
     recorded = capture(subject.model, subject.forward, _ids())
     found = split(recorded.layers[0], recorded.ordinary_T)
     assert found.error < 1e-5
-    assert abs(positional(found.layer())) < 0.05
-    assert grouped(found.layer())["content–content"] > 0.9
+    assert abs(positional_share(found.layer())) < 0.05
+    assert group_shares(found.layer())["content–content"] > 0.9

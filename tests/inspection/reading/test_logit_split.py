@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from clockhands.inspection.reading.capture import capture
-from clockhands.inspection.reading.held_norms import Frozen
-from clockhands.inspection.reading.logit_split import TERMS, means, parts
+from clockhands.inspection.reading.held_norms import HeldNorms
+from clockhands.inspection.reading.logit_split import TERMS, compute_means, parts
 from clockhands.inspection.subject.subject import Subject
 
 from ..tiny import CONFIGS, LAYERS, UNLISTED, VOCAB, tiny
@@ -56,7 +56,7 @@ def test_falcon_with_alibi_is_read_as_published() -> None:
     (_, call), *_ = recorded.layers[0].calls()
     slopes = torch.tensor([2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8])
     published = (call.q_BHSK @ call.k_BHTK.mT + slopes[:, None, None] * torch.arange(12.0)) * 8**-0.5
-    torch.testing.assert_close(call.logits_BHST[call.allowed_BHST], published[call.allowed_BHST], rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(call.logits_BHST[call.mask_BHST], published[call.mask_BHST], rtol=1e-3, atol=1e-4)
     slope = recorded.layers[0].bias(call)[0, 0, -1].diff()
     torch.testing.assert_close(slope, torch.full_like(slope, 2.0**-2 * 8**-0.5), rtol=1e-3, atol=1e-5)
 
@@ -69,7 +69,7 @@ def test_the_terms_sum_to_the_logits(name: str, kind: torch.dtype) -> None:
     bound = 1e-10 if kind == torch.float64 and name not in ROUNDS_INSIDE else 1e-5
     for layer in recorded.layers:
         for _, batch in parts(layer):
-            allowed = batch.real.allowed_BHST
+            allowed = batch.real.mask_BHST
             total = sum((batch.term(term) for term in TERMS), torch.zeros(()))
             logits = batch.real.logits_BHST[allowed]
             error = float((total[allowed] - logits).abs().max() / logits.abs().max())
@@ -84,9 +84,9 @@ def test_each_part_alone_gives_its_own_queries_and_keys(name: str) -> None:
     subject = Subject.of(tiny(name).double())
     layer = capture(subject.model, subject.forward, _ids(), batch=5).layers[-1]
     rows, batch = next(parts(layer, crossfit=False))
-    mean, place = means(layer, rows)
+    mean, place = compute_means(layer, rows)
     x = layer.inputs_NTD[rows]
-    frozen = Frozen(layer.module)
+    frozen = HeldNorms(layer.module)
     with frozen.record():
         layer.replay(x)
     with frozen.applied():
@@ -102,11 +102,11 @@ def test_the_input_tables_are_where_the_data_says(name: str) -> None:
     """Token row × scale + position row + segment, through the norm, is what enters the first block."""
     subject, ids = Subject.of(tiny(name)), _ids()
     assert subject.mechanisms, "every family listed has a mechanism"
-    tables = subject.tables()
+    tables = subject.read_tables()
     if tables is None:
         assert not {"learned", "sinusoid"} & set(subject.mechanisms)
         return
-    total = tables.words_VD[ids] + tables.positions_PD[: ids.shape[1]] + tables.segment_D
+    total = tables.tokens_VD[ids] + tables.positions_PD[: ids.shape[1]] + tables.segment_D
     entering = []
     if tables.norm is not None:
         hook = tables.norm.register_forward_pre_hook(lambda module, args: entering.append(args[0]))

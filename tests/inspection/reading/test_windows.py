@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from clockhands.errors import DataError, UsageError
-from clockhands.inspection.reading.windows import given_windows, read_ids, windows, windows_of_one_length
+from clockhands.inspection.reading.windows import cut_ids, read_ids, windows, windows_of_one_length
 
 
 class Letters:
@@ -68,29 +68,29 @@ def test_text_without_a_tokenizer() -> None:
 )
 def test_token_ids_of_the_wrong_form(ids: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        given_windows(ids, count=96, longest=512)
+        cut_ids(ids, count=96, longest=512)
 
 
 @pytest.mark.parametrize("kind", ["int64", "uint16", ">i4", "int8"])
 def test_token_ids_of_every_integer_type_are_used_as_they_are(kind: str, tmp_path: Path) -> None:
     ids = np.arange(120).reshape(10, 12)
     np.save(tmp_path / "ids.npy", ids.astype(kind))
-    found = given_windows(read_ids(tmp_path / "ids.npy"), count=9, longest=None, length=5)
+    found = cut_ids(read_ids(tmp_path / "ids.npy"), count=9, longest=None, length=5)
     assert found.ids_NT.tolist() == ids[:9, :5].tolist()
     assert found.ordinary_T.tolist() == [True] * 5
 
 
 def test_one_long_text_of_ids_is_cut_into_windows() -> None:
-    assert given_windows(np.arange(100), count=3, longest=None, length=11).ids_NT.tolist() == [
+    assert cut_ids(np.arange(100), count=3, longest=None, length=11).ids_NT.tolist() == [
         list(range(start, start + 11)) for start in (0, 11, 22)
     ]
-    assert given_windows(np.arange(100), count=99, longest=None, length=50).ids_NT.shape == (8, 12)
-    assert given_windows(np.arange(2000), count=99, longest=64).ids_NT.shape == (31, 64)
+    assert cut_ids(np.arange(100), count=99, longest=None, length=50).ids_NT.shape == (8, 12)
+    assert cut_ids(np.arange(2000), count=99, longest=64).ids_NT.shape == (31, 64)
 
 
 def test_windows_longer_than_the_texts_of_ids() -> None:
     with pytest.raises(UsageError, match="windows of 13 tokens were asked for, but the texts of ids have 12 each"):
-        given_windows(np.zeros((9, 12), dtype=int), count=9, longest=None, length=13)
+        cut_ids(np.zeros((9, 12), dtype=int), count=9, longest=None, length=13)
 
 
 def _zip(path: Path) -> None:

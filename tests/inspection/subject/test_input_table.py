@@ -100,9 +100,9 @@ def test_a_row_of_the_table_that_is_found_reaches_its_token_alone(name: str, fir
 
 def _check_the_sum(subject: Subject, ids: torch.Tensor) -> None:
     """Token vector + position row + segment is what the first norm, or the first layer, is given."""
-    tables = subject.tables()
+    tables = subject.read_tables()
     assert tables is not None
-    expected = tables.words_VD[ids] + tables.positions_PD[: ids.shape[1]] + tables.segment_D
+    expected = tables.tokens_VD[ids] + tables.positions_PD[: ids.shape[1]] + tables.segment_D
     if tables.norm is None:
         torch.testing.assert_close(subject.forward(ids)[0], expected, atol=1e-4, rtol=1e-4)
         return
@@ -138,9 +138,9 @@ def test_words_that_are_projected_before_positions_are_added_are_read_from_the_m
     subject = Subject.of(model)
     assert subject.table is not None
     assert subject.table.words == "read"
-    tables = subject.tables()
+    tables = subject.read_tables()
     assert tables is not None
-    torch.testing.assert_close(tables.words_VD, model.decoder.project_in(model.decoder.embed_tokens.weight).detach())
+    torch.testing.assert_close(tables.tokens_VD, model.decoder.project_in(model.decoder.embed_tokens.weight).detach())
 
 
 def test_a_decoder_that_is_saved_alone_has_its_table(tmp_path: Path) -> None:
@@ -156,8 +156,8 @@ def test_where_neighbours_are_mixed_no_token_has_a_vector() -> None:
     subject = Subject.of(_tiny("mobilebert:masked"))
     assert subject.table is not None
     assert subject.table.words == "mixed"
-    assert subject.tables() is None
-    assert "mixes neighbouring tokens" in subject.absent("")
+    assert subject.read_tables() is None
+    assert "mixes neighbouring tokens" in subject.explain_absence("")
 
 
 class Planted(nn.Module):

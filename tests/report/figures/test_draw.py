@@ -32,7 +32,7 @@ def test_hostile_text_stays_text_and_mathematics_is_not_read() -> None:
     hostile = ("a\x00\n\ud800b", EVIL, "$x^2$", '"id="p', "]]>&amp;")
     root = one(
         Mark("points", EVIL, (1, 2, 3, 4, 5), hostile, names=hostile),
-        Mark("vline", "$chance$", x=(1,), emphasis="null"),
+        Mark("vline", "$chance$", x=(1,), emphasis="reference"),
         title=EVIL,
         xlabel="$\\frac$",
     )

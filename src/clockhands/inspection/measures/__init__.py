@@ -1,5 +1,6 @@
 """The measures, one class a file, in the order a reader should meet them: from the input outwards, then cause."""
 
+from clockhands.catalogue import Catalogue
 from clockhands.inspection.measures.cross_attention import CrossAttention
 from clockhands.inspection.measures.directions import Directions
 from clockhands.inspection.measures.distance_kernel import DistanceKernel
@@ -23,32 +24,35 @@ from clockhands.inspection.measures.table_step import TableStep
 from clockhands.inspection.measures.token_order import TokenOrder
 from clockhands.inspection.measures.word_terms import WordTerms
 
-MEASURES: dict[str, Measure] = {
-    measure.name: measure
-    for measure in (
-        RepeatedText(),
-        Loudness(),
-        Directions(),
-        Recovery(),
-        TableSimilarity(),
-        TableHands(),
-        TableStep(),
-        DistanceKernel(),
-        RotationFrequencies(),
-        WordTerms(),
-        LogitLayers(),
-        LogitHeads(),
-        Survival(),
-        StateShare(),
-        HeadsByPlace(),
-        HeadsDistance(),
-        CrossAttention(),
-        TokenOrder(),
-        MeanOrder(),
-        NextToken(),
-        SwappedWords(),
-    )
-}
-"""By the name of the finding."""
+MEASURES: Catalogue[Measure] = Catalogue(
+    "measure",
+    {
+        measure.name: measure
+        for measure in (
+            RepeatedText(),
+            Loudness(),
+            Directions(),
+            Recovery(),
+            TableSimilarity(),
+            TableHands(),
+            TableStep(),
+            DistanceKernel(),
+            RotationFrequencies(),
+            WordTerms(),
+            LogitLayers(),
+            LogitHeads(),
+            Survival(),
+            StateShare(),
+            HeadsByPlace(),
+            HeadsDistance(),
+            CrossAttention(),
+            TokenOrder(),
+            MeanOrder(),
+            NextToken(),
+            SwappedWords(),
+        )
+    },
+)
+"""By the name of the finding, in the order of the page."""
 
 __all__ = ["MEASURES", "Measure"]

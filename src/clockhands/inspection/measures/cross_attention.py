@@ -12,7 +12,7 @@ from clockhands.inspection.drawing import heatmap, percent, percent_range, untra
 from clockhands.inspection.estimators.intervals import PlaceSums, jackknife_mean
 from clockhands.inspection.measures.measure import LAYERS, SIGHT, Measure
 from clockhands.inspection.reading.attention_call import AttentionCall
-from clockhands.inspection.reading.attention_hooks import listening
+from clockhands.inspection.reading.attention_hooks import listen
 from clockhands.inspection.reading.capture import Capture
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
@@ -43,7 +43,7 @@ class _Counts:
 
     def add(self, call: AttentionCall, count: int) -> None:
         weights = call.weights_BHST[:count].cpu().double()[:, :, self.ordinary_T]
-        allowed = call.allowed_BHST[:count, :1].cpu()[:, :, self.ordinary_T]
+        allowed = call.mask_BHST[:count, :1].cpu()[:, :, self.ordinary_T]
         uniform = allowed / allowed.sum(-1, keepdim=True).clamp_min(1)
         self.places.add(weights - uniform)
         self.weights, self.uniform = self.weights + weights.sum(0), self.uniform + uniform.sum(0)
@@ -66,8 +66,8 @@ def statistics(subject: Subject, capture: Capture, batch: int = 8) -> list[Cross
             if call.module in counts:
                 counts[call.module].add(call, count)
 
-        with listening(subject.model, receive):
-            subject.forward(capture.ids_NT[rows], **capture.given(rows))
+        with listen(subject.model, receive):
+            subject.forward(capture.ids_NT[rows], **capture.forward_options(rows))
     return [count.statistics() for count in counts.values()]
 
 

@@ -13,11 +13,11 @@ from clockhands.inspection.estimators.intervals import covariance, interval, jac
 from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
 from clockhands.inspection.reading.capture import WITHOUT_FIRST
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.subject.subject import Tables
+from clockhands.inspection.subject.tables import Tables
 from clockhands.shapes import Float, Int, Tensor
 
 
-def overlap(words_DD: Float[Tensor, "D D"], places_DD: Float[Tensor, "D D"]) -> tuple[float, float, float]:
+def compute_overlap(words_DD: Float[Tensor, "D D"], places_DD: Float[Tensor, "D D"]) -> tuple[float, float, float]:
     """The overlap of two covariances, and mean and standard deviation of it under random rotations."""
     width = len(words_DD)
     norms = float(words_DD.norm() * places_DD.norm())
@@ -65,9 +65,9 @@ class Directions(Measure):
 
     def run(self, reading: Reading) -> Finding:
         subject, capture = reading.subject, reading.capture
-        tables = subject.tables()
+        tables = subject.read_tables()
         if tables is None:
-            return self.skip(subject.absent("There is no position table at the input."))
+            return self.skip(subject.explain_absence("There is no position table at the input."))
         if subject.concatenates:
             return self.skip("Words and positions are concatenated: they cannot share directions.")
         ids_NT = capture.ids_NT[:, capture.counted_T]
@@ -75,12 +75,12 @@ class Directions(Measure):
         words, places = _word_covariance(tables, ids_NT), covariance(rows_TD)
         for what, matrix, rows in (
             ("position rows", places, rows_TD),
-            ("token rows of the text", words, tables.words_VD),
+            ("token rows of the text", words, tables.tokens_VD),
         ):
             if float(matrix.trace()) <= 1e-12 * float(rows.double().square().sum(-1).max()):
                 return self.skip(f"All {what} are equal, so that they have no directions to share.")
-        value, mean, spread = overlap(words, places)
-        low, high = jackknife(ids_NT, lambda kept: overlap(_word_covariance(tables, kept), places)[0])
+        value, mean, spread = compute_overlap(words, places)
+        low, high = jackknife(ids_NT, lambda kept: compute_overlap(_word_covariance(tables, kept), places)[0])
         z = (value - mean) / spread
         table, angle, chance = _angles(words, places)
         light, comment = _judge(z)
@@ -106,7 +106,7 @@ def _judge(z: float) -> tuple[Light, str]:
 
 def _word_covariance(tables: Tables, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "D D"]:
     ids, counts = torch.unique(ids_NT, return_counts=True)
-    return covariance(tables.words_VD[ids], counts)
+    return covariance(tables.tokens_VD[ids], counts)
 
 
 def _angles(words: Tensor, places: Tensor, draws: int = 20) -> tuple[Table, float, float]:
@@ -140,7 +140,7 @@ def _figure(value: float, mean: float, spread: float) -> Figure:
         (
             Panel(
                 (
-                    mark("line", x, density, label="random rotations", emphasis="null"),
+                    mark("line", x, density, label="random rotations", emphasis="reference"),
                     mark("vline", (value,), label="this model", emphasis="main"),
                 ),
                 xlabel="overlap of the two covariances",

@@ -13,7 +13,7 @@ from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import Split, parts
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.term_groups import group_interval, grouped
+from clockhands.inspection.reading.term_groups import group_interval, group_shares
 from clockhands.shapes import Float, Tensor
 
 RELATIVE = {"rotary", "alibi", "buckets", "disentangled", "transformer-xl"}
@@ -50,7 +50,7 @@ class DistanceKernel(Measure):
         share = _shares(splits)
         fresh = _shares(reading.control.splits) if reading.control else None
         best = max(range(len(share)), key=share.__getitem__)
-        curves = [curve(layer) for layer in reading.capture.layers]
+        curves = [distance_curve(layer) for layer in reading.capture.layers]
         low, high = group_interval(splits[best], GROUP)
         floor, ceiling = interval(shuffled_shares(curves[best][0], splits[best]))
         beyond = low > max(ceiling, LEAST)
@@ -78,7 +78,7 @@ class DistanceKernel(Measure):
 
 
 def _shares(splits: Sequence[Split]) -> list[float]:
-    return [grouped(split.layer())[GROUP] for split in splits]
+    return [group_shares(split.layer())[GROUP] for split in splits]
 
 
 def _describe(layer: int, share: float, split: Split, numbers: str, beyond: bool) -> str:
@@ -88,7 +88,7 @@ def _describe(layer: int, share: float, split: Split, numbers: str, beyond: bool
             f"No effect of distance alone was found: it decides at most {percent(share)} of a layer's logits, in layer "
             f"{layer + 1} {numbers}."
         )
-    by_head = [grouped(row)[GROUP] for row in split.heads()]
+    by_head = [group_shares(row)[GROUP] for row in split.heads()]
     head = max(range(len(by_head)), key=by_head.__getitem__)
     return (
         f"Distance alone decides up to {percent(share)} of a layer's logits, in layer {layer + 1} {numbers}; there it "
@@ -107,7 +107,7 @@ def _table(curves: Sequence[Float[Tensor, "H R"]], reach: int) -> Table:
     return Table.of(("layer", "head", "offset", "logit"), rows)
 
 
-def curve(layer: Layer) -> tuple[Float[Tensor, "H R"], float]:
+def distance_curve(layer: Layer) -> tuple[Float[Tensor, "H R"], float]:
     """Mean of the distance term at each offset −(T−1) … T−1, and the largest spread along a diagonal (0: exact).
 
     Every query's own place is 0 (ALiBi is often stored with another constant per row, which softmax cannot see);
@@ -116,7 +116,7 @@ def curve(layer: Layer) -> tuple[Float[Tensor, "H R"], float]:
     _, batch = next(parts(layer))
     term = (batch.term("constant–constant") + batch.term("added, constant"))[0].double().cpu()
     term = term - torch.diagonal(term, dim1=1, dim2=2)[..., None]
-    term = term.masked_fill(~batch.real.allowed_BHST[0].cpu(), torch.nan)
+    term = term.masked_fill(~batch.real.mask_BHST[0].cpu(), torch.nan)
     length = term.shape[-1]
     diagonals = [torch.diagonal(term, r, dim1=1, dim2=2) for r in range(1 - length, length)]
     spread = max(float((d - d[:, :1]).nan_to_num().abs().max()) for d in diagonals)
@@ -145,7 +145,7 @@ def _figure(found: Tensor, layer: int, share: list[float], fresh: list[float] | 
     names = [str(index + 1) for index in range(len(share))]
     bars = [mark("bars", names, torch.tensor(share), label="this model", emphasis="main")]
     if fresh is not None:
-        bars.append(mark("points", names, torch.tensor(fresh), label="untrained", emphasis="null"))
+        bars.append(mark("points", names, torch.tensor(fresh), label="untrained", emphasis="reference"))
     return Figure(
         (
             Panel(

@@ -84,7 +84,7 @@ def _profiles(found: Sequence[HeadStatistics]) -> Figure:
                 (
                     mark("line", x, layer.offsets_HR.mean(0)[there], label="mean over heads", emphasis="main"),
                     mark("line", x, layer.offsets_HR[best][there], label="most local head"),
-                    mark("line", x, layer.uniform_offsets_R[there], label="uniform", emphasis="null"),
+                    mark("line", x, layer.uniform_offsets_R[there], label="uniform", emphasis="reference"),
                 ),
                 title=f"Layer {index + 1}, most local head {best} ({percent(float(layer.offsets_HR[best].max()))})",
                 xlabel="key position − query position",

@@ -8,7 +8,7 @@ import torch
 
 from clockhands.findings import Figure, Mark, Panel
 from clockhands.inspection.drawing import mark
-from clockhands.inspection.reading.term_groups import GROUPS, grouped
+from clockhands.inspection.reading.term_groups import GROUPS, group_shares
 from clockhands.shapes import Tensor
 
 METHOD = (
@@ -29,12 +29,14 @@ def draw_shares(
     names: Sequence[str], shares: Sequence[Tensor] | Tensor, label: str, fresh: list[float] | None
 ) -> Figure:
     """Stack the shares of the groups, one column a name; ``fresh`` are untrained shares of position alone."""
-    table = [grouped(share) for share in shares]
+    table = [group_shares(share) for share in shares]
     marks: list[Mark] = []
     for group in GROUPS:
         heights = [row[group] for row in table]
         if max(abs(height) for height in heights) > 0.002:
             marks.append(mark("stack", names, torch.tensor(heights), label=group))
     if fresh is not None:
-        marks.append(mark("points", names, torch.tensor(fresh), label="position alone, untrained", emphasis="null"))
+        marks.append(
+            mark("points", names, torch.tensor(fresh), label="position alone, untrained", emphasis="reference")
+        )
     return Figure((Panel(tuple(marks), xlabel=label, ylabel="share of logit variance"),))

@@ -11,7 +11,7 @@ from clockhands.inspection.measures.logit_figure import METHOD, SOURCE, draw_sha
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
 from clockhands.inspection.reading.logit_split import TERMS, Split
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.term_groups import GROUPS, POSITIONAL, positional
+from clockhands.inspection.reading.term_groups import GROUPS, POSITIONAL, positional_share
 
 
 class LogitHeads(Measure):
@@ -28,10 +28,10 @@ class LogitHeads(Measure):
 
     def run(self, reading: Reading) -> Finding:
         splits = reading.splits
-        along = [positional(split.layer()) for split in splits]
+        along = [positional_share(split.layer()) for split in splits]
         chosen = max(range(len(along)), key=along.__getitem__)
         shares = splits[chosen].heads()
-        by_head = [positional(share) for share in shares]
+        by_head = [positional_share(share) for share in shares]
         best = max(range(len(by_head)), key=by_head.__getitem__)
         strong, surely, perhaps, every = _listeners(splits)
         fresh = _listeners(reading.control.splits)[0] if reading.control else None
@@ -58,7 +58,7 @@ class LogitHeads(Measure):
 def _listeners(splits: Sequence[Split]) -> tuple[int, int, int, int]:
     """In how many heads position alone decides half of the logits or more; in how many its interval lies above that,
     and reaches it; and how many heads there are."""
-    along = [positional(row) for split in splits for row in split.heads()]
+    along = [positional_share(row) for split in splits for row in split.heads()]
     wanted = [TERMS.index(term) for name in POSITIONAL for term in GROUPS[name]]
     ends = [
         bootstrap(split.cov_NHt[:, head, wanted].sum(-1), split.var_NH[:, head])

@@ -10,7 +10,7 @@ from clockhands.inspection.measures.logit_figure import METHOD, SOURCE, draw_sha
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
 from clockhands.inspection.reading.logit_split import DATA, TERMS, Split
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.term_groups import POSITIONAL, group_interval, grouped, positional
+from clockhands.inspection.reading.term_groups import POSITIONAL, group_interval, group_shares, positional_share
 from clockhands.shapes import Tensor
 
 EXACT = 1e-4
@@ -36,8 +36,8 @@ class LogitLayers(Measure):
     def run(self, reading: Reading) -> Finding:
         splits = reading.splits
         shares = [split.layer() for split in splits]
-        along = [positional(share) for share in shares]
-        fresh = [positional(split.layer()) for split in reading.control.splits] if reading.control else None
+        along = [positional_share(share) for share in shares]
+        fresh = [positional_share(split.layer()) for split in reading.control.splits] if reading.control else None
         error = max(split.error for split in splits)
         moved = sum(float(share[TERMS.index(DATA)]) for share in shares) / len(shares)
         untrained = f" (untrained {percent(fresh[0])} and {percent(fresh[-1])})" if fresh else ""
@@ -57,7 +57,7 @@ class LogitLayers(Measure):
 def _first_layer(split: Split) -> str:
     """Say how much position alone decides in the first layer, where its interval lies above zero."""
     share, (low, high) = split.layer(), group_interval(split, *POSITIONAL)
-    value, content = percent(positional(share)), percent(grouped(share)["content–content"])
+    value, content = percent(positional_share(share)), percent(group_shares(share)["content–content"])
     if not float(split.var_NH.sum()) > 0:
         return "The first layer looks at all tokens alike: the logits of a query are equal."
     if low <= 0:

@@ -13,7 +13,7 @@ from clockhands.inspection.estimators.intervals import bootstrap
 from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
 from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.subject.subject import Tables
+from clockhands.inspection.subject.tables import Tables
 from clockhands.shapes import Float, Tensor
 
 
@@ -47,12 +47,12 @@ class Levels:
         return math.sqrt(self.word / max(self.position, 1e-30))
 
 
-def levels(tables: Tables, capture: Capture) -> Levels:
+def measure_levels(tables: Tables, capture: Capture) -> Levels:
     """Measure the input on the tokens of the captured text that count."""
     ids, number_NT = capture.ids_NT[:, capture.counted_T].unique(return_inverse=True)
     rows_TD = tables.positions_PD[: capture.length][capture.counted_T]
     # In float64, for the squares of rows of 1e18 and more leave the range of float32.
-    words, places = _centre(tables, tables.words_VD[ids].double()), _centre(tables, rows_TD.double())
+    words, places = _centre(tables, tables.tokens_VD[ids].double()), _centre(tables, rows_TD.double())
     shares = torch.bincount(number_NT.flatten(), minlength=len(ids)).double() / number_NT.numel()
     mean, place_mean = shares @ words, places.mean(0)
     word_N = (words - mean).square().sum(-1)[number_NT].mean(1)
@@ -86,12 +86,12 @@ class Loudness(Measure):
 
     def run(self, reading: Reading) -> Finding:
         subject, capture = reading.subject, reading.capture
-        tables = subject.tables()
+        tables = subject.read_tables()
         if tables is None:
-            return self.skip(subject.absent("Nothing is added at the input of this model."))
-        trained = levels(tables, capture)
-        fresh_tables = reading.control.subject.tables() if reading.control else None
-        fresh = levels(fresh_tables, capture) if fresh_tables else None
+            return self.skip(subject.explain_absence("Nothing is added at the input of this model."))
+        trained = measure_levels(tables, capture)
+        fresh_tables = reading.control.subject.read_tables() if reading.control else None
+        fresh = measure_levels(fresh_tables, capture) if fresh_tables else None
         rest = trained.position + trained.constant
         low, high = bootstrap(torch.full_like(trained.word_N, trained.position), trained.word_N + rest)
         light, comment = _judge(trained)
@@ -178,7 +178,7 @@ def _figure(tables: Tables, trained: Levels, fresh: Levels | None) -> Figure:
         if found is not None:
             total = found.word + found.position + found.constant
             shares = [found.word / total, found.position / total, found.constant / total]
-            bars.append(mark("bars", names, shares, label=label, emphasis="" if found is trained else "null"))
+            bars.append(mark("bars", names, shares, label=label, emphasis="" if found is trained else "reference"))
     norms = tables.positions_PD.double().norm(dim=-1)
     rows = outlier_rows(tables)
     lengths = [mark("line", range(len(norms)), norms, label="position rows", emphasis="main")]

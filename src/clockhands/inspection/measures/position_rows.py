@@ -23,9 +23,9 @@ class PositionRows:
 
 def read_rows(subject: Subject, most: int = MOST_ROWS) -> PositionRows | str:
     """Return at most ``most`` rows of the table at the input, or the reason why there is nothing to measure."""
-    tables = subject.tables()
+    tables = subject.read_tables()
     if tables is None:
-        return subject.absent("There is no position table to look at.")
+        return subject.explain_absence("There is no position table to look at.")
     count = len(tables.positions_PD)
     if count <= FEWEST_ROWS:
         had = "1 row" if count == 1 else f"{count} rows"

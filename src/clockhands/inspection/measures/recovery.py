@@ -15,7 +15,7 @@ from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
 from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.input_table import power_of_two
-from clockhands.inspection.subject.subject import Tables
+from clockhands.inspection.subject.tables import Tables
 from clockhands.shapes import Float, Int, Tensor
 
 MOST_TOKENS = 2000
@@ -43,9 +43,9 @@ class Recovery(Measure):
 
     def run(self, reading: Reading) -> Finding:
         subject, capture = reading.subject, reading.capture
-        tables = subject.tables()
+        tables = subject.read_tables()
         if tables is None:
-            return self.skip(subject.absent("Nothing is added to the words."))
+            return self.skip(subject.explain_absence("Nothing is added to the words."))
         if subject.concatenates:
             return self.skip("Positions stand beside the words here, so nothing is added to them.")
         sample = _sample(tables, capture)
@@ -110,7 +110,7 @@ class _Sample:
 def _sample(tables: Tables, capture: Capture) -> _Sample | None:
     """Draw tokens of the text at their own places; None where all position rows are equal."""
     # Cosines stay as they are when all vectors shrink alike.
-    unit = max(power_of_two(tables.words_VD), power_of_two(tables.positions_PD))
+    unit = max(power_of_two(tables.tokens_VD), power_of_two(tables.positions_PD))
     rows_TD = tables.positions_PD[: capture.length] / unit
     offsets = rows_TD - rows_TD[capture.counted_T].mean(0)
     if float(offsets[capture.counted_T].abs().max()) <= 1e-6 * float(rows_TD.abs().max()):
@@ -118,9 +118,9 @@ def _sample(tables: Tables, capture: Capture) -> _Sample | None:
     generator = torch.Generator().manual_seed(0)
     counted = capture.counted_T.nonzero().flatten()
     ids = capture.ids_NT[:, counted]
-    more = torch.randperm(len(tables.words_VD), generator=generator)[:MORE_WORDS]
+    more = torch.randperm(len(tables.tokens_VD), generator=generator)[:MORE_WORDS]
     candidates = torch.cat([ids.flatten(), more]).unique()
-    rows = tables.words_VD[candidates] / unit
+    rows = tables.tokens_VD[candidates] / unit
     picks = torch.randperm(ids.numel(), generator=generator)[:MOST_TOKENS]
     targets = torch.searchsorted(candidates, ids.flatten()[picks])
     added = offsets[counted.repeat(len(ids))[picks]]
@@ -132,7 +132,7 @@ def _figure(sweep: Sweep) -> Figure:
     factors = [factor for factor, _, _ in sweep]
     marks = (
         mark("line", factors, [float(hits.mean()) for _, hits, _ in sweep], label="position added", emphasis="main"),
-        mark("line", factors, [float(x.mean()) for *_, x in sweep], label="random vector added", emphasis="null"),
+        mark("line", factors, [float(x.mean()) for *_, x in sweep], label="random vector added", emphasis="reference"),
     )
     panel = Panel(marks, xlabel="position multiplied by", ylabel="nearest to itself", xscale="log", ylim=(0.0, 1.02))
     return Figure((panel,), height=0.4)

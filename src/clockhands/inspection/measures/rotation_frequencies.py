@@ -11,7 +11,7 @@ from clockhands.inspection.drawing import mark, percent, percent_range, untraine
 from clockhands.inspection.estimators.intervals import bootstrap_layers
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.logit_split import centred
+from clockhands.inspection.reading.logit_split import centre_logits
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model.attention import AttentionContext
@@ -89,7 +89,7 @@ def _without_rotation(plain: list[float | None]) -> str:
 def _figure(mean_F: Tensor, fresh_F: Tensor | None, pairs: int) -> Figure:
     marks = [mark("bars", range(pairs), mean_F[:pairs], label="mean over layers", emphasis="main")]
     if fresh_F is not None:
-        marks.append(mark("points", range(pairs), fresh_F[:pairs], label="untrained", emphasis="null"))
+        marks.append(mark("points", range(pairs), fresh_F[:pairs], label="untrained", emphasis="reference"))
     return Figure((Panel(tuple(marks), xlabel="pair of dimensions (0: fastest)", ylabel="share of logit variance"),))
 
 
@@ -109,12 +109,8 @@ def frequency_sums(
     """Σ product · logit of each rotating pair (last, of what does not rotate), and Σ logit², text by text."""
     products, variances = [], []
     for _, call in layer.calls():
-        counted = (
-            call.allowed_BHST
-            & ordinary_T.to(call.allowed_BHST.device)[:, None]
-            & ordinary_T.to(call.allowed_BHST.device)
-        )
-        logits = centred(call.logits_BHST, counted)
+        counted = call.mask_BHST & ordinary_T.to(call.mask_BHST.device)[:, None] & ordinary_T.to(call.mask_BHST.device)
+        logits = centre_logits(call.logits_BHST, counted)
         products.append((layer.scale * (call.q_BHSK.double() * (logits @ call.k_BHTK).double()).sum((1, 2))).cpu())
         variances.append(logits.double().square().sum((1, 2, 3)).cpu())
     whole_NK = torch.cat(products)
@@ -142,8 +138,8 @@ def unrotated_share(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> float | Non
         return None
     covariance = variance = 0.0
     for rows, call in layer.calls():
-        ordinary = ordinary_T.to(call.allowed_BHST.device)
-        logits = centred(call.logits_BHST, call.allowed_BHST & ordinary[:, None] & ordinary).double()
+        ordinary = ordinary_T.to(call.mask_BHST.device)
+        logits = centre_logits(call.logits_BHST, call.mask_BHST & ordinary[:, None] & ordinary).double()
         other = still.replay(layer.inputs_NTD[rows])
         products = layer.scale * (other.q_BHSK @ other.k_BHTK.transpose(-1, -2)).double()
         covariance += float((products * logits).sum())

@@ -59,7 +59,7 @@ def _figure(along: list[float], fresh: list[float] | None) -> Figure:
     layers = list(range(len(along)))
     marks = [mark("line", layers, torch.tensor(along), label="this model", emphasis="main")]
     if fresh is not None:
-        marks.append(mark("line", layers, torch.tensor(fresh), label="untrained", emphasis="null"))
+        marks.append(mark("line", layers, torch.tensor(fresh), label="untrained", emphasis="reference"))
     return Figure((Panel(tuple(marks), xlabel="layer (0: embedding)", ylabel="share of variance"),))
 
 

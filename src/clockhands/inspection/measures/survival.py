@@ -52,12 +52,12 @@ class Probe:
         return [exact_at_ends(span, share, self.texts) for span, share in zip(cut, self.position, strict=True)]
 
 
-def probe(subject: Subject, capture: Capture, tick: Callable[[], None] = lambda: None) -> Probe:
+def probe_layers(subject: Subject, capture: Capture, tick: Callable[[], None] = lambda: None) -> Probe:
     """Probe every layer of one model."""
     splits = _splits(capture)
     ids = capture.ids_NT[: splits.texts, capture.counted_T]
     types, labels = ids.unique(return_inverse=True)
-    rows = subject.embeddings()[types].float()
+    rows = subject.read_embeddings()[types].float()
     rows = rows - rows.mean(0)
     hits, token = [], []
     for states in capture.hidden:
@@ -137,8 +137,8 @@ class Survival(Measure):
 
     def run(self, reading: Reading) -> Finding:
         subject, capture = reading.subject, reading.capture
-        found = probe(subject, capture)
-        fresh = probe(reading.control.subject, reading.control.capture) if reading.control else None
+        found = probe_layers(subject, capture)
+        fresh = probe_layers(reading.control.subject, reading.control.capture) if reading.control else None
         chance = 1 / int(capture.counted_T.sum())
         cut_hits = without_residuals(subject, capture)
         cut = [float(hits_R.mean()) for hits_R in cut_hits]
@@ -219,7 +219,8 @@ def without_residuals(subject: Subject, capture: Capture) -> tuple[Float[Tensor,
     splits = _splits(capture)
     with switch:
         batches = [
-            subject.forward(capture.ids_NT[rows], **capture.given(rows)) for rows in torch.arange(splits.texts).split(8)
+            subject.forward(capture.ids_NT[rows], **capture.forward_options(rows))
+            for rows in torch.arange(splits.texts).split(8)
         ]
     layers = (torch.cat(states)[:, capture.counted_T.to(states[0].device)] for states in zip(*batches, strict=True))
     return tuple(position_hits(states.float().cpu(), splits) for states in layers)
@@ -240,7 +241,7 @@ def _figure(found: Probe, fresh: Probe | None, chance: float, cut: list[float]) 
         mark("line", x, torch.tensor(found.token), label="word"),
     ]
     if fresh is not None:
-        marks.append(mark("line", x, torch.tensor(fresh.position), label="position, untrained", emphasis="null"))
+        marks.append(mark("line", x, torch.tensor(fresh.position), label="position, untrained", emphasis="reference"))
     if cut:
         marks.append(mark("line", x, torch.tensor(cut), label="position, residuals cut"))
     marks.append(level(chance, "chance"))

@@ -11,7 +11,7 @@ from clockhands.findings import Finding, Reference, Table
 from clockhands.inspection.drawing import percent, percent_range
 from clockhands.inspection.estimators.intervals import bootstrap
 from clockhands.inspection.measures.measure import OUTPUT, TASK, Measure
-from clockhands.inspection.reading.interventions import CHANGED, relative, squared_distance
+from clockhands.inspection.reading.interventions import CHANGED, relative_change, squared_distance
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.swapped_sentences import Swap, english_swaps, largest_id, own_swaps, unknown_share
 from clockhands.inspection.subject.subject import Subject
@@ -66,7 +66,7 @@ class SwappedWords(Measure):
         distance = squared_distance(before)
         if distance == 0.0:
             return self.skip("All sentences have the same output, so there is no distance to measure by.")
-        change_N = relative((after - before).square().sum(-1), distance)
+        change_N = relative_change((after - before).square().sum(-1), distance)
         value, (low, high) = float(change_N.mean()), bootstrap(change_N, torch.ones_like(change_N))
         changes = (
             f"In {len(swaps)} {which}, swapping two words changes the mean of the output by {percent(value)} of the "

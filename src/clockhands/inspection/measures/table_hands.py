@@ -10,18 +10,11 @@ import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import listed, mark, percent
+from clockhands.inspection.estimators.column_lines import AGREEMENT, Line
 from clockhands.inspection.estimators.exact_hands import ExactHands, exact_hands
-from clockhands.inspection.estimators.spectral_lines import (
-    AGREEMENT,
-    FEWEST_TURNS,
-    ROUND,
-    SURROGATES,
-    Array,
-    Line,
-    Spectrum,
-    find_lines,
-    slow_basis,
-)
+from clockhands.inspection.estimators.spectral_lines import ROUND, Spectrum, find_lines
+from clockhands.inspection.estimators.surrogates import FEWEST_TURNS, SURROGATES
+from clockhands.inspection.estimators.wave_fit import Array, slow_basis
 from clockhands.inspection.measures.measure import INPUT, Measure
 from clockhands.inspection.measures.position_rows import PositionRows, read_rows
 from clockhands.inspection.reading.reading import Reading

@@ -130,8 +130,8 @@ def _shift_figure(found: list[StepErrors]) -> Figure:
     lines = (
         mark("line", steps, [one.linear for one in found], label="linear map"),
         mark("line", steps, [one.rotation for one in found], label="rotation", emphasis="main"),
-        mark("line", steps, [one.still for one in found], label="standing still", emphasis="null"),
-        mark("line", steps, [one.multiple for one in found], label="best multiple", emphasis="null"),
+        mark("line", steps, [one.still for one in found], label="standing still", emphasis="reference"),
+        mark("line", steps, [one.multiple for one in found], label="best multiple", emphasis="reference"),
     )
     return Figure((Panel(lines, xlabel="step k", ylabel="held-out error", xscale="log"),))
 

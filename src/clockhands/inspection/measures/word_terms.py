@@ -12,9 +12,9 @@ from clockhands.inspection.estimators.intervals import bootstrap_layers
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
 from clockhands.inspection.reading.capture import Capture
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.logit_split import TERMS, Split, centred, means
+from clockhands.inspection.reading.logit_split import TERMS, Split, centre_logits, compute_means
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.term_groups import grouped
+from clockhands.inspection.reading.term_groups import group_shares
 from clockhands.shapes import Bool, Float, Tensor
 
 COLUMNS = ("query's words × distance", "key's words × distance", "distance alone", "preferred words", "words alone")
@@ -22,11 +22,11 @@ _GROUPS = ("distance (kernel and bias)", "preferred words (constant–content)",
 LEAST = 1e-6
 
 
-def separated(layer: Layer) -> tuple[Float[Tensor, "B H S T"], Float[Tensor, "B H S T"]]:
+def separate_terms(layer: Layer) -> tuple[Float[Tensor, "B H S T"], Float[Tensor, "B H S T"]]:
     """f and g of the first texts, off the diagonal; the means are those of the other texts, if there are others."""
     x_BTD = layer.inputs_NTD[: layer.batch]
     rest = torch.arange(len(x_BTD), len(layer.inputs_NTD))
-    mean, place = means(layer, rest if len(rest) else torch.arange(len(x_BTD)))
+    mean, place = compute_means(layer, rest if len(rest) else torch.arange(len(x_BTD)))
     blank_BTD = (mean + place).expand_as(x_BTD)
     flat_BHST = layer.bias(layer.replay(blank_BTD))
     asked, answered = torch.zeros_like(flat_BHST), torch.zeros_like(flat_BHST)
@@ -53,8 +53,8 @@ def word_sums(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> tuple[Tensor, Ten
     """Σ f · logit, Σ g · logit and Σ logit² of the first texts, one number for each."""
     real = layer.replay(layer.inputs_NTD[: layer.batch])
     ordinary = ordinary_T.to(real.logits_BHST.device)
-    logits = centred(real.logits_BHST, real.allowed_BHST & ordinary[:, None] & ordinary).double()
-    asked_B, answered_B = ((term * logits).sum((1, 2, 3)).cpu() for term in separated(layer))
+    logits = centre_logits(real.logits_BHST, real.mask_BHST & ordinary[:, None] & ordinary).double()
+    asked_B, answered_B = ((term * logits).sum((1, 2, 3)).cpu() for term in separate_terms(layer))
     return asked_B, answered_B, logits.square().sum((1, 2, 3)).cpu()
 
 
@@ -133,6 +133,6 @@ def _rows(capture: Capture, splits: Sequence[Split]) -> list[tuple[float, ...]]:
     """``COLUMNS`` for every layer."""
     found = []
     for layer, split in zip(capture.layers, splits, strict=True):
-        groups = grouped(split.layer())
+        groups = group_shares(split.layer())
         found.append((*word_shares(layer, capture.ordinary_T), *(groups[name] for name in _GROUPS)))
     return found

@@ -16,7 +16,7 @@ GAP = 5e3
 openai-gpt writes its masks as -10,000, which ``MASKED`` alone would take for a logit."""
 
 
-def unmasked(logits_BHST: Float[Tensor, "... S T"]) -> Bool[Tensor, "... S T"]:
+def find_mask(logits_BHST: Float[Tensor, "... S T"]) -> Bool[Tensor, "... S T"]:
     """Tell which keys every query may attend to, from logits (or from a mask that is added to them)."""
     largest = logits_BHST.amax(-1, keepdim=True).float()
     return (logits_BHST > MASKED) & (logits_BHST > largest - GAP)
@@ -36,7 +36,7 @@ class AttentionCall:
     k_BHTK: Float[Tensor, "B H T K"]
     logits_BHST: Float[Tensor, "B H S T"]
     weights_BHST: Float[Tensor, "B H S T"]
-    allowed_BHST: Bool[Tensor, "B H S T"]
+    mask_BHST: Bool[Tensor, "B H S T"]
     scale: float | None = None
     bias_BHST: Float[Tensor, "B H S T"] | None = None
     softcap: float | None = None

@@ -16,7 +16,7 @@ from torch import nn
 
 from clockhands.attention import Attended, record
 from clockhands.errors import CheckpointError
-from clockhands.inspection.reading.attention_call import AttentionCall, Receiver, ignore, unmasked
+from clockhands.inspection.reading.attention_call import AttentionCall, Receiver, find_mask, ignore
 from clockhands.inspection.reading.softmax_tap import ModuleStack, SoftmaxTap
 from clockhands.model.attention import Attention
 from clockhands.model.transformer import Stack
@@ -26,7 +26,7 @@ NAME = "clockhands"
 
 
 @contextlib.contextmanager
-def listening(model: nn.Module, receive: Receiver, within: nn.Module | None = None) -> Iterator[None]:
+def listen(model: nn.Module, receive: Receiver, within: nn.Module | None = None) -> Iterator[None]:
     """Hand every attention inside the block to ``receive``, through the best seam that the model's class offers.
 
     ``within`` narrows the tap to one module, where only that one is going to run.
@@ -51,7 +51,7 @@ def _own(stack: ModuleStack, heard: Attended, receive: Receiver) -> None:
     module = stack.running[-1] if stack.running else None
     if isinstance(module, Attention) and receive is not ignore:
         products = heard.q_BHSK @ heard.k_BHTK.transpose(-1, -2) * heard.scale
-        allowed = heard.mask_BHST & unmasked(heard.logits_BHST)
+        allowed = heard.mask_BHST & find_mask(heard.logits_BHST)
         bias = torch.zeros_like(products) if heard.bias_BHST is None else heard.bias_BHST.to(products.dtype)
         if "logits" in heard.scheme.active_hooks():  # whole rows rewritten: all that was made of the products
             bias = heard.logits_BHST - products
@@ -62,7 +62,7 @@ def _own(stack: ModuleStack, heard: Attended, receive: Receiver) -> None:
                 k_BHTK=heard.k_BHTK,
                 logits_BHST=heard.logits_BHST,
                 weights_BHST=heard.weights_BHST,
-                allowed_BHST=allowed.expand(products.shape),
+                mask_BHST=allowed.expand(products.shape),
                 scale=heard.scale,
                 bias_BHST=torch.where(allowed, bias, 0.0).expand(products.shape),
             )
@@ -134,7 +134,7 @@ def _overheard(
     allowed = torch.ones(1, dtype=torch.bool, device=q.device)
     if mask is not None:
         mask = mask[..., : k.shape[2]]
-        allowed = mask if mask.dtype == torch.bool else unmasked(mask)
+        allowed = mask if mask.dtype == torch.bool else find_mask(mask)
         added = added if mask.dtype == torch.bool else torch.where(allowed, mask, 0.0)
     position_bias = options.get("position_bias")
     if position_bias is not None:
@@ -146,7 +146,7 @@ def _overheard(
         k_BHTK=k,
         logits_BHST=products + added,
         weights_BHST=weights,
-        allowed_BHST=allowed.expand(products.shape),
+        mask_BHST=allowed.expand(products.shape),
         scale=scale,
         bias_BHST=added.expand(products.shape),
         softcap=options.get("softcap"),
@@ -160,7 +160,7 @@ def _check_understood(call: AttentionCall, sinks: Tensor | None) -> None:
     logits = call.logits_BHST
     if call.softcap is not None:
         logits = torch.tanh(logits / call.softcap) * call.softcap
-    logits = logits.masked_fill(~call.allowed_BHST, torch.finfo(logits.dtype).min).float()
+    logits = logits.masked_fill(~call.mask_BHST, torch.finfo(logits.dtype).min).float()
     if sinks is not None:
         column = sinks.float().reshape(1, -1, 1, 1).expand(*logits.shape[:3], 1)
         logits = torch.cat([logits, column], dim=-1)

@@ -17,11 +17,12 @@ from torch import nn
 
 from clockhands.errors import CheckpointError
 from clockhands.inspection.reading.attention_call import AttentionCall, ignore
-from clockhands.inspection.reading.attention_hooks import listening
+from clockhands.inspection.reading.attention_hooks import listen
 from clockhands.inspection.reading.layer import Layer, hidden_input
 from clockhands.inspection.reading.repeated_texts import Repeats, repeats
 from clockhands.inspection.reading.tensor_storage import TensorStorage
 from clockhands.model.attention import CrossAttention
+from clockhands.pretrained import first_line
 from clockhands.shapes import Bool, Float, Int, Tensor
 
 WITHOUT_FIRST = (
@@ -71,7 +72,7 @@ class Capture:
         """Which of the texts repeat each other."""
         return repeats(self.ids_NT[:, self.ordinary_T])
 
-    def given(self, rows: slice | Tensor) -> dict[str, Tensor]:
+    def forward_options(self, rows: slice | Tensor) -> dict[str, Tensor]:
         """What ``forward`` needs beside the ids of these texts."""
         return {} if self.source_NS is None else {"source_BS": self.source_NS[rows]}
 
@@ -98,9 +99,9 @@ def capture(
     ordinary = torch.ones(ids_NT.shape[1], dtype=torch.bool) if ordinary_T is None else ordinary_T
     found = Capture(ids_NT, [], [], ordinary, source_NS)
     batch = min(batch, len(ids_NT))
-    run = partial(forward, ids_NT[:batch], **found.given(slice(batch)))
+    run = partial(forward, ids_NT[:batch], **found.forward_options(slice(batch)))
     calls, found.across, found.unread = _template(model, run, (batch, ids_NT.shape[1]))
-    states = forward(ids_NT[:1], **found.given(slice(1)))
+    states = forward(ids_NT[:1], **found.forward_options(slice(1)))
     if any(state.shape[1] != found.length for state in states):
         raise CheckpointError(
             f"{type(model).__name__} gives {max(state.shape[1] for state in states)} states for {found.length} tokens, "
@@ -111,8 +112,8 @@ def capture(
     hidden = [store.empty((len(ids_NT), *state.shape[1:]), state.dtype) for state in states]
     for start in range(0, len(ids_NT), batch):
         rows = torch.arange(start, start + batch).clamp(max=len(ids_NT) - 1)
-        with listening(model, ignore), _recording(layers, rows):
-            states = forward(ids_NT[rows], **found.given(rows))
+        with listen(model, ignore), _recording(layers, rows):
+            states = forward(ids_NT[rows], **found.forward_options(rows))
         for index, (kept, state) in enumerate(zip(hidden, states, strict=True)):
             _check_finite(state, index, model)
             kept[rows] = state.to(kept.device)
@@ -152,7 +153,7 @@ def _template(
 
     hooks = [module.register_forward_pre_hook(note, with_kwargs=True) for module in readable]
     try:
-        with listening(model, ignore):
+        with listen(model, ignore):
             run()
     finally:
         for hook in hooks:
@@ -187,7 +188,7 @@ def _readable(model: nn.Module, run: Callable[[], Any], shape: tuple[int, int]) 
     ]
     unread = ""
     try:
-        with listening(model, hear):
+        with listen(model, hear):
             run()
     except CheckpointError as fault:
         unread = str(fault)
@@ -216,8 +217,7 @@ def _fault(call: _Recorded, model: nn.Module, shape: tuple[int, int]) -> str:
     try:
         logits = layer.replay(hidden.transpose(0, 1) if layer.time_first else hidden).logits_BHST
     except Exception as fault:  # foreign code, run in a way that it was not written for
-        line = next(iter(str(fault).strip().splitlines()), "no message")
-        return f"the attention of {kind} cannot be run alone ({type(fault).__name__}: {line})"
+        return f"the attention of {kind} cannot be run alone ({type(fault).__name__}: {first_line(fault)})"
     if logits.shape[0] != count or tuple(logits.shape[2:]) != (length, length):
         return f"the attention of {kind} is not computed as logits of every token for every token"
     return ""

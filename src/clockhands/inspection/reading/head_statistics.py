@@ -54,7 +54,7 @@ class HeadCounts:
     def __init__(self, ordinary_T: Bool[Tensor, " T"]) -> None:
         self.ordinary_T, self.places = ordinary_T, PlaceSums()
         self.first = torch.zeros(())
-        self.allowed_ST = torch.ones(1, 1, dtype=torch.bool)
+        self.mask_ST = torch.ones(1, 1, dtype=torch.bool)
         self.reach: list[Tensor] = []
 
     def add(self, call: AttentionCall) -> None:
@@ -63,24 +63,24 @@ class HeadCounts:
         weights = call.weights_BHST.cpu()
         inner = weights if bool(kept.all()) else weights[:, :, kept][..., kept]
         self.first = self.first + weights[:, :, kept, 0].sum((0, 2), dtype=torch.float64) / int(kept.sum())
-        self.allowed_ST = call.allowed_BHST[0, 0].cpu()[kept][:, kept]
+        self.mask_ST = call.mask_BHST[0, 0].cpu()[kept][:, kept]
         inner = inner / inner.sum(-1, keepdim=True).clamp_min(1e-12)
-        self.places.add((inner.double() - self._uniform()) * self.allowed_ST)
+        self.places.add((inner.double() - self._uniform()) * self.mask_ST)
         self.reach.append(self._reach(inner))
 
     def _uniform(self) -> Float[Tensor, "S T"]:
         """Uniform attention over the keys that each query may see."""
-        return self.allowed_ST / self.allowed_ST.sum(-1, keepdim=True).clamp_min(1)
+        return self.mask_ST / self.mask_ST.sum(-1, keepdim=True).clamp_min(1)
 
     def _reach(self, inner_BHST: Float[Tensor, "B H S T"]) -> Float[Tensor, "B H"]:
         """The mean distance at which each head looks, text by text."""
-        places, chosen = torch.arange(inner_BHST.shape[-1]), _queries(self.allowed_ST)
+        places, chosen = torch.arange(inner_BHST.shape[-1]), _queries(self.mask_ST)
         distance_ST = (places - places[:, None]).abs()
         return (inner_BHST[:, :, chosen] * distance_ST[chosen]).sum(-1, dtype=torch.float64).mean(-1)
 
     def statistics(self) -> HeadStatistics:
         """Places, offsets and distances of every head."""
-        allowed, texts, uniform_ST = self.allowed_ST, self.places.texts, self._uniform()
+        allowed, texts, uniform_ST = self.mask_ST, self.places.texts, self._uniform()
         mean_HST = self.places.total_GHST.sum(0) / texts + uniform_ST
         by_place, by_place_H2, _ = self.places.shares()
         queries = _queries(allowed)

@@ -32,7 +32,7 @@ def norms_inside(module: nn.Module) -> list[nn.Module]:
     return found
 
 
-class Frozen:
+class HeldNorms:
     """Records the divisors and the places that one real input gave, then applies the same to other inputs."""
 
     def __init__(self, module: nn.Module, scheme: Scheme | None = None) -> None:

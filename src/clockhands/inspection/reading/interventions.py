@@ -66,7 +66,7 @@ def last_states(run: Run, capture: Capture, ids_NT: Int[Tensor, "N T"]) -> Float
     """Compute the last states of the tokens that count; None if ``run`` cannot. Windows may be cut."""
     batches, ordinary_T = [], capture.ordinary_T[: ids_NT.shape[1]]
     for rows in torch.arange(len(ids_NT)).split(8):
-        states = run(ids_NT[rows], **capture.given(rows))
+        states = run(ids_NT[rows], **capture.forward_options(rows))
         if states is None:
             return None
         batches.append(states[-1].float().cpu()[:, ordinary_T])
@@ -80,20 +80,20 @@ def squared_distance(rows_ND: Float[Tensor, "N D"]) -> float:
     return between if between > 1e-9 * float(rows_ND.double().square().sum(-1).mean()) else 0.0
 
 
-def relative(change_N: Float[Tensor, " N"], distance: float) -> Float[Tensor, " N"]:
+def relative_change(change_N: Float[Tensor, " N"], distance: float) -> Float[Tensor, " N"]:
     """Return changes as parts of a distance; 0 where there is no distance, so that nothing can be told."""
     return change_N / distance if distance > 0 else torch.zeros_like(change_N)
 
 
-def compared(name: str, before_NtD: Tensor, after_NtD: Tensor) -> Effect:
+def compare_states(name: str, before_NtD: Tensor, after_NtD: Tensor) -> Effect:
     """Compare the states of every token, and their means, before and after: both N × t × D, the same tokens."""
     tokens = (after_NtD - before_NtD).square().sum(-1).mean(1)
     first, second = before_NtD.mean(1), after_NtD.mean(1)
     pooled = (second - first).square().sum(-1)
     return Effect(
         name,
-        relative(tokens, squared_distance(before_NtD.flatten(0, 1))),
-        relative(pooled, squared_distance(first)),
+        relative_change(tokens, squared_distance(before_NtD.flatten(0, 1))),
+        relative_change(pooled, squared_distance(first)),
         float(F.cosine_similarity(first, second, dim=-1).mean()),
     )
 
@@ -124,15 +124,15 @@ def intervene(subject: Subject, capture: Capture) -> Interventions:
     before = last_states(subject.forward, capture, ids)
     assert before is not None
     found = [_shifted(subject, capture, ids, step, before) for step in STEPS]
-    if subject.tables() is not None:
+    if subject.read_tables() is not None:
         with subject.without_positions(capture.length):
             after = last_states(subject.forward, capture, ids)
         assert after is not None
-        found.append(compared(MEAN_ROW, before, after))
+        found.append(compare_states(MEAN_ROW, before, after))
     generator = torch.Generator().manual_seed(0)
     found.append(_permuted(subject, capture, ids, before, generator))
     found.append(_others_permuted(subject, capture, ids, before, generator))
-    found.append(compared(ANOTHER, before, before.roll(1, dims=0)))
+    found.append(compare_states(ANOTHER, before, before.roll(1, dims=0)))
     return Interventions(tuple(effect for effect in found if effect is not None))
 
 
@@ -152,7 +152,7 @@ def _permuted(
     after = last_states(subject.forward, capture, permuted)
     assert after is not None
     moved = before_NtD.gather(1, order_Nt[:, :, None].expand_as(before_NtD))
-    effect = compared(PERMUTED, moved, after)
+    effect = compare_states(PERMUTED, moved, after)
     return effect
 
 
@@ -168,7 +168,7 @@ def _others_permuted(
     after = last_states(subject.forward, capture, permuted)
     assert after is not None
     change = (after - before_NtD)[:, stays].square().sum(-1).mean(1)
-    return Effect(OTHERS, relative(change, squared_distance(before_NtD.flatten(0, 1))), None)
+    return Effect(OTHERS, relative_change(change, squared_distance(before_NtD.flatten(0, 1))), None)
 
 
 def _shifted(subject: Subject, capture: Capture, ids_NT: Tensor, step: int, before_NtD: Tensor) -> Effect | None:
@@ -177,9 +177,9 @@ def _shifted(subject: Subject, capture: Capture, ids_NT: Tensor, step: int, befo
     room = length if subject.longest is None else min(length, subject.longest - step)
     if room < length / 2:
         return None
-    after = last_states(partial(subject.shifted, step=step), capture, ids_NT[:, :room])
+    after = last_states(partial(subject.run_shifted, step=step), capture, ids_NT[:, :room])
     if after is None:
         return None
     unmoved = before_NtD if room == length else last_states(subject.forward, capture, ids_NT[:, :room])
     assert unmoved is not None
-    return compared(f"shifted by {step}", unmoved, after)
+    return compare_states(f"shifted by {step}", unmoved, after)

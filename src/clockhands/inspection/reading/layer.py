@@ -12,8 +12,8 @@ from torch import nn
 
 from clockhands.errors import CheckpointError
 from clockhands.inspection.reading.attention_call import AttentionCall
-from clockhands.inspection.reading.attention_hooks import listening
-from clockhands.inspection.reading.held_norms import Frozen
+from clockhands.inspection.reading.attention_hooks import listen
+from clockhands.inspection.reading.held_norms import HeldNorms
 from clockhands.model.attention import AttentionContext
 from clockhands.schemes import Scheme
 from clockhands.shapes import Float, Tensor
@@ -63,7 +63,7 @@ class Layer:
         x = x.transpose(0, 1) if self.time_first else x.contiguous()
         args, kwargs = _with_input(self.args, self.kwargs, x)
         try:
-            with torch.no_grad(), listening(self.model, _stop, within=self.module):
+            with torch.no_grad(), listen(self.model, _stop, within=self.module):
                 self.module(*args, **kwargs)
         except _Heard as heard:
             return _first(heard.call, count)
@@ -97,7 +97,7 @@ class Layer:
     @cached_property
     def holds(self) -> bool:
         """Whether something in the layer must be held at the real input, so that parts depend on their text."""
-        frozen = Frozen(self.module, self.scheme)
+        frozen = HeldNorms(self.module, self.scheme)
         with frozen.record():
             self.replay(self.inputs_NTD[:1])
         return self.words_place or bool(frozen.reciprocals)
@@ -112,7 +112,7 @@ class Layer:
         down, zero = self.replay(-x), self.replay(torch.zeros_like(x))
         bent = (up.logits_BHST.double() + down.logits_BHST.double()) / 2 - zero.logits_BHST.double()
         products = (up.q_BHSK - zero.q_BHSK).double() @ (up.k_BHTK - zero.k_BHTK).double().transpose(-1, -2)
-        bent, products = bent[up.allowed_BHST], products[up.allowed_BHST]
+        bent, products = bent[up.mask_BHST], products[up.mask_BHST]
         return float((bent * products).sum() / products.square().sum().clamp_min(1e-30))
 
     def bias(self, call: AttentionCall) -> Float[Tensor, "B H S T"]:
@@ -120,7 +120,7 @@ class Layer:
         if call.bias_BHST is not None:
             return call.bias_BHST
         products = self.scale * call.q_BHSK @ call.k_BHTK.transpose(-1, -2)
-        return torch.where(call.allowed_BHST, call.logits_BHST - products, 0.0)
+        return torch.where(call.mask_BHST, call.logits_BHST - products, 0.0)
 
 
 def hidden_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from clockhands.inspection.reading.attention_call import AttentionCall
-from clockhands.inspection.reading.held_norms import Frozen
+from clockhands.inspection.reading.held_norms import HeldNorms
 from clockhands.inspection.reading.layer import Layer
 from clockhands.shapes import Bool, Float, Int, Tensor
 
@@ -82,8 +82,8 @@ class Parts:
 
     def error(self) -> float:
         """The largest deviation of the sum from the real logits, relative to the largest logit."""
-        logits = self.real.logits_BHST.masked_fill(~self.real.allowed_BHST, 0.0)
-        missed = (self.total().masked_fill(~self.real.allowed_BHST, 0.0) - logits).abs().max()
+        logits = self.real.logits_BHST.masked_fill(~self.real.mask_BHST, 0.0)
+        missed = (self.total().masked_fill(~self.real.mask_BHST, 0.0) - logits).abs().max()
         return float(missed / logits.abs().max().clamp_min(1e-30))
 
 
@@ -110,7 +110,7 @@ class Split:
         return self.cov_NHt.sum((0, 1)) / self.var_NH.sum().clamp_min(1e-30)
 
 
-def means(layer: Layer, rows: Int[Tensor, " n"]) -> tuple[Float[Tensor, "1 T D"], Float[Tensor, "1 T D"]]:
+def compute_means(layer: Layer, rows: Int[Tensor, " n"]) -> tuple[Float[Tensor, "1 T D"], Float[Tensor, "1 T D"]]:
     """μ (the same at every place) and pos, from these texts."""
     place = layer.inputs_NTD[rows].double().mean(0, keepdim=True)
     mean = place.mean(1, keepdim=True)
@@ -124,7 +124,7 @@ def parts(layer: Layer, *, crossfit: bool = True) -> Iterator[tuple[Int[Tensor, 
     everything = torch.arange(count)
     folds = [everything[0::2], everything[1::2]] if crossfit and count > 1 else [everything]
     for here, rows in enumerate(folds):
-        mean, place = means(layer, folds[len(folds) - 1 - here])
+        mean, place = compute_means(layer, folds[len(folds) - 1 - here])
         alone = (layer.replay(mean), layer.replay(mean + place))
         for batch in rows.split(layer.batch):
             x = layer.inputs_NTD[batch]
@@ -152,7 +152,7 @@ def _steps(mean: Tensor, both: Tensor, real: Tensor) -> dict[str, Tensor]:
 
 def _held(layer: Layer, x: Tensor, mean: Tensor, place: Tensor, own: AttentionCall) -> Parts:
     """The same with norms and places held at what this text gave them; ``own`` ran on μ alone, with nothing held."""
-    frozen = Frozen(layer.module, layer.scheme)
+    frozen = HeldNorms(layer.module, layer.scheme)
     with frozen.record():
         real = layer.replay(x)
     with frozen.applied():
@@ -172,7 +172,7 @@ def _held(layer: Layer, x: Tensor, mean: Tensor, place: Tensor, own: AttentionCa
     )
 
 
-def centred(logits_BHST: Tensor, counted_BHST: Bool[Tensor, "B H S T"]) -> Tensor:
+def centre_logits(logits_BHST: Tensor, counted_BHST: Bool[Tensor, "B H S T"]) -> Tensor:
     """Logits less their mean over the keys that count, zero elsewhere: softmax does not see a row's constant."""
     kept = torch.where(counted_BHST, logits_BHST, 0.0)
     number = counted_BHST.sum(-1, keepdim=True).clamp_min(1)
@@ -191,8 +191,8 @@ def split(
     for rows, batch in parts(layer):
         overhear(batch.real)
         ordinary = ordinary_T.to(batch.real.logits_BHST.device)
-        counted = batch.real.allowed_BHST & ordinary[:, None] & ordinary
-        logits = centred(batch.real.logits_BHST, counted)
+        counted = batch.real.mask_BHST & ordinary[:, None] & ordinary
+        logits = centre_logits(batch.real.logits_BHST, counted)
         if not cov.numel():
             cov = torch.zeros(count, logits.shape[1], len(TERMS), dtype=torch.float64)
             var = torch.zeros(count, logits.shape[1], dtype=torch.float64)

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from clockhands.inspection.reading.attention_call import AttentionCall, Receiver, unmasked
+from clockhands.inspection.reading.attention_call import AttentionCall, Receiver, find_mask
 from clockhands.shapes import Tensor
 
 
@@ -88,7 +88,7 @@ class SoftmaxTap(TorchFunctionMode):
             logits, weights = (x.unflatten(0, (-1, heads)) for x in (logits, weights))
         batch, heads = weights.shape[:2]
         q, k = (_by_head(operand, batch, heads) for operand in operands)
-        call = AttentionCall(self.stack.running[-1], q, k, logits.to(q.dtype), weights.to(q.dtype), unmasked(logits))
+        call = AttentionCall(self.stack.running[-1], q, k, logits.to(q.dtype), weights.to(q.dtype), find_mask(logits))
         self.receive(call)
 
     def _fused(
@@ -111,7 +111,7 @@ class SoftmaxTap(TorchFunctionMode):
         logits = q @ k.transpose(-1, -2) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
         logits = logits if mask is None else logits + mask
         weights = logits.softmax(dim=-1)
-        self.receive(AttentionCall(self.stack.running[-1], q, k, logits, weights, unmasked(logits)))
+        self.receive(AttentionCall(self.stack.running[-1], q, k, logits, weights, find_mask(logits)))
 
 
 def _heads(module: nn.Module) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from clockhands.inspection.reading.windows import bare, frame
+from clockhands.inspection.reading.windows import encode_bare, find_frame
 from clockhands.inspection.subject.subject import Subject
 
 NOUNS = ("Tom", "a dog", "Anna", "the king", "my sister", "a wolf", "the doctor", "Peter")
@@ -41,7 +41,7 @@ def largest_id(swaps: Sequence[Swap]) -> int:
 def unknown_share(subject: Subject, swaps: list[Swap]) -> float:
     """The share of tokens that the tokenizer has no word for."""
     unknown = getattr(subject.tokenizer, "unk_token_id", None)
-    ids = [token for swap in swaps for token in bare(subject.tokenizer, swap.text)]
+    ids = [token for swap in swaps for token in encode_bare(subject.tokenizer, swap.text)]
     return ids.count(unknown) / max(len(ids), 1) if unknown is not None else float(not ids)
 
 
@@ -88,10 +88,10 @@ def _two_longest(words: Sequence[str]) -> tuple[int, int]:
 
 
 def _tokens_swapped(subject: Subject, text: str, source: list[int] | None) -> Iterator[Swap]:
-    ids = bare(subject.tokenizer, text)
+    ids = encode_bare(subject.tokenizer, text)
     if len(ids) < 2 or ids[0] == ids[-1]:
         return
-    before, after = frame(subject.tokenizer, subject.start)
+    before, after = find_frame(subject.tokenizer, subject.start)
     other = [ids[-1], *ids[1:-1], ids[0]]
     if _fits(subject, [*before, *ids, *after]):
         reads = str(subject.tokenizer.decode(other))
@@ -99,5 +99,5 @@ def _tokens_swapped(subject: Subject, text: str, source: list[int] | None) -> It
 
 
 def _ids(subject: Subject, text: str) -> list[int]:
-    before, after = frame(subject.tokenizer, subject.start)
-    return [*before, *bare(subject.tokenizer, text), *after]
+    before, after = find_frame(subject.tokenizer, subject.start)
+    return [*before, *encode_bare(subject.tokenizer, text), *after]

@@ -23,14 +23,14 @@ POSITIONAL = ("position–position", "preferred places (constant–position)", "
 """The groups that need to know nothing of the words."""
 
 
-def grouped(shares_t: Float[Tensor, " t"]) -> dict[str, float]:
+def group_shares(shares_t: Float[Tensor, " t"]) -> dict[str, float]:
     """Shares of ``TERMS`` added up into ``GROUPS``."""
     return {name: sum(float(shares_t[TERMS.index(term)]) for term in terms) for name, terms in GROUPS.items()}
 
 
-def positional(shares_t: Float[Tensor, " t"]) -> float:
+def positional_share(shares_t: Float[Tensor, " t"]) -> float:
     """The share that position and distance have without any word."""
-    groups = grouped(shares_t)
+    groups = group_shares(shares_t)
     return sum(groups[name] for name in POSITIONAL)
 
 

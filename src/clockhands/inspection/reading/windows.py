@@ -59,13 +59,13 @@ def windows(
     the model can read.
     """
     if isinstance(texts, Tensor):
-        return given_windows(texts, count=count, longest=longest)
+        return cut_ids(texts, count=count, longest=longest)
     _check(tokenizer, length, longest)
-    before, after = frame(tokenizer, start)
+    before, after = find_frame(tokenizer, start)
     widest = length - len(before) - len(after)
     stream: list[int] = []
     for text in texts:
-        stream += bare(tokenizer, text)
+        stream += encode_bare(tokenizer, text)
         if len(stream) >= count * widest:
             break
     room = min(widest, len(stream) // FEWEST_WINDOWS)
@@ -90,7 +90,7 @@ def _check(tokenizer: Any, length: int, longest: int | None) -> None:
         )
 
 
-def paired(
+def pair_windows(
     tokenizer: Any,
     source_tokenizer: Any,
     pairs: Iterable[tuple[str, str]],
@@ -106,8 +106,8 @@ def paired(
     What they translate is cut to ``source_longest`` tokens, if the reader has an end. Errors as ``windows``.
     """
     _check(tokenizer, length, longest)
-    before, after = frame(tokenizer, start)
-    opening, closing = frame(source_tokenizer)
+    before, after = find_frame(tokenizer, start)
+    opening, closing = find_frame(source_tokenizer)
     room = length - len(before) - len(after)
     source_room = None if source_longest is None else source_longest - len(opening) - len(closing)
     rows: list[list[int]] = []
@@ -115,8 +115,8 @@ def paired(
     written: list[int] = []
     read: list[int] = []
     for source, target in pairs:
-        written += bare(tokenizer, target)
-        read += bare(source_tokenizer, source)
+        written += encode_bare(tokenizer, target)
+        read += encode_bare(source_tokenizer, source)
         if len(written) >= room:
             rows.append([*before, *written[:room], *after])
             sources.append([*opening, *read[:source_room], *closing])
@@ -173,7 +173,7 @@ def read_ids(path: str | Path) -> Ids:
     return found
 
 
-def given_windows(ids: Ids, *, count: int, longest: int | None, length: int | None = None) -> Windows:
+def cut_ids(ids: Ids, *, count: int, longest: int | None, length: int | None = None) -> Windows:
     """Windows of token ids: the first ``length`` tokens of each text, or one long text cut into windows.
 
     Raises DataError for ids that are not integers of shape [texts, tokens] or [tokens], or too few; UsageError for
@@ -216,15 +216,15 @@ def _cut(stream: NDArray[Any], length: int) -> NDArray[Any]:
     return stream[: len(stream) // room * room].reshape(-1, room)
 
 
-def bare(tokenizer: Any, text: str) -> list[int]:
+def encode_bare(tokenizer: Any, text: str) -> list[int]:
     """Token ids without special tokens; a text longer than the model is no fault here, for it is cut afterwards."""
     return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
 
-def frame(tokenizer: Any, start: int | None = None) -> tuple[list[int], list[int]]:
+def find_frame(tokenizer: Any, start: int | None = None) -> tuple[list[int], list[int]]:
     """The special tokens that the tokenizer puts before and after a text; of a decoder, what it is given before."""
     sample = "the word and the number"
-    inner, full = bare(tokenizer, sample), list(tokenizer(sample)["input_ids"])
+    inner, full = encode_bare(tokenizer, sample), list(tokenizer(sample)["input_ids"])
     before: list[int] = []
     after: list[int] = []
     for place in range(len(full) - len(inner) + 1):

@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from clockhands.errors import UsageError
-from clockhands.inspection.subject.subject import Side, Subject, Tables, chosen_side
+from clockhands.inspection.subject.subject import Side, Subject, choose_side
+from clockhands.inspection.subject.tables import Tables
 from clockhands.model.block import Sublayer
 from clockhands.model.masks import Text
 from clockhands.model.transformer import Stack, Transformer
@@ -31,12 +32,16 @@ class OwnSubject(Subject):
     first: int | None = None
 
     @classmethod
+    def takes(cls, model: nn.Module) -> bool:
+        return isinstance(model, Transformer) or isinstance(getattr(model, "model", None), Transformer)
+
+    @classmethod
     def wrap(cls, model: nn.Module, tokenizer: Any = None, name: str = "", side: Side | None = None) -> OwnSubject:
         """Take a Transformer, or the model of transformers around it."""
         core = model if isinstance(model, Transformer) else model.model
         assert isinstance(core, Transformer)
         both = core.encoder is not None and core.decoder is not None
-        side = chosen_side(side, both, name or core.config.kind)
+        side = choose_side(side, both, name or core.config.kind)
         stack = core.decoder if side == "decoder" or core.encoder is None else core.encoder
         assert isinstance(stack, Stack)
         core.eval()
@@ -98,7 +103,7 @@ class OwnSubject(Subject):
     def forward(self, ids_BT: Tensor, *, source_BS: Tensor | None = None, **options: Any) -> tuple[Tensor, ...]:
         assert self.core is not None
         states: list[Tensor] = []
-        text = Text(self.checked(ids_BT).to(self.device), positions_BS=options.get("position_ids"))
+        text = Text(self.check_ids(ids_BT).to(self.device), positions_BS=options.get("position_ids"))
         if self.looks_across:
             source = self._source(ids_BT if source_BS is None else source_BS)
             self.core.decode(text, self.core.encode(source), states=states)
@@ -133,7 +138,7 @@ class OwnSubject(Subject):
         assert self.core is not None
         return self.core.config.num_heads
 
-    def embeddings(self) -> Tensor:
+    def read_embeddings(self) -> Tensor:
         return self.stack.input.tokens.weight.detach().cpu()
 
     @property
@@ -141,7 +146,7 @@ class OwnSubject(Subject):
         return getattr(self.scheme, "layout", "half") == "interleaved"
 
     @torch.no_grad()
-    def tables(self) -> Tables | None:
+    def read_tables(self) -> Tables | None:
         """Token and position vectors in the width of the model, whether added, concatenated or projected."""
         if "encode" not in self.scheme.active_hooks():
             return None
@@ -188,7 +193,7 @@ class OwnSubject(Subject):
             for sublayer in sublayers:
                 sublayer.residual = True
 
-    def shifted(self, ids_BT: Tensor, step: int, **given: Tensor) -> tuple[Tensor, ...] | None:
+    def run_shifted(self, ids_BT: Tensor, step: int, **given: Tensor) -> tuple[Tensor, ...] | None:
         if "encode" not in self.scheme.active_hooks() and "rotate" not in self.scheme.active_hooks():
             return None
         if self.longest is not None and ids_BT.shape[1] + step > self.longest:

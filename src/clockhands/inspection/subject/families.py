@@ -82,7 +82,7 @@ FAMILIES: dict[str, Family] = {
 """By ``model_type`` of the configuration."""
 
 
-def seen(model: nn.Module, rows_PD: Tensor | None) -> tuple[str, ...]:
+def guess_mechanisms(model: nn.Module, rows_PD: Tensor | None) -> tuple[str, ...]:
     """What an architecture that is not listed shows of its mechanism: its table, and frequencies kept for rotating."""
     table = () if rows_PD is None else ("sinusoid",) if _is_sinusoid(rows_PD) else ("learned",)
     return table + (("rotary",) if any(name.endswith("inv_freq") for name, _ in model.named_buffers()) else ())
@@ -97,7 +97,7 @@ def _is_sinusoid(rows_PD: Tensor, most: int = 64) -> bool:
     return varies and spread < 1e-3 * float(gram.diagonal().mean())
 
 
-def sentence(mechanisms: tuple[str, ...]) -> str:
+def describe_mechanisms(mechanisms: tuple[str, ...]) -> str:
     """How position enters, as one sentence. Unknown mechanisms are said to be unknown."""
     if not mechanisms:
         return "How position enters is not known for this architecture; what reaches the attention is measured."

@@ -66,7 +66,7 @@ def find_input_table(
     found = {path: tensor for path, tensor in _candidates(model, before.shape[1]) if tensor is not words_VE}
     with ExitStack() as stack:
         for tensor in found.values():
-            stack.enter_context(edited(tensor, lambda data: data.add_(_noise(data))))
+            stack.enter_context(edit_rows(tensor, lambda data: data.add_(_noise(data))))
         if torch.equal(run(), before):
             return None  # one run for the many tensors of a model that has no table
     for path, tensor in found.items():
@@ -105,7 +105,7 @@ def _candidates(model: nn.Module, places: int) -> Iterator[tuple[str, Tensor]]:
 
 
 @contextmanager
-def edited(tensor: Tensor, change: Callable[[Tensor], object]) -> Iterator[None]:
+def edit_rows(tensor: Tensor, change: Callable[[Tensor], object]) -> Iterator[None]:
     """Inside, the rows of a tensor are changed in place; afterwards they are as they were, to the bit."""
     kept = tensor.data.clone()
     try:
@@ -133,7 +133,7 @@ def _first_row(tensor: Tensor, run: Callable[[], Tensor], before_BTD: Tensor) ->
     numbers = torch.arange(rows, device=tensor.device)
 
     def changed(chosen_R: Bool[Tensor, " R"]) -> Bool[Tensor, "B T"]:
-        with edited(tensor, lambda data: data.add_(noise * chosen_R[:, None])):
+        with edit_rows(tensor, lambda data: data.add_(noise * chosen_R[:, None])):
             after = run()
         return ((after - before_BTD).abs().amax(-1) > 1e-6 * before_BTD.abs().amax()).cpu()
 
@@ -166,7 +166,7 @@ def _traced(
     added = noise[first : first + ids_2T.shape[1]].float()
     unit = power_of_two(added)
     plain = _inputs(model, lambda: forward(ids_2T), ids_2T.shape)
-    with edited(tensor, lambda data: data.add_(noise)):
+    with edit_rows(tensor, lambda data: data.add_(noise)):
         moved = _inputs(model, lambda: forward(ids_2T), ids_2T.shape)
     for (name, x), (other, y) in zip(plain, moved, strict=True):
         if name != other or x.shape[-1] != added.shape[-1]:
@@ -236,7 +236,7 @@ class _Enough(Exception):
     """Leaves a model once what enters its layers is known."""
 
 
-def entering(model: nn.Module, path: str, forward: Forward, ids_BT: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+def capture_input(model: nn.Module, path: str, forward: Forward, ids_BT: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
     """What the module at ``path`` is given for these texts; the run ends there."""
     caught: list[Tensor] = []
 
@@ -270,5 +270,5 @@ def _words(
             return scale, "rows"
     other = ids_2T.clone()
     other[:, 1::2] = ids_2T[:, 1::2].flip(0)
-    again = entering(model, path, forward, other)
+    again = capture_input(model, path, forward, other)
     return 1.0, "read" if _near(again[:, ::2], x_2TD[:, ::2]) else "mixed"

@@ -8,57 +8,28 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import nn
 
-from clockhands.errors import CheckpointError, ClockhandsError, DataError, UsageError
-from clockhands.inspection.subject.families import FAMILIES, Family, seen, sentence
+from clockhands.errors import CheckpointError, DataError, UsageError
+from clockhands.inspection.subject.families import FAMILIES, Family, describe_mechanisms, guess_mechanisms
+from clockhands.inspection.subject.foreign_forward import arguments_of, attention_kept, one_stream, output_layer
 from clockhands.inspection.subject.influence import find_influence
 from clockhands.inspection.subject.input_table import (
     PLACES,
     InputTable,
-    edited,
-    entering,
+    capture_input,
+    edit_rows,
     find_input_table,
     position_enters,
 )
+from clockhands.inspection.subject.requirements import check_reads_tokens, read_configuration
+from clockhands.inspection.subject.tables import Tables
 from clockhands.shapes import Float, Int, Tensor
 
 Side: TypeAlias = Literal["encoder", "decoder"]
-
-_NOT_TEXT = {
-    "pixel_values": "images",
-    "pixel_values_videos": "videos",
-    "input_features": "sound",
-    "input_values": "sound",
-    "audio_mel": "sound",
-    "past_values": "time series",
-}
-"""What a model reads whose main input is called so."""
-
-
-@dataclass(frozen=True)
-class Tables:
-    """What is added at the input: token rows (already scaled), position rows from the first token on, and the rest."""
-
-    words_VD: Float[Tensor, "V D"]
-    positions_PD: Float[Tensor, "P D"]
-    segment_D: Float[Tensor, " D"]
-    scale: float
-    norm: nn.Module | None
-
-    def __post_init__(self) -> None:
-        """Raises CheckpointError for values that are no numbers: nothing that is measured of them would be one."""
-        for what, rows in (("position", self.positions_PD), ("token", self.words_VD)):
-            broken = ~rows.isfinite().all(dim=-1)
-            if bool(broken.any()):
-                row = int(broken.nonzero()[0])
-                raise CheckpointError(
-                    f"the {what} table holds NaN or infinite values (first in row {row}), so the model cannot be "
-                    "inspected; its weights are damaged"
-                )
 
 
 @dataclass
@@ -84,6 +55,23 @@ class Subject:
     table: InputTable | None = None
     language_model: nn.Module | None = field(default=None, repr=False)
 
+    _kinds: ClassVar[list[type[Subject]]] = []
+
+    def __init_subclass__(cls) -> None:
+        """Let ``of`` know of a kind of model that is asked in a way of its own."""
+        super().__init_subclass__()
+        Subject._kinds.append(cls)
+
+    @classmethod
+    def takes(cls, model: nn.Module) -> bool:
+        """Whether this class, and no other, wraps such a model."""
+        raise NotImplementedError
+
+    @classmethod
+    def wrap(cls, model: nn.Module, tokenizer: Any = None, name: str = "", side: Side | None = None) -> Subject:
+        """Take a model that this class ``takes``; see ``of``."""
+        raise NotImplementedError
+
     @classmethod
     def of(cls, model: nn.Module, tokenizer: Any = None, name: str = "", side: Side | None = None) -> Subject:
         """Take a model object of ``transformers``, or of this project; its head, if it has one, only predicts tokens.
@@ -91,33 +79,32 @@ class Subject:
         It is set to evaluate, for dropout would be measured with it, and stays so; ``inspect`` puts it back.
         ``side`` of an encoder-decoder (default: the encoder). Raises UsageError if another model is asked for a side.
         """
-        if _is_own(model):
-            from clockhands.inspection.subject.clockhands_model import OwnSubject
-
-            return OwnSubject.wrap(model, tokenizer, name, side)
-        config = _configuration(model)
+        for kind in cls._kinds:
+            if kind.takes(model):
+                return kind.wrap(model, tokenizer, name, side)
+        config = read_configuration(model)
         stack: Any = getattr(model, "base_model", model)
         name = name or getattr(config, "name_or_path", "") or type(model).__name__
         whole = stack.eval() if getattr(config, "is_encoder_decoder", False) else None
-        side = chosen_side(side, whole is not None, name)
+        side = choose_side(side, whole is not None, name)
         if whole is not None:
             stack = whole.get_decoder() if side == "decoder" else whole.get_encoder()
         elif type(stack).__name__.endswith("DecoderWrapper"):  # of BartForCausalLM and its kin: nothing but a name
             stack = stack.decoder
         family = FAMILIES.get(getattr(config, "model_type", ""))
         subject = cls(stack.eval(), tokenizer, name, family, (), side=side, whole=whole)
-        if whole is None and stack is not model and _output_layer(model) is not None:
+        if whole is None and stack is not model and output_layer(model) is not None:
             subject.language_model = model.eval()
-        subject.check_reads_tokens()
+        check_reads_tokens(subject)
         subject.find_positions()
         return subject
 
     def find_positions(self) -> None:
         """Find the table at the input, and name how position enters."""
-        self.table = find_input_table(self.model, self.forward, self.sample(), self.word_rows())
+        self.table = find_input_table(self.model, self.forward, self.sample(), self.token_rows())
         rows = None if self.table is None else self.table.rows_PD(self.model)
         config = getattr(self.whole or self.model, "config", None)
-        self.mechanisms = self.family.mechanisms(config) if self.family else seen(self.model, rows)
+        self.mechanisms = self.family.mechanisms(config) if self.family else guess_mechanisms(self.model, rows)
 
     @property
     def label(self) -> str:
@@ -145,14 +132,14 @@ class Subject:
     @property
     def mechanism(self) -> str:
         """How position enters, in one sentence."""
-        return sentence(self.mechanisms)
+        return describe_mechanisms(self.mechanisms)
 
     @property
     def unknown(self) -> bool:
         """Whether nothing is recorded of this architecture, so that only what its model shows is known."""
         return self.family is None
 
-    def absent(self, why: str) -> str:
+    def explain_absence(self, why: str) -> str:
         """Why a measure of something that this model lacks at its input is left out."""
         if self.table is not None and self.table.words == "mixed":
             return f"A {self.kind} mixes neighbouring tokens before it adds positions, so no token has its own vector."
@@ -187,10 +174,10 @@ class Subject:
     def causal(self) -> bool:
         """Whether tokens see those before them and none after them; found by asking the model."""
         generator = torch.Generator().manual_seed(0)
-        ids = torch.randint(len(self.embeddings()), (4, min(8, self.longest or 8)), generator=generator)
+        ids = torch.randint(len(self.read_embeddings()), (4, min(8, self.longest or 8)), generator=generator)
         return find_influence(self.forward, ids, source_NS=ids if self.looks_across else None).causal
 
-    def word_rows(self) -> Tensor | None:
+    def token_rows(self) -> Tensor | None:
         """The token table as the model keeps it; None where it has none."""
         stack: Any = self.model
         table = getattr(stack, "embed_tokens", None)  # of encoders that are no models of their own (FSMT)
@@ -202,7 +189,7 @@ class Subject:
     @property
     def vocabulary(self) -> int | None:
         """How many token ids the model knows; None where it tells no number."""
-        rows = self.word_rows()
+        rows = self.token_rows()
         return None if rows is None else len(rows)
 
     @property
@@ -221,37 +208,7 @@ class Subject:
         ids = torch.tensor([token for token in range(known) if token not in special][-PLACES:])
         return torch.stack([ids, ids.roll(1)])
 
-    def check_reads_tokens(self) -> None:
-        """Raises CheckpointError, saying why, if the model does not turn token ids alone into one state per token."""
-        for stack in (self.model, *([self.whole.get_encoder()] if self.looks_across else [])):  # type: ignore[union-attr,operator]
-            reads = getattr(stack, "main_input_name", "input_ids")
-            if reads != "input_ids":
-                raise CheckpointError(
-                    f"{self.name} reads {_NOT_TEXT.get(reads, reads)}, not text: its {type(stack).__name__} is given "
-                    f"{reads}, and inspect measures models that are given token ids"
-                )
-        ids = self.sample()
-        if self.longest is not None and self.longest < ids.shape[1]:
-            raise CheckpointError(
-                f"{self.name} reads no more than {self.longest} tokens at a time; inspect needs {ids.shape[1]} or more"
-            )
-        try:
-            states = self.forward(ids)
-        except ClockhandsError:
-            raise
-        except Exception as fault:  # foreign code: what it needs besides token ids, it says in its own way
-            raise CheckpointError(
-                f"{self.name} cannot be inspected: a {type(self.model).__name__} does not run on the ids of "
-                f"{ids.shape[1]} tokens and nothing else ({type(fault).__name__}: {_first_line(fault)})"
-            ) from fault
-        shapes = {tuple(state.shape[:-1]) for state in states if isinstance(state, Tensor)}
-        if shapes != {tuple(ids.shape)}:
-            raise CheckpointError(
-                f"{self.name} cannot be inspected: the layers of a {type(self.model).__name__} do not give one state "
-                f"per token (of 2 texts of {ids.shape[1]} tokens, they give {_listed(states)})"
-            )
-
-    def checked(self, ids_BT: Tensor) -> Tensor:
+    def check_ids(self, ids_BT: Tensor) -> Tensor:
         """The same ids. Raises DataError if the model does not know one of them."""
         known = self.vocabulary
         if known is not None and ids_BT.numel() and int(ids_BT.max()) >= known:
@@ -268,27 +225,19 @@ class Subject:
 
         ``source_BS`` is what the encoder reads for a decoder, -1 where nothing stands (default: the same tokens).
         """
-        ids_BT = self.checked(ids_BT).to(self.device)
+        ids_BT = self.check_ids(ids_BT).to(self.device)
         if self.looks_across:
             options |= self._read(ids_BT if source_BS is None else source_BS.to(self.device))
-        with _attention_kept(self.model):
+        with attention_kept(self.model):
             output = self.model(
                 input_ids=ids_BT,
                 attention_mask=torch.ones_like(ids_BT),
                 output_hidden_states=True,
                 return_dict=True,
-                **({"use_cache": False} if "use_cache" in _arguments(self.model) else {}),
+                **({"use_cache": False} if "use_cache" in arguments_of(self.model) else {}),
                 **options,
             )
-        return tuple(self._stream(state, ids_BT.shape) for state in output.hidden_states)
-
-    def _stream(self, state: Any, shape: torch.Size) -> Tensor:
-        """One vector per token: of parallel streams the one that attention reads, streams of a token side by side."""
-        if isinstance(state, tuple):  # Pegasus X keeps its global tokens beside the text's
-            return self._stream(state[0], shape)
-        if state.ndim == 4 and state.shape[1:3] == shape:  # Gemma 3n
-            return state[getattr(self.model.config, "altup_active_idx", 0)]
-        return state.flatten(2) if state.ndim == 4 and state.shape[:2] == shape else state  # hyper-connections
+        return tuple(one_stream(state, ids_BT.shape, self.model) for state in output.hidden_states)
 
     @torch.no_grad()
     def next_logits(self, ids_BT: Tensor) -> Float[Tensor, "B V"] | None:
@@ -296,12 +245,12 @@ class Subject:
         if self.language_model is None:
             return None
         ids_BT = ids_BT.to(self.device)
-        known = _arguments(self.language_model)
+        known = arguments_of(self.language_model)
         options: dict[str, Any] = {"use_cache": False} if "use_cache" in known else {}
         if "logits_to_keep" in known:
             options["logits_to_keep"] = 1
         mask = torch.ones_like(ids_BT)
-        with _attention_kept(self.model):
+        with attention_kept(self.model):
             return self.language_model(input_ids=ids_BT, attention_mask=mask, return_dict=True, **options).logits[:, -1]
 
     def in_float32(self) -> Subject:
@@ -323,14 +272,14 @@ class Subject:
         read = self.whole.get_encoder()(input_ids=source_BS.clamp_min(0), attention_mask=mask, return_dict=True)  # type: ignore[operator]
         return {"encoder_hidden_states": read.last_hidden_state, "encoder_attention_mask": mask}
 
-    def tables(self) -> Tables | None:
+    def read_tables(self) -> Tables | None:
         """The input tables in float32 on the CPU, or None where positions are not added to tokens at the input."""
         table = self.table
         if table is None or table.words == "mixed":
             return None
         ids = self.sample()
         positions = table.rows_PD(self.model).float().cpu() * table.factor
-        total = entering(self.model, table.enters, self.forward, ids).float().cpu()
+        total = capture_input(self.model, table.enters, self.forward, ids).float().cpu()
         words = self._word_vectors(table, positions)
         segment = (total - words[ids] - positions[: ids.shape[1]]).mean((0, 1))
         norm = self.model.get_submodule(table.norm) if table.norm else None
@@ -338,7 +287,7 @@ class Subject:
 
     def _word_vectors(self, table: InputTable, positions_PD: Tensor) -> Float[Tensor, "V D"]:
         """What each token gives to the sum: its row, or what is left of the sum without the position."""
-        rows = self.word_rows()
+        rows = self.token_rows()
         if table.words == "rows":
             assert rows is not None
             return rows.detach().float().cpu() * table.scale
@@ -346,7 +295,7 @@ class Subject:
         assert count is not None
         found = []
         for ids in torch.arange(count).split(PLACES):
-            total = entering(self.model, table.enters, self.forward, ids[None])
+            total = capture_input(self.model, table.enters, self.forward, ids[None])
             found.append(total[0].float().cpu() - positions_PD[: len(ids)])
         return torch.cat(found)
 
@@ -360,25 +309,25 @@ class Subject:
         """Whether words and positions have dimensions of their own, so that they cannot share directions."""
         return False
 
-    def embeddings(self) -> Float[Tensor, "V D"]:
+    def read_embeddings(self) -> Float[Tensor, "V D"]:
         """The token table as it is stored, on the CPU."""
-        rows = self.word_rows()
+        rows = self.token_rows()
         if rows is None:
             raise CheckpointError(
                 f"{self.name} has no table of token vectors, so tokens cannot be told from its states"
             )
         return rows.detach().cpu()
 
-    def shifted(self, ids_BT: Tensor, step: int, **given: Tensor) -> tuple[Tensor, ...] | None:
+    def run_shifted(self, ids_BT: Tensor, step: int, **given: Tensor) -> tuple[Tensor, ...] | None:
         """Hidden states with every position ``step`` later; None where positions cannot be shifted so far."""
         length = ids_BT.shape[1]
         if self.longest is not None and length + step > self.longest:
             return None
-        tables = self.tables()
+        tables = self.read_tables()
         if tables is not None:
             with self._reading(tables.positions_PD[step : step + length]):
                 return self.forward(ids_BT, **given)
-        if "rotary" in self.mechanisms and "position_ids" in _arguments(self.model):
+        if "rotary" in self.mechanisms and "position_ids" in arguments_of(self.model):
             places = torch.arange(step, step + length, device=self.device).expand(len(ids_BT), -1)
             return self.forward(ids_BT, position_ids=places, **given)
         return None
@@ -386,7 +335,7 @@ class Subject:
     @contextmanager
     def without_positions(self, length: int) -> Iterator[None]:
         """Inside, every position row is the mean of the first ``length``. Raises CheckpointError without a table."""
-        tables = self.tables()
+        tables = self.read_tables()
         if tables is None:
             raise CheckpointError(f"{self.name} has no position table at its input")
         with self._reading(tables.positions_PD[:length].mean(0).expand(length, -1)):
@@ -406,7 +355,7 @@ class Subject:
         def write(data: Tensor) -> None:
             data[first : first + len(rows_PD)] = (rows_PD / factor).to(data)
 
-        with edited(tensor, write):
+        with edit_rows(tensor, write):
             yield
 
     def untrained(self, seed: int = 0) -> Subject:
@@ -423,58 +372,8 @@ class Subject:
         return replace(self, model=stack, whole=whole, language_model=None, name=f"{self.name} (untrained)")
 
 
-def chosen_side(asked: Side | None, both: bool, name: str) -> Side | None:
+def choose_side(asked: Side | None, both: bool, name: str) -> Side | None:
     """The side of a model to look at. Raises UsageError where one is asked for that it has not."""
     if asked is not None and not both:
         raise UsageError(f"{name} is no encoder-decoder, so it has no {asked} side to choose; leave the side out")
     return (asked or "encoder") if both else None
-
-
-def _is_own(model: nn.Module) -> bool:
-    from clockhands.model.transformer import Transformer
-
-    return isinstance(model, Transformer) or isinstance(getattr(model, "model", None), Transformer)
-
-
-def _arguments(model: nn.Module) -> frozenset[str]:
-    import inspect
-
-    return frozenset(inspect.signature(model.forward).parameters)
-
-
-@contextmanager
-def _attention_kept(model: Any) -> Iterator[None]:
-    """Afterwards a model attends as before: BigBird gives up its sparse attention for good once a text is short."""
-    before = getattr(model, "attention_type", None)
-    try:
-        yield
-    finally:
-        if hasattr(model, "set_attention_type") and model.attention_type != before:
-            model.set_attention_type(before)
-
-
-def _configuration(model: nn.Module) -> Any:
-    """The configuration of a model of transformers. Raises UsageError, saying what is needed, for another module."""
-    config = getattr(model, "config", None)
-    if config is not None and hasattr(model, "get_input_embeddings"):
-        return config
-    raise UsageError(
-        f"inspect cannot read a {type(model).__name__}: it takes a model of transformers or of Clockhands. Make your "
-        "own module a transformers.PreTrainedModel: with a config, get_input_embeddings(), and "
-        "forward(input_ids, attention_mask=None, output_hidden_states=None, **kwargs) that returns hidden_states, the "
-        "embedding output first and then every layer's (examples/inspect_custom_model.py)"
-    )
-
-
-def _first_line(fault: BaseException) -> str:
-    return next(iter(str(fault).strip().splitlines()), "no message")
-
-
-def _listed(states: Sequence[Any]) -> str:
-    shapes = dict.fromkeys(str(list(state.shape)) if isinstance(state, Tensor) else "nothing" for state in states)
-    return ", ".join(shapes) or "no hidden states"
-
-
-def _output_layer(model: Any) -> nn.Module | None:
-    found = getattr(model, "get_output_embeddings", lambda: None)()
-    return found if isinstance(found, nn.Module) else None

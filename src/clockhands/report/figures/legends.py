@@ -18,7 +18,7 @@ def labels(plot: Plot) -> dict[str, int]:
     """Return each label with the index of the first mark that has it. A lone label is left out unless it is chance."""
     marks = [(index, mark) for index, mark in enumerate(plot.panel.marks) if not KINDS[mark.kind].owns_axes]
     labelled = [(index, mark) for index, mark in marks if mark.label]
-    alone = len({mark.label for _, mark in labelled}) == 1 and all(mark.emphasis != "null" for _, mark in labelled)
+    alone = len({mark.label for _, mark in labelled}) == 1 and all(mark.emphasis != "reference" for _, mark in labelled)
     if alone and not any(not mark.label and not KINDS[mark.kind].neutral for _, mark in marks):
         return {}
     labelled.sort(key=lambda entry: _rank(entry[1]))
@@ -51,4 +51,4 @@ def draw_legend(owner: Any, plots: Sequence[Plot], names: Sequence[str], width: 
 
 def _rank(mark: Mark) -> tuple[int, bool]:
     """The main mark first, chance last, areas after the lines whose label they bear."""
-    return {"main": 0, "": 1, "null": 2}[mark.emphasis], KINDS[mark.kind].neutral
+    return {"main": 0, "": 1, "reference": 2}[mark.emphasis], KINDS[mark.kind].neutral

@@ -20,7 +20,7 @@ class Line(MarkKind):
 
     def draw(self, plot: Plot, mark: Mark, style: Appearance) -> Any:
         x, y = plot.places(mark)
-        few = len(x) <= 24 and len(plot.panel.marks) <= 6 and mark.emphasis != "null"
+        few = len(x) <= 24 and len(plot.panel.marks) <= 6 and mark.emphasis != "reference"
         marker = style.marker if few else ("o" if len(x) == 1 else "")
         look: dict[str, Any] = {"color": style.colour, "lw": style.width, "ls": style.dash, "ms": 3.6}
         (line,) = plot.ax.plot(x, y, marker=marker, solid_capstyle="round", **look)

@@ -21,7 +21,7 @@ class Series:
     def appearance(self, panel: Panel, mark: Mark) -> Appearance:
         """Return grey and dashes for chance, the first colour and a heavy line for the main mark."""
         key = _key(panel, mark)
-        if mark.emphasis == "null":
+        if mark.emphasis == "reference":
             return Appearance(NULL, dash=NULL_DASHES[self._nulls.get(key, 0) % len(NULL_DASHES)], width=1.3)
         if key not in self._series:
             return Appearance(NULL)
@@ -31,7 +31,7 @@ class Series:
 
 def _keys(panel: Panel, *, null: bool) -> list[str]:
     """What must be told apart in a panel, the main mark first."""
-    marks = [mark for mark in panel.marks if _is_series(mark) and (mark.emphasis == "null") == null]
+    marks = [mark for mark in panel.marks if _is_series(mark) and (mark.emphasis == "reference") == null]
     marks.sort(key=lambda mark: mark.emphasis != "main")
     return list(dict.fromkeys(_key(panel, mark) for mark in marks))
 

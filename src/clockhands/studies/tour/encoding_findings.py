@@ -24,13 +24,13 @@ GROUP = "The encoding"
 def findings(opened: Run) -> Iterator[Finding]:
     """All findings about the encoding of a model with sinusoids."""
     subject = Subject.of(opened.model)
-    tables = subject.tables()
+    tables = subject.read_tables()
     assert tables is not None, "the tour's model has an encoding at its input"
     rows_PD, reading = tables.positions_PD, Reading.without_text(subject)
     found = (
         classic(rows_PD),
         MEASURES["table.hands"].run(reading),
-        around_a_word(tables.words_VD, rows_PD, opened),
+        around_a_word(tables.tokens_VD, rows_PD, opened),
         wavelengths(rows_PD.shape[1]),
         MEASURES["table.similarity"].run(reading),
         rotation(rows_PD),
@@ -64,13 +64,13 @@ def classic(rows_PD: Float[Tensor, "P D"]) -> Finding:
     )
 
 
-def around_a_word(words_VD: Float[Tensor, "V D"], rows_PD: Float[Tensor, "P D"], opened: Run) -> Finding:
+def around_a_word(tokens_VD: Float[Tensor, "V D"], rows_PD: Float[Tensor, "P D"], opened: Run) -> Finding:
     """The first two dimensions of one word, at its first positions: a circle around the word."""
     tokenizer = opened.tokenizers.source
     token = max(
         tokenizer("zwei", add_special_tokens=False)["input_ids"], key=lambda piece: len(tokenizer.decode(piece))
     )
-    word = words_VD[token]
+    word = tokens_VD[token]
     sums = word[:2] + rows_PD[:7, :2]
     radius = (sums - word[:2]).norm(dim=-1)
     moved = float(rows_PD[1].norm() / word.norm())

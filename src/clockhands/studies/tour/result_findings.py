@@ -125,7 +125,7 @@ def roles(results: Mapping[str, Result]) -> Finding:
         references=(Reference("best without order", ceiling),),
         light="good" if seeing.exact > ceiling else "bad",
         table=Table.of(("model", "exact match %", "from", "to", "swapped pairs told apart %"), rows),
-        figure=_bars(rows, Mark("hline", "ceiling of an order-blind reader", y=(ceiling,), emphasis="null")),
+        figure=_bars(rows, Mark("hline", "ceiling of an order-blind reader", y=(ceiling,), emphasis="reference")),
         method=(
             "A translator of the *roles* corpus, with and without positions. The ceiling is computed from the test "
             "split: every bag of words gets its most frequent translation."

@@ -1,0 +1,91 @@
+"""What a model must be to be inspected: it reads token ids, and gives one state for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from torch import nn
+
+from clockhands.errors import CheckpointError, ClockhandsError, UsageError
+from clockhands.pretrained import first_line
+from clockhands.shapes import Tensor
+
+_NOT_TEXT = {
+    "pixel_values": "images",
+    "pixel_values_videos": "videos",
+    "input_features": "sound",
+    "input_values": "sound",
+    "audio_mel": "sound",
+    "past_values": "time series",
+}
+"""What a model reads whose main input is called so."""
+
+
+@runtime_checkable
+class Readable(Protocol):
+    """The parts of a subject that are tried here."""
+
+    model: nn.Module
+    whole: nn.Module | None
+    name: str
+
+    @property
+    def looks_across(self) -> bool: ...
+
+    @property
+    def longest(self) -> int | None: ...
+
+    def sample(self) -> Tensor: ...
+
+    def forward(self, ids_BT: Tensor) -> tuple[Tensor, ...]: ...
+
+
+def check_reads_tokens(subject: Readable) -> None:
+    """Raise CheckpointError, saying why, if the model does not turn token ids alone into one state per token."""
+    for stack in (subject.model, *([subject.whole.get_encoder()] if subject.looks_across else [])):  # type: ignore[union-attr,operator]
+        reads = getattr(stack, "main_input_name", "input_ids")
+        if reads != "input_ids":
+            raise CheckpointError(
+                f"{subject.name} reads {_NOT_TEXT.get(reads, reads)}, not text: its {type(stack).__name__} is given "
+                f"{reads}, and inspect measures models that are given token ids"
+            )
+    ids = subject.sample()
+    if subject.longest is not None and subject.longest < ids.shape[1]:
+        raise CheckpointError(
+            f"{subject.name} reads no more than {subject.longest} tokens at a time; inspect needs {ids.shape[1]} or "
+            "more"
+        )
+    try:
+        states = subject.forward(ids)
+    except ClockhandsError:
+        raise
+    except Exception as fault:  # foreign code: what it needs besides token ids, it says in its own way
+        raise CheckpointError(
+            f"{subject.name} cannot be inspected: a {type(subject.model).__name__} does not run on the ids of "
+            f"{ids.shape[1]} tokens and nothing else ({type(fault).__name__}: {first_line(fault)})"
+        ) from fault
+    shapes = {tuple(state.shape[:-1]) for state in states if isinstance(state, Tensor)}
+    if shapes != {tuple(ids.shape)}:
+        raise CheckpointError(
+            f"{subject.name} cannot be inspected: the layers of a {type(subject.model).__name__} do not give one state "
+            f"per token (of 2 texts of {ids.shape[1]} tokens, they give {_listed(states)})"
+        )
+
+
+def read_configuration(model: nn.Module) -> Any:
+    """Return the configuration of a model of transformers. Raise UsageError, saying what is needed, for any other."""
+    config = getattr(model, "config", None)
+    if config is not None and hasattr(model, "get_input_embeddings"):
+        return config
+    raise UsageError(
+        f"inspect cannot read a {type(model).__name__}: it takes a model of transformers or of Clockhands. Make your "
+        "own module a transformers.PreTrainedModel: with a config, get_input_embeddings(), and "
+        "forward(input_ids, attention_mask=None, output_hidden_states=None, **kwargs) that returns hidden_states, the "
+        "embedding output first and then every layer's (examples/inspect_custom_model.py)"
+    )
+
+
+def _listed(states: Sequence[Any]) -> str:
+    shapes = dict.fromkeys(str(list(state.shape)) if isinstance(state, Tensor) else "nothing" for state in states)
+    return ", ".join(shapes) or "no hidden states"
