@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from urllib.parse import unquote
 
 import pytest
 
 from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Reference, Table
 from clockhands.report import page
 from clockhands.report.render import policy
-from clockhands.report.tables import LARGEST_CSV, SHOWN_ROWS, to_csv
 from tests.report.demo import EVIL, demo
 from tests.report.html_tree import Tree
 
@@ -113,32 +109,6 @@ def test_hostile_text_is_text_everywhere(evil: str) -> None:
     assert [set(a) for _, a in tree.tags] == [set(a) for _, a in harmless.tags]
     assert tree.words["td"][0] == evil and tree.words["title"][0] == evil and tree.words["h3"] == [evil]
     assert tree.words["figcaption"] == [evil] and evil in tree.words["text"]
-
-
-def test_folded_table_and_its_download_hold_the_same_values() -> None:
-    table = Table.of(("word", "n"), [("a,\"b'", 0.1234567), ("ü\n#%&", None), (EVIL, 3)])
-    tree = Tree(page(plain(Finding("t", "Q?", "V.", table=table))))
-    assert tree.words["td"] == ["a,\"b'", "0.123", "ü␊#%&", "–", EVIL, "3"]
-    link = next(link for link in tree.every("a") if "download" in link)
-    assert link["download"] == "t.csv"
-    content = unquote(link["href"].split(",", 1)[1])
-    assert list(csv.reader(io.StringIO(content, newline=""))) == [
-        ["word", "n"],
-        ["a,\"b'", "0.1234567"],
-        ["ü\n#%&", ""],
-        [EVIL, "3"],
-    ]
-    assert content == to_csv(table)
-
-
-def test_long_tables_point_to_their_file() -> None:
-    rows = [(f"row {number}", number / 7) for number in range(2000)]
-    table = Table.of(("name", "value"), rows)
-    assert len(to_csv(table)) > LARGEST_CSV
-    text = page(plain(Finding("long", "Q?", "V.", table=table)))
-    assert text.count("<tr>") == SHOWN_ROWS + 1
-    assert f"The first {SHOWN_ROWS} of 2000 rows; all are in <code>tables/long.csv</code>" in text
-    assert len(text) < 60_000
 
 
 def test_method_shows_formula_source_details_and_command() -> None:

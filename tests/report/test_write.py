@@ -10,16 +10,14 @@ import sys
 import threading
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from clockhands.errors import BusyError, DataError, UsageError
 from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Table
 from clockhands.locking import hold
-from clockhands.report import page, show, write
+from clockhands.report import page, write
 from tests.report.demo import EVIL
 
 FIGURE = Figure((Panel((Mark("line", "a", (1, 2), (3.0, 4.0)),)),))
@@ -83,36 +81,6 @@ def test_a_figure_that_cannot_be_drawn_leaves_the_folder_as_it_was(tmp_path: Pat
     with pytest.raises(DataError, match="equally many"):
         write(Findings("Bad", (bad,)), tmp_path)
     assert (tmp_path / "index.html").read_bytes() == before
-
-
-def test_terminal_prints_symbols_and_reads_no_markup() -> None:
-    out = io.StringIO()
-    show(RUN, Console(file=out, width=100))
-    text = out.getvalue()
-    assert "\x1b" not in text
-    assert " ✓ One?" in text and " ✕ Two?" in text and " – Three? There is none." in text
-    assert "[bold]Two[/bold] " + EVIL in text
-    assert text.index("Three?") > text.index("Two?")
-    assert "✓ 1 good   ✕ 1 bad   – 1 not applicable" in text
-
-
-def test_terminal_colours_where_there_is_a_terminal() -> None:
-    out = io.StringIO()
-    show(RUN, Console(file=out, width=100, force_terminal=True, color_system="standard"))
-    assert "\x1b[1;32m" in out.getvalue()
-
-
-def test_notebook_frames_the_whole_page() -> None:
-    frames: list[dict[str, str | None]] = []
-
-    class Reader(HTMLParser):
-        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            frames.append({"tag": tag, **dict(attrs)})
-
-    Reader().feed(RUN._repr_html_())
-    assert len(frames) == 1
-    assert frames[0]["srcdoc"] == page(RUN)
-    assert "allow-scripts" not in (frames[0]["sandbox"] or "")
 
 
 def test_importing_the_report_is_light() -> None:

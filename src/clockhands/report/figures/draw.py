@@ -16,7 +16,6 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from clockhands.findings import Figure, Panel
-from clockhands.report.figures.check import check_figure
 from clockhands.report.figures.legends import LINE, common, draw_legend, labels, line_count
 from clockhands.report.figures.mark_kind import Plot, Scale, Spot, abscissae
 from clockhands.report.figures.mark_kinds import KINDS
@@ -24,6 +23,7 @@ from clockhands.report.figures.palette import rc
 from clockhands.report.figures.series import Series
 from clockhands.report.figures.shared_axes import Axis, is_shared, label_outer
 from clockhands.report.figures.svg import Target, finish
+from clockhands.report.figures.validation import check_figure
 from clockhands.report.text import number, visible
 
 COLUMNS = 4  # panels beside each other, at most

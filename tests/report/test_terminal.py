@@ -1,0 +1,34 @@
+"""The verdicts in the terminal."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Table
+from clockhands.report import show
+from tests.report.demo import EVIL
+
+FIGURE = Figure((Panel((Mark("line", "a", (1, 2), (3.0, 4.0)),)),))
+ONE = Finding("a.one", "One?", "One.", figure=FIGURE, table=Table.of(("k", "v"), [("x", 0.25)]), light="good")
+TWO = Finding("two", "Two?", "[bold]Two[/bold] " + EVIL, light="bad")
+SKIP = Finding("three", "Three?", "There is none.", light="skip")
+RUN = Findings("A run", (ONE, TWO, SKIP), facts={"model": "m"})
+
+
+def test_terminal_prints_symbols_and_reads_no_markup() -> None:
+    out = io.StringIO()
+    show(RUN, Console(file=out, width=100))
+    text = out.getvalue()
+    assert "\x1b" not in text
+    assert " ✓ One?" in text and " ✕ Two?" in text and " – Three? There is none." in text
+    assert "[bold]Two[/bold] " + EVIL in text
+    assert text.index("Three?") > text.index("Two?")
+    assert "✓ 1 good   ✕ 1 bad   – 1 not applicable" in text
+
+
+def test_terminal_colours_where_there_is_a_terminal() -> None:
+    out = io.StringIO()
+    show(RUN, Console(file=out, width=100, force_terminal=True, color_system="standard"))
+    assert "\x1b[1;32m" in out.getvalue()
