@@ -14,7 +14,7 @@ from clockhands.model.presets import preset
 from clockhands.runs import Run
 from clockhands.training import Material, Recipe, prepare, resume, train, vary
 from clockhands.training.defaults import count_updates, fill_in_auto, peak_rate, warmup_steps
-from clockhands.training.schedules import paper, rate
+from clockhands.training.schedules import make_rate, paper
 from tests.training.test_start import weights
 from tests.training.tiny import tables
 
@@ -36,7 +36,7 @@ def test_the_papers_preset_has_the_papers_schedule() -> None:
     given = {"data": {"corpus": "roles"}, "model": {"preset": "paper-base"}, "training": {"max_steps": 100_000}}
     chosen = fill_in_auto(Recipe.of(given))
     assert chosen.training.warmup_steps == 4000
-    ours, theirs = rate(chosen.training, 512, 100_000), paper(1.0, 512, 4000)
+    ours, theirs = make_rate(chosen.training, 512, 100_000), paper(1.0, 512, 4000)
     assert [ours(s) for s in (1, 3999, 4000, 90_000)] == pytest.approx(
         [theirs(s) for s in (1, 3999, 4000, 90_000)], rel=1e-3
     )

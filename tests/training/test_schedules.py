@@ -9,7 +9,7 @@ import torch
 from transformers import get_cosine_schedule_with_warmup, get_inverse_sqrt_schedule
 
 from clockhands.runs.recipe.sections import Training
-from clockhands.training.schedules import constant, cosine, inverse_sqrt, paper, rate
+from clockhands.training.schedules import constant, cosine, inverse_sqrt, make_rate, paper
 
 
 def test_the_papers_schedule_has_its_published_peak() -> None:
@@ -56,10 +56,12 @@ def test_constant_rises_once() -> None:
 
 def test_the_recipe_chooses() -> None:
     chosen = Training(max_steps=10, schedule="paper", warmup_steps=5, learning_rate=2.0)
-    assert rate(chosen, 64, 10)(5) == pytest.approx(2 * 64**-0.5 * 5**-0.5)
+    assert make_rate(chosen, 64, 10)(5) == pytest.approx(2 * 64**-0.5 * 5**-0.5)
     assert (
-        rate(Training(max_steps=10, schedule="cosine", learning_rate=1.0, final_rate=0.5, warmup_steps=0), 64, 10)(10)
+        make_rate(Training(max_steps=10, schedule="cosine", learning_rate=1.0, final_rate=0.5, warmup_steps=0), 64, 10)(
+            10
+        )
         == 0.5
     )
-    assert rate(Training(max_steps=10, schedule="constant", learning_rate=5e-4, warmup_steps=0), 64, 10)(3) == 5e-4
-    assert rate(Training(max_steps=10, learning_rate=1.0, warmup_steps=0), 64, 10)(4) == 0.5
+    assert make_rate(Training(max_steps=10, schedule="constant", learning_rate=5e-4, warmup_steps=0), 64, 10)(3) == 5e-4
+    assert make_rate(Training(max_steps=10, learning_rate=1.0, warmup_steps=0), 64, 10)(4) == 0.5

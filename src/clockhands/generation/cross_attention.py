@@ -15,6 +15,8 @@ from clockhands.generation.translate import translate
 from clockhands.runs import Run, open_run
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["compute_cross_attention", "draw_cross_attention"]
+
 
 def compute_cross_attention(
     run: str | Path | Run, source: str, target: str | None = None

@@ -23,6 +23,8 @@ from clockhands.generation.translate import Search, Translation, translate
 from clockhands.progress import Count, count_nothing
 from clockhands.runs import Run, open_run
 
+__all__ = ["Evaluation", "Loss", "compute_token_losses", "evaluate", "measure_pair_loss"]
+
 
 @dataclass(frozen=True)
 class Loss:

@@ -13,6 +13,8 @@ from clockhands.errors import ClockhandsWarning, UsageError
 from clockhands.generation.memory_check import check_memory
 from clockhands.runs import Run, open_run
 
+__all__ = ["generate"]
+
 LOWEST = {"tokens": 1, "temperature": 0, "top_p": 1e-9, "top_k": 0, "beam": 1, "samples": 1, "max_prompt": 1}
 USUAL = {"temperature": 0.8, "top_k": 0, "top_p": 1.0}
 COLDEST = 1e-3

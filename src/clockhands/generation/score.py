@@ -12,6 +12,15 @@ from numpy.typing import NDArray
 
 from clockhands.errors import DataError, UsageError, unknown
 
+__all__ = [
+    "Score",
+    "compute_exact_match",
+    "compute_interval",
+    "describe_uniform_guess",
+    "make_bleu",
+    "score_translations",
+]
+
 RESAMPLES = 1000
 SEED = 12_345
 Tokenization = Literal["13a", "none", "char", "intl", "zh", "ja-mecab"]

@@ -18,6 +18,8 @@ from clockhands.generation.engines import ENGINES, Decoding, Engine
 from clockhands.generation.memory_check import check_memory
 from clockhands.runs import Run, open_run
 
+__all__ = ["Search", "Translation", "translate"]
+
 POOL = 32
 """Batches that are sorted by length together: enough for little padding, few enough to stream.
 

@@ -114,7 +114,7 @@ def _refuse_counts(raw: Mapping[str, Any], source: str | Path) -> None:
 
 
 def _entries(raw: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every setting of a configuration with its dotted key, those of nested tables too."""
+    """Yield every setting of a configuration with its dotted key, those of nested tables too."""
     for key, value in raw.items():
         if isinstance(value, dict):
             yield from _entries(value, f"{prefix}{key}.")

@@ -34,7 +34,7 @@ def load_tokenizer(
                 str(source), trust_remote_code=trust_remote_code, local_files_only=local_files_only
             )
         except Exception:
-            # What the library says rarely names the file; the first that is no JSON at all is told of instead.
+            # What the library says rarely names the file; the first that is not JSON is named instead.
             for path in _tokenizer_files(Path(source)):
                 if path.suffix == ".json":
                     read_json(path)
@@ -45,14 +45,14 @@ def load_tokenizer(
 
 
 def _tokenizer_files(folder: Path) -> list[Path]:
-    """The files of a folder that a tokenizer is read from, by the usual names."""
+    """List the files of a folder that a tokenizer is read from, by the usual names."""
     names = ("tokenizer.json", TOKENIZER, "special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt",
              "merges.txt", "tokenizer.model", "chat_template.jinja")  # fmt: skip
     return [folder / name for name in names if (folder / name).exists() or (folder / name).is_symlink()]
 
 
 def _tokenizer_settings(folder: Path) -> Iterator[dict[str, Any]]:
-    """What the files of a folder say about its tokenizer."""
+    """Yield what the files of a folder say about its tokenizer."""
     for name in (TOKENIZER, CONFIG):
         if (folder / name).exists() or (folder / name).is_symlink():
             yield read_json(folder / name)

@@ -55,7 +55,7 @@ def list_weight_files(folder: Path, raw: Mapping[str, Any]) -> list[Path]:
 
 
 def _shards(index: Path) -> list[Path]:
-    """The files that an index names, all of them safetensors beside it."""
+    """List the files that an index names, all of them safetensors beside it."""
     table = read_json(index).get("weight_map")
     names = set(table.values()) if isinstance(table, dict) and all(isinstance(n, str) for n in table.values()) else ()
     if not names:

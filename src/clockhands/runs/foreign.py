@@ -19,6 +19,8 @@ from clockhands.pretrained import (
     refuse_not_finite,
 )
 
+__all__ = ["load_checkpoint", "refuse_checkpoint", "refuse_unknown_positions", "refuse_unreadable_weights"]
+
 
 def refuse_checkpoint(source: str | Path, *, trust_remote_code: bool = False) -> dict[str, Any]:
     """Read the configuration of a folder or hub name and refuse what must not be opened; return it as it is written.

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from clockhands.runs.recipe import Recipe
 
+__all__ = ["Run", "open_run"]
+
 TASKS = {
     "encoder-decoder": "translates",
     "decoder": "continues text",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def configure(recipe: Recipe, tokenizers: Tokenizers) -> ClockhandsConfig:
-    """The model's configuration: the recipe's architecture, the tokenizers' vocabularies and special tokens.
+    """Make the model's configuration: the recipe's architecture, the tokenizers' vocabularies and special tokens.
 
     Raises ConfigError if the vocabularies do not fit the architecture (three-way tying needs one for both sides).
     """
@@ -34,5 +34,5 @@ def configure(recipe: Recipe, tokenizers: Tokenizers) -> ClockhandsConfig:
 
 
 def build(recipe: Recipe, tokenizers: Tokenizers) -> PreTrainedModel:
-    """A new model, drawn from the global random numbers. Raises ConfigError as ``configure``."""
+    """Build a new model, drawn from the global random numbers. Raises ConfigError as ``configure``."""
     return MODEL_CLASSES[recipe.model.kind].model(configure(recipe, tokenizers))

@@ -157,7 +157,7 @@ def _model_faults(new: TransformerConfig, old: TransformerConfig, source: Path) 
 
 
 def _list_changed(new: TransformerConfig, old: TransformerConfig) -> Iterator[str]:
-    """Where the schemes stand whose numbers mean something else now: those of a side that has another scheme."""
+    """Yield where the schemes stand whose numbers mean something else now: on sides that have another scheme."""
     for side in new.sides:
         if new.position(side).scheme != old.position(side).scheme:
             yield "model.cross_schemes." if side == "cross" else f"model.{side}.schemes."

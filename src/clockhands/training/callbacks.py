@@ -23,6 +23,8 @@ from clockhands.training.stop_signal import Stop
 if TYPE_CHECKING:
     from clockhands.training.trainer import ClockhandsTrainer
 
+__all__ = ["Diverged", "Flow", "Health", "Record", "TrainingStopped", "Watcher", "cut_metrics"]
+
 NAMES = {"eval_loss": "validation_loss", "loss": "loss", "learning_rate": "learning_rate", "grad_norm": "grad_norm"}
 SHARE = 0.02
 """Of the time of training that is spent on checkpoints at most, where they are saved by the clock."""
@@ -67,7 +69,7 @@ class Record(Watcher):
         logs: Mapping[str, float] | None = None,
         **_: Any,
     ) -> None:
-        """One line for each log of the loss or the validation loss."""
+        """Write a line for each log of the loss or the validation loss."""
         known = {NAMES[name]: value for name, value in (logs or {}).items() if name in NAMES}
         if not {"loss", "validation_loss"} & set(known) or not state.is_world_process_zero:
             return
@@ -98,11 +100,11 @@ class Flow(Watcher):
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Go on with the mean of the loss, and start the clock."""
         assert self.trainer is not None
-        self.trainer.take_up_loss()
+        self.trainer.restore_loss()
         self.saved = time.monotonic()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """After the base class's own decisions."""
+        """Decide after the base class's own decisions."""
         last = state.global_step >= state.max_steps
         control.should_evaluate = self.validates and (control.should_evaluate or last)
         stop, due = self._asked(args, state)
@@ -117,7 +119,7 @@ class Flow(Watcher):
             control.should_save = control.should_save or self.training.saves
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """The next one is due that much later."""
+        """Start the clock for the next checkpoint."""
         self.saved = time.monotonic()
 
     def _asked(self, args: TrainingArguments, state: TrainerState) -> tuple[bool, bool]:
@@ -154,7 +156,7 @@ class Health(Watcher):
         logs: Mapping[str, float] | None = None,
         **_: Any,
     ) -> None:
-        """Raises Diverged."""
+        """Judge the loss of a log line. Raises Diverged."""
         if "loss" in (logs or {}):
             self._judge(float((logs or {})["loss"]), state)
 
@@ -162,7 +164,7 @@ class Health(Watcher):
         """Look at what was not logged yet before a checkpoint is made of it. Raises Diverged."""
         if control.should_save and not control.should_log:
             assert self.trainer is not None
-            loss = self.trainer.running_loss()
+            loss = self.trainer.compute_running_loss()
             if loss is not None:
                 self._judge(loss, state)
 

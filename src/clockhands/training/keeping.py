@@ -20,6 +20,7 @@ def rank_best(saved: Sequence[Path], losses: dict[int, float], count: int) -> li
     """Return the ``count`` checkpoints of the lowest validation loss, best first; of equal ones the older."""
 
     def rank(path: Path) -> tuple[float, int]:
+        """Return what is sorted by."""
         step = checkpoints.get_step(path)
         return losses.get(step, math.inf), step
 

@@ -46,7 +46,7 @@ class Material:
     collate: Callable[[Sequence[Example]], Batch]
 
     def batches(self, recipe: Recipe, shard: int = 0, shards: int = 1) -> PlannedBatches:
-        """The batches of training: the share of one of several processes, the seed that of the recipe."""
+        """Plan the batches of training: the share of one of several processes, with the seed of the recipe."""
         batching, seed = recipe.batches, recipe.training.seed
         if isinstance(self.train, WindowDataset):
             size = batching.size or max(1, (batching.tokens or 0) // batching.window)
@@ -64,7 +64,7 @@ class Material:
         )
 
     def validation_batches(self, recipe: Recipe, shard: int = 0, shards: int = 1) -> PlannedBatches:
-        """The batches of the validation split, in a fixed order."""
+        """Plan the batches of the validation split, in a fixed order."""
         assert self.validation is not None
         batching = recipe.batches
         return LengthBatches(

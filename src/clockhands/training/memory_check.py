@@ -57,7 +57,7 @@ def check_batches(recipe: Recipe, material: Material) -> None:
 
 
 def _tokens(recipe: Recipe, data: Material | object) -> int:
-    """The tokens of the largest batch, pads included, over both sides: examples times the longest of each."""
+    """Count the tokens of the largest batch, pads included, on both sides: examples times the longest of each."""
     batching = recipe.batches
     if isinstance(data, WindowDataset):
         return max(batching.tokens or 0, (batching.size or 1) * data.length)

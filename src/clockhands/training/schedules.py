@@ -35,8 +35,8 @@ def constant(peak: float, warmup: int = 0, start: float = 0.0) -> Rate:
     return _risen(peak, warmup, start, lambda _: peak)
 
 
-def rate(training: Training, d_model: int, total: int) -> Rate:
-    """The learning rate that a settled ``[training]`` asks for; ``total`` is the number of updates."""
+def make_rate(training: Training, d_model: int, total: int) -> Rate:
+    """Make the learning rate of a ``[training]`` without ``auto`` as a function of the update, of ``total``."""
     if training.schedule == "paper":
         return paper(training.rate, d_model, training.warmup)
     if training.schedule == "inverse-sqrt":

@@ -86,7 +86,7 @@ class Session:
         finally:
             for watcher in watchers:
                 watcher.close()
-        stopped = stop.is_set and trainer.state.global_step < trainer.end()
+        stopped = stop.is_set and trainer.state.global_step < trainer.compute_end()
         return self._finish(trainer, stopped=stopped, weights=trainer.weights())
 
     def _make_model(self) -> PreTrainedModel:
@@ -119,7 +119,7 @@ class Session:
         """Whether the last checkpoint is of the last step: the run was killed while it finished. Reads the state."""
         trainer.state = TrainerState.load_from_json(str(last / checkpoints.STATE))
         trainer.state.max_steps = count_updates(self.recipe, self.material)
-        return trainer.state.global_step >= trainer.end()
+        return trainer.state.global_step >= trainer.compute_end()
 
     def _finish(self, trainer: ClockhandsTrainer, *, stopped: bool, weights: Mapping[str, Tensor] | None) -> Run:
         """Save the model and draw the curves. Raises TrainingStopped if the run did not get to its end."""
@@ -127,10 +127,10 @@ class Session:
         step, training = trainer.state.global_step, self.recipe.training
         if self.is_main:
             losses, folder = keeping.read_losses(vars(trainer.state)), self.out / "checkpoints"
-            keeping.discard(folder, training, losses, trainer.end())
+            keeping.discard(folder, training, losses, trainer.compute_end())
             if not stopped and training.average != "none":
                 weights = checkpoints.average_weights(keeping.select_averaged(folder, training, losses, step))
-            export_model(self.out, trainer.bare(), weights)
+            export_model(self.out, trainer.unwrap_model(), weights)
             if self.draw:
                 curves.draw(run.metrics, self.out / CURVES, self.out.name)
             add_facts(self.out, finished=not stopped, step=step)

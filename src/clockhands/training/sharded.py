@@ -26,8 +26,8 @@ class ShardedTrainer(ClockhandsTrainer):
     """Divides the model before it makes the optimiser, and puts together what it saves."""
 
     def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
-        """The base class's, over the parts of the parameters that this process keeps."""
-        shard(self.bare(), self.args.device.type)
+        """Make the base class's optimiser over the parts of the parameters that this process keeps."""
+        divide_model(self.unwrap_model(), self.args.device.type)
         # For evaluation accelerate does all that it does for training, but wraps nothing into DDP; asked again, it
         # leaves the model as it is.
         self.model_wrapped = self.accelerator.prepare_model(self.model, device_placement=False, evaluation_mode=True)
@@ -36,28 +36,28 @@ class ShardedTrainer(ClockhandsTrainer):
         return optimizer
 
     def weights(self) -> dict[str, Tensor]:
-        """All weights, whole, tied ones the same tensor. Every process must ask, and gets them."""
-        state = self.bare().state_dict(keep_vars=True)
-        whole = {value: together(value.detach()) for value in dict.fromkeys(state.values())}
+        """Gather all weights whole, tied ones as one tensor. A collective operation: every process must call it."""
+        state = self.unwrap_model().state_dict(keep_vars=True)
+        whole = {value: gather_whole(value.detach()) for value in dict.fromkeys(state.values())}
         return {name: whole[value] for name, value in state.items()}
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """The base class's folder, the weights whole. Every process takes part, one writes."""
+        """Save the base class's folder with whole weights. Every process takes part, one writes."""
         weights = self.weights()
         if self.args.should_save:
-            self.bare().save_pretrained(output_dir or self.folder, state_dict=weights)
+            self.unwrap_model().save_pretrained(output_dir or self.folder, state_dict=weights)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
-        """The base class's files, the moments whole. Every process takes part, one writes."""
+        """Save the base class's files with whole moments. Every process takes part, one writes."""
         assert self.optimizer is not None and self.lr_scheduler is not None, "there is nothing to save before training"
         state = self.optimizer.state_dict()
-        moments = {key: {name: together(value) for name, value in of.items()} for key, of in state["state"].items()}
+        moments = {key: {name: gather_whole(value) for name, value in of.items()} for key, of in state["state"].items()}
         if self.args.should_save:
             torch.save({**state, "state": moments}, Path(output_dir) / "optimizer.pt")
             torch.save(self.lr_scheduler.state_dict(), Path(output_dir) / "scheduler.pt")
 
 
-def shard(model: torch.nn.Module, device: str) -> None:
+def divide_model(model: torch.nn.Module, device: str) -> None:
     """Divide the parameters of a model, in place: those of a layer are gathered for it, all others for every step."""
     core = model.model
     assert isinstance(core, Transformer)
@@ -65,7 +65,7 @@ def shard(model: torch.nn.Module, device: str) -> None:
     numbers = {parameter for parameter in model.parameters() if parameter.dim() == 0}
     for number in numbers:
         if number.requires_grad:
-            number.register_post_accumulate_grad_hook(average)
+            number.register_post_accumulate_grad_hook(average_gradient)
     options: dict[str, Any] = {
         "mesh": init_device_mesh(device, (dist.get_world_size(),)),
         "ignored_params": numbers,
@@ -76,29 +76,30 @@ def shard(model: torch.nn.Module, device: str) -> None:
     fully_shard(model, **options)
 
 
-def average(parameter: Tensor) -> None:
+def average_gradient(parameter: Tensor) -> None:
     """Put the mean over all processes in place of a gradient."""
     assert parameter.grad is not None
     dist.all_reduce(parameter.grad)
     parameter.grad /= dist.get_world_size()
 
 
-def together(value: Any) -> Any:
-    """A divided tensor whole, on the CPU; anything else as it is. A collective operation."""
+def gather_whole(value: Any) -> Any:
+    """Return a divided tensor whole, on the CPU; anything else as it is. A collective operation."""
     return value.full_tensor().cpu() if isinstance(value, DTensor) else value
 
 
 def divide_moments(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> dict[str, Any]:
-    """A saved state of the optimiser, its moments divided as the parameters are that they belong to."""
+    """Divide the moments in a saved state of the optimiser as their parameters are divided."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     moments = {
-        key: {name: like(value, parameters[key]) for name, value in of.items()} for key, of in state["state"].items()
+        key: {name: divide_like(value, parameters[key]) for name, value in of.items()}
+        for key, of in state["state"].items()
     }
     return {**state, "state": moments}
 
 
-def like(value: Any, parameter: Tensor) -> Any:
-    """A tensor divided as a parameter of its shape is; anything else as it is."""
+def divide_like(value: Any, parameter: Tensor) -> Any:
+    """Divide a tensor as a parameter of its shape is divided; return anything else as it is."""
     if not isinstance(parameter, DTensor) or not isinstance(value, torch.Tensor) or value.shape != parameter.shape:
         return value
     return distribute_tensor(value.to(parameter.device), parameter.device_mesh, parameter.placements)

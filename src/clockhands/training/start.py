@@ -33,6 +33,8 @@ from clockhands.training.precision import Precision, decide, read_precision
 from clockhands.training.session import Session
 from clockhands.training.trainer import make_arguments, set_precision
 
+__all__ = ["CHANGEABLE", "resume", "train"]
+
 CHANGEABLE = (
     "max_steps",
     "epochs",

@@ -23,7 +23,7 @@ from clockhands.shapes import Tensor
 from clockhands.training import keeping
 from clockhands.training.material import Data, Material
 from clockhands.training.precision import Precision
-from clockhands.training.schedules import rate
+from clockhands.training.schedules import make_rate
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -65,16 +65,16 @@ class ClockhandsTrainer(Trainer):
         self.first_bad = torch.full((), -1, dtype=torch.int64, device=self.args.device)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """Our own batches; each process reads its share, so nothing is left for accelerate to divide."""
+        """Load our own batches; each process reads its share, so that accelerate has nothing to divide."""
         batches = self.material.batches(self.recipe, self.args.process_index, self.args.world_size)
         return EpochLoader(self.material.train, batches, self.material.collate, self.args.dataloader_pin_memory)
 
     def create_scheduler(
         self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
     ) -> torch.optim.lr_scheduler.LRScheduler:
-        """The recipe's schedule, as factors of the peak."""
+        """Make the recipe's schedule, as factors of the peak."""
         training = self.recipe.training
-        of_step = rate(training, self.recipe.model.d_model, num_training_steps)
+        of_step = make_rate(training, self.recipe.model.d_model, num_training_steps)
         chosen = optimizer or self.optimizer
         assert chosen is not None
         self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
@@ -84,20 +84,20 @@ class ClockhandsTrainer(Trainer):
         return self.lr_scheduler
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
-        """Nothing here reads the estimate, and it walks over all modules at every step."""
+        """Return 0: nothing here reads the estimate, which would walk over all modules at every step."""
         return 0
 
     def training_step(
         self, model: torch.nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
     ) -> Tensor:
-        """The base class's step; besides, what happened is noted on the device, without waiting for it."""
+        """Make the base class's step, and note on the device, without waiting, when the loss first was not finite."""
         loss = super().training_step(model, inputs, num_items_in_batch)
         bad = ~torch.isfinite(loss) & (self.first_bad < 0)
         self.first_bad = torch.where(bad, self.state.global_step + 1, self.first_bad)
         return loss
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
-        """The base class's batches; their target tokens are counted, over all processes."""
+        """Return the base class's batches, and count their target tokens over all processes."""
         batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
         if items is not None:
             self.tokens += items
@@ -105,7 +105,7 @@ class ClockhandsTrainer(Trainer):
 
     @torch.no_grad()
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """The mean loss of a target token of the validation split (natural logarithm, no smoothing)."""
+        """Compute the mean loss of a target token of the validation split, in nats, without smoothing."""
         model = self.model_wrapped.eval()
         # All logits of a large batch would need much memory, and nobody asks for them.
         spare = {} if self.recipe.model.kind == "encoder" else {"logits_to_keep": 1}
@@ -122,51 +122,51 @@ class ClockhandsTrainer(Trainer):
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
 
-    def bare(self) -> PreTrainedModel:
-        """The model itself, without what accelerate and torch.compile put around it."""
+    def unwrap_model(self) -> PreTrainedModel:
+        """Return the model itself, without what accelerate and torch.compile put around it."""
         model = self.accelerator.unwrap_model(self.model_wrapped, keep_torch_compile=False)
         assert isinstance(model, transformers.PreTrainedModel)
         return model
 
     def weights(self) -> dict[str, Tensor] | None:
-        """What to save instead of the weights of ``bare``, if they do not stand there whole."""
+        """Return what to save instead of the weights of ``unwrap_model``, if they are not whole there."""
         return None
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: torch.nn.Module | None = None) -> None:
-        """The base class's; weights of another model are a CheckpointError."""
+        """Load as the base class does. Raises CheckpointError for weights of another model."""
         with explain_faults(resume_from_checkpoint, "the weights of the checkpoint"):
             super()._load_from_checkpoint(resume_from_checkpoint, model)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """The base class's; a state of another optimiser is a CheckpointError."""
+        """Load as the base class does. Raises CheckpointError for the state of another optimiser."""
         with explain_faults(str(checkpoint), "the optimiser of the checkpoint"):
             super()._load_optimizer_and_scheduler(checkpoint)
 
-    def running_loss(self) -> float | None:
-        """The mean loss of the steps since the last log line, over all processes; None where there are none."""
+    def compute_running_loss(self) -> float | None:
+        """Compute the mean loss of the steps since the last log line, over all processes; None where there are none."""
         steps = self.state.global_step - self._globalstep_last_logged
-        return None if steps < 1 else float(self._gathered().mean()) / steps
+        return None if steps < 1 else float(self._gather_losses().mean()) / steps
 
-    def take_up_loss(self) -> None:
-        """Go on with the sum of the losses that the checkpoint holds; one of an earlier version was just logged."""
+    def restore_loss(self) -> None:
+        """Restore the sum of the losses that the checkpoint holds; one of an earlier version was just logged."""
         saved = None if self.last is None else checkpoints.read_loss(self.last)
         if saved is not None:
             sums, self._globalstep_last_logged = saved
             fits, place = len(sums) == self.args.world_size, self.args.process_index
             self._tr_loss.fill_(sums[place] if fits else sum(sums) / len(sums))
 
-    def _gathered(self) -> Tensor:
-        """The sum of the losses since the last log line of every process."""
+    def _gather_losses(self) -> Tensor:
+        """Gather the sum of the losses since the last log line of every process."""
         return self.accelerator.gather(self._tr_loss.detach().reshape(1))
 
     def _get_output_dir(self, trial: Any) -> str:
         return str(self._place)
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
-        """The base class's checkpoint, written aside and renamed when it is whole."""
+        """Save the base class's checkpoint under another name, and rename it when it is whole."""
         begun = time.monotonic()
         folder, step = self.folder, self.state.global_step
-        writer, sums = self.args.should_save, self._gathered().tolist()
+        writer, sums = self.args.should_save, self._gather_losses().tolist()
         with checkpoints.stage(folder, step, writer=writer, wait=self.accelerator.wait_for_everyone) as staging:
             self._place = staging
             try:
@@ -180,19 +180,19 @@ class ClockhandsTrainer(Trainer):
                 loss = {"sums": sums, "logged": self._globalstep_last_logged}
                 write_text(whole / checkpoints.LOSS, json.dumps(loss) + "\n")
         if writer:
-            keeping.discard(folder, self.recipe.training, keeping.read_losses(vars(self.state)), self.end())
+            keeping.discard(folder, self.recipe.training, keeping.read_losses(vars(self.state)), self.compute_end())
         self.accelerator.wait_for_everyone()
         self.saving_seconds = time.monotonic() - begun
 
-    def end(self) -> int:
-        """The step with which training ends, as far as it is known yet."""
+    def compute_end(self) -> int:
+        """Compute the step with which training ends, as far as it is known yet."""
         state = self.state
         over = keeping.is_exhausted(keeping.read_losses(vars(state)), self.recipe.training.patience)
         return state.global_step if over else state.max_steps
 
 
 class EpochLoader(DataLoader[Any]):
-    """A DataLoader over planned batches that is told the epoch."""
+    """A DataLoader over planned batches, which are planned anew for each epoch."""
 
     def __init__(self, data: Data, batches: PlannedBatches, collate: Any, pin: bool) -> None:
         pinned = pin and torch.cuda.is_available()

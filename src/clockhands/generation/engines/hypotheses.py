@@ -60,6 +60,7 @@ class Tree(Hypotheses):
         self.itself_BWW = torch.eye(beams, dtype=torch.bool, device=device).expand(batch, -1, -1)
 
     def read(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
+        """Read the tokens as queries of one row, each of which attends to its ancestors and itself."""
         if self.beams == 1:
             return self.decoder.step(tokens_BW, self.caches)
         if parents_BW is not None:
@@ -68,6 +69,7 @@ class Tree(Hypotheses):
         return self.decoder.step(tokens_BW, self.caches, self.ancestors_BWM[:, None])
 
     def select(self, rows: Int[Tensor, " R"]) -> None:
+        """Continue with these sources alone."""
         self.caches.select(rows)
         self.ancestors_BWM, self.itself_BWW = self.ancestors_BWM[rows], self.itself_BWW[rows]
 
@@ -80,12 +82,14 @@ class Rows(Hypotheses):
         self.caches = decoder.make_caches(self.source)
 
     def read(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
+        """Reorder the KV cache by the parents, and read the tokens."""
         if parents_BW is not None:
             # The source's keys are equal for all hypotheses of a source, and stay where they are.
             self.caches.own.select(number_rows(parents_BW, self.beams))
         return self.decoder.step(tokens_BW.reshape(-1, 1), self.caches).view(*tokens_BW.shape, -1)
 
     def select(self, rows: Int[Tensor, " R"]) -> None:
+        """Continue with all hypotheses of these sources alone."""
         self.caches.select(expand_rows(rows, self.beams))
 
 
@@ -97,6 +101,7 @@ class Reread(Hypotheses):
         self.tokens_NS = torch.empty(len(self.source.states_BTD), 0, dtype=torch.long, device=source.states_BTD.device)
 
     def read(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
+        """Read every text from its first token."""
         if parents_BW is not None:
             self.tokens_NS = self.tokens_NS[number_rows(parents_BW, self.beams)]
         self.tokens_NS = torch.cat([self.tokens_NS, tokens_BW.reshape(-1, 1)], dim=1)
@@ -104,6 +109,7 @@ class Reread(Hypotheses):
         return states_NSD[:, -1].view(*tokens_BW.shape, -1)
 
     def select(self, rows: Int[Tensor, " R"]) -> None:
+        """Continue with all hypotheses of these sources alone."""
         rows = expand_rows(rows, self.beams)
         self.source, self.tokens_NS = self.source.select(rows), self.tokens_NS[rows]
 
