@@ -34,7 +34,7 @@ TRAINING = {"max_steps": 2, "threads": 1, "log_steps": 1, "learning_rate": 1e-3}
 # Commands that are not run here, with the reason.
 ELSEWHERE = {
     "clockhands compare recipes/numbers.toml": "minutes of training; the examples of `compare --help` run a small one",
-    "clockhands study scale": "minutes of training; tests/comparison runs a study cut short",
+    "clockhands study scale": "minutes of training; tests/cli/test_study.py runs a study cut short",
 }
 
 

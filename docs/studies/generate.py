@@ -1,4 +1,4 @@
-"""Write docs/answers.md and docs/studies/*.md from the committed results of the studies, so that they cannot drift.
+"""Write docs/answers.md and docs/studies/*.md from the studies and their committed results, so that they cannot drift.
 
     python docs/studies/generate.py            # writes the pages and their pictures
     python docs/studies/generate.py --check    # exit code 1 if a page is not what this writes
@@ -8,62 +8,51 @@
 
 from __future__ import annotations
 
-import re
 import sys
-import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from clockhands.comparison import conclude
-from clockhands.comparison.folder import read_comparison
+from clockhands.comparison import Comparison, conclude, read_comparison
 from clockhands.comparison.formats import as_markdown
-from clockhands.comparison.results import Comparison
-from clockhands.comparison.statistics import difference, mean_interval
-from clockhands.comparison.verdicts import Verdict, format_score, judge, score_matrix
-from clockhands.data import open_corpus, order_blind_ceiling
 from clockhands.files import write_text
-from clockhands.findings import Figure, Finding, Findings
-from clockhands.studies import ORDER
+from clockhands.findings import Finding
+from clockhands.studies import STUDIES, Study, answer_question, draw_study
+from clockhands.studies.literature import check_orderings
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-from inner_figure import inner_figure  # noqa: E402
-
-QUESTIONS: dict[str, Any] = tomllib.loads((HERE / "questions.toml").read_text("utf8"))
-SLOT = re.compile(r"\[\[(\w+)(?::(.+?))?\]\]")
+Measured = Mapping[str, Comparison]
+"""Comparisons by the name of their study."""
 
 
-def pages() -> dict[Path, str]:
-    """Every page by its path."""
-    results = measured()
-    found = {HERE / f"{name}.md": study_page(name, one) for name, one in results.items()}
-    return {**found, HERE / "README.md": index(results), HERE.parent / "answers.md": answers(results)}
+def write_pages() -> dict[Path, str]:
+    """Return every page by its path."""
+    measured = read_measured()
+    pages = {HERE / f"{name}.md": write_study(STUDIES[name], comparison) for name, comparison in measured.items()}
+    return {**pages, HERE / "README.md": write_index(measured), HERE.parent / "answers.md": write_answers(measured)}
 
 
-def measured() -> dict[str, Comparison]:
-    """The committed results, by study."""
-    return {name: Comparison.from_json(path.read_text("utf8")) for name in ORDER if (path := stored(name)).is_file()}
+def read_measured() -> Measured:
+    """Return the committed results, by study."""
+    paths = {name: path_of_results(name) for name in STUDIES}
+    return {name: Comparison.from_json(path.read_text("utf8")) for name, path in paths.items() if path.is_file()}
 
 
-def stored(name: str) -> Path:
-    """Where the results of a study are."""
+def path_of_results(name: str) -> Path:
+    """Return where the results of a study are."""
     return HERE / "results" / f"{name}.json"
 
 
-def answers(results: dict[str, Comparison]) -> str:
-    """The page of answers: each question, three sentences with their numbers, the picture, the command."""
-    budgets = [int(one.plan.budget[1]) for name, one in results.items() if not QUESTIONS[name].get("unscored")]
+def write_answers(measured: Measured) -> str:
+    """Return the page of answers: each question, the answer with its numbers, the picture, the command."""
+    budgets = [int(c.plan.budget[1]) for name, c in measured.items() if not STUDIES[name].unscored]
     parts = ["# Answers", "", INTRODUCTION.format(fewest=min(budgets), most=max(budgets)), ""]
-    for name in ORDER:
-        entry = QUESTIONS[name]
-        parts += [f"## {entry['question']}", ""]
-        if name in results:
-            picture = f"![{entry['question']}](studies/figures/{name}.svg)"
+    for name, study in STUDIES.items():
+        parts += [f"## {study.question}", ""]
+        if name in measured:
+            picture = f"![{study.question}](studies/figures/{name}.svg)"
             more = f"[How it was measured](studies/{name}.md); again with `clockhands study {name}`."
-            parts += [answer(name, results[name]), "", picture, "", more, ""]
+            parts += [answer_question(study, measured[name]), "", picture, "", more, ""]
         else:
             parts += [f"Not measured yet. The study is ready: `clockhands study {name}`.", ""]
     return "\n".join(parts)
@@ -78,43 +67,55 @@ INTRODUCTION = (
 )
 
 
-def index(results: dict[str, Comparison]) -> str:
-    """The list of the studies."""
+def write_index(measured: Measured) -> str:
+    """Return the list of the studies."""
     lines = [
-        f"- [{QUESTIONS[name]['question']}]({name}.md), {len(one.trials)} trials, `{one.signature}`"
-        for name, one in results.items()
+        f"- [{STUDIES[name].question}]({name}.md), {len(c.trials)} trials, `{c.signature}`"
+        for name, c in measured.items()
     ]
-    open_ones = [f"- {QUESTIONS[name]['question']} `clockhands study {name}`" for name in ORDER if name not in results]
-    waiting = ["", "Ready, and not run yet:", "", *open_ones] if open_ones else []
+    waiting = [f"- {s.question} `clockhands study {name}`" for name, s in STUDIES.items() if name not in measured]
+    ready = ["", "Ready, and not run yet:", "", *waiting] if waiting else []
     calibration = "- [Does the comparison itself tell the truth?](calibration.md)"
-    return "\n".join(["# Studies", "", *lines, calibration, *waiting, ""])
+    return "\n".join(["# Studies", "", *lines, calibration, *ready, ""])
 
 
-def study_page(name: str, results: Comparison) -> str:
-    """Question, claims, design, result, verdict, what would change it, the command."""
-    entry, findings = QUESTIONS[name], conclude(results)
-    claims = [f"- “{claim}”" for claim in entry["claims"]]
-    plan = results.plan
+def write_study(study: Study, comparison: Comparison) -> str:
+    """Return a study's page: question, claims, design, result, verdict, what would change it, the command."""
+    items = conclude(comparison).items
+    claims = [f"- “{claim}”" for claim in study.claims]
+    plan = comparison.plan
     kind, amount = plan.budget
     setting = (
-        f"{entry['design']} {len(plan.variants)} variants × {len(plan.seeds)} seeds, {amount:g} {kind} each, equal "
+        f"{study.design} {len(plan.variants)} variants × {len(plan.seeds)} seeds, {amount:g} {kind} each, equal "
         f"{plan.match}; corpus *{plan.recipe.corpus}*, d_model {plan.recipe.model.d_model}."
     )
     body = [
-        f"# {entry['question']}", "", "## What people answer", "", *claims, "", "## Design", "", setting, "",
-        findings["compare.verdict"].method, "", "## Result", "", f"![{entry['question']}](figures/{name}.svg)", "",
-        *scores(name, results, findings), "## Verdict", "",
-        answer(name, results), "",
-        "## What would change it", "", entry["change"], "", "## The command", "", f"    clockhands study {name}", "",
+        f"# {study.question}", "", "## What people answer", "", *claims, "", "## Design", "", setting, "",
+        items[0].method, "", "## Result", "", f"![{study.question}](figures/{study.name}.svg)", "",
+        *_write_tables(study, comparison, items), "## Verdict", "", answer_question(study, comparison), "",
+        "## What would change it", "", study.change, "", "## The command", "",
+        f"    clockhands study {study.name}", "",
     ]  # fmt: skip
     return "\n".join(body)
 
 
-def scores(name: str, results: Comparison, findings: Findings) -> list[str]:
+def _write_tables(study: Study, comparison: Comparison, items: Iterable[Finding]) -> list[str]:
     """The tables; without the score's where a study trains too little for it to say anything."""
-    if QUESTIONS[name].get("unscored"):
-        return [f"`{results.signature}`", "", *_more(one for one in findings.items if one.name.startswith("inside."))]
-    return [as_markdown(results), *orderings(name, results), *_more(findings.items)]
+    if study.unscored:
+        return [f"`{comparison.signature}`", "", *_more(item for item in items if item.name.startswith("inside."))]
+    return [as_markdown(comparison), *_write_orderings(study, comparison), *_more(items)]
+
+
+def _write_orderings(study: Study, comparison: Comparison) -> list[str]:
+    """What the literature reports of two variants, beside what was measured here."""
+    if not study.orderings:
+        return []
+    columns = ("claim", "source", "measured", "verdict")
+    rows = [[getattr(checked, name) for name in columns] for checked in check_orderings(study, comparison)]
+    lines = [_row(cells, range(4)) for cells in (columns, ["---"] * 4, *rows)]
+    title = "### What the literature reports, and what was measured here"
+    method = "Differences are paired by seed, with simultaneous 95 % intervals (bootstrap t, Bonferroni)."
+    return [title, "", *lines, "", method, ""]
 
 
 def _more(items: Iterable[Finding]) -> list[str]:
@@ -166,7 +167,7 @@ def _ranged(value: Any, low: Any, high: Any) -> str:
     return f"{_cell(value)} [{_cell(low)}, {_cell(high)}]"
 
 
-def _row(cells: Any, shown: list[int]) -> str:
+def _row(cells: Any, shown: Iterable[int]) -> str:
     return "| " + " | ".join(str(cells[column]) for column in shown) + " |"
 
 
@@ -178,133 +179,27 @@ def _cell(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def orderings(name: str, results: Comparison) -> list[str]:
-    """What the literature reports of two variants, beside what was measured here."""
-    claims = QUESTIONS[name].get("ordering", ())
-    if not claims:
-        return []
-    lines = ["### What the literature reports, and what was measured here", "", _row(ORDERING, range(4))]
-    lines += [_row(["---"] * 4, range(4)), *(_row(_checked(one, results, len(claims)), range(4)) for one in claims)]
-    return [
-        *lines,
-        "",
-        "Differences are paired by seed, with simultaneous 95 % intervals (bootstrap t, Bonferroni).",
-        "",
-    ]
-
-
-ORDERING = ("claim", "source", "measured", "verdict")
-
-
-def _checked(claim: dict[str, str], results: Comparison, comparisons: int) -> tuple[str, ...]:
-    """``more`` - ``less`` of what is measured: above 0 if the claim holds; a claim of equality has ``alike``."""
-    first, second = claim.get("alike", (claim.get("more"), claim.get("less")))
-    what = claim.get("on", "score")
-    found = difference(_values(results, first, what), _values(results, second, what), comparisons)
-    size = f"{first} − {second}, {what}: {found.value:+.3g} [{found.low:+.3g}, {found.high:+.3g}]"
-    if "alike" in claim:
-        seen = f"{found.detectable:.2g} could have been detected" if found.detectable else "the same on every item"
-        verdict = "contradicted" if found.significant else f"reproduced ({seen})"
-    else:
-        verdict = ("reproduced" if found.value > 0 else "contradicted") if found.significant else "not shown"
-    return claim["claim"], claim["source"], size, verdict
-
-
-def _values(results: Comparison, name: str, what: str) -> np.ndarray:
-    """Seeds × items of the metric, or seeds × 1 of the loss on a longer split, or of its growth over the test split."""
-    if what == "score":
-        return score_matrix(results, name)
-    split = what.removesuffix(", growth")
-    longer = [one.longer[split].loss for one in results.trials_of(name)]
-    base = [one.scores["loss"] if what != split else 0.0 for one in results.trials_of(name)]
-    return np.array([[a - b] for a, b in zip(longer, base, strict=True)])
-
-
-def answer(name: str, results: Comparison) -> str:
-    """The measured sentences, and what they mean where the verdicts are such."""
-    kinds = {one.variant: one.kind for one in judge(results)}
-    said = [
-        reading["say"]
-        for reading in QUESTIONS[name].get("reading", ())
-        if all(kinds[variant] == kind for variant, kind in reading["when"].items())
-    ]
-    text = QUESTIONS[name]["answer"].replace("[[literature]]", tally(name, results))
-    return " ".join([filled(text, results), *said])
-
-
-def tally(name: str, results: Comparison) -> str:
-    """How many of the literature's orderings came out here."""
-    claims = QUESTIONS[name].get("ordering", ())
-    verdicts = [_checked(one, results, len(claims))[3] for one in claims]
-    counts = [f"{sum(one.startswith(begins) for one in verdicts)} {words}" for begins, words in TALLIED.items()]
-    return f"{len(claims)} orderings that the literature reports {', '.join(counts[:-1])} and {counts[-1]}"
-
-
-TALLIED = {"reproduced": "are reproduced here", "contradicted": "contradicted", "not shown": "could not be shown"}
-
-
-def filled(text: str, results: Comparison) -> str:
-    """The text with what was measured in its slots. Raises KeyError for a slot of no variant."""
-    judged = {one.variant: one for one in judge(results)}
-    return SLOT.sub(lambda slot: _slot(slot[1], slot[2] or "", judged, results), text)
-
-
-def _slot(kind: str, rest: str, judged: dict[str, Verdict], results: Comparison) -> str:
-    if kind == "ceiling":
-        corpus = open_corpus(results.plan.recipe.corpus, **results.plan.recipe.corpus_options)
-        return f"{100 * order_blind_ceiling(corpus.pairs('test')):.1f}"
-    if kind in ("before", "after"):
-        name, _, measure = rest.rpartition(":")
-        return _interval([getattr(one.measured, kind)[measure] for one in results.trials_of(name)], 2)
-    if kind == "longer":
-        name, _, split = rest.rpartition(":")
-        return _interval([one.longer[split].loss for one in results.trials_of(name)], 2)
-    one = judged[rest]
-    if kind == "verdict":
-        return one.sentence.replace(" (", ", ").replace(")", "")
-    return format_score(one, results.plan.digits)
-
-
-def _interval(values: list[float], digits: int) -> str:
-    """Mean and 95 % interval over seeds; a number that is the same for every seed has none."""
-    mean = sum(values) / len(values)
-    if max(values) - min(values) < 10**-digits / 2:
-        return f"{mean:.{digits}f}"
-    low, high = mean_interval(np.array(values)[:, None])
-    return f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
-
-
-def picture(name: str, results: Comparison) -> Figure:
-    """What questions.toml asks to be drawn, or else the verdict's figure."""
-    if "figure" in QUESTIONS[name]:
-        return inner_figure(results, QUESTIONS[name]["figure"])
-    figure = conclude(results)["compare.verdict"].figure
-    assert figure is not None
-    return figure
-
-
-def pictures() -> None:
-    """The picture of every study as SVG."""
+def write_pictures() -> None:
+    """Write the picture of every study as SVG."""
     from clockhands.report.figures import as_file, draw
 
-    for name in ORDER:
-        if stored(name).is_file():
-            figure = picture(name, Comparison.from_json(stored(name).read_text("utf8")))
-            write_text(HERE / "figures" / f"{name}.svg", as_file(draw(figure, name)))
+    for name, comparison in read_measured().items():
+        figure = draw_study(STUDIES[name], comparison)
+        write_text(HERE / "figures" / f"{name}.svg", as_file(draw(figure, name)))
 
 
 def main(arguments: list[str]) -> int:
     """Write, or check."""
     if arguments[:1] == ["--take"]:
-        write_text(stored(arguments[1]), read_comparison(arguments[2]).to_json())
-    found = pages()
+        write_text(path_of_results(arguments[1]), read_comparison(arguments[2]).to_json())
+    pages = write_pages()
     if arguments == ["--check"]:
-        stale = [path for path, text in found.items() if not path.is_file() or path.read_text("utf8") != text]
+        stale = [path for path, text in pages.items() if not path.is_file() or path.read_text("utf8") != text]
         print("\n".join(f"{path} is not what generate.py writes" for path in stale), end="\n" if stale else "")
         return int(bool(stale))
-    for path, text in found.items():
+    for path, text in pages.items():
         write_text(path, text)
-    pictures()
+    write_pictures()
     return 0
 
 

@@ -72,12 +72,6 @@ def test_ray_that_is_not_installed_is_asked_for(
         make_workers(1, 1, "raay", 0.0)
 
 
-def test_the_studies_are_listed_with_their_cost(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["study"]) == 0
-    shown = capsys.readouterr().out
-    assert "scale" in shown and "(60 trials, about 6 min on one core)" in shown
-
-
 def test_a_plan_is_described_without_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     few = ["--set", "data.train=200", "data.test=20", "data.validation=20", "model.d_model=16", "tokenizer.kind=word"]
     assert main([*VARY, *few, "--seeds", "2", "--steps", "5", "--out", str(tmp_path / "out"), "--dry-run"]) == 0

@@ -11,8 +11,7 @@ import pytest
 from clockhands.comparison.plan import Plan, make_plan
 from clockhands.comparison.plan_file import read_grid, read_plan
 from clockhands.comparison.variants import Variant
-from clockhands.errors import ConfigError, DataError, UsageError
-from clockhands.studies import ORDER, open_study, title_of
+from clockhands.errors import ConfigError, DataError
 from clockhands.training import load, vary
 from tests.comparison.planted import plan
 from tests.training.tiny import tables
@@ -42,15 +41,6 @@ def test_the_recipe_in_the_repository_is_a_plan() -> None:
     made = read_plan(RECIPES / "sweep.toml", {"seeds": [3, 4]})
     assert made.seeds == (3, 4) and made.variants[-1].changes == {"model.token_scale": "one"}
     assert made.metric == "exact" and made.higher_is_better
-
-
-def test_the_studies_are_plans_with_enough_seeds() -> None:
-    for name in ORDER:
-        study = open_study(name)
-        assert len(study.seeds) >= 5
-        assert title_of(name) == (study.title, len(study.trials))
-    with pytest.raises(UsageError, match="unknown study 'scales'; did you mean 'scale'"):
-        open_study("scales")
 
 
 def test_the_command_line_writes_values_as_their_fields_want_them() -> None:

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import clockhands.studies
 from clockhands.comparison.cost import CLOSE, count_recipe_parameters
 from clockhands.comparison.statistics import MIN_SEEDS
-from clockhands.studies import FOLDER, ORDER, open_study, title_of
+from clockhands.errors import UsageError
+from clockhands.studies import STUDIES
 from clockhands.training import prepare
 
 
-def test_every_plan_in_the_folder_is_listed() -> None:
-    assert {path.stem for path in FOLDER.glob("*.toml")} == set(ORDER)
+def test_every_file_of_the_folder_is_a_study() -> None:
+    files = Path(clockhands.studies.__file__).parent.glob("*.toml")
+    assert {path.stem for path in files} == set(STUDIES)
+    places = [study.place for study in STUDIES.values()]
+    assert places == sorted(set(places)), "no two stand at the same place"
+    with pytest.raises(UsageError, match="unknown study 'scales'; did you mean 'scale'"):
+        STUDIES["scales"]
 
 
-@pytest.mark.parametrize("name", ORDER)
+@pytest.mark.parametrize("name", STUDIES)
 def test_a_study_has_seeds_enough_and_counts_its_trials(name: str) -> None:
-    plan = open_study(name)
+    study, plan = STUDIES[name], STUDIES[name].make_plan()
     assert len(plan.seeds) >= MIN_SEEDS
-    assert title_of(name) == (plan.title, len(plan.trials))
+    assert (plan.title, len(plan.trials)) == (study.question, study.trials)
+    variants = {variant.name for variant in plan.variants}
+    assert {variant for reading in study.readings for variant in reading.when} <= variants
+    assert {variant for ordering in study.orderings for variant in ordering.variants} <= variants
 
 
 def test_equal_parameters_are_equal() -> None:
-    plan = open_study("sum-or-concatenate")
+    plan = STUDIES["sum-or-concatenate"].make_plan()
     material = prepare(plan.recipe)
     count = {
         variant.name: count_recipe_parameters(plan.recipe_of(variant.name, 1), material) for variant in plan.variants

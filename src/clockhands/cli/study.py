@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from clockhands.cli.common import telling_new_folder, whole
 from clockhands.cli.compare import FORMATS, add_running
+
+if TYPE_CHECKING:
+    from clockhands.comparison import Comparison
+    from clockhands.studies import Study
 
 EXAMPLES = (
     "clockhands study",
@@ -25,34 +30,52 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """List the studies, or run one and write its page."""
-    from clockhands.studies import open_study
+    """List the studies, or run one, print its answer and write its page."""
+    from clockhands.studies import STUDIES
 
     if options.name is None:
         return _list()
-    plan = open_study(options.name, options.seeds)
+    study = STUDIES[options.name]
+    plan = study.make_plan(options.seeds)
     if options.dry_run:
         from clockhands.cli.trials import describe
 
+        print(study.question)
         return describe(plan, options.workers)
-    from clockhands.cli.compare import execute, present
+    from clockhands.cli.compare import execute
     from clockhands.files import write_text
 
     options.out = options.out or str(Path("runs") / "studies" / options.name)
     with telling_new_folder(options.out, quiet=options.quiet):
         comparison = execute(plan, options, options.out)
     write_text(Path(options.out) / "study.json", comparison.to_json())
+    return _present(study, comparison, options)
+
+
+def _present(study: Study, comparison: Comparison, options: argparse.Namespace) -> int:
+    """The question, facts, table and answer, and the page; or the table alone in a format. 1 if no trial finished."""
+    from clockhands.cli.compare import present
+
     seeds = "" if options.seeds is None else f" --seeds {options.seeds}"
-    return present(comparison, options, f"clockhands study {options.name}{seeds}")
+    if options.format != "page":
+        return present(comparison, options, "")
+    from clockhands.cli.trials import print_verdicts
+    from clockhands.report import show, write
+    from clockhands.studies import conclude_study
+
+    findings = conclude_study(study, comparison, f"clockhands study {study.name}{seeds}")
+    page = write(findings, Path(options.out), name="report.html")[0]
+    show(findings)
+    print_verdicts(comparison)
+    print(f"\nThe page: {page}")
+    return 0 if any(trial.finished for trial in comparison.trials) else 1
 
 
 def _list() -> int:
-    from clockhands.studies import ORDER, SECONDS_A_TRIAL, title_of
+    from clockhands.studies import STUDIES
 
-    width = max(map(len, ORDER))
-    for name in ORDER:
-        title, trials = title_of(name)
-        minutes = max(1, round(trials * SECONDS_A_TRIAL / 60))
-        print(f"{name:<{width}}  {title}  ({trials} trials, about {minutes} min on one core)")
-    print("\nclockhands study NAME runs one and writes its page; --dry-run measures what it costs here.")
+    width = max(map(len, STUDIES))
+    for name, study in STUDIES.items():
+        print(f"{name:<{width}}  {study.question}  ({study.trials} trials, about {study.minutes} min on one core)")
+    print("\nclockhands study NAME runs one and prints its answer; --dry-run measures its cost.")
     return 0

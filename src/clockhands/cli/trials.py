@@ -12,7 +12,7 @@ from rich.live import Live as RichLive
 from rich.table import Table
 from rich.text import Text
 
-from clockhands.comparison import Plan, Trial
+from clockhands.comparison import Comparison, Plan, Trial
 from clockhands.comparison.folder import PLAN, read_comparison
 from clockhands.comparison.trial import STATUSES
 from clockhands.comparison.workers.job import Job, TrialProgress
@@ -43,6 +43,18 @@ def describe(plan: Plan, workers: int) -> int:
     print(f"budget {amount:g} {kind} each, equal {plan.match}; metric {plan.metric}")
     print(f"about {duration(seconds)} with {workers} worker{'s' * (workers != 1)}")
     return 0
+
+
+def print_verdicts(comparison: Comparison) -> None:
+    """Print a row for each variant: its score, its difference from the baseline, and the verdict."""
+    from clockhands.comparison.formats import COLUMNS, format_rows
+
+    table = Table(box=box.SIMPLE)
+    for column in COLUMNS:
+        table.add_column(column)
+    for row in format_rows(comparison):
+        table.add_row(*map(Text, row))
+    Console().print(table)
 
 
 def duration(seconds: float) -> str:

@@ -1,39 +1,40 @@
-"""The built-in studies: questions people ask, each a plan in this folder."""
+"""The built-in studies: questions people ask, each with its plan and its measured answer. One TOML file a study.
+
+::
+
+    study = STUDIES["scale"]                              # an unknown name raises UnknownNameError with the nearest
+    comparison = run_plan(study.make_plan(), "runs/studies/scale", workers=2)
+    print(answer_question(study, comparison))             # the answer, with what was measured
+"""
 
 from __future__ import annotations
 
-import math
-import tomllib
+import importlib
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from clockhands.comparison import Plan, read_plan
-from clockhands.errors import UsageError, unknown
+from clockhands.catalogue import Catalogue
+from clockhands.studies.study import Study, read_study
 
-FOLDER = Path(__file__).parent
-ORDER = (
-    "scale", "sum-or-concatenate", "does-adding-destroy-the-word", "how-wide", "why-sine-and-cosine",
-    "why-not-the-index", "do-positions-survive", "order-at-all", "the-schemes", "how-far",
-)  # fmt: skip
-"""As a reader should meet them."""
-SECONDS_A_TRIAL = 6
-"""On one core of an ordinary laptop, for the list alone; ``--dry-run`` measures."""
+if TYPE_CHECKING:
+    from clockhands.studies.answer import answer_question, conclude_study
+    from clockhands.studies.figure import draw_study
 
+__all__ = ["STUDIES", "Study", "answer_question", "conclude_study", "draw_study", "read_study"]
 
-def path_of(name: str) -> Path:
-    """The plan of a study. Raises UsageError with the nearest name."""
-    if name not in ORDER:
-        raise UsageError(unknown("study", name, ORDER))
-    return FOLDER / f"{name}.toml"
+_HOME = {"answer_question": "answer", "conclude_study": "answer", "draw_study": "figure"}
 
 
-def open_study(name: str, seeds: int | None = None) -> Plan:
-    """A study as a plan, with another number of seeds if asked. Raises UsageError, ConfigError."""
-    return read_plan(path_of(name), {} if seeds is None else {"seeds": seeds})
+def _read_all(folder: Path) -> dict[str, Study]:
+    studies = sorted(map(read_study, folder.glob("*.toml")), key=lambda study: (study.place, study.name))
+    return {study.name: study for study in studies}
 
 
-def title_of(name: str) -> tuple[str, int]:
-    """Its question, and its trials, read without checking the plan."""
-    given = tomllib.loads(path_of(name).read_text("utf8"))
-    grid = given.get("vary", {}).values()
-    variants = len(given.get("variant", ())) + (math.prod(map(len, grid)) if grid else 0)
-    return given["title"], given["seeds"] * variants
+STUDIES: Catalogue[Study] = Catalogue("study", _read_all(Path(__file__).parent), describe=lambda study: study.question)
+"""Every TOML file of this folder, by its name, in the order in which a reader should meet them."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'clockhands.studies' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"clockhands.studies.{_HOME[name]}"), name)

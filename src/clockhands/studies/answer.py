@@ -1,0 +1,88 @@
+"""The answer to a study's question: its sentences with what was measured, and what the verdicts allow to conclude."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from clockhands.comparison import Comparison, conclude
+from clockhands.comparison.statistics import mean_interval
+from clockhands.comparison.verdicts import Verdict, format_score, judge
+from clockhands.data import open_corpus, order_blind_ceiling
+from clockhands.findings import Finding, Findings
+from clockhands.studies.literature import tally_orderings
+from clockhands.studies.study import Study
+
+SLOT = re.compile(r"\[\[(\w+)(?::(.+?))?\]\]")
+MISSING = "(not measured)"
+"""Stands in an answer for what no trial gave, as before all have run."""
+
+
+def answer_question(study: Study, comparison: Comparison) -> str:
+    """Return the measured sentences, and the readings whose verdicts came out. Raises KeyError for an unknown slot."""
+    verdicts = {verdict.variant: verdict for verdict in judge(comparison)}
+    sentences = [
+        reading.say
+        for reading in study.readings
+        if all(verdicts[variant].kind == kind for variant, kind in reading.when.items())
+    ]
+    text = study.answer.replace("[[literature]]", tally_orderings(study, comparison))
+    return " ".join([fill_slots(text, comparison, verdicts), *sentences])
+
+
+def conclude_study(study: Study, comparison: Comparison, command: str = "") -> Findings:
+    """Return the findings of the study's comparison, the answer first."""
+    findings = conclude(comparison, command)
+    answer = Finding(
+        name="study.answer",
+        question=study.question,
+        verdict=answer_question(study, comparison),
+        method=study.design,
+        details={"claims": list(study.claims), "change": study.change},
+        command=command,
+    )
+    return replace(findings, items=(answer, *findings.items))
+
+
+def fill_slots(text: str, comparison: Comparison, verdicts: Mapping[str, Verdict]) -> str:
+    """Return the text with what was measured in its slots. Raises KeyError for a slot of no variant."""
+    return SLOT.sub(lambda slot: _measured(slot[1], slot[2] or "", comparison, verdicts), text)
+
+
+def _measured(slot: str, rest: str, comparison: Comparison, verdicts: Mapping[str, Verdict]) -> str:
+    if slot == "ceiling":
+        recipe = comparison.plan.recipe
+        corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
+        return f"{100 * order_blind_ceiling(corpus.pairs('test')):.1f}"
+    if slot in ("before", "after", "longer"):
+        variant, _, name = rest.rpartition(":")
+        return format_interval(_values(slot, name, comparison, verdicts[variant].variant), 2)
+    if slot == "verdict":
+        return verdicts[rest].sentence.replace(" (", ", ").replace(")", "")
+    if slot == "score":
+        return format_score(verdicts[rest], comparison.plan.digits)
+    raise KeyError(f"an answer has no slot {slot!r}")
+
+
+def _values(slot: str, name: str, comparison: Comparison, variant: str) -> list[float]:
+    """Of every seed: a measure before or after training, or the loss on a split of longer text."""
+    trials = comparison.trials_of(variant)
+    if slot == "longer":
+        losses = [trial.longer[name].loss for trial in trials if name in trial.longer]
+        return [loss for loss in losses if loss is not None]
+    measured = [trial.measured.before if slot == "before" else trial.measured.after for trial in trials]
+    return [values[name] for values in measured if name in values]
+
+
+def format_interval(values: Sequence[float], digits: int) -> str:
+    """Return mean and 95 % interval over seeds as text; a number that is the same for every seed has none."""
+    if not values:
+        return MISSING
+    mean = sum(values) / len(values)
+    if max(values) - min(values) < 10**-digits / 2:
+        return f"{mean:.{digits}f}"
+    low, high = mean_interval(np.array(values)[:, None])
+    return f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

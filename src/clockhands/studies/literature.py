@@ -1,0 +1,74 @@
+"""What the literature reports of two variants, beside what was measured here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clockhands.comparison import Comparison
+from clockhands.comparison.statistics import Difference, Matrix, difference
+from clockhands.comparison.verdicts import score_matrix
+from clockhands.errors import UsageError
+from clockhands.studies.study import Ordering, Study
+
+
+@dataclass(frozen=True)
+class CheckedOrdering:
+    """A reported ordering, the difference that was measured, as text, and whether that agrees."""
+
+    claim: str
+    source: str
+    measured: str
+    verdict: str
+
+
+def check_orderings(study: Study, comparison: Comparison) -> list[CheckedOrdering]:
+    """Return every reported ordering with what was measured; intervals are simultaneous over all of them."""
+    return [_check(ordering, comparison, len(study.orderings)) for ordering in study.orderings]
+
+
+def tally_orderings(study: Study, comparison: Comparison) -> str:
+    """Return how many of the reported orderings came out, in words."""
+    verdicts = [checked.verdict for checked in check_orderings(study, comparison)]
+    counts = [f"{sum(verdict.startswith(begins) for verdict in verdicts)} {words}" for begins, words in WORDS.items()]
+    return f"{len(verdicts)} orderings that the literature reports {', '.join(counts[:-1])} and {counts[-1]}"
+
+
+WORDS = {"reproduced": "are reproduced here", "contradicted": "contradicted", "undecided": "undecided"}
+
+
+def _check(ordering: Ordering, comparison: Comparison, comparisons: int) -> CheckedOrdering:
+    """The first minus the second: above 0 if the claim holds; a claim of equality has ``alike``."""
+    first, second = ordering.variants
+    higher, lower = (_values(comparison, variant, ordering.on) for variant in (first, second))
+    try:
+        gap = difference(higher, lower, comparisons)
+    except UsageError:
+        return CheckedOrdering(ordering.claim, ordering.source, "", "undecided: too few seeds of both finished")
+    measured = f"{first} − {second}, {ordering.on}: {gap.value:+.3g} [{gap.low:+.3g}, {gap.high:+.3g}]"
+    return CheckedOrdering(ordering.claim, ordering.source, measured, _agreement(ordering, gap))
+
+
+def _agreement(ordering: Ordering, gap: Difference) -> str:
+    if not ordering.alike:
+        return ("reproduced" if gap.value > 0 else "contradicted") if gap.significant else "undecided"
+    if gap.significant:
+        return "contradicted"
+    return f"reproduced ({f'{gap.detectable:.2g} could have been detected' if gap.detectable else SAME})"
+
+
+SAME = "the same on every item"
+
+
+def _values(comparison: Comparison, variant: str, on: str) -> Matrix:
+    """Seeds × items of the metric; or seeds × 1 of the loss on a longer split, or of its growth over the test split."""
+    if on == "score":
+        return score_matrix(comparison, variant)
+    split = on.removesuffix(", growth")
+    losses = []
+    for trial in comparison.trials_of(variant):
+        longer = trial.longer[split].loss
+        if longer is not None:
+            losses.append([longer - (trial.scores["loss"] if on != split else 0.0)])
+    return np.array(losses).reshape(-1, 1)

@@ -1,0 +1,142 @@
+"""A study as a TOML file: a question, what people answer, the plan that measures it, and the answer with slots.
+
+::
+
+    question = "Why sine and cosine?"         # in the words of those who ask
+    place = 5                                 # among the studies, as a reader should meet them
+    claims = ["Any vectors would do."]        # what people answer
+    design = "One property at a time ..."     # what is compared, and why so
+    answer = "The sine alone [[score:sine alone]] % ([[verdict:sine alone]])."
+    change = "Longer text."                   # what could change the answer
+    unscored = true                           # optional: the models are trained too little for their scores to count
+
+    [plan]                                    # a plan, as `clockhands compare` reads it
+    recipe = "recipes/numbers.toml"
+    seeds = 5
+
+    [[reading]]                               # a sentence that is said only where the verdicts are such
+    when = { "sine alone" = "no difference" }
+    say = "So the cosine is not needed here."
+
+    [[ordering]]                              # what the literature reports of two variants, to be checked
+    claim = "A learned table does as well as the sinusoid."
+    source = "Vaswani et al. 2017, table 3 (E)"
+    alike = ["learned", "sinusoidal"]         # or: more = "sinusoidal", less = "none"
+    on = "score"                              # or a split of longer text: "4 × 65 tokens", "4 × 65 tokens, growth"
+
+    [figure]                                  # optional: see figure.py
+
+The slots of an answer are filled from the trials, so that no figure is typed: ``[[score:VARIANT]]``,
+``[[verdict:VARIANT]]``, ``[[before:VARIANT:MEASURE]]``, ``[[after:VARIANT:MEASURE]]``, ``[[longer:VARIANT:SPLIT]]``,
+``[[ceiling]]`` (the best that a reader who is blind to order could score), ``[[literature]]`` (how many of the
+orderings came out).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from clockhands.comparison import Plan
+from clockhands.comparison.plan_file import plan_from_tables
+from clockhands.comparison.verdicts import Kind
+from clockhands.errors import ConfigError, unknown
+from clockhands.files import read_toml
+
+SECONDS_A_TRIAL = 6
+"""On one core of an ordinary laptop, for the list alone; ``--dry-run`` measures."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A sentence that is part of the answer where every variant of ``when`` has the verdict that it names."""
+
+    when: Mapping[str, Kind]
+    say: str
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """What the literature reports of two variants: ``more`` has a higher value than ``less``, or both are ``alike``.
+
+    ``on``: the score, the loss on a split of longer text, or (``SPLIT, growth``) its growth over the test split.
+    """
+
+    claim: str
+    source: str
+    more: str = ""
+    less: str = ""
+    alike: tuple[str, ...] = ()
+    on: str = "score"
+
+    @property
+    def variants(self) -> tuple[str, str]:
+        """The two, the one first that is said to have the higher value."""
+        return (self.alike[0], self.alike[1]) if self.alike else (self.more, self.less)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A question that people ask, the plan that measures its answer, and the answer with slots for what is measured."""
+
+    name: str
+    question: str
+    place: int
+    claims: tuple[str, ...]
+    design: str
+    answer: str
+    change: str
+    plan: Mapping[str, Any]
+    folder: Path
+    unscored: bool = False
+    readings: tuple[Reading, ...] = ()
+    orderings: tuple[Ordering, ...] = ()
+    figure: Mapping[str, Any] | None = None
+
+    def make_plan(self, seeds: int | None = None) -> Plan:
+        """Return the plan, with another number of seeds if one is given. Raises ConfigError with its faults."""
+        tables = {**self.plan, "title": self.question, **({} if seeds is None else {"seeds": seeds})}
+        return plan_from_tables(tables, self.folder, f"the study {self.name}")
+
+    @property
+    def trials(self) -> int:
+        """How many trainings it takes, counted without checking the plan."""
+        grid = self.plan.get("vary", {}).values()
+        variants = len(self.plan.get("variant", ())) + (math.prod(map(len, grid)) if grid else 0)
+        return int(self.plan["seeds"]) * variants
+
+    @property
+    def minutes(self) -> int:
+        """About how long it takes on one core, at least 1."""
+        return max(1, round(self.trials * SECONDS_A_TRIAL / 60))
+
+
+REQUIRED = ("question", "place", "claims", "design", "answer", "change", "plan")
+KEYS = (*REQUIRED, "unscored", "reading", "ordering", "figure")
+
+
+def read_study(path: str | Path) -> Study:
+    """Return the study in a file. Raises DataError if it cannot be read, ConfigError with the faults of its keys."""
+    path = Path(path)
+    tables = read_toml(path, "the study")
+    faults = [unknown("key", key, KEYS) for key in tables if key not in KEYS]
+    faults += [f"{key} is missing" for key in REQUIRED if key not in tables]
+    kinds = [kind for reading in tables.get("reading", ()) for kind in reading["when"].values()]
+    faults += [unknown("verdict", kind, get_args(Kind)) for kind in kinds if kind not in get_args(Kind)]
+    if faults:
+        raise ConfigError(faults, str(path))
+    return Study(
+        name=path.stem,
+        folder=path.parent,
+        claims=tuple(tables["claims"]),
+        readings=tuple(Reading(**reading) for reading in tables.get("reading", ())),
+        orderings=tuple(
+            Ordering(**{**ordering, "alike": tuple(ordering.get("alike", ()))})
+            for ordering in tables.get("ordering", ())
+        ),
+        **{key: tables[key] for key in ("question", "place", "design", "answer", "change", "plan")},
+        **{key: tables[key] for key in ("unscored", "figure") if key in tables},
+    )

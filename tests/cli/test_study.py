@@ -1,0 +1,41 @@
+"""``clockhands study`` on the command line: the list, and a study that has run, whose answer is printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clockhands.cli import main
+from clockhands.comparison import Comparison
+from clockhands.comparison.folder import ComparisonFolder
+from clockhands.findings import Findings
+from clockhands.studies import STUDIES
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+
+
+def test_the_studies_are_listed_with_their_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["study"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("scale ") and lines[0].endswith("(120 trials, about 12 min on one core)")
+    assert sum("trials, about" in line for line in lines) == len(STUDIES)
+
+
+def test_question_facts_table_and_answer_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the committed trials, put into a folder as if they had run there: nothing is trained, the answer is known."""
+    measured = Comparison.from_json((DOCS / "studies" / "results" / "order-at-all.json").read_text("utf8"))
+    folder = ComparisonFolder(tmp_path / "out")
+    folder.open(STUDIES["order-at-all"].make_plan(), measured.costs)
+    for trial in measured.trials:
+        folder.add(trial)
+    assert main(["study", "order-at-all", "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith("Does a Transformer need positions at all?")
+    assert "budget: 150 steps each, equal width" in shown
+    assert "P(better)" in shown and "causal encoder, neither" in shown
+    known = (DOCS / "answers.md").read_text("utf8").partition("need positions at all?\n\n")[2].partition("\n")[0]
+    assert known in shown
+    findings = Findings.load(tmp_path / "out" / "findings.json")
+    assert findings.items[0].verdict == known and findings.command == "clockhands study order-at-all"
+    assert Comparison.from_json((tmp_path / "out" / "study.json").read_text("utf8")).trials == measured.trials

@@ -1,0 +1,135 @@
+"""Answers hold the figures of the committed results, computed here once more, without the package."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import lru_cache
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from clockhands.comparison import Comparison, judge
+from clockhands.data import open_corpus
+from clockhands.studies import STUDIES
+from clockhands.studies.answer import answer_question, conclude_study, fill_slots
+from tests.comparison.planted import results
+
+RESULTS = Path(__file__).parent.parent.parent / "docs" / "studies" / "results"
+NUMBER = r"(-?[\d.]+(?: \[[^\]]*\])?)"
+"""With its interval."""
+SLOT = re.compile(r"\[\[(\w+)(?::(.+?))?\]\]")
+
+
+@lru_cache
+def raw(name: str) -> list[dict[str, Any]]:
+    trials = json.loads((RESULTS / f"{name}.json").read_text("utf8"))["trials"]
+    return [trial for trial in trials if trial["status"] == "finished"]
+
+
+@lru_cache
+def answer(name: str) -> str:
+    return answer_question(STUDIES[name], Comparison.from_json((RESULTS / f"{name}.json").read_text("utf8")))
+
+
+def mean_score(name: str, variant: str) -> float:
+    """Over all seeds and test items; exact match in percent."""
+    items = [trial["items"] for trial in raw(name) if trial["variant"] == variant]
+    rows = [[100.0 * int(digit) for digit in row] if isinstance(row, str) else row for row in items]
+    return fmean(value for row in rows for value in row)
+
+
+def truth(name: str, kind: str, rest: str) -> float:
+    if kind == "score":
+        return mean_score(name, rest)
+    if kind == "verdict":
+        baseline = STUDIES[name].make_plan().baseline
+        return abs(mean_score(name, rest) - mean_score(name, baseline))
+    variant, _, key = rest.rpartition(":")
+    trials = [trial for trial in raw(name) if trial["variant"] == variant]
+    if kind == "longer":
+        return fmean(trial["longer"][key]["loss"] for trial in trials)
+    return fmean(trial["inside"][kind][key] for trial in trials)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_figure_of_an_answer_is_that_of_the_results(name: str) -> None:
+    literal = SLOT.split(STUDIES[name].answer)[::3]
+    slots = SLOT.findall(STUDIES[name].answer)
+    forms = [NUMBER if kind in ("score", "before", "after", "longer") else "(.+?)" for kind, _ in slots]
+    pattern = "".join(re.escape(text) + form for text, form in zip(literal, [*forms, ""], strict=True))
+    said = re.match(pattern, answer(name))
+    assert said is not None and slots
+    for (kind, rest), text in zip(slots, said.groups(), strict=True):
+        if kind in ("ceiling", "literature") or text.startswith("no difference: the same"):
+            continue
+        figure = re.search(r"-?\d+(\.(\d+))?", text)
+        assert figure is not None, text
+        expected, places = truth(name, kind, rest), len(figure[2] or "")
+        if text.startswith("no significant difference"):
+            assert expected < float(figure[0]), f"{rest}: {text}"
+        else:
+            assert float(figure[0]) == pytest.approx(expected, abs=0.51 * 10**-places), f"{kind}:{rest}"
+
+
+def test_an_equality_to_the_item_is_one() -> None:
+    """ "no difference: the same on every test item of every seed" is said of equal items alone."""
+    trials = {(trial["variant"], trial["seed"]): trial["items"] for trial in raw("order-at-all")}
+    assert "positions anywhere it is 100.0 [100.0, 100.0] % (no difference: the same on" in answer("order-at-all")
+    assert all(trials["causal encoder, neither", seed] == trials["both", seed] for seed in range(1, 6))
+
+
+def test_the_ceiling_is_counted() -> None:
+    """Every bag of words of the test split has one translation that is right at best."""
+    best: dict[tuple[str, ...], list[str]] = {}
+    pairs = open_corpus("roles").pairs("test")
+    for pair in pairs:
+        best.setdefault(tuple(sorted(pair.source.split())), []).append(pair.target)
+    right = sum(max(map(targets.count, targets)) for targets in best.values())
+    assert f"cannot exceed {100 * right / len(pairs):.1f} %" in answer("order-at-all")
+
+
+def test_the_literature_is_counted() -> None:
+    counts = re.search(
+        r"Of (\d+) orderings .* reports (\d+) are reproduced here, (\d+) .* (\d+) und", answer("how-far")
+    )
+    assert counts is not None
+    total, *parts = map(int, counts.groups())
+    assert total == len(STUDIES["how-far"].orderings) == sum(parts)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_an_answer_has_three_sentences(name: str) -> None:
+    assert len(re.findall(r"[.](?: |$)", answer(name))) == 3
+
+
+def test_a_reading_is_said_where_its_verdicts_came_out() -> None:
+    name = "why-not-the-index"
+    document = json.loads((RESULTS / f"{name}.json").read_text("utf8"))
+    (reading,) = STUDIES[name].readings
+    assert answer(name).endswith(reading.say)
+    for trial in document["trials"]:
+        if trial["variant"] == "index/511, fixed direction":
+            trial["items"] = "1" * len(trial["items"])
+    other = answer_question(STUDIES[name], Comparison.from_json(json.dumps(document)))
+    assert "divided by 511 100.0 [100.0, 100.0] %" in other and reading.say not in other
+
+
+def test_slots_are_filled_with_what_was_measured() -> None:
+    comparison = results()
+    verdicts = {verdict.variant: verdict for verdict in judge(comparison)}
+    text = fill_slots("[[score:base]] and [[verdict:better]], [[after:base:loud]].", comparison, verdicts)
+    assert text.endswith(", 2.00.") and "better by" in text and "[" in text
+    assert fill_slots("[[before:base:quiet]]", comparison, verdicts) == "(not measured)"
+    with pytest.raises(KeyError, match="no slot 'mean'"):
+        fill_slots("[[mean:base]]", comparison, verdicts)
+
+
+def test_the_answer_is_the_first_finding() -> None:
+    study = STUDIES["order-at-all"]
+    comparison = Comparison.from_json((RESULTS / "order-at-all.json").read_text("utf8"))
+    findings = conclude_study(study, comparison, "clockhands study order-at-all")
+    assert (findings.items[0].question, findings.items[0].verdict) == (study.question, answer("order-at-all"))
+    assert findings.items[1].name == "compare.verdict"

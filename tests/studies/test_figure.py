@@ -1,0 +1,52 @@
+"""The pictures of the studies: the points are means of what was measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from clockhands.comparison import Comparison
+from clockhands.studies import STUDIES, draw_study
+
+RESULTS = Path(__file__).parent.parent.parent / "docs" / "studies" / "results"
+
+
+def read(name: str) -> tuple[Comparison, list[dict]]:
+    text = (RESULTS / f"{name}.json").read_text("utf8")
+    return Comparison.from_json(text), json.loads(text)["trials"]
+
+
+def test_a_line_a_variant() -> None:
+    comparison, trials = read("do-positions-survive")
+    panel = draw_study(STUDIES["do-positions-survive"], comparison).panels[0]
+    (line,) = (mark for mark in panel.marks if (mark.kind, mark.label) == ("line", "post-norm"))
+    own = [trial["inside"]["after"] for trial in trials if trial["variant"] == "post-norm"]
+    assert line.x == (0, 1, 2, 3, 4)
+    assert line.y == pytest.approx(
+        [fmean(values[f"position read back, layer {i}"] for values in own) for i in range(5)]
+    )
+
+
+def test_a_line_a_measure() -> None:
+    comparison, _ = read("how-wide")
+    panel = draw_study(STUDIES["how-wide"], comparison).panels[0]
+    assert panel.marks[1].x == ("32", "64", "128", "256", "512", "1024")
+    assert len([mark for mark in panel.marks if mark.kind == "line"]) == 5
+
+
+def test_the_loss_by_length() -> None:
+    comparison, trials = read("how-far")
+    panel = draw_study(STUDIES["how-far"], comparison).panels[0]
+    (line,) = (mark for mark in panel.marks if (mark.kind, mark.label) == ("line", "alibi"))
+    own = [trial for trial in trials if trial["variant"] == "alibi"]
+    expected = [fmean(trial["scores"]["loss"] for trial in own)]
+    expected += [fmean(trial["longer"][f"{n} × 65 tokens"]["loss"] for trial in own) for n in (2, 4)]
+    assert line.y == pytest.approx(expected)
+
+
+def test_without_a_form_it_is_that_of_the_verdicts() -> None:
+    comparison, _ = read("order-at-all")
+    assert draw_study(STUDIES["order-at-all"], comparison).panels[0].marks[0].label == "mean and 95 % interval"

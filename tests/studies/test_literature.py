@@ -1,0 +1,46 @@
+"""Reported orderings, checked on results whose truth is planted: base 60 %, better 75 %, same 60 %, worse 45 %."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from clockhands.studies import STUDIES
+from clockhands.studies.literature import check_orderings, tally_orderings
+from clockhands.studies.study import Ordering
+from tests.comparison.planted import results
+
+ORDERINGS = (
+    (Ordering("holds", "A", more="better", less="base"), "reproduced"),
+    (Ordering("is wrong", "B", more="worse", less="base"), "contradicted"),
+    (Ordering("cannot be told", "C", more="same", less="base"), "undecided"),
+    (Ordering("alike", "D", alike=("same", "base")), "reproduced ("),
+)
+STUDY = replace(STUDIES["scale"], orderings=tuple(ordering for ordering, _ in ORDERINGS))
+
+
+def test_a_planted_ordering_is_found() -> None:
+    checked = check_orderings(STUDY, results())
+    for (ordering, verdict), row in zip(ORDERINGS, checked, strict=True):
+        assert row.claim == ordering.claim and row.verdict.startswith(verdict), row
+    assert checked[0].measured.startswith("better − base, score: +1")
+    assert tally_orderings(STUDY, results()).endswith("2 are reproduced here, 1 contradicted and 1 undecided")
+
+
+def test_longer_text_is_compared_by_its_loss() -> None:
+    """The loss there is 2 + seed in every variant, and the test split has none to grow from."""
+    study = replace(STUDY, orderings=(Ordering("alike", "F", alike=("base", "worse"), on="longer-7"),))
+    (row,) = check_orderings(study, results())
+    assert (row.measured, row.verdict) == (
+        "base − worse, longer-7: +0 [+0, +0]",
+        "reproduced (the same on every item)",
+    )
+
+
+def test_unpaired_seeds_decide_nothing() -> None:
+    study = replace(STUDY, orderings=(Ordering("holds", "A", more="better", less="base"),))
+    (row,) = check_orderings(study, results(lost=("better",)))
+    assert row.verdict == "undecided: too few seeds of both finished"
+    with pytest.raises(KeyError):
+        check_orderings(replace(STUDY, orderings=(Ordering("x", "y", more="base", less="same", on="no-9"),)), results())
