@@ -13,28 +13,25 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from clockhands.cli import VERBS, main
-from clockhands.studies.tour import demonstration
-from clockhands.studies.tour.variants import TRIALS
 from clockhands.training import train
 from tests.shared import make_once
+from tests.studies.tour.short import shorten_tour
 
 ROOT = Path(__file__).resolve().parent.parent
 FEW = {"training.max_steps": 2, "data.train": 600, "data.test": 6, "data.validation": 4, "training.log_steps": 1}
 TINY = {"preset": "tiny", "d_model": 32, "d_ff": 64, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
-SHORT = tuple(replace(trial, changes={**trial.changes, **FEW}) for trial in TRIALS)
 TRAINING = {"max_steps": 2, "threads": 1, "log_steps": 1, "learning_rate": 1e-3}
 
 # Commands that are not run here, with the reason.
 ELSEWHERE = {
     "clockhands compare recipes/numbers.toml": "minutes of training; the examples of `compare --help` run a small one",
-    "clockhands study scale": "minutes of training; tests/cli/test_study.py runs a study cut short",
+    "clockhands study scale": "minutes of training; tests/cli/test_study.py prints the answer of a study that has run",
 }
 
 
@@ -163,7 +160,7 @@ def _type(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a command as it is shown, on few texts and for few steps."""
     if any(command.startswith(start) for start in ELSEWHERE):
         return
-    monkeypatch.setattr(demonstration, "TRIALS", SHORT)
+    shorten_tour(monkeypatch)
     words, given, target = _parsed(command)
     if words[0] == "train":
         words = _quickly(words)

@@ -32,7 +32,7 @@ def score_trial(run: Run, material: Material, metric: str) -> dict[str, Any]:
     longer = {name: _score_longer_pairs(run, corpus.pairs(name)) for name in corpus if name not in EXPLAINED}
     return {
         "split": split,
-        "items": _score_items(evaluation, pairs, metric),
+        "items": score_items(evaluation, pairs, metric),
         **_summarise(evaluation),
         "written_per_second": round(written / (time.perf_counter() - begun), 1),
         "longer": longer,
@@ -43,7 +43,7 @@ def _score_language_model(run: Run, material: Material, split: str) -> dict[str,
     documents, window = material.corpus.documents(split), int(getattr(material.train, "length", 128))
     evaluation = evaluate(run, documents, length=window)
     longer = {f"{times} × {window} tokens": _score_longer_text(run, documents, times * window) for times in BEYOND}
-    return {"items": _score_items(evaluation, [], "loss"), **_summarise(evaluation), "longer": longer}
+    return {"items": score_items(evaluation, [], "loss"), **_summarise(evaluation), "longer": longer}
 
 
 def _summarise(evaluation: Evaluation) -> dict[str, Any]:
@@ -78,8 +78,8 @@ def _score_longer_pairs(run: Run, pairs: Sequence[Pair]) -> LongerText:
     )
 
 
-def _score_items(evaluation: Evaluation, pairs: Sequence[Pair], metric: str) -> str | tuple[float, ...]:
-    """The metric of every test item: digits 0 and 1 for exact match; the mean of all is the score."""
+def score_items(evaluation: Evaluation, pairs: Sequence[Pair], metric: str) -> str | tuple[float, ...]:
+    """Return the metric of every test item: digits 0 and 1 for exact match; the mean of all is the score."""
     texts = [translation.text for translation in evaluation.translations]
     if metric == "exact":
         return "".join(str(int(t.strip() == p.target.strip())) for t, p in zip(texts, pairs, strict=True))

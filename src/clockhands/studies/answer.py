@@ -10,7 +10,7 @@ import numpy as np
 
 from clockhands.comparison import Comparison, conclude
 from clockhands.comparison.statistics import mean_interval
-from clockhands.comparison.verdicts import Verdict, format_score, judge
+from clockhands.comparison.verdicts import Verdict, format_score, judge, score_matrix
 from clockhands.data import open_corpus, order_blind_ceiling
 from clockhands.findings import Finding, Findings
 from clockhands.studies.literature import tally_orderings
@@ -53,6 +53,8 @@ def fill_slots(text: str, comparison: Comparison, verdicts: Mapping[str, Verdict
 
 
 def _measured(slot: str, rest: str, comparison: Comparison, verdicts: Mapping[str, Verdict]) -> str:
+    if slot == "items":
+        return f"{score_matrix(comparison, comparison.plan.baseline).shape[1]:,}"
     if slot == "ceiling":
         recipe = comparison.plan.recipe
         corpus = open_corpus(recipe.corpus, **recipe.corpus_options)

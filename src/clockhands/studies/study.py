@@ -28,8 +28,8 @@
 
 The slots of an answer are filled from the trials, so that no figure is typed: ``[[score:VARIANT]]``,
 ``[[verdict:VARIANT]]``, ``[[before:VARIANT:MEASURE]]``, ``[[after:VARIANT:MEASURE]]``, ``[[longer:VARIANT:SPLIT]]``,
-``[[ceiling]]`` (the best that a reader who is blind to order could score), ``[[literature]]`` (how many of the
-orderings came out).
+``[[ceiling]]`` (the best that a reader who is blind to order could score), ``[[items]]`` (of the test split),
+``[[literature]]`` (how many of the orderings came out).
 """
 
 from __future__ import annotations

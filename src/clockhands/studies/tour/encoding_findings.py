@@ -21,26 +21,26 @@ from clockhands.shapes import Float, Tensor
 GROUP = "The encoding"
 
 
-def findings(opened: Run) -> Iterator[Finding]:
-    """All findings about the encoding of a model with sinusoids."""
-    subject = Subject.of(opened.model)
+def find_encoding(run: Run) -> Iterator[Finding]:
+    """Yield all findings about the encoding of a run with sinusoids."""
+    subject = Subject.of(run.model)
     tables = subject.read_tables()
     assert tables is not None, "the tour's model has an encoding at its input"
     rows_PD, reading = tables.positions_PD, Reading.without_text(subject)
-    found = (
-        classic(rows_PD),
+    findings = (
+        draw_classic(rows_PD),
         MEASURES["table.hands"].run(reading),
-        around_a_word(tables.tokens_VD, rows_PD, opened),
-        wavelengths(rows_PD.shape[1]),
+        draw_circle(tables.tokens_VD, rows_PD, run),
+        find_wavelengths(rows_PD.shape[1]),
         MEASURES["table.similarity"].run(reading),
-        rotation(rows_PD),
+        find_rotation(rows_PD),
     )
-    for item in found:
-        yield replace(item, details={**item.details, "group": GROUP})
+    for finding in findings:
+        yield replace(finding, details={**finding.details, "group": GROUP})
 
 
-def classic(rows_PD: Float[Tensor, "P D"]) -> Finding:
-    """The heatmap of 16 positions by 32 dimensions that explanations show, and the model's own encoding."""
+def draw_classic(rows_PD: Float[Tensor, "P D"]) -> Finding:
+    """Return the heatmap of 16 positions by 32 dimensions that explanations show, and the model's own encoding."""
     small = Sinusoidal(32).encode(sequential(1, 16))
     assert small is not None
     largest = float(rows_PD[:64].abs().max())
@@ -64,9 +64,9 @@ def classic(rows_PD: Float[Tensor, "P D"]) -> Finding:
     )
 
 
-def around_a_word(tokens_VD: Float[Tensor, "V D"], rows_PD: Float[Tensor, "P D"], opened: Run) -> Finding:
-    """The first two dimensions of one word, at its first positions: a circle around the word."""
-    tokenizer = opened.tokenizers.source
+def draw_circle(tokens_VD: Float[Tensor, "V D"], rows_PD: Float[Tensor, "P D"], run: Run) -> Finding:
+    """Return the first two dimensions of one word, at its first positions: a circle around the word."""
+    tokenizer = run.tokenizers.source
     token = max(
         tokenizer("zwei", add_special_tokens=False)["input_ids"], key=lambda piece: len(tokenizer.decode(piece))
     )
@@ -105,8 +105,8 @@ def around_a_word(tokens_VD: Float[Tensor, "V D"], rows_PD: Float[Tensor, "P D"]
     )
 
 
-def wavelengths(width: int) -> Finding:
-    """Positions in one turn of each hand."""
+def find_wavelengths(width: int) -> Finding:
+    """Return the positions in one turn of each hand."""
     period_F = 2 * math.pi / Sinusoidal(width).frequencies()
     index_F = torch.arange(len(period_F))
     within = int((period_F <= 64).sum())
@@ -136,8 +136,8 @@ def wavelengths(width: int) -> Finding:
     )
 
 
-def rotation(rows_PD: Float[Tensor, "P D"], steps: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)) -> Finding:
-    """PE(t + k) = R(k) PE(t), with R(k) made of the frequencies alone, against the model's own table."""
+def find_rotation(rows_PD: Float[Tensor, "P D"], steps: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)) -> Finding:
+    """Return how exactly PE(t + k) = R(k) PE(t) holds in the model's table, R(k) made of the frequencies alone."""
     omega_F = Sinusoidal(rows_PD.shape[1]).frequencies().double()
     errors = []
     for step in steps:

@@ -13,8 +13,8 @@ CHOSEN = ("logits.layers", "heads.positional", "survival", "cause")
 """Those that every reader of a tour can follow; ``clockhands inspect`` has the others."""
 
 
-def findings(run: Path) -> Iterator[Finding]:
-    """The numbers of ``clockhands inspect`` on the run, so that both pages say the same."""
-    found = inspect(run, command=f"clockhands inspect {run}")
+def find_inside(run: Path) -> Iterator[Finding]:
+    """Yield the findings of ``clockhands inspect`` on the run, so that both pages say the same."""
+    inspected = inspect(run, command=f"clockhands inspect {run}")
     for name in CHOSEN:
-        yield replace(found[name], details={**found[name].details, "group": "Inside the encoder"})
+        yield replace(inspected[name], details={**inspected[name].details, "group": "Inside the encoder"})

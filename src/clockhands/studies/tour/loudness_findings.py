@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
-
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
@@ -13,33 +10,30 @@ from clockhands.inspection.drawing import level, mark
 from clockhands.inspection.during_training import input_levels
 from clockhands.inspection.measures.loudness import Levels, Loudness
 from clockhands.inspection.reading.windows import windows_of_one_length
-from clockhands.studies.tour.variants import MAIN, NO_SCALE
+from clockhands.studies.tour.training import MAIN, NO_SCALE, Translator, Translators
 from clockhands.training.architecture import build
-
-if TYPE_CHECKING:
-    from clockhands.studies.tour.demonstration import Result
 
 TEXTS = 400
 
 
-def findings(results: Mapping[str, Result]) -> Iterator[Finding]:
-    """One finding, over the two variants that differ in the scale."""
+def find_loudness(translators: Translators) -> Finding:
+    """Return how loud word and position are in the two variants that differ in the factor, before and after."""
     rows = []
-    for name, label in ((MAIN.name, "with √d"), (NO_SCALE.name, "without √d")):
-        result = results[name]
-        torch.manual_seed(result.run.recipe.training.seed)
-        start = build(result.run.recipe, result.opened.tokenizers)
-        rows.append((label, "before training", measure(result, start)))
-        rows.append((label, "after training", measure(result, result.opened.model)))
-    yield _finding(rows)
+    for variant, label in ((MAIN, "with √d"), (NO_SCALE, "without √d")):
+        translator = translators[variant]
+        torch.manual_seed(translator.run.recipe.training.seed)
+        start = build(translator.run.recipe, translator.run.tokenizers)
+        rows.append((label, "before training", measure_levels(translator, start)))
+        rows.append((label, "after training", measure_levels(translator, translator.run.model)))
+    return _finding(rows)
 
 
-def measure(result: Result, model: torch.nn.Module) -> Levels:
-    """Levels at the encoder's input over source texts of one length, the most frequent one."""
-    rows = [result.opened.tokenizers.source(pair.source)["input_ids"] for pair in result.pairs]
-    found = input_levels(Subject.of(model), windows_of_one_length(rows, TEXTS))
-    assert found is not None
-    return found
+def measure_levels(translator: Translator, model: torch.nn.Module) -> Levels:
+    """Return the levels at the encoder's input over source texts of one length, the most frequent one."""
+    rows = [translator.run.tokenizers.source(pair.source)["input_ids"] for pair in translator.pairs]
+    levels = input_levels(Subject.of(model), windows_of_one_length(rows, TEXTS))
+    assert levels is not None, "the tour's model has an encoding at its input"
+    return levels
 
 
 def _finding(rows: list[tuple[str, str, Levels]]) -> Finding:

@@ -2,41 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
-from clockhands.data import Pair
+from clockhands.comparison import Comparison
+from clockhands.data import Pair, order_blind_ceiling
 from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table
-from clockhands.generation import compute_cross_attention, draw_cross_attention
+from clockhands.generation import Translation, compute_cross_attention, draw_cross_attention
 from clockhands.runs import Run
-from clockhands.studies.tour.variants import MAIN, NO_POSITION, NO_SCALE, ROLES_BLIND, ROLES_MAIN
-
-if TYPE_CHECKING:
-    from clockhands.studies.tour.demonstration import Result
+from clockhands.studies.answer import answer_question
+from clockhands.studies.study import Study
+from clockhands.studies.tour.training import MAIN, NO_POSITION, NO_SCALE, ROLES, ROLES_BLIND, Translators
 
 VARIANTS = (MAIN, NO_POSITION, NO_SCALE)
 
 
-def translates(results: Mapping[str, Result]) -> Finding:
-    """Exact match of the three translators on numbers that they have not seen."""
-    main, blind, quiet = (results[trial.name] for trial in VARIANTS)
-    shown = [(result.trial.label, result.exact, *result.interval) for result in (main, blind, quiet)]
+def find_exact_match(study: Study, comparison: Comparison, translators: Translators) -> Finding:
+    """Return the exact match of the three translators on numbers that they have not seen."""
+    exact = {variant: translators[variant].exact for variant in VARIANTS}
+    main, blind, quiet = exact.values()
+    rows = [(variant, score.value, score.low, score.high) for variant, score in exact.items()]
     return Finding(
         name="tour.exact",
-        question="Does it translate, and what does it need for that?",
-        verdict=(
-            f"{main.exact:.1f} % of {len(main.pairs):,} held-out numbers exactly right; without positions "
-            f"{blind.exact:.1f} %, without the factor √d_model {quiet.exact:.1f} % after as many steps."
-        ),
-        value=main.exact,
+        question=study.question,
+        verdict=answer_question(study, comparison),
+        value=main.value,
         unit="%",
-        interval=main.interval,
-        references=(Reference("without positions", blind.exact), Reference("without √d_model", quiet.exact)),
-        light="good" if main.exact > 99 else "warn",
-        table=Table.of(("variant", "exact match %", "from", "to"), shown),
-        figure=_bars(shown),
+        interval=(main.low, main.high),
+        references=(Reference("without positions", blind.value), Reference("without √d_model", quiet.value)),
+        light="good" if main.value > 99 else "warn",
+        table=Table.of(("variant", "exact match %", "from", "to"), rows),
+        figure=_bars(rows),
         method="Greedy decoding of the test split; 95 % intervals by bootstrap over the test items; one seed.",
         source="the *numbers* corpus: German says tens and units the other way round",
         details={"group": "What it learnt"},
@@ -50,19 +48,13 @@ def _bars(rows: Sequence[tuple[Any, ...]], *more: Mark) -> Figure:
     return Figure((Panel((bars, *more), ylabel="exact match %", ylim=(0, 105)),), height=0.45)
 
 
-def examples(results: Mapping[str, Result]) -> Finding:
-    """A few held-out numbers as each translator writes them."""
-    blind = results[NO_POSITION.name]
-    wrong = [i for i, pair in enumerate(blind.pairs) if blind.evaluation.translations[i].text != pair.target]
+def find_examples(translators: Translators) -> Finding:
+    """Return a few held-out numbers as each translator writes them."""
+    blind = translators[NO_POSITION]
+    written = [[text.text for text in translators[variant].evaluation.translations] for variant in VARIANTS]
+    wrong = [i for i, pair in enumerate(blind.pairs) if written[1][i] != pair.target]
     chosen = [*wrong[:2], *(i for i in range(len(blind.pairs)) if i not in wrong[:2])][:4]
-    rows = [
-        (
-            blind.pairs[i].source,
-            blind.pairs[i].target,
-            *(results[trial.name].evaluation.translations[i].text for trial in VARIANTS),
-        )
-        for i in chosen
-    ]
+    rows = [(blind.pairs[i].source, blind.pairs[i].target, *(texts[i] for texts in written)) for i in chosen]
     right = [sum(row[2 + column] == row[1] for row in rows) for column in range(len(VARIANTS))]
     return Finding(
         name="tour.examples",
@@ -70,30 +62,30 @@ def examples(results: Mapping[str, Result]) -> Finding:
         verdict="\n".join(f"{row[0]} → {row[2]}. Without positions: {row[3]}." for row in rows[:2]),
         value=right[0],
         unit=f"of {len(rows)} right",
-        table=Table.of(("source", "reference", *(trial.label for trial in VARIANTS)), rows),
+        table=Table.of(("source", "reference", *VARIANTS), rows),
         method="The first two held-out numbers that the reader without positions gets wrong, and the first two others.",
         details={"group": "What it learnt"},
     )
 
 
-def curves(results: Mapping[str, Result]) -> Finding:
-    """Training loss of the three translators by step."""
+def find_training_curves(translators: Translators) -> Finding:
+    """Return the training loss of the three translators by step."""
     lines, final = [], {}
-    for trial in VARIANTS:
-        logged = [line for line in results[trial.name].run.metrics if "loss" in line]
+    for variant in VARIANTS:
+        logged = [line for line in translators[variant].run.metrics if "loss" in line]
         steps, losses = tuple(line["step"] for line in logged), tuple(line["loss"] for line in logged)
-        lines.append(Mark("line", trial.label, x=steps, y=losses))
-        final[trial.name] = losses[-1]
+        lines.append(Mark("line", variant, x=steps, y=losses))
+        final[variant] = losses[-1]
     return Finding(
         name="tour.curves",
         question="How do they learn?",
         verdict=(
-            f"The loss ends at {final[MAIN.name]:.3f} nats per token; without positions at "
-            f"{final[NO_POSITION.name]:.2f}, without √d_model at {final[NO_SCALE.name]:.2f}."
+            f"The loss ends at {final[MAIN]:.3f} nats per token; without positions at "
+            f"{final[NO_POSITION]:.2f}, without √d_model at {final[NO_SCALE]:.2f}."
         ),
-        value=final[MAIN.name],
+        value=final[MAIN],
         unit="nats per token",
-        references=(Reference("without positions", final[NO_POSITION.name]),),
+        references=(Reference("without positions", final[NO_POSITION]),),
         figure=Figure(
             (Panel(tuple(lines), xlabel="step", ylabel="training loss, nats per token", yscale="log"),), height=0.5
         ),
@@ -102,28 +94,27 @@ def curves(results: Mapping[str, Result]) -> Finding:
     )
 
 
-def roles(results: Mapping[str, Result]) -> Finding:
-    """ "Tom bit a dog" and "a dog bit Tom": are twins told apart?"""
-    seeing, blind = results[ROLES_MAIN.name], results[ROLES_BLIND.name]
-    ceiling = 100 * _ceiling(seeing)
-    apart = {result.trial.name: 100 * told_apart(result) for result in (seeing, blind)}
+def find_roles(study: Study, comparison: Comparison, translators: Translators) -> Finding:
+    """Return whether "Tom bit a dog" and "a dog bit Tom" are told apart, with positions and without."""
+    seeing, blind = translators[ROLES], translators[ROLES_BLIND]
+    ceiling = 100 * order_blind_ceiling(seeing.pairs)
+    apart, blind_apart = (100 * share_told_apart(t.pairs, t.evaluation.translations) for t in (seeing, blind))
     rows = [
-        ("with positions", seeing.exact, *seeing.interval, apart[seeing.trial.name]),
-        ("without positions", blind.exact, *blind.interval, apart[blind.trial.name]),
+        ("with positions", seeing.exact.value, seeing.exact.low, seeing.exact.high, apart),
+        ("without positions", blind.exact.value, blind.exact.low, blind.exact.high, blind_apart),
     ]
     return Finding(
         name="tour.roles",
-        question="Can it tell “Tom bit a dog” from “a dog bit Tom”?",
+        question=study.question,
         verdict=(
-            f"With positions {seeing.exact:.1f} % exactly right and {apart[seeing.trial.name]:.0f} % of the swapped "
-            f"pairs told apart; without, {blind.exact:.1f} % and {apart[blind.trial.name]:.0f} %. No reader that is "
-            f"blind to order can exceed {ceiling:.1f} %."
+            f"{answer_question(study, comparison)} Of the pairs of sentences that differ in order alone, {apart:.0f} % "
+            f"get two translations with positions and {blind_apart:.0f} % without."
         ),
-        value=seeing.exact,
+        value=seeing.exact.value,
         unit="%",
-        interval=seeing.interval,
+        interval=(seeing.exact.low, seeing.exact.high),
         references=(Reference("best without order", ceiling),),
-        light="good" if seeing.exact > ceiling else "bad",
+        light="good" if seeing.exact.value > ceiling else "bad",
         table=Table.of(("model", "exact match %", "from", "to", "swapped pairs told apart %"), rows),
         figure=_bars(rows, Mark("hline", "ceiling of an order-blind reader", y=(ceiling,), emphasis="reference")),
         method=(
@@ -135,26 +126,20 @@ def roles(results: Mapping[str, Result]) -> Finding:
     )
 
 
-def told_apart(result: Result) -> float:
-    """Share of role-swapped pairs in the test split that get two different translations."""
+def share_told_apart(pairs: Sequence[Pair], translations: Sequence[Translation]) -> float:
+    """Return the share of role-swapped pairs of sources that get two different translations."""
     written: dict[tuple[str, ...], set[str]] = {}
-    sizes: dict[tuple[str, ...], set[str]] = {}
-    for pair, translation in zip(result.pairs, result.evaluation.translations, strict=True):
+    sources: dict[tuple[str, ...], set[str]] = {}
+    for pair, translation in zip(pairs, translations, strict=True):
         bag = tuple(sorted(pair.source.split()))
         written.setdefault(bag, set()).add(translation.text)
-        sizes.setdefault(bag, set()).add(pair.source)
-    twins = [bag for bag, sources in sizes.items() if len(sources) > 1]
+        sources.setdefault(bag, set()).add(pair.source)
+    twins = [bag for bag, texts in sources.items() if len(texts) > 1]
     return sum(len(written[bag]) > 1 for bag in twins) / len(twins)
 
 
-def _ceiling(result: Result) -> float:
-    from clockhands.data import order_blind_ceiling
-
-    return order_blind_ceiling(result.pairs)
-
-
-def attention(opened: Run, pair: Pair) -> Finding:
-    """Cross-attention of one translation, per layer and head."""
+def find_attention(opened: Run, pair: Pair) -> Finding:
+    """Return the cross-attention of one translation, per layer and head."""
     weights_LHST, sources, targets = compute_cross_attention(opened, pair.source)
     sharpest_LH = weights_LHST.max(dim=-1).values.mean(dim=-1)
     layer, head = divmod(int(sharpest_LH.argmax()), sharpest_LH.shape[1])

@@ -1,0 +1,30 @@
+"""The encoding itself, against closed forms."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clockhands.schemes import Sinusoidal
+from clockhands.studies.tour.encoding_findings import draw_classic, find_rotation, find_wavelengths
+
+
+def test_the_rotation_is_exact_for_sinusoids_and_for_nothing_else() -> None:
+    rows = Sinusoidal(32).encode(torch.arange(200)[None])[0]
+    assert find_rotation(rows).value < 1e-6
+    assert find_rotation(torch.randn(200, 32)).value > 1
+    assert find_rotation(rows[:, torch.randperm(32)]).value > 0.1
+
+
+def test_the_classic_picture_is_16_by_32() -> None:
+    figure = draw_classic(Sinusoidal(64).encode(torch.arange(100)[None])[0]).figure
+    z = figure.panels[0].marks[0].z
+    assert (len(z), len(z[0])) == (16, 32)
+    assert z[0][:4] == (0.0, 1.0, 0.0, 1.0)
+    assert z[3][0] == pytest.approx(0.14112, abs=1e-5)  # sin 3
+
+
+def test_wavelengths_run_from_two_pi_to_the_base() -> None:
+    rows = find_wavelengths(64).table.rows
+    assert rows[0][1] == pytest.approx(6.28319, abs=1e-4)
+    assert rows[-1][1] == pytest.approx(6.28319 * 10_000 ** (62 / 64), rel=1e-5)
