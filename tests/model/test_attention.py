@@ -72,3 +72,16 @@ def test_grouped_heads_between_target_and_source_equal_the_oracle(name: str, opt
     got = layer(target.x, source.x, AttentionContext(scheme, Placement(target.pos, source.pos)))
     wanted = oracle(scheme, name, options, layer, (target.x[1], source.x[1], target.pos[1], source.pos[1]), False)
     torch.testing.assert_close(got[1].double(), wanted, atol=1e-4, rtol=1e-4)
+
+
+@attending("grouped")
+@torch.no_grad()
+def test_a_scheme_says_whether_it_rotates_equal_keys_alike_in_every_head(
+    name: str, options: Options, causal: bool
+) -> None:
+    scheme = make(name, options, causal)
+    data = inputs(scheme)
+    pos = data.pos if (own := scheme.locate(data.x, data.pos, None)) is None else own[:, :1].expand_as(own)
+    equal_BHTK = data.k[:, :1].expand_as(data.k)
+    _, rotated_BHTK = scheme.rotate(data.q, equal_BHTK, pos, pos)
+    assert bool((rotated_BHTK == rotated_BHTK[:, :1]).all()) is not scheme.rotates_by_head

@@ -9,6 +9,7 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import (
     DynamicSlidingWindowLayer,
+    EncoderDecoderCache,
     Fp8QuantizedLayer,
     QuantizedLayer,
     StaticSlidingWindowLayer,
@@ -20,6 +21,33 @@ from tests.model.tiny import model, words
 
 LENGTH = 12
 STEPS = [(0, 5), (5, 6), (6, 8), (8, 9), (9, LENGTH)]
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@torch.no_grad()
+def test_a_cache_holds_one_head_for_each_group_of_query_heads(name: str) -> None:
+    """Grouping keys and values is for a smaller cache; where heads need keys of their own, the cache holds them all."""
+    made = model(decoder=scheme(name), num_heads=4, num_kv_heads=2)
+    if depends_on_length(made):
+        pytest.skip(f"{name} declares that what a token gets changes with the length")
+    cache = DynamicCache()
+    got, wanted = step_by_step(made, cache)
+    torch.testing.assert_close(got, wanted, atol=2e-4, rtol=2e-4)
+    own = {"locate"} & made.model.decoder.schemes[0].active_hooks() or name in {"fope", "mixed", "pope"}
+    held = {(tuple(layer.keys.shape[:2]), tuple(layer.values.shape[:2])) for layer in cache.layers}
+    assert held == {((2, 4), (2, 4)) if own else ((2, 2), (2, 2))}
+
+
+@torch.no_grad()
+def test_the_source_is_cached_once_for_each_group_of_query_heads() -> None:
+    made = model("encoder-decoder", num_heads=4, num_kv_heads=1, cross="rope")
+    cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+    source, target = words(2, 5), words(2, LENGTH)
+    whole = made(input_ids=source, decoder_input_ids=target).logits
+    steps = [made(input_ids=source, decoder_input_ids=target[:, a:b], past_key_values=cache).logits for a, b in STEPS]
+    torch.testing.assert_close(torch.cat(steps, dim=1), whole, atol=2e-4, rtol=2e-4)
+    for layer in cache.cross_attention_cache.layers:
+        assert layer.keys.shape[:3] == layer.values.shape[:3] == (2, 1, 5)
 
 
 class Rounding(QuantizedLayer):

@@ -17,6 +17,7 @@ from clockhands.model.kv_cache import (
     read_coordinates,
     refuse_quantized,
     refuse_sliding,
+    shares_keys,
     split_positions,
 )
 from clockhands.model.masks import Placement
@@ -65,9 +66,27 @@ class Attention(nn.Module):
         self.inner, self.kv_inner = config.num_heads * config.d_head, config.kv_heads * config.d_head
         self.out = nn.Linear(self.inner, config.d_model, bias=config.attention_bias)
 
-    def repeat_heads(self, x_BHSK: Float[Tensor, "B G S K"]) -> Float[Tensor, "B H S K"]:
-        """Repeat each key or value head for the queries of its group."""
-        return x_BHSK if self.group == 1 else x_BHSK.repeat_interleave(self.group, dim=1)
+    def repeat_heads(self, x_BGTK: Float[Tensor, "B G T K"]) -> Float[Tensor, "B H T K"]:
+        """Repeat each of G key or value heads for the query heads of its group: [B, G, T, K] to [B, H, T, K]."""
+        return x_BGTK if self.group == 1 else x_BGTK.repeat_interleave(self.group, dim=1)
+
+    def update_cache(
+        self,
+        cache: KVCache,
+        layer: int,
+        k_BHSK: Float[Tensor, "B H S Kp"],
+        v_BHSK: Float[Tensor, "B H S Kv"],
+        shared: bool = True,
+    ) -> tuple[Float[Tensor, "B H T Kp"], Float[Tensor, "B H T Kv"]]:
+        """Append repeated keys and values to a cache, and return all that it holds, repeated again.
+
+        The cache holds one head for each group of query heads (Ainslie et al. 2023), which is what grouping is for.
+        ``shared``: whether the keys of a group are equal; if not, the cache holds a head for every query head.
+        """
+        if self.group == 1 or not shared:
+            return cache.update(k_BHSK, v_BHSK, layer)
+        k_BGTK, v_BGTK = cache.update(k_BHSK[:, :: self.group], v_BHSK[:, :: self.group], layer)
+        return self.repeat_heads(k_BGTK), self.repeat_heads(v_BGTK)
 
     def attend_heads(
         self,
@@ -141,7 +160,7 @@ class SelfAttention(Attention):
         scheme, placement, cache, layer = context.scheme, context.placement, context.cache, context.layer
         if context.lean and cache is not None:
             q, k = scheme.rotate(q, k, placement.qpos_BS, placement.kpos_BT)
-            k, v = cache.update(k, v, layer)
+            k, v = self.update_cache(cache, layer, k, v, shares_keys(scheme))
             return attend_rotated(q, k, v, placement.mask_BHSM, self.logit_scale(scheme))
         if cache is not None:
             refuse_quantized(scheme, cache, layer)
@@ -157,7 +176,8 @@ class SelfAttention(Attention):
         rotated = scheme.declares.cache == "rotated"
         if rotated:
             q, k = scheme.rotate(q, k, placement.qpos_BS, placement.kpos_BT)
-        stored, v = cache.update(append_positions(k, placement.kpos_BT) if keeps_positions(scheme) else k, v, layer)
+        stored = append_positions(k, placement.kpos_BT) if keeps_positions(scheme) else k
+        stored, v = self.update_cache(cache, layer, stored, v, shares_keys(scheme))
         return self.attend_cached(scheme, q, stored, v, placement, rotated=rotated)
 
 
@@ -189,6 +209,6 @@ class CrossAttention(Attention):
         """Compute keys and values of the source, or read them from the cache."""
         if cache is not None and cache.get_seq_length(layer):
             kept = cache.layers[layer]
-            return kept.keys.to(device), kept.values.to(device)
+            return self.repeat_heads(kept.keys.to(device)), self.repeat_heads(kept.values.to(device))
         k, v = map(self.repeat_heads, self.kv.split_heads(source_BTD, self.head_dim))
-        return (k, v) if cache is None else cache.update(k, v, layer)
+        return (k, v) if cache is None else self.update_cache(cache, layer, k, v)

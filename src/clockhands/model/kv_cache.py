@@ -46,6 +46,14 @@ def acts_in_attention(scheme: Scheme) -> bool:
     return keeps_positions(scheme) or "rotate" in scheme.active_hooks()
 
 
+def shares_keys(scheme: Scheme) -> bool:
+    """Return whether the query heads of a group may share one cached key head.
+
+    They may not where a scheme rotates the keys of each head in its own way, or gives each head coordinates of its own.
+    """
+    return not scheme.rotates_by_head and "locate" not in scheme.active_hooks()
+
+
 def refuse_quantized(scheme: Scheme, cache: KVCache, layer: int) -> None:
     """Raise PositionError if a cache would round the positions stored with the keys, as quantized caches do."""
     if layer < len(cache.layers) and hasattr(cache.layers[layer], "_quantize") and keeps_positions(scheme):

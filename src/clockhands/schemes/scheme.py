@@ -68,7 +68,8 @@ class Scheme(nn.Module):
     ``per_layer``: every layer holds an instance of its own (learned tables of a layer) instead of sharing the stack's.
     ``rowwise``: a row of the bias needs its own query alone, so that kernels may take queries a block at a time.
     ``lean_score_mod``: ``score_mod`` captures less than the whole bias. ``parallel``: at any positions, two rows of the
-    bias differ by a constant, which cancels in the softmax, so that one row may stand for all.
+    bias differ by a constant, which cancels in the softmax, so that one row may stand for all. ``rotates_by_head``:
+    ``rotate`` makes different keys of equal ones in different heads, so that grouped heads cannot share rotated keys.
     """
 
     equation: ClassVar[str] = ""
@@ -79,6 +80,7 @@ class Scheme(nn.Module):
     rowwise: ClassVar[bool] = True
     lean_score_mod: ClassVar[bool] = False
     parallel: bool = False
+    rotates_by_head: bool = False
 
     @property
     def declares(self) -> Declares:

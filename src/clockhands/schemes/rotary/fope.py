@@ -50,6 +50,7 @@ class FoPE(Rotary):
     peers = ("TsinghuaC3I/Fourier-Position-Embedding",)
     per_layer = True
     memoised = False
+    rotates_by_head = True
 
     def __init__(
         self,

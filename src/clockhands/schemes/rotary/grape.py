@@ -56,7 +56,8 @@ class GRAPE(Scheme):
         if form == "planes" and head_dim % 2:
             raise ConfigError([f"planes pair channels; head_dim is {head_dim}, which is odd"], "grape")
         self.form, self.head_dim, self.base = form, head_dim, above_zero("grape.base", base)
-        heads = num_heads if per_head or form == "rank-2" else 1
+        self.rotates_by_head = per_head or form == "rank-2"
+        heads = num_heads if self.rotates_by_head else 1
         self.speed_HF = nn.Parameter(torch.empty(heads, head_dim // 2)) if form == "planes" else None
         self.span_HK2 = nn.Parameter(torch.empty(heads, head_dim, 2)) if form == "rank-2" else None
         self.reset_parameters()

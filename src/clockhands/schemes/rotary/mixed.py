@@ -41,6 +41,7 @@ class Mixed(Rotary):
     peers = ("naver-ai/rope-vit", "timm RotaryEmbeddingMixed")
     per_layer = True
     memoised = False
+    rotates_by_head = True
 
     def __init__(self, num_heads: int, head_dim: int, *, base: float = 10.0, layout: Layout = "interleaved") -> None:
         super().__init__(layout)

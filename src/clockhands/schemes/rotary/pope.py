@@ -40,6 +40,7 @@ class PoPE(Scheme):
         r"\ell_{ij} = \tfrac{1}{\sqrt d} \sum_{c=1}^{d} \sigma^+(q_c)\,\sigma^+(k_c) \cos((j-i)\theta_c + \delta_c)"
     )
     source = "Gopalakrishnan et al. 2025 (2509.10534), equations 5 and 6"
+    rotates_by_head = True
     peers = ("x-transformers PolarEmbedding", "lucidrains/PoPE-pytorch")
     per_layer = True
 
