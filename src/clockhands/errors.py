@@ -67,7 +67,7 @@ def shown(value: object, room: int = 100) -> str:
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """``; did you mean 'rope'?`` when a close name exists, else the list of choices, ready to append.
+    """Return ``; did you mean 'rope'?`` when a close name exists, else the list of choices, ready to append.
 
     Upper and lower case count as the same letter.
     """

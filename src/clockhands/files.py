@@ -41,7 +41,7 @@ def read_toml(path: str | Path, what: str = "the file") -> dict[str, Any]:
         raise DataError(_too_deep(path)) from fault
     except ValueError as fault:
         # Bytes that are not UTF-8, a fault of the syntax, or an integer of more digits than Python reads.
-        raise DataError(f"{path} is no TOML: {str(fault)[:200]}") from fault
+        raise DataError(f"{path} is not TOML: {str(fault)[:200]}") from fault
     if is_deep(tables, DEEPEST):
         raise DataError(_too_deep(path))
     return tables
@@ -79,7 +79,7 @@ def write_text(path: str | Path, text: str) -> Path:
 
 
 def write_bytes(path: str | Path, content: bytes) -> Path:
-    """As ``write_text``, for bytes. Raises DataError with the path if the disk or the rights do not allow it."""
+    """Write bytes as ``write_text`` does text. Raises DataError with the path if disk or rights do not allow it."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
     try:

@@ -17,9 +17,9 @@ STRANGE = {
     '{"de": "eins"}': "line 1: there is no column 'en'; did you mean 'de'? (columns: de)",
     '{"de": "eins", "en": ""}': "line 1: the target is blank",
     '{"de": "eins", "de": "zwei", "en": "one"}': "line 1: more than one column is named 'de'",
-    '{"de": "\\ud800", "en": "one"}': "which is no text in Unicode without NUL",
+    '{"de": "\\ud800", "en": "one"}': "which is not text in Unicode without NUL",
     '{"de": "", "en": ""}': "split 'test' holds nothing that can be used",
-    "[]": "line 1 is no JSON object with named columns but list",
+    "[]": "line 1 is not a JSON object with named columns but list",
     "": "is empty",
 }
 

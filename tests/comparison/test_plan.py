@@ -122,7 +122,7 @@ def test_a_file_that_is_no_plan(tmp_path: Path) -> None:
         read_plan(tmp_path / "none.toml")
     path = tmp_path / "plan.toml"
     path.write_text("seeds = [", "utf8")
-    with pytest.raises(DataError, match="is no TOML"):
+    with pytest.raises(DataError, match="is not TOML"):
         read_plan(path)
     path.write_text("seed = 3", "utf8")
     with pytest.raises(ConfigError) as caught:

@@ -103,7 +103,7 @@ def test_half_a_surrogate_pair_is_no_text(tmp_path: Path) -> None:
     from clockhands.data import open_corpus
 
     (tmp_path / "t.jsonl").write_text(json.dumps({"text": "\ud800"}))
-    with pytest.raises(DataError, match=r"line 1: column 'text' holds '\\ud800', which is no text"):
+    with pytest.raises(DataError, match=r"line 1: column 'text' holds '\\ud800', which is not text"):
         open_corpus("table", train=str(tmp_path / "t.jsonl"), text="text")
 
 

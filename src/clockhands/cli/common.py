@@ -65,13 +65,13 @@ def telling_new_folder(path: str | Path, *, quiet: bool = False) -> Iterator[Non
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
-    """Where to compute, and with how many threads."""
+    """Declare where to compute, and with how many threads."""
     parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: the GPU if there is one)")
     parser.add_argument("--threads", type=whole, help="threads of this process (default: torch decides)")
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
-    """How to decode."""
+    """Declare how to decode."""
     parser.add_argument("--beam", type=whole, default=1, help="beams; 1 is greedy (default: %(default)s)")
     parser.add_argument("--length-penalty", type=number, default=1.0, help="exponent of the length (default: 1)")
     parser.add_argument("--batch", type=whole, default=64, help="sentences at a time (default: %(default)s)")
@@ -87,7 +87,7 @@ def add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def search_of(options: argparse.Namespace) -> Search:
-    """What ``add_search`` read."""
+    """Return what was given to the options of ``add_search``."""
     from clockhands.generation import Search
 
     return Search(

@@ -26,6 +26,7 @@ ROOM_FOR_IDEAS = 130
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
     parser.add_argument("name", nargs="?", help="the scheme to explain (default: list them all)")
     parser.add_argument("options", nargs="*", metavar="option=value", help="options of the scheme to draw it with")
     parser.add_argument("--draw", metavar="FILE.svg", help="draw it to a file")
@@ -34,6 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    """List the schemes, or explain and draw one."""
     from clockhands.errors import UsageError
     from clockhands.scheme_pages.page import page, pages
 

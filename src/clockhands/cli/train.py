@@ -42,7 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--validation-target", nargs="+", metavar="FILE")
     parser.add_argument("--data", nargs="+", metavar="FILE", help="pairs: TSV, CSV or JSON Lines (source, target)")
     parser.add_argument("--text", nargs="+", metavar="FILE", help="plain text, for a language model")
-    parser.add_argument("--corpus", metavar="NAME", help="a built-in corpus (numbers, roles, stdlib) or kind of source")
+    parser.add_argument("--corpus", metavar="NAME", help="name of a corpus, such as numbers, roles or stdlib")
     parser.add_argument("--preset", metavar="NAME", help="paper-base, tutorial or tiny")
     parser.add_argument(
         "--set",
@@ -86,7 +86,7 @@ def _recipe(options: argparse.Namespace, overrides: dict[str, str]) -> Any:
     from clockhands.runs.recipe.inheritance import inherit
 
     if options.recipe and "=" in options.recipe:
-        raise UsageError(f"{options.recipe!r} is no recipe; overrides stand after --set")
+        raise UsageError(f"{options.recipe!r} is not a recipe; overrides stand after --set")
     tables = inherit(read_tables(options.recipe) if options.recipe else {}, overrides)
     flags = {FLAGS[flag]: value for flag in FLAGS if (value := getattr(options, flag)) is not None}
     _single_files(flags)

@@ -37,13 +37,13 @@ class PlannedBatches(Sampler[list[int]], ABC):
 
     @abstractmethod
     def plan(self, epoch: int) -> list[Indices]:
-        """All batches of an epoch, for all processes together, in order."""
+        """Return all batches of an epoch, for all processes together, in order."""
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     def set_epoch(self, epoch: int, start: int = 0) -> None:
-        """What the next iteration gives: this epoch, from batch ``start`` on."""
+        """Let the next iteration give this epoch, from batch ``start`` on."""
         self.epoch, self.start = epoch, start
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -101,7 +101,7 @@ class LengthBatches(PlannedBatches):
         return list(batches)
 
     def _order(self, rng: np.random.Generator) -> Indices:
-        """By the longest side, then by how much longer the source is; mixed with its neighbours."""
+        """Order examples by the longest side, then by how much longer the source is; mixed with its neighbours."""
         count = len(self.longest_N)
         if not self.bucketed:
             return rng.permutation(count) if self.shuffle else np.arange(count)
@@ -137,7 +137,7 @@ class RandomBatches(PlannedBatches):
 
 
 def padding_share(lengths_NC: NDArray[np.int64], batches: Iterable[Indices]) -> float:
-    """The share of pads among all positions of these batches, every side padded to its longest, from 0 to 1."""
+    """Return the share of pads among all positions of these batches, every side padded to its longest, from 0 to 1."""
     real = padded = 0
     for batch in batches:
         lengths_BC = lengths_NC[batch]
@@ -162,7 +162,7 @@ def _check_bounds(longest_N: Indices, tokens: int | None, batch_size: int | None
 
 
 def _cuts_by_tokens(sorted_N: Indices, tokens: int) -> list[int]:
-    """Where batches start: each takes as many of the ascending lengths as fit when padded to its last."""
+    """Return where batches start: each takes as many of the ascending lengths as fit when padded to its last."""
     cuts, start = [], 0
     while start < len(sorted_N):
         cuts.append(start)

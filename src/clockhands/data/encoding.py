@@ -43,7 +43,7 @@ class Ragged:
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[int]]) -> Ragged:
-        """From rows of ids."""
+        """Make the flat form of rows of ids."""
         kept = [np.asarray(row, dtype=np.int32) for row in rows]
         offsets = np.cumsum([0, *map(len, kept)], dtype=np.int64)
         return cls(np.concatenate(kept) if kept else np.zeros(0, np.int32), offsets)
@@ -129,7 +129,7 @@ class WindowDataset(Dataset[Example]):
 
 
 def encode_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:
-    """The ids of each text as a translator reads or writes them: with the tokenizer's own special tokens, and ended.
+    """Return the ids of each text as a translator reads or writes them: with the tokenizer's special tokens, and ended.
 
     What looks like a special token inside a text is text.
     """
@@ -183,7 +183,7 @@ def shortened(rows: list[list[int]], longest: int, option: str) -> list[list[int
 
 
 def encode_stream(tokenizer: PreTrainedTokenizerBase, documents: Sequence[str]) -> NDArray[np.int32]:
-    """All documents one after the other as ids, each ended: what windows are cut from."""
+    """Return all documents one after the other as ids, each ended: what windows are cut from."""
     end = [tokenizer.eos_token_id]
     encoded = _encode(tokenizer, documents, special=False)
     parts = chain.from_iterable((np.asarray(ids, np.int32), np.asarray(end, np.int32)) for ids in encoded)

@@ -28,7 +28,7 @@ def huggingface(
     holdout: float = HOLDOUT,
     skip_blank: bool = False,
 ) -> Corpus:
-    """The splits of a data set, by the names they have there; ``validation`` and ``test`` may be missing.
+    """Open the splits of a data set, by the names they have there; ``validation`` and ``test`` may be missing.
 
     ``dataset`` is a hub name or a local folder (of data files, or written by ``save_to_disk``). Columns inside others
     are written ``translation.de``. With ``text`` the corpus is one of documents. Nothing but a hub name reaches the
@@ -55,7 +55,7 @@ def huggingface(
 
 
 def _open(name: str, subset: str | None, revision: str | None) -> Mapping[str, Any]:
-    """The splits of a data set by name."""
+    """Open a data set: its splits by name."""
     try:
         opened = load_data_set(name, subset, revision)
     except ImportError as fault:

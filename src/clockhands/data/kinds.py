@@ -24,7 +24,7 @@ WORD = r" ?\w+| ?[^\s\w]|\s"
 
 
 def normalizer(lowercase: bool, normalisation: str, last: Any) -> Any:
-    """The steps that a text goes through first; ``last`` is the kind's own. Raises UsageError for an unknown form."""
+    """Make the steps that a text goes through first; ``last`` is the tokenizer's own. Raises UsageError."""
     forms: dict[str, list[Any]] = {"none": [], "nfc": [normalizers.NFC()], "nfkc": [normalizers.NFKC()]}
     if normalisation not in forms:
         raise UsageError(unknown("normalisation", normalisation, forms))
@@ -75,7 +75,7 @@ def _character(_: bool, special: list[str], vocabulary: int | None, min_frequenc
 
 
 def _whole(pattern: str, special: list[str], vocabulary: int | None, min_frequency: int) -> tuple[Tokenizer, Any]:
-    """A vocabulary of whatever the pattern cuts out."""
+    """Make a vocabulary of whatever the pattern cuts out."""
     tokenizer = Tokenizer(models.WordLevel(unk_token=SPECIAL["unk_token"]))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
     return tokenizer, trainers.WordLevelTrainer(

@@ -48,29 +48,29 @@ class Corpus:
         return split in self.splits
 
     def __getitem__(self, split: str) -> Items:
-        """The items of one split. Raises UsageError with the names there are."""
+        """Return the items of one split. Raises UsageError with the names there are."""
         if split not in self.splits:
             raise UsageError(f"corpus {self.name!r}: {unknown('split', split, self.splits)}")
         return self.splits[split]
 
     def pairs(self, split: str) -> list[Pair]:
-        """The pairs of one split. Raises UsageError in a language corpus."""
+        """Return the pairs of one split. Raises UsageError in a corpus for language modelling."""
         return [item for item in self._of_task(split, "translation") if isinstance(item, Pair)]
 
     def documents(self, split: str) -> list[str]:
-        """The documents of one split. Raises UsageError in a translation corpus."""
+        """Return the documents of one split. Raises UsageError in a translation corpus."""
         return [item for item in self._of_task(split, "language modelling") if isinstance(item, str)]
 
     def sources(self, split: str) -> list[str]:
-        """The source side of one split."""
+        """Return the source side of one split."""
         return [pair.source for pair in self.pairs(split)]
 
     def targets(self, split: str) -> list[str]:
-        """The target side of one split."""
+        """Return the target side of one split."""
         return [pair.target for pair in self.pairs(split)]
 
     def texts(self, split: str) -> list[str]:
-        """Everything written in one split, sources before targets: what a shared tokenizer learns from."""
+        """Return everything written in one split, sources before targets: what a shared tokenizer learns from."""
         if self.task == "language modelling":
             return self.documents(split)
         return self.sources(split) + self.targets(split)

@@ -26,7 +26,7 @@ STANDS_FOR_CR = "\udc0d"
 
 
 def read_text(path: str | Path, encoding: str = "utf-8") -> str:
-    """The whole text of a file, unpacked if it is gzip, without a byte order mark, with lines ended by ``\\n``.
+    """Read the whole text of a file, unpacked if it is gzip, without a byte order mark, with lines ended by ``\\n``.
 
     Raises DataError for a missing file, a folder, broken gzip, more than fits the memory, bytes that are not in
     ``encoding`` (with their line) or no text at all; UsageError for an encoding that does not exist.
@@ -68,8 +68,10 @@ def _unreadable(path: Path, fault: Exception) -> DataError:
 
 
 def read_lines(path: str | Path, encoding: str = "utf-8") -> list[str]:
-    """The lines of a file. Only ``\\n`` and ``\\r\\n`` end one: other characters that Unicode calls line ends, and a
-    ``\\r`` alone, stay in the text."""
+    """Read the lines of a file. Only ``\\n`` and ``\\r\\n`` end one.
+
+    Other characters that Unicode calls line ends, and a ``\\r`` alone, stay in the text.
+    """
     return read_text(path, encoding).removesuffix("\n").split("\n")
 
 
@@ -107,7 +109,7 @@ def without_end(line: str) -> str:
 
 
 def read_documents(path: str | Path, unit: str = "line", encoding: str = "utf-8") -> list[str]:
-    """A text as documents: every line, every paragraph (between blank lines), or the whole file as one.
+    """Read a text as documents: every line, every paragraph (between blank lines), or the whole file as one.
 
     Blank lines are no documents. Raises UsageError for an unknown unit, else as ``read_text``.
     """
@@ -153,7 +155,7 @@ def pairs_of(rows: Iterable[tuple[str, str, str]], skip_blank: bool) -> Iterator
 def read_rows(
     path: str | Path, format: str | None = None, *, header: bool = True, encoding: str = "utf-8"
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The rows of a TSV, CSV or JSON Lines file as (place, values by column name).
+    """Read the rows of a TSV, CSV or JSON Lines file as (place, values by column name).
 
     ``format`` follows from the file's ending where it is None. Without ``header`` the columns of TSV and CSV are
     named ``1``, ``2`` and so on. TSV has no quotes, CSV has.
@@ -207,14 +209,14 @@ def _json_rows(path: str | Path, text: str) -> Iterator[tuple[str, Mapping[str, 
         try:
             row = json.loads(line, object_pairs_hook=_unlike)
         except json.JSONDecodeError as fault:
-            raise DataError(f"{place} is no JSON: {fault.msg} at column {fault.colno}") from fault
+            raise DataError(f"{place} is not JSON: {fault.msg} at column {fault.colno}") from fault
         except RecursionError as fault:
             raise DataError(f"{place} nests objects or lists too deeply to be read") from fault
         except ValueError as fault:
             # Two columns of one name, or an integer of more digits than Python reads.
             raise DataError(f"{place}: {fault}") from fault
         if not isinstance(row, dict):
-            raise DataError(f"{place} is no JSON object with named columns but {type(row).__name__}")
+            raise DataError(f"{place} is not a JSON object with named columns but {type(row).__name__}")
         yield place, row
 
 
@@ -232,7 +234,7 @@ def _named_twice(names: Sequence[str]) -> str:
 
 
 def column(row: Mapping[str, Any], name: str, place: str) -> str:
-    """The text in a column; ``translation.de`` looks inside a nested one.
+    """Return the text in a column; ``translation.de`` looks inside a nested one.
 
     Raises DataError, with ``place`` and the columns there are, for a missing column and for one that holds no text.
     """
@@ -246,7 +248,7 @@ def column(row: Mapping[str, Any], name: str, place: str) -> str:
         raise DataError(f"{place}: column {name!r} holds no text but {type(value).__name__}: {shown(value)}")
     if not fits(value, str):
         # JSON can write "\ud800", half of a pair, which no file and no terminal can hold.
-        raise DataError(f"{place}: column {name!r} holds {shown(value)}, which is no text in Unicode without NUL")
+        raise DataError(f"{place}: column {name!r} holds {shown(value)}, which is not text in Unicode without NUL")
     return value
 
 

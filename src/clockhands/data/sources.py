@@ -40,7 +40,7 @@ def parallel(
     encoding: str = "utf-8",
     skip_blank: bool = False,
 ) -> Corpus:
-    """Files whose line n are translations of each other; several files on a side are read one after the other.
+    """Read files whose lines n are translations of each other; several files on a side are read one after the other.
 
     ``holdout`` is the share kept for validation if there are no validation files. Raises UsageError for one side
     without the other, DataError for unequal numbers of lines and unreadable files.
@@ -75,7 +75,7 @@ def table(
     encoding: str = "utf-8",
     skip_blank: bool = False,
 ) -> Corpus:
-    """TSV, CSV or JSON Lines: the columns ``source`` and ``target``, or for a language model the column ``text``.
+    """Read TSV, CSV or JSON Lines: the columns ``source`` and ``target``, or for a language model the column ``text``.
 
     ``format`` follows from the files' endings where it is not given; without ``header`` columns are named 1, 2, ...
     Raises as ``read_rows`` and ``column``.
@@ -103,7 +103,7 @@ def text(
     holdout: float = HOLDOUT,
     encoding: str = "utf-8",
 ) -> Corpus:
-    """Plain text for a language model; a document is a ``line``, a ``paragraph`` or a whole ``file``.
+    """Read plain text for a language model; a document is a ``line``, a ``paragraph`` or a whole ``file``.
 
     If there is a single document and no validation file, its end is held out. Raises as ``read_documents``.
     """
@@ -134,7 +134,7 @@ def _read_sides(
 
 
 def corpus_of(name: str, task: Task, splits: dict[str, Items], holdout: float, description: str) -> Corpus:
-    """A corpus with a validation split, held out from ``train`` if none was given. Raises DataError for no items."""
+    """Make a corpus; a validation split is held out from ``train`` if there is none. Raises DataError for no items."""
     for split, items in splits.items():
         if not items:
             raise DataError(f"{description}: split {split!r} holds nothing that can be used")
@@ -145,7 +145,7 @@ def corpus_of(name: str, task: Task, splits: dict[str, Items], holdout: float, d
 
 
 def hold_out(items: Items, share: float) -> dict[str, Items]:
-    """``train`` and ``validation`` of a share of the different texts, at least one; the order of ``items`` is kept.
+    """Divide items into ``train`` and ``validation``, a share of the different ones and at least one, in their order.
 
     Which ones follows from a hash of each text (of a pair, its source) alone. A single document is cut at its end.
     Raises UsageError for a share outside 0 to 0.5, and for one text alone that is no longer than a line.

@@ -67,7 +67,7 @@ class Tokenizers:
 
 
 def _behaviour(tokenizer: PreTrainedTokenizerBase) -> list[Any]:
-    """The words with their ids, the words as text, and what becomes of a sample: its form, its pieces, its ids."""
+    """Return the tokens with their ids, the tokens as text, and the form, pieces and ids of a sample."""
     words = sorted(tokenizer.get_vocab().items(), key=itemgetter(1))
     some = [number for _, number in words[:256]]
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
@@ -120,7 +120,7 @@ def train_tokenizer(
     normalisation: str = "nfc",
     min_frequency: int = 1,
 ) -> PreTrainedTokenizerBase:
-    """A tokenizer learned from ``texts``.
+    """Learn a tokenizer from ``texts``.
 
     ``kind``: byte-level ``bpe`` (never meets an unknown character), ``unigram``, ``word`` or ``character``.
     ``vocabulary`` counts every token, the special ones too; None takes all words or characters that occur at least
@@ -151,7 +151,7 @@ def train_tokenizer(
 
 
 def open_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
-    """An existing tokenizer, from a folder or by its name on the Hugging Face hub.
+    """Open an existing tokenizer, from a folder or by its name on the Hugging Face hub.
 
     A missing end of text is taken from the separator (BERT), a missing padding token is added (GPT-2). No code that
     comes with a tokenizer is run. Raises DataError if it cannot be opened, UsageError if it cannot end a text.
@@ -177,7 +177,7 @@ def open_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
 
 
 def _reachable(name: str) -> bool:
-    """Whether the hub answers. Asked once: a library that opens a file there tries each of several for many seconds."""
+    """Return whether the hub answers. It is asked once: a library would try each of several files for many seconds."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 

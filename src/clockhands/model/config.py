@@ -16,9 +16,9 @@ from clockhands.options import Count, Positive, Range, Share, check_options, opt
 from clockhands.positions import Transform, make_transform
 from clockhands.schemes import CATALOGUE, Scheme, Sizes, construct
 
-Kind = Literal["encoder-decoder", "decoder", "encoder"]
+Architecture = Literal["encoder-decoder", "decoder", "encoder"]
 Side = Literal["encoder", "decoder", "cross"]
-SIDES_OF: dict[Kind, tuple[Side, ...]] = {
+SIDES_OF: dict[Architecture, tuple[Side, ...]] = {
     "encoder-decoder": ("encoder", "decoder", "cross"),
     "decoder": ("decoder",),
     "encoder": ("encoder",),
@@ -132,7 +132,7 @@ class TransformerConfig:
         encoder, decoder, cross: where each side's attention gets position from; cross-attention: none in the paper.
     """
 
-    kind: Kind = "encoder-decoder"
+    kind: Architecture = "encoder-decoder"
     vocab_size: Vocabulary = 8000
     source_vocab_size: Vocabulary | None = None
     d_model: Width = 512
@@ -264,7 +264,7 @@ class TransformerConfig:
         return (self.source_vocab_size or self.vocab_size) if reads_source else self.vocab_size
 
     def causal(self, side: Side) -> bool:
-        """Whether the tokens of a side attend only to the tokens before them."""
+        """Return whether the tokens of a side attend only to the tokens before them."""
         return side == "decoder" or (side == "encoder" and self.causal_encoder)
 
     def sizes(self, side: Side) -> Sizes:

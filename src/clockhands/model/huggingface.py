@@ -18,7 +18,7 @@ from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPast, MaskedLMOutput, Seq2SeqLMOutput
 
 from clockhands.errors import CheckpointError, PositionError
-from clockhands.model.config import Kind
+from clockhands.model.config import Architecture
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.model.loss import IGNORED, Target, cross_entropy
 from clockhands.model.masks import Encoded, Text
@@ -38,7 +38,7 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
     accepts_loss_kwargs = True
     _supports_sdpa = True
     _can_compile_fullgraph = False
-    kind: ClassVar[Kind]
+    kind: ClassVar[Architecture]
 
     def __init__(self, config: ClockhandsConfig) -> None:
         super().__init__(config)
@@ -299,7 +299,7 @@ class ModelClass(NamedTuple):
     auto: Any
 
 
-MODEL_CLASSES: dict[Kind, ModelClass] = {
+MODEL_CLASSES: dict[Architecture, ModelClass] = {
     "encoder-decoder": ModelClass(ClockhandsForSeq2SeqLM, AutoModelForSeq2SeqLM),
     "decoder": ModelClass(ClockhandsForCausalLM, AutoModelForCausalLM),
     "encoder": ModelClass(ClockhandsForMaskedLM, AutoModelForMaskedLM),

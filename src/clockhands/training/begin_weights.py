@@ -22,7 +22,12 @@ from clockhands.files import write_bytes
 from clockhands.model.config import TransformerConfig
 from clockhands.runs import open_model, open_tokenizers
 from clockhands.runs.folder import BEGIN, add_facts
-from clockhands.runs.recipe.inheritance import architecture, model_folder, model_table, tokenizer_folder
+from clockhands.runs.recipe.inheritance import (
+    find_model_folder,
+    find_tokenizer_folder,
+    make_model_table,
+    read_architecture,
+)
 from clockhands.shapes import Tensor
 
 if TYPE_CHECKING:
@@ -61,9 +66,9 @@ def read_begin_weights(recipe: Recipe, material: Material) -> Beginning | None:
     if recipe.training.begin_from is None:
         return None
     source = Path(recipe.training.begin_from)
-    config = architecture(source)
+    config = read_architecture(source)
     opened = _open(source)
-    tokenizers = open_tokenizers(tokenizer_folder(source), opened.config)  # type: ignore[arg-type]
+    tokenizers = open_tokenizers(find_tokenizer_folder(source), opened.config)  # type: ignore[arg-type]
     _raise(_vocabulary_faults(material.tokenizers, tokenizers, source) + _model_faults(recipe.model, config, source))
     old, new = dict(opened.named_parameters()), _list_parameters(recipe, material)
     changed = tuple(_list_changed(recipe.model, config))
@@ -82,7 +87,7 @@ def read_begin_weights(recipe: Recipe, material: Material) -> Beginning | None:
 def _open(source: Path) -> PreTrainedModel:
     """Open the old model, without spending a random number of the new one."""
     with torch.random.fork_rng(devices=[]):
-        return open_model(model_folder(source), dtype=torch.float32)
+        return open_model(find_model_folder(source), dtype=torch.float32)
 
 
 def _list_parameters(recipe: Recipe, material: Material) -> dict[str, Tensor]:
@@ -148,7 +153,7 @@ def _vocabulary_faults(ours: Tokenizers, theirs: Tokenizers, source: Path) -> li
 
 
 def _model_faults(new: TransformerConfig, old: TransformerConfig, source: Path) -> list[str]:
-    ours, theirs = model_table(new), model_table(old)
+    ours, theirs = make_model_table(new), make_model_table(old)
     return [
         f"model.{name} is {ours[name]!r}, and in {source} {theirs[name]!r}"
         for name in ours

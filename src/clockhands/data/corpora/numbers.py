@@ -35,7 +35,7 @@ def numbers(
     longer: int = 200,
     seed: Seed = 0,
 ) -> Corpus:
-    """Numbers from 0 to ``largest``, drawn evenly over their count of digits, written out by ``num2words``.
+    """Make numbers from 0 to ``largest``, drawn evenly over their count of digits, written out by ``num2words``.
 
     ``source`` and ``target`` are languages as num2words names them; ``train``, ``validation`` and ``test`` are
     sizes of splits that share no number. ``longer`` is the size of each of three further splits, named
@@ -94,7 +94,7 @@ def _check(source: str, target: str, largest: int, sizes: dict[str, int], longer
 
 
 def _draw(largest: int, total: int, rng: random.Random) -> list[int]:
-    """``total`` different numbers in random order: as near as may be equally many of every count of digits."""
+    """Draw ``total`` different numbers in random order: as near as may be equally many of every count of digits."""
     chosen: list[int] = []
     ends = [min(10**count, largest + 1) for count in range(1, len(str(largest)) + 1)]
     start = 0
@@ -109,14 +109,14 @@ def _draw(largest: int, total: int, rng: random.Random) -> list[int]:
 
 
 def _round(largest: int, digits: int) -> list[int]:
-    """The round numbers from ``largest`` to 10^digits: two hundred, three million, seventeen thousand."""
+    """Return the round numbers from ``largest`` to 10^digits: two hundred, three million, seventeen thousand."""
     tens = {count * 10**power for power in range(1, digits) for count in range(1, 10)}
     thousands = {count * 1000**power for power in range(1, 5) for count in (*range(10, 20), *range(20, 1000, 7))}
     return sorted(number for number in tens | thousands if largest < number < 10**digits)
 
 
 def _beyond(count: int, bounds: tuple[int, int], source: str, target: str, rng: random.Random) -> Iterator[Pair]:
-    """Different numbers of ``count`` digits whose two spellings are longer than the two ``bounds``, without end."""
+    """Yield, without end, numbers of ``count`` digits whose two spellings are longer than the two ``bounds``."""
     seen: set[int] = set()
     for _ in range(1_000_000):
         number = rng.randrange(10 ** (count - 1), 10**count)
@@ -136,7 +136,7 @@ def _pair(number: int, source: str, target: str) -> Pair:
 
 
 def spell(number: int, language: str) -> str:
-    """What ``num2words`` writes. Raises UsageError where the language does not reach that far."""
+    """Spell a number as ``num2words`` does. Raises UsageError where the language does not reach that far."""
     try:
         return str(_converter(language).to_cardinal(number))
     except FAULTS as fault:
@@ -145,8 +145,10 @@ def spell(number: int, language: str) -> str:
 
 @cache
 def _converter(language: str) -> Any:
-    """The language's converter, without the names of powers above the trillions: num2words looks through all of them,
-    up to 10^600, for every number, which takes three quarters of its time."""
+    """Return the language's converter, without the names of powers above the trillions.
+
+    num2words looks through all of them, up to 10^600, for every number, which takes three quarters of its time.
+    """
     from num2words import CONVERTER_CLASSES
 
     converter = copy(CONVERTER_CLASSES[language])

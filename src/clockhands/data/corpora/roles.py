@@ -46,7 +46,7 @@ PATIENCE = 1000
 def roles(
     *, train: int = 10_000, validation: int = 500, test: int = 1_000, adjectives: float = 0.3, seed: Seed = 0
 ) -> Corpus:
-    """Sentences of one verb and two participants, each beside its role-swapped twin.
+    """Make sentences of one verb and two participants, each beside its role-swapped twin.
 
     ``train``, ``validation`` and ``test`` count sentences and are even; no sentence is in two splits.
     ``adjectives`` is the share of nouns that carry one: they agree with their noun, so a reader without order does
@@ -75,7 +75,7 @@ def roles(
 
 
 def order_blind_ceiling(pairs: Iterable[Pair]) -> float:
-    """The largest share of ``pairs`` that a reader of unordered words can get exactly right, from 0 to 1.
+    """Return the largest share of ``pairs`` that a reader of unordered words can get exactly right, from 0 to 1.
 
     All sources with the same bag of words look the same to it, so it gives them one translation: at best the most
     frequent one among them. Raises UsageError without pairs.
@@ -90,7 +90,7 @@ def order_blind_ceiling(pairs: Iterable[Pair]) -> float:
 
 
 def _twins(count: int, adjectives: float, rng: random.Random) -> list[tuple[Pair, Pair]]:
-    """``count`` different sentences with their twins; no two of them are the same set of sentences."""
+    """Draw ``count`` different sentences with their twins; no two of them are the same set of sentences."""
     found: dict[frozenset[str], tuple[Pair, Pair]] = {}
     misses = 0
     while len(found) < count and misses < PATIENCE:

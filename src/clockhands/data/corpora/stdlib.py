@@ -18,7 +18,7 @@ LEFT_OUT = frozenset({"site-packages", "dist-packages", "test", "tests", "idle_t
 
 @corpus("stdlib", "language modelling")
 def stdlib(*, limit: int = 4_000_000, validation: float = 0.05, test: float = 0.05) -> Corpus:
-    """Every module of the standard library but its tests, one document a file.
+    """Read every module of the standard library but its tests, one document a file.
 
     The files queue by a hash of their names, and a file's place decides its split, so a smaller ``limit`` (in
     characters; 0 for everything) takes a part of what a larger one takes. ``validation`` and ``test`` are shares
@@ -44,7 +44,7 @@ def stdlib(*, limit: int = 4_000_000, validation: float = 0.05, test: float = 0.
 
 
 def _files(folder: Path, limit: int) -> list[str]:
-    """The text of the files taken, up to ``limit`` characters, in the order of the hashes of their names."""
+    """Read the text of the files taken, up to ``limit`` characters, in the order of the hashes of their names."""
     names = [
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*.py")
@@ -66,7 +66,7 @@ def _files(folder: Path, limit: int) -> list[str]:
 
 
 def _split(place: int, validation: float, test: float) -> str:
-    """The split of a place in the queue: both shares spread evenly, out of step with each other."""
+    """Return the split of a place in the queue: both shares spread evenly, out of step with each other."""
     if int((place + 1) * validation) > int(place * validation):
         return "validation"
     return "test" if int((place + 1) * test + 0.5) > int(place * test + 0.5) else "train"

@@ -52,6 +52,7 @@ MEASURES: Catalogue[Measure] = Catalogue(
             SwappedWords(),
         )
     },
+    describe=lambda measure: measure.question,
 )
 """By the name of the finding, in the order of the page."""
 

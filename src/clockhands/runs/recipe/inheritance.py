@@ -18,7 +18,7 @@ CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 
 
 def inherit(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
-    """The tables with what is missing of [model], [position] and [tokenizer] as ``training.begin_from`` has it.
+    """Return the tables with what is missing of [model], [position] and [tokenizer] as ``training.begin_from`` has it.
 
     A recipe that says all, such as the resolved one of a run, is left as it is, and nothing is opened.
     Raises CheckpointError if there is no model of this project.
@@ -31,16 +31,16 @@ def inherit(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
     tables, begun = dict(tables), Path(begun).expanduser().absolute()
     model, position = tables.get("model", {}), tables.get("position", {})
     if isinstance(model, Mapping) and "preset" not in model and not _says_all(model):
-        tables["model"] = {**model_table(architecture(begun)), **model}
+        tables["model"] = {**make_model_table(read_architecture(begun)), **model}
     if isinstance(position, Mapping) and not {"scheme", *SIDES} & position.keys():
-        tables["position"] = {**position_table(architecture(begun)), **position}
+        tables["position"] = {**make_position_table(read_architecture(begun)), **position}
     if not tables.get("tokenizer") and not any(key.startswith("tokenizer.") for key in overrides):
-        tables["tokenizer"] = tokenizer_table(begun)
+        tables["tokenizer"] = make_tokenizer_table(begun)
     return tables
 
 
-def model_folder(begun: Path) -> Path:
-    """Where the model lies: in the folder itself, or, of a run that is not finished, in its last checkpoint."""
+def find_model_folder(begun: Path) -> Path:
+    """Find where the model lies: in the folder itself, or, of a run that is not finished, in its last checkpoint."""
     folders = [begun, *checkpoints.list_saved(begun / "checkpoints")[::-1]]
     found = next((folder for folder in folders if (folder / CONFIG).is_file()), None)
     if found is None:
@@ -49,31 +49,31 @@ def model_folder(begun: Path) -> Path:
     return found
 
 
-def architecture(begun: Path) -> TransformerConfig:
-    """What model it is. Raises CheckpointError if it is none of this project."""
+def read_architecture(begun: Path) -> TransformerConfig:
+    """Read which model it is. Raises CheckpointError if it is not one of this project."""
     from clockhands.runs import read_own_configuration
 
     try:
-        return read_own_configuration(model_folder(begun))[1]
+        return read_own_configuration(find_model_folder(begun))[1]
     except CheckpointError as fault:
         raise CheckpointError(f"training.begin_from: {str(fault).removeprefix('training.begin_from: ')}") from fault
 
 
-def tokenizer_folder(begun: Path) -> Path:
-    """Where its tokenizer lies; that of a checkpoint in its run. Raises CheckpointError if there is none."""
+def find_tokenizer_folder(begun: Path) -> Path:
+    """Find where its tokenizer lies; that of a checkpoint in its run. Raises CheckpointError if there is none."""
     for folder in (begun, begun.parent.parent):
         if (folder / TOKENIZER).is_file():
             return folder
     raise CheckpointError(f"training.begin_from: {begun} holds no tokenizer; give a run, or save the tokenizer there")
 
 
-def model_table(config: TransformerConfig) -> dict[str, Any]:
-    """[model] of a recipe."""
+def make_model_table(config: TransformerConfig) -> dict[str, Any]:
+    """Make [model] of a recipe."""
     return {key: value for key, value in config.to_dict().items() if key not in (*SIDES, *FROM_DATA)}
 
 
-def position_table(config: TransformerConfig) -> dict[str, Any]:
-    """[position] of a recipe: one table where the sides agree, else one for each."""
+def make_position_table(config: TransformerConfig) -> dict[str, Any]:
+    """Make [position] of a recipe: one table where the sides agree, else one for each."""
     table = config.to_dict()
     own = [side for side in config.sides if side != "cross"]
     cross = {"cross": _loose(table["cross"])} if "cross" in config.sides and config.cross != Position() else {}
@@ -82,19 +82,19 @@ def position_table(config: TransformerConfig) -> dict[str, Any]:
     return {**{side: _loose(table[side]) for side in own}, **cross}
 
 
-def tokenizer_table(begun: Path) -> dict[str, Any]:
-    """[tokenizer] of a recipe: the one that lies there, by name."""
-    folder = tokenizer_folder(begun)
+def make_tokenizer_table(begun: Path) -> dict[str, Any]:
+    """Make [tokenizer] of a recipe: the one that lies there, by name."""
+    folder = find_tokenizer_folder(begun)
     target = {"target_name": str(folder / "target")} if (folder / "target" / TOKENIZER).is_file() else {}
     return {"name": str(folder), **target}
 
 
 def _loose(table: Mapping[str, Any]) -> dict[str, Any]:
-    """A position with its scheme's options beside its own fields, as a recipe has them."""
+    """Return a position with its scheme's options beside its own fields, as a recipe has them."""
     own = {key: value for key, value in table.items() if key != "options" and value not in (None, {})}
     return {**own, **table["options"]}
 
 
 def _says_all(model: Mapping[str, Any]) -> bool:
-    """Whether every field is given that has a value by default (TOML has none for the others)."""
+    """Return whether every field is given that has a value by default (TOML has none for the others)."""
     return all(name in model for name, option in model_options().items() if option.default is not None)

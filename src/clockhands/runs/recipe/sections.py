@@ -33,7 +33,7 @@ class Tokenization:
     target_name: str | None = None
 
     def faults(self) -> list[str]:
-        """What cannot be, one sentence each."""
+        """Return which values contradict each other, one sentence each."""
         learned = ("kind", "vocabulary", "shared", "lowercase", "normalisation", "min_frequency")
         default = Tokenization()
         found: list[str] = []
@@ -66,7 +66,7 @@ class Batching:
     masked: Annotated[float, Range(above=0, below=1)] = 0.15
 
     def faults(self) -> list[str]:
-        """What cannot be, one sentence each."""
+        """Return which values contradict each other, one sentence each."""
         found = []
         if self.tokens is not None and self.size is not None:
             found.append("batches.tokens and batches.size both bound a batch; give one of them")
@@ -157,7 +157,7 @@ class Training:
         return bool(self.save_steps) or self.save_minutes > 0
 
     def faults(self) -> list[str]:
-        """What cannot be, one sentence each."""
+        """Return which values contradict each other, one sentence each."""
         steps, saves, evaluates = (self.max_steps, self.epochs), self.save_steps, self.eval_steps
         rises, papers = self.warmup_from > 0, self.schedule == "paper"
         best_unjudged = bool(saves) and (not evaluates or bool((saves or 0) % evaluates))
