@@ -124,9 +124,15 @@ LARGEST = 30_000_000
 """Parameters of the largest model that is built here: some configurations cannot be shrunk by the rules."""
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Collect every architecture only where slow tests run: they are some thirteen hundred."""
+    if metafunc.function is test_no_architecture_ends_in_a_traceback:
+        builds = _every() if metafunc.config.getoption("--slow") else []
+        metafunc.parametrize("build", builds, ids=lambda build: build.name)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("length", [24, 120])
-@pytest.mark.parametrize("build", _every(), ids=lambda build: build.name)
 def test_no_architecture_ends_in_a_traceback(
     build: Build, length: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,6 +21,7 @@ from clockhands.inspection.reading.attention_call import AttentionCall
 from clockhands.model import Position, Transformer, TransformerConfig
 from clockhands.report import page, side_by_side
 
+from .measures.test_measure import check_declared
 from .tiny import VOCAB, tiny
 
 
@@ -40,6 +41,7 @@ def _check_complete(findings: Findings) -> None:
     two_sides = "its encoder" in str(findings.facts["class"])
     assert len({item.name for item in findings}) == len(findings) == len(MEASURES) - 1 + two_sides
     for item in findings:
+        check_declared(item)
         assert item.question.endswith("?")
         assert item.verdict.endswith((".", ")")), item.verdict
         assert "nan" not in item.verdict.lower().split()

@@ -42,7 +42,7 @@ def test_both_rates_hold() -> None:
 
 def test_at_most_one_smooth_table_in_twenty_has_a_hand() -> None:
     """One of each kind: noise of many kinds, trends, steps, special rows, few dimensions."""
-    seen = [kind for kind in SMOOTH if invented(kind, 128, 64, seed=0)]
+    seen = [kind for kind in SMOOTH if invented(kind, 128, 32, seed=0)]
     assert len(seen) <= 3, f"of {len(SMOOTH)}; at a rate of 1 in 20 four or more come once in 20"
 
 
@@ -60,7 +60,7 @@ def test_the_error_of_a_period_is_covered_by_its_interval() -> None:
     inside = []
     for seed in range(12):
         rng = np.random.default_rng(seed)
-        rows, speeds = hands_of(128, 64, np.array([0.7]), rng, 0.3, mixed=True)
+        rows, speeds = hands_of(128, 16, np.array([0.7]), rng, 0.3, mixed=True)
         (line,) = find_lines(rows).turning
         inside.append(abs(line.frequency - speeds[0]) < 1.96 * line.error)
     assert sum(inside) >= 9

@@ -34,7 +34,9 @@ def test_every_value_can_be_pointed_at(kind: str) -> None:
 def test_a_band_is_drawn() -> None:
     band = Mark("band", "range", (0, 1, 2), low=(0.0, 1.0, 0.0), high=(1.0, 2.0, 1.0))
     assert (
-        strokes(one(band), "#0072b2") > strokes(one(Mark("line", "", (0, 1), (0, 1), emphasis="reference")), "#0072b2") == 0
+        strokes(one(band), "#0072b2")
+        > strokes(one(Mark("line", "", (0, 1), (0, 1), emphasis="reference")), "#0072b2")
+        == 0
     )
 
 
