@@ -36,7 +36,7 @@ def rope(length: int, dtype: torch.dtype, layout: Layout, backward: bool, rounds
     """Our turn over the function of transformers."""
     q, k, gradient = (torch.randn(1, length, HEADS, HEAD_DIM, dtype=dtype).transpose(1, 2) for _ in range(3))
     pos, scheme = positions.sequential(1, length), RoPE(HEAD_DIM, layout=layout)
-    cos, sin = (torch.cat([wave[0], wave[0]], dim=-1).to(dtype) for wave in scheme.waves(pos, torch.float32))
+    cos, sin = (torch.cat([wave[0], wave[0]], dim=-1).to(dtype) for wave in scheme.compute_cos_sin(pos, torch.float32))
 
     def contender(turn: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Callable[[], object]:
         def run() -> None:

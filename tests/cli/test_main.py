@@ -117,8 +117,8 @@ def test_nul_in_an_argument_is_one_message(verb: str, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        (MemoryError(), "the memory is not enough; take a smaller model, shorter texts or smaller batches"),
-        (RecursionError(), "what was given nests lists or tables too deeply to be read"),
+        (MemoryError(), "not enough memory: take a smaller model, shorter texts or smaller batches"),
+        (RecursionError(), "the input nests lists or tables too deeply to be read"),
     ],
 )
 def test_what_the_machine_cannot_hold_is_one_message(

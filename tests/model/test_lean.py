@@ -93,8 +93,8 @@ def test_all_layers_share_the_angles_of_a_place(monkeypatch: pytest.MonkeyPatch)
     ids_BT, mask_BT = sources()
     texts, made = Tree(LeanDecoder(core), core.encode(Text(ids_BT, mask_BT)), 1), list[int]()
     scheme = core.decoder.schemes[0]
-    waves = scheme.waves
-    monkeypatch.setattr(scheme, "waves", lambda *given: made.append(1) or waves(*given))
+    compute = scheme.compute_cos_sin
+    monkeypatch.setattr(scheme, "compute_cos_sin", lambda *inputs: made.append(1) or compute(*inputs))
     for _ in range(2):
         texts.read(torch.full((len(ids_BT), 1), 3), None)
     assert len(made) == 2

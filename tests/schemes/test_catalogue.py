@@ -34,8 +34,8 @@ def test_all_faults_are_reported_together() -> None:
     [
         ("rope", {"fraction": 0.4}, r"head_dim 8 x fraction 0.4 is 3 channels"),
         ("rope", {"fraction": 1.5}, r"rotates pairs of channels"),
-        ("rope", {"factor": 2.0}, r"rope.factor means nothing to the spectrum 'default', whose options are: none"),
-        ("rope", {"spectrum": "linear", "beta_fast": 2.0}, r"rope.beta_fast means nothing .* options are: factor"),
+        ("rope", {"factor": 2.0}, r"rope.factor is no option of the spectrum 'default', whose options are: none"),
+        ("rope", {"spectrum": "linear", "beta_fast": 2.0}, r"rope.beta_fast is no option .* options are: factor"),
         ("rope", {"spectrum": "yarn", "factor": -1.0}, r"rope.factor is -1.0, but must be above 0"),
         ("rope", {"spectrum": "yarn", "beta_fast": 1.0}, r"rope.beta_fast is 1.0, but must be above beta_slow"),
         ("rope", {"spectrum": "longrope", "short_factor": [1.0], "long_factor": [0.0] * 4}, r"(?s)1 numbers.*holds 0"),

@@ -114,11 +114,11 @@ class ExactGenerationMixin(GenerationMixin):
 
     model: Transformer
 
-    def generate(self, *given: Any, **options: Any) -> Any:
+    def generate(self, *inputs: Any, **options: Any) -> Any:
         """Generate as in transformers; ``use_cache`` is off by default where cached keys could become stale."""
         if self.model.output_stack.cache_limit and options.get("generation_config") is None:
             options.setdefault("use_cache", False)
-        return super().generate(*given, **options)  # type: ignore[misc]
+        return super().generate(*inputs, **options)  # type: ignore[misc]
 
 
 class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, ExactGenerationMixin):

@@ -54,8 +54,7 @@ class ClockhandsConfig(PreTrainedConfig):
         wrong = loss_faults(label_smoothing, smoothing, pad_token_id)
         if wrong:
             raise ConfigError(wrong, "the training loss")
-        given = {name: getattr(self, name) for name in IDS}
-        wrong = id_faults(given, core.vocab_size)
+        wrong = id_faults({name: getattr(self, name) for name in IDS}, core.vocab_size)
         if wrong:
             raise ConfigError(wrong, "the configuration")
         kwargs["is_encoder_decoder"] = core.kind == "encoder-decoder"
@@ -112,11 +111,11 @@ def loss_faults(rate: Any, smoothing: Any, pad: Any) -> list[str]:
     return wrong
 
 
-def id_faults(given: Mapping[str, Any], vocabulary: int) -> list[str]:
+def id_faults(ids: Mapping[str, Any], vocabulary: int) -> list[str]:
     """Find ids of special tokens that cannot be, one sentence each; None stands for a token that there is not."""
     return [
         f"{name} is {number!r}; it must be the id of a token, from 0 to {vocabulary - 1:,}"
-        for name, value in given.items()
+        for name, value in ids.items()
         for number in (value if isinstance(value, list) else [value])
         if number is not None and (not isinstance(number, int) or not 0 <= number < vocabulary)
     ]

@@ -32,8 +32,8 @@ class Target:
         if self.among == "all":
             return 1 - self.rate, self.rate / vocabulary
         excluded = 2 if self.among == "others-but-pad" and self.pad is not None else 1
-        each = self.rate / max(vocabulary - excluded, 1)
-        return 1 - self.rate - each, each
+        share = self.rate / max(vocabulary - excluded, 1)
+        return 1 - self.rate - share, share
 
 
 @torch.compiler.disable  # Every batch has another number of labelled rows, for each of which it would compile anew.
@@ -111,18 +111,18 @@ def chunk_loss(
     logits_NV: Float[Tensor, "N V"], labels_N: Int[Tensor, " N"], target: Target
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "N V"]]:
     """Compute the summed loss of some rows, and its gradient with respect to their logits: p - q."""
-    right, each = target.shares(logits_NV.shape[1])
+    right, share = target.shares(logits_NV.shape[1])
     log_p_NV = torch.log_softmax(logits_NV, dim=-1)
     loss = -right * log_p_NV.gather(1, labels_N[:, None]).sum()
-    excluded = target.pad if each and target.among == "others-but-pad" else None
-    if each:
-        loss -= each * log_p_NV.sum()
+    excluded = target.pad if share and target.among == "others-but-pad" else None
+    if share:
+        loss -= share * log_p_NV.sum()
     if excluded is not None:
-        loss += each * log_p_NV[:, excluded].sum()
+        loss += share * log_p_NV[:, excluded].sum()
     error_NV = log_p_NV.exp_()
-    if each:
-        error_NV.sub_(each)
+    if share:
+        error_NV.sub_(share)
     if excluded is not None:
-        error_NV[:, excluded] += each
+        error_NV[:, excluded] += share
     error_NV.scatter_add_(1, labels_N[:, None], error_NV.new_full((len(labels_N), 1), -right))
     return loss, error_NV

@@ -174,10 +174,10 @@ class Transformer(nn.Module):
         if self.config.tying == "none":
             return {}
         side = "decoder" if self.decoder is not None else "encoder"
-        one = f"{side}.input.tokens.weight"
-        both = {"output.weight": one}
+        matrix = f"{side}.input.tokens.weight"
+        both = {"output.weight": matrix}
         if self.config.tying == "three-way" and self.encoder is not None and self.decoder is not None:
-            both["encoder.input.tokens.weight"] = one
+            both["encoder.input.tokens.weight"] = matrix
         return both
 
     def tie(self) -> None:

@@ -131,10 +131,10 @@ def check_axes(pos: Num[Tensor, "B ..."], axes: int, scheme: str) -> Num[Tensor,
     if axes == 1:
         return single_axis(pos, scheme)[..., None]
     if pos.dim() == 2 or pos.shape[-1] != axes:
-        found = 1 if pos.dim() == 2 else pos.shape[-1]
+        given_axes = 1 if pos.dim() == 2 else pos.shape[-1]
         raise PositionError(
-            f"{scheme} encodes {axes} coordinates, and these positions have {found}; make them with positions.grid, "
-            f"or with positions.text_axes for text"
+            f"{scheme} encodes {axes} coordinates, and these positions have {given_axes}; make them with "
+            f"positions.grid, or with positions.text_axes for text"
         )
     return pos
 

@@ -16,7 +16,7 @@ from clockhands.shapes import Float, Tensor
 @final
 class Universal(Scheme):
     """The sinusoid of the position plus the sinusoid of the layer, for adding before every layer (Dehghani et al. 2019,
-    equations 6 and 7). It means nothing new unless the encoding is re-added at every layer.
+    equations 6 and 7). Only a model that adds the encoding again at every layer has a use for it.
 
     Args:
         width: d_model; even.

@@ -335,7 +335,7 @@ def make_spectrum(name: str, channels: int, options: dict[str, Any]) -> Spectrum
     options = {key: value for key, value in options.items() if value is not None}
     strange = [key for key in options if key not in known]
     takes = ", ".join(key for key in known) or "none"
-    wrong = [f"rope.{key} means nothing to the spectrum {name!r}, whose options are: {takes}" for key in strange]
+    wrong = [f"rope.{key} is no option of the spectrum {name!r}, whose options are: {takes}" for key in strange]
     if wrong:
         raise ConfigError(wrong, "the scheme")
     spectrum = kind(**options)

@@ -1,0 +1,112 @@
+"""One name for one idea: words that have a better one here are not used, in names, in messages or on pages."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "clockhands"
+
+NAMES: list[tuple[str, str, dict[str, str]]] = [
+    ("sight visible", "mask", {"report/text.py": "the letters that a terminal shows"}),
+    (
+        "turn turned turning bent bend bending",
+        "rotate",
+        {
+            "checking/checks/causality.py": "a text turned round",
+            "checking/checks/generating.py": "a turn of a dialogue",
+            "checking/known_mistakes.py": "older code; rename with the next change",
+            "inspection/estimators": "lines of a table whose orbit goes round: the reader's picture is a hand",
+            "inspection/measures": "lines of a table whose orbit goes round: the reader's picture is a hand",
+            "inspection/reading/layer.py": "a spectrum that is changed; rename with the next change",
+            "schemes/content/carope.py": "the name of a parameter in checkpoints",
+            "studies/tour/encoding_findings.py": "the table rotated by R(k); rename with the next change",
+            "training/precision.py": "a turn in a measurement of two that alternate",
+        },
+    ),
+    ("memories remembered", "KV cache", {}),
+    ("nought", "zero", {}),
+    ("tick tell", "progress", {
+        "inspection": "what is called after each part; rename with the next change",
+        "cli": "older code; rename with the next change",
+        "training": "older code; rename with the next change",
+    }),
+]  # fmt: skip
+"""(words that are not used in the names of functions, classes, arguments, variables; the word for it; where they still
+are, and why)"""
+
+EMPTY = ("one", "found", "each", "given", "asked", "told")
+OLDER = {"checking", "cli", "comparison", "data", "files", "findings", "generation", "inspection", "locking", "machine",
+         "pretrained", "progress", "runs", "studies", "training"}  # fmt: skip
+"""Names of variables that say nothing, and the packages and modules that still have some. It only gets shorter."""
+
+PHRASES = {
+    "no difference shown": "no significant difference",
+    "one thing too many": "unexpected argument",
+    "nought": "zero",
+    "parts with": "differs from",
+    "draw anew": "initialise again",
+    "is no training run": "is not a training run",
+    "is no finished run": "is not a finished run",
+    "see it all once": "run the two-minute demo",
+    "go on after a stop": "resume a stopped run",
+    "gives nothing at the token embedding": "acts in attention",
+    "say what no transform reads": "is set but transform is not",
+    "cannot be kept": "become stale",
+}
+
+
+def defined(path: Path) -> Iterator[tuple[str, int]]:
+    """Every name that a file gives to something: functions, classes, arguments, variables, attributes."""
+    for node in ast.walk(ast.parse(path.read_text("utf8"))):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name, node.lineno
+        elif isinstance(node, ast.arg):
+            yield node.arg, node.lineno
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, node.lineno
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr, node.lineno
+
+
+DEFINED = [
+    (path.relative_to(SOURCE).as_posix(), name, line) for path in SOURCE.rglob("*.py") for name, line in defined(path)
+]
+
+
+@pytest.mark.parametrize(("words", "wanted", "allowed"), NAMES, ids=[wanted for _, wanted, _ in NAMES])
+def test_no_name_uses_a_word_that_has_a_better_one(words: str, wanted: str, allowed: dict[str, str]) -> None:
+    found = [
+        f"{path}:{line} {name}"
+        for path, name, line in DEFINED
+        if set(words.split()) & {part.lower() for part in re.findall(r"[A-Z]?[a-z]+", name)}
+        and not any(path.startswith(place) for place in allowed)
+    ]
+    assert found == [], f"the word here is {wanted}"
+
+
+def test_variables_say_what_they_hold() -> None:
+    counts = Counter(path.split("/")[0].removesuffix(".py") for path, name, _ in DEFINED if name in EMPTY)
+    new = {package: count for package, count in counts.items() if package not in OLDER}
+    assert new == {}, f"names that say nothing: {', '.join(EMPTY)}"
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """What a person reads: text in the code, and the pages."""
+    for path in SOURCE.rglob("*.py"):
+        nodes = ast.walk(ast.parse(path.read_text("utf8")))
+        yield str(path), "\n".join(n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str))
+    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *SOURCE.rglob("*.toml")):
+        yield str(path), path.read_text("utf8")
+
+
+@pytest.mark.parametrize(("phrase", "wanted"), PHRASES.items(), ids=PHRASES)
+def test_no_text_uses_a_phrase_that_has_a_plainer_one(phrase: str, wanted: str) -> None:
+    found = [path for path, text in texts() if phrase in text]
+    assert found == [], f"say {wanted!r}"
