@@ -16,3 +16,10 @@ def test_the_matrix_says_what_was_found() -> None:
     assert [data["texts"][i] for i in texts] == ["note", "cause", "safe", "a.py:3", "o/r#1"]
     assert data["rows"][1]["fault"] == "cannot be built"
     assert data["counts"]["FAIL"] == data["counts"]["N/A"] == 1
+
+
+def test_a_verdict_that_a_known_fault_changed_says_so_in_the_matrix() -> None:
+    outcome = Outcome("shift", "WARN", 1.0, cause="why", measured="FAIL", known="entry")
+    data = matrix([Result("x:causal", "causal", "RoPE", (outcome,))])
+    explanation = data["texts"][data["rows"][0]["cells"]["shift"][4]]
+    assert explanation == "FAIL -> WARN: known fault entry of the library: why"

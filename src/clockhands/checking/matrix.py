@@ -50,7 +50,7 @@ def _row(result: Result, texts: dict[str, int]) -> dict[str, Any]:
 
 
 def _cell(outcome: Outcome, texts: dict[str, int]) -> list[Any]:
-    explanation = ". ".join(part for part in (outcome.change, outcome.cause or outcome.reason) if part)
+    explanation = ": ".join(part for part in (outcome.change, outcome.cause or outcome.reason) if part)
     said = (outcome.note, explanation, outcome.safe, outcome.where, outcome.thread)
     numbers = [texts.setdefault(text, len(texts)) for text in said]
     return [VERDICTS.index(outcome.verdict), _short(outcome.size), _short(outcome.confirmed), *numbers]

@@ -138,8 +138,9 @@ def versions() -> dict[str, str]:
 def sentence(outcome: Outcome) -> str:
     """Return one outcome in words: the verdict, its size, the cause and what is safe."""
     size = "" if outcome.size is None else f" {outcome.size:.2g} std"
-    parts = [f"{outcome.verdict}{size}" + (f" ({outcome.note})" if outcome.note else ""), outcome.change]
+    parts = [f"{outcome.verdict}{size}" + (f" ({outcome.note})" if outcome.note else "")]
     cause = outcome.cause + (f" ({outcome.where})" if outcome.where else "")
+    cause = f"{outcome.change}: {cause}" if outcome.change else cause
     reason = outcome.reason if outcome.reason != outcome.cause else ""
     parts += [text for text in (reason, cause) if text and text not in parts[0]]
     thread = "" if outcome.change else outcome.thread  # the change names it

@@ -22,7 +22,7 @@ def test_a_known_fault_that_changes_the_verdict_is_told(capsys: pytest.CaptureFi
     assert (same.check, same.measured, same.change) == ("cache.steps", "", "")
     assert (changed.measured, changed.verdict, changed.known) == ("FAIL", "WARN", "deepseek-v4-config")
     assert changed.change.startswith("FAIL -> WARN: known fault deepseek-v4-config of the library")
-    assert changed.change in sentence(changed)
+    assert f"{changed.change}: {changed.cause} (" in sentence(changed)
 
 
 def test_a_check_of_packing_under_a_mask_follows_packing_by_positions() -> None:
