@@ -35,7 +35,7 @@ def test_order_is_kept_whatever_the_batch(translator: Run) -> None:
 def test_a_translation_that_does_not_end_does_not_depend_on_the_sentences_beside_it(
     translator: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = open_run(translator)
+    opened = open_run(translator.path)
     monkeypatch.setattr(opened.model.config, "eos_token_id", None)
     weight = opened.model.get_output_embeddings().weight
     end = opened.tokenizers.target.eos_token_id

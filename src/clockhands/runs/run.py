@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,9 +130,17 @@ class Run:
         return model.to(device)  # type: ignore[arg-type]
 
     @property
-    def is_open(self) -> bool:
-        """Whether the model has been opened."""
+    def is_loaded(self) -> bool:
+        """Whether the model is in memory."""
         return "model" in vars(self)
+
+    def load(self) -> Run:
+        """Load the model and the tokenizers now, instead of at their first use, and return this run.
+
+        Raises what ``model`` and ``tokenizers`` raise.
+        """
+        _ = self.model, self.tokenizers
+        return self
 
     @property
     def architecture(self) -> str:
@@ -157,21 +165,23 @@ def open_run(
     run: str | Path | Run,
     *,
     device: str | None = None,
-    dtype: str | torch.dtype = "auto",
+    dtype: str | torch.dtype | None = None,
     position: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Open model and tokenizers of a finished run, given by its folder or as a ``Run``; an open one is returned as it
-    is.
+    """Open model and tokenizers of a finished run, given by its folder or as a ``Run``.
 
-    The arguments are those of ``Run``. Raises CheckpointError if the folder is not a run or cannot be read, UsageError
-    for an option that no scheme of it has and for a device that is not in this machine.
+    A ``Run`` opens itself and is returned, so that its model is loaded once; one that is open is returned as it is.
+    The arguments are those of ``Run``. If any is given for a ``Run``, the result is another one that differs in these.
+    Raises CheckpointError if the folder is not a run or cannot be read, UsageError for an option that no scheme of it
+    has and for a device that is not in this machine.
     """
-    if isinstance(run, Run) and run.is_open:
-        return run
-    opened = Run(run.path if isinstance(run, Run) else Path(run), device, dtype, position or {})
-    if device is not None:
-        open_device(device, "device")
-    read_own_configuration(opened.path)
-    # Whatever is wrong is said here, not at the first use.
-    assert opened.model is not None and opened.tokenizers is not None
-    return opened
+    run = run if isinstance(run, Run) else Run(Path(run))
+    wanted = {"device": device, "dtype": dtype, "position": position}
+    changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
+    if changes:
+        run = replace(run, **changes)
+    if not run.is_loaded:
+        if run.device is not None:
+            open_device(run.device, "device")
+        read_own_configuration(run.path)
+    return run.load()

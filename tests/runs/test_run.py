@@ -1,0 +1,68 @@
+"""A run opens itself once, with its own settings."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from clockhands.data import Tokenizers, train_tokenizer
+from clockhands.errors import UsageError
+from clockhands.generation import generate
+from clockhands.model import preset
+from clockhands.model.huggingface import ClockhandsForCausalLM
+from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.runs import Run, open_run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an untrained language model of characters with rotary positions."""
+    path = tmp_path_factory.mktemp("runs") / "run"
+    tokenizer = train_tokenizer(["the cat sees a dog"], kind="character")
+    tokenizers = Tokenizers(tokenizer, tokenizer)
+    sizes = {"kind": "decoder", "vocab_size": len(tokenizer), "d_model": 16, "num_heads": 2, "d_ff": 16}
+    config = ClockhandsConfig(
+        transformer=preset("tiny", {**sizes, "decoder": "rope"}).to_dict(),
+        pad_token_id=0, bos_token_id=1, eos_token_id=2, tokenizer_fingerprint=tokenizers.fingerprint,
+    )  # fmt: skip
+    ClockhandsForCausalLM(config).save_pretrained(path)
+    tokenizers.save(path)
+    (path / "recipe.toml").write_text("")
+    return path
+
+
+def test_a_run_that_is_not_loaded_yet_opens_with_its_own_settings(folder: Path) -> None:
+    run = Run(folder, "cpu", torch.float64, {"spectrum": "linear", "factor": 4.0})
+    opened = open_run(run)
+    assert (opened.device, opened.dtype) == ("cpu", torch.float64)
+    assert opened.model.dtype == torch.float64
+    assert opened.model.config.core.decoder.options["factor"] == 4.0
+
+
+def test_a_run_loads_its_model_once(folder: Path, tmp_path: Path) -> None:
+    run = Run(Path(shutil.copytree(folder, tmp_path / "run")), "cpu")
+    assert not run.is_loaded
+    generate(run, "the", tokens=1)
+    assert run.is_loaded
+    shutil.rmtree(run.path)
+    assert generate(run, "the", tokens=1, temperature=0)[0].startswith("the")
+    assert open_run(run) is run
+
+
+def test_arguments_make_another_run_of_one_that_is_open(folder: Path) -> None:
+    run = open_run(Run(folder, "cpu", torch.float64))
+    bent = open_run(run, position={"spectrum": "linear", "factor": 9.0})
+    assert bent is not run
+    assert bent.model.config.core.decoder.options["factor"] == 9.0
+    assert bent.model.dtype == torch.float64
+    assert "factor" not in run.model.config.core.decoder.options
+
+
+def test_settings_that_cannot_be_are_told_at_once(folder: Path) -> None:
+    with pytest.raises(UsageError, match="spectrm"):
+        open_run(Run(folder, "cpu", position={"spectrm": "yarn"}))
+    with pytest.raises(UsageError, match="device"):
+        open_run(Run(folder, "nowhere"))
