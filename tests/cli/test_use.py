@@ -51,14 +51,14 @@ def test_a_file_grows_while_it_is_translated_and_keeps_its_lines_when_stopped(
     assert main(command) == 2
     assert f"{part} exists (what an interrupted translation left); name another file" in capsys.readouterr().err
     module = sys.modules["clockhands.generation.translate"]
-    first = iter([module._pool])
+    first = iter([module._translate_pool])
 
     def stopped(*given: Any) -> Any:
         for pool in first:
             return pool(*given)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "_pool", stopped)
+    monkeypatch.setattr(module, "_translate_pool", stopped)
     assert main([*command, "--overwrite", "--batch", "2"]) == 130
     assert capsys.readouterr().err == f"clockhands: stopped; the first 2 translations are in {part}\n"
     assert not (tmp_path / "out").exists()
@@ -84,7 +84,7 @@ def test_attention_is_drawn_and_not_overwritten(
     assert len(out.splitlines()) == 1 and err == f"drew {tmp_path / 'a.svg'}\n"
     assert main(command) == 2
     # More than one is refused before any is translated.
-    monkeypatch.setattr(Search, "decoder", None)
+    monkeypatch.setattr(Search, "make_engine", None)
     assert main([*command[:3], "Anna saw Tom", *command[3:], "--overwrite"]) == 2
     assert "--attention draws one sentence, and 2 were given" in capsys.readouterr().err
 
