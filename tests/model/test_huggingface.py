@@ -89,6 +89,39 @@ def test_missing_weights_are_drawn_as_at_the_start(tmp_path: Path) -> None:
     assert torch.equal(again.model.output.weight, made.model.output.weight)
 
 
+def test_a_missing_learned_scale_starts_at_its_first_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    empty_like = torch.empty_like
+    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: empty_like(*a, **k).fill_(77))  # empty, not right by luck
+    made = model(token_scale="learned")
+    kept = {key: value for key, value in made.state_dict().items() if not key.endswith("input.scale")}
+    assert len(kept) == len(made.state_dict()) - 1
+    again = type(made).from_pretrained(None, config=made.config, state_dict=kept)
+    assert float(again.model.decoder.input.scale.detach()) == pytest.approx(32**0.5)
+    whole = type(made).from_pretrained(None, config=made.config, state_dict=made.state_dict())
+    assert torch.equal(whole.model.decoder.input.scale, made.model.decoder.input.scale)
+
+
+def test_a_missing_parameter_of_a_scheme_is_reset_and_the_loaded_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    empty_like = torch.empty_like
+    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: empty_like(*a, **k).fill_(77))
+    made = trained(model(decoder="kerple"))
+    kept = {key: value for key, value in made.state_dict().items() if not key.endswith("size_H")}
+    assert len(kept) == len(made.state_dict()) - 1
+    again = type(made).from_pretrained(None, config=made.config, state_dict=kept).model.decoder.schemes[0]
+    assert again.size_H.min() >= 0 and again.size_H.max() <= 2, "Kerple draws its sizes from U(0, 2)"
+    assert torch.equal(again.shape_H, made.model.decoder.schemes[0].shape_H)
+
+
+def test_grouped_heads_are_saved_and_loaded_exactly(tmp_path: Path) -> None:
+    """Their projection is initialised in parts, none of which may be drawn over what was loaded."""
+    made = trained(model(num_kv_heads=1))
+    made.save_pretrained(tmp_path)
+    again = AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert torch.equal(
+        again.model.decoder.blocks[0].attention.qkv.weight, made.model.decoder.blocks[0].attention.qkv.weight
+    )
+
+
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize("name", DECODERS)
 def test_generate_is_the_same_with_every_cache_and_alone(name: str, beams: int) -> None:

@@ -10,6 +10,7 @@ import torch
 from clockhands.errors import PositionError
 from clockhands.model import Text, Transformer
 from clockhands.model.masks import make_self_mask, make_static_cache_mask
+from clockhands.model.transformer import initialise_linear
 from tests.model.tiny import core, model, words
 
 
@@ -126,6 +127,27 @@ def test_initialisation_of_the_paper() -> None:
     assert not Transformer(core(output_bias=True, tying="target")).output.bias.any(), "its matrix is tied, not its bias"
     other = Transformer(core(vocab_size=3000, d_model=64, initialisation="normal02"))
     assert abs(other.decoder.blocks[0].attention.qkv.weight.std() - 0.02) < 1e-3
+
+
+def test_each_projection_is_drawn_by_its_own_shape_where_key_heads_are_fewer() -> None:
+    """Xavier's bound of a matrix of 128 columns is √(6 / (128 + rows)): larger for 16 rows of keys than for 128."""
+    grouped = core(d_model=128, num_heads=8, num_kv_heads=1)
+    block = Transformer(grouped).decoder.blocks[0]
+    qkv, kv = block.attention.qkv, block.cross.kv
+    assert qkv.parts == (128, 16, 16) and kv.parts == (16, 16)
+    for weight, rows in zip([*qkv.weight.split(qkv.parts), *kv.weight.split(kv.parts)], [128, *[16] * 4], strict=True):
+        bound = math.sqrt(6 / (128 + rows))
+        assert 0.97 * bound < weight.abs().max() <= bound
+
+
+def test_projections_of_equal_shape_are_drawn_as_one_matrix() -> None:
+    config, seeds = core(kind="decoder", num_heads=4), torch.Generator().manual_seed(5)
+    made = Transformer(config).decoder.blocks[0].attention.qkv
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        initialise_linear(made, config)
+    bound = math.sqrt(6 / (32 + 32))
+    assert torch.equal(made.weight.detach(), torch.empty(96, 32).uniform_(-bound, bound, generator=seeds))
 
 
 @pytest.mark.parametrize("place", ["embedding", "residual", "ffn-residual", "attention", "activation"])

@@ -60,9 +60,8 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
         self.model.initialise()
         self.model.restore_tables()
         for module in self.modules():
-            draws = isinstance(module, (Scheme, nn.LayerNorm, nn.RMSNorm))
-            if draws and not any(map(is_loaded, module.parameters())):
-                module.reset_parameters()  # type: ignore[operator]
+            if isinstance(module, (Scheme, nn.LayerNorm, nn.RMSNorm)):
+                reset_missing(module)
 
     def get_input_embeddings(self) -> nn.Module:
         """Return the token embedding of the encoder, or of the decoder where there is no encoder."""
@@ -98,6 +97,17 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
 def is_loaded(parameter: torch.Tensor) -> bool:
     """Whether transformers has filled a parameter from a checkpoint."""
     return getattr(parameter, "_is_hf_initialized", False)
+
+
+def reset_missing(module: Scheme | nn.LayerNorm | nn.RMSNorm) -> None:
+    """Reset the parameters of a module that no checkpoint has filled, and leave the others as they are."""
+    loaded = {parameter: parameter.clone() for parameter in module.parameters() if is_loaded(parameter)}
+    if loaded and len(loaded) == len(list(module.parameters())):
+        return
+    # A scheme resets all that it has, by whatever means: what was loaded is put back.
+    module.reset_parameters()
+    for parameter, value in loaded.items():
+        parameter.copy_(value)
 
 
 def as_mask(mask: Mask) -> Mask:

@@ -31,14 +31,20 @@ class InputLayer(nn.Module):
         position = config.position(side)
         self.combine = position.combine
         self.tokens = nn.Embedding(config.vocabulary(side), position.token_width(config.d_model))
-        root = math.sqrt(config.d_model)
-        self.scale: float | nn.Parameter = 1.0 if config.token_scale == "one" else root
+        self.first_scale = 1.0 if config.token_scale == "one" else math.sqrt(config.d_model)
+        self.scale: float | nn.Parameter = self.first_scale
         if config.token_scale == "learned":
-            self.scale = nn.Parameter(torch.tensor(root))
+            self.scale = nn.Parameter(torch.tensor(self.first_scale))
         joined = config.d_model + position.encoding_width(config.d_model)
         self.project = nn.Linear(joined, config.d_model, bias=False) if self.combine == "project" else None
         self.norm = make_norm(config) if config.embedding_norm else None
         self.dropout = nn.Dropout(config.rate("embedding"))
+
+    @torch.no_grad()
+    def reset_scale(self) -> None:
+        """Set the scale of the tokens to √d_model where it is learned."""
+        if isinstance(self.scale, nn.Parameter):
+            nn.init.constant_(self.scale, self.first_scale)
 
     def forward(
         self, ids_BS: Int[Tensor, "B S"], encoding_BSP: Float[Tensor, "#B S P"] | None

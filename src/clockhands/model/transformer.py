@@ -188,7 +188,7 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def initialise(self) -> None:
-        """Draw all parameters but those of schemes, which have drawn theirs at construction."""
+        """Initialise embeddings, linear layers and learned token scales. Norms and schemes do so at construction."""
         for _, draw in self.list_initialisers():
             draw()
 
@@ -211,6 +211,8 @@ class Transformer(nn.Module):
                 yield name, partial(initialise_embedding, module, self.config)
             elif isinstance(module, nn.Linear):
                 yield name, partial(initialise_linear, module, self.config)
+            elif isinstance(module, InputLayer):
+                yield name, module.reset_scale
 
     @torch.no_grad()
     def restore_tables(self) -> None:
@@ -333,7 +335,19 @@ def initialise_linear(module: nn.Linear, config: TransformerConfig) -> None:
     if config.initialisation == "normal02":
         nn.init.normal_(module.weight, std=0.02)
     else:
-        rows = module.parts[0] if isinstance(module, Fused) else module.out_features
-        bound = math.sqrt(6 / (module.in_features + rows))
-        nn.init.uniform_(module.weight, -bound, bound)
+        for rows, weight_OI in split_by_shape(module):
+            bound = math.sqrt(6 / (module.in_features + rows))
+            nn.init.uniform_(weight_OI, -bound, bound)
     zero_bias(module)
+
+
+def split_by_shape(module: nn.Linear) -> list[tuple[int, Float[Tensor, "O I"]]]:
+    """Return (rows of one matrix, weight) of each matrix in a linear layer; equal ones together, in one weight."""
+    parts = module.parts if isinstance(module, Fused) else (module.out_features,)
+    if len(set(parts)) == 1:
+        return [(parts[0], module.weight)]
+    weights = module.weight.split(parts)
+    for weight_OI in weights:
+        # transformers marks a parameter that a checkpoint has filled, and torch.nn.init passes over what is marked.
+        weight_OI.__dict__.update(module.weight.__dict__)
+    return list(zip(parts, weights, strict=True))
