@@ -1,4 +1,7 @@
-"""Every import of ours leads to a module."""
+"""The tests mirror the tree, and every import leads to a module.
+
+tests/a/test_b.py is about src/clockhands/a/b.py or about the package src/clockhands/a/b.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,44 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE, TESTS = ROOT / "src" / "clockhands", ROOT / "tests"
+
+LAWS = "a law or a comparison with peers that many modules have to pass together"
+WHOLE = "what a person does, from the command to the result, through many modules"
+REPOSITORY = "about files of the repository, not about a module"
+ELSEWHERE = {
+    LAWS: (
+        "attention/test_kernels.py attention/test_score_mod.py model/test_laws.py model/test_peers.py "
+        "schemes/test_declarations.py schemes/test_examples.py schemes/test_laws.py schemes/test_parity_absolute.py "
+        "schemes/test_parity_rotary.py inspection/test_every_family.py inspection/test_planted.py "
+        "inspection/test_schemes.py inspection/measures/test_cause.py inspection/measures/test_hands.py "
+        "inspection/measures/test_table.py inspection/measures/test_verdicts.py checking/checks/test_planted.py "
+        "checking/checks/test_planted_transformers.py checking/test_own_models.py checking/test_regressions.py"
+    ),
+    WHOLE: (
+        "cli/test_main.py cli/test_mutations.py cli/test_use.py data/test_imports.py inspection/test_hostile_text.py "
+        "inspection/test_kernels.py inspection/test_minilm.py inspection/test_sides.py inspection/test_swap.py "
+        "report/test_browser.py test_commands.py training/test_killed.py training/test_once.py "
+        "training/test_processes.py"
+    ),
+    REPOSITORY: (
+        "checking/test_defects.py checking/test_schema.py studies/test_pages.py studies/test_studies.py "
+        "test_architecture.py test_mutants.py test_packaging.py test_traps.py test_tree.py test_words.py"
+    ),
+}
+"""Why tests mirror no module, and which. A name that is not needed here any more fails."""
+
+
+def mirrored(test: Path) -> bool:
+    """Whether a test has a module or a package at its mirrored path."""
+    path = SOURCE / test.relative_to(TESTS).parent / test.stem.removeprefix("test_")
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def test_every_test_mirrors_a_module_or_says_why_not() -> None:
+    lone = {str(test.relative_to(TESTS)) for test in TESTS.rglob("test_*.py") if not mirrored(test)}
+    named = {name for names in ELSEWHERE.values() for name in names.split()}
+    assert sorted(lone - named) == [], "no module or package at the mirrored path"
+    assert sorted(named - lone) == [], "mirrored or gone: take the name out of ELSEWHERE"
 
 
 def imports(path: Path) -> Iterator[tuple[str, str]]:
