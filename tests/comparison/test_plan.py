@@ -39,7 +39,7 @@ def test_a_plan_is_read_back_and_its_fingerprint_ignores_the_seeds_alone() -> No
 
 def test_the_recipe_in_the_repository_is_a_plan() -> None:
     made = read_plan(RECIPES / "sweep.toml", {"seeds": [3, 4]})
-    assert made.seeds == (3, 4) and made.variants[-1].changes == {"model.token_scale": "one"}
+    assert made.seeds == (3, 4) and made.variants[-1].overrides == {"model.token_scale": "one"}
     assert made.metric == "exact" and made.higher_is_better
 
 

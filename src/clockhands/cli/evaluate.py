@@ -99,24 +99,24 @@ def _refuse_translation(options: argparse.Namespace) -> None:
 
 
 def _position(options: argparse.Namespace) -> dict[str, Any]:
-    """The options of the schemes that the command line changes."""
+    """Return the options of the schemes that the command line overrides."""
     from clockhands.options import parse, read_assignments
 
-    changes: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
     for key, value in read_assignments(options.overrides).items():
         if not key.startswith("position."):
             raise UsageError(f"--set {key}={value}: write position.OPTION=VALUE, such as position.base=500000")
-        changes[key.removeprefix("position.")] = parse(value)
+        overrides[key.removeprefix("position.")] = parse(value)
     named = {"spectrum": options.spectrum, "factor": options.factor}
-    changes |= {key: value for key, value in named.items() if value is not None}
-    spectrum = changes.get("spectrum")
-    if spectrum in SCALINGS and changes.get("factor") is None:
+    overrides |= {key: value for key, value in named.items() if value is not None}
+    spectrum = overrides.get("spectrum")
+    if spectrum in SCALINGS and overrides.get("factor") is None:
         raise UsageError(
             f"--position.spectrum {spectrum} needs --factor, how many times longer than trained the text is"
         )
-    if _needs_length(spectrum) and "original_length" not in changes:
-        changes["original_length"] = _trained_length(Path(options.run))
-    return {key: value for key, value in changes.items() if value is not None}
+    if _needs_length(spectrum) and "original_length" not in overrides:
+        overrides["original_length"] = _trained_length(Path(options.run))
+    return {key: value for key, value in overrides.items() if value is not None}
 
 
 def _needs_length(spectrum: Any) -> bool:

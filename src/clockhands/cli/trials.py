@@ -31,7 +31,7 @@ def describe(plan: Plan, workers: int) -> int:
         table.add_column(column, justify="left" if column in ("variant", "changes") else "right")
     for variant in plan.variants:
         cost = costs[variant.name]
-        changes = ", ".join(f"{key}={value}" for key, value in {**variant.changes, **cost.changes}.items())
+        changes = ", ".join(f"{key}={value}" for key, value in {**variant.overrides, **cost.changes}.items())
         row = (f"{cost.parameters:,}", f"{cost.steps:,}", f"{1000 * cost.seconds:.0f}")
         table.add_row(Text(variant.name), Text(changes), *row)
     Console().print(table)

@@ -72,14 +72,14 @@ class Plan:
 
     def recipe_of(self, name: str, seed: int) -> Recipe:
         """Return the recipe of a trial, before anything is matched."""
-        return vary(self.recipe, {**self.variant(name).changes, "training.seed": seed})
+        return vary(self.recipe, {**self.variant(name).overrides, "training.seed": seed})
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data that ``from_dict`` reads back."""
         return {
             "title": self.title,
             "recipe": json.loads(json.dumps(self.recipe.tables)),
-            "variants": [[variant.name, dict(variant.changes)] for variant in self.variants],
+            "variants": [[variant.name, dict(variant.overrides)] for variant in self.variants],
             "seeds": list(self.seeds),
             "baseline": self.baseline,
             "metric": self.metric,
@@ -95,7 +95,7 @@ class Plan:
         rest = {key: written[key] for key in ("title", "baseline", "metric", "match", "target")}
         return cls(
             recipe=Recipe.of(written["recipe"]),
-            variants=tuple(Variant(name, changes) for name, changes in written["variants"]),
+            variants=tuple(Variant(name, overrides) for name, overrides in written["variants"]),
             seeds=tuple(written["seeds"]),
             budget=(written["budget"][0], written["budget"][1]),
             inside=tuple(written["inside"]),

@@ -1,4 +1,4 @@
-"""The variants of a comparison: a name each, and the settings of the recipe that it changes; a grid of them."""
+"""The variants of a comparison: a name each, and the settings of the recipe that it overrides; a grid of them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ FIXED = ("training.seed", "training.max_steps", "training.epochs")
 
 @dataclass(frozen=True)
 class Variant:
-    """A name, and the dotted keys of the recipe that it changes, with their values."""
+    """A name, and the dotted keys of the recipe that it overrides, with their values."""
 
     name: str
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
 
 
 def expand_grid(grid: Mapping[str, Sequence[Any]], faults: list[str]) -> list[Variant]:
@@ -36,12 +36,12 @@ def expand_grid(grid: Mapping[str, Sequence[Any]], faults: list[str]) -> list[Va
     if not grid or wrong or empty or count > MOST_VARIANTS:
         return []
     combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-    return [Variant(_name(changes), changes) for changes in combinations]
+    return [Variant(_name(overrides), overrides) for overrides in combinations]
 
 
-def _name(changes: Mapping[str, Any]) -> str:
+def _name(overrides: Mapping[str, Any]) -> str:
     """The value where there is one, else ``key=value`` for each; tables are left out of the keys."""
-    words = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in changes.items()}
+    words = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in overrides.items()}
     if len(words) == 1:
         return next(iter(words.values()))
     return ", ".join(f"{key.rpartition('.')[2]}={word}" for key, word in words.items())
@@ -57,11 +57,11 @@ def check_names(variants: Sequence[Variant]) -> list[str]:
 
 
 def check_variant(recipe: Recipe, variant: Variant) -> list[str]:
-    """Return the faults of a variant's changes to the recipe, each with the variant's name."""
-    fixed = [key for key in variant.changes if key in FIXED]
+    """Return the faults of a variant's overrides to the recipe, each with the variant's name."""
+    fixed = [key for key in variant.overrides if key in FIXED]
     faults = [f"variant {variant.name!r} sets {key}, which the plan sets (seeds, budget)" for key in fixed]
     try:
-        vary(recipe, variant.changes)
+        vary(recipe, variant.overrides)
     except UsageError as fault:
         reasons = fault.faults if isinstance(fault, ConfigError) else (str(fault),)
         faults += [f"variant {variant.name!r}: {reason}" for reason in reasons]

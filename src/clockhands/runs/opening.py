@@ -167,7 +167,7 @@ def _check_read(read: Mapping[str, Any], folder: Path, *, repositioned: bool) ->
         )
 
 
-def change_positions(config: ClockhandsConfig, changes: Mapping[str, Any]) -> ClockhandsConfig:
+def change_positions(config: ClockhandsConfig, overrides: Mapping[str, Any]) -> ClockhandsConfig:
     """Return the configuration with options of its schemes changed, on every side whose scheme has them.
 
     Raises UsageError for an option that none has, ConfigError for a value that the scheme refuses.
@@ -178,8 +178,8 @@ def change_positions(config: ClockhandsConfig, changes: Mapping[str, Any]) -> Cl
     for side in core.sides:
         own = options_of(CATALOGUE[core.position(side).scheme])
         known |= set(own)
-        table[side]["options"].update({key: value for key, value in changes.items() if key in own})
-    strange = [key for key in changes if key not in known]
+        table[side]["options"].update({key: value for key, value in overrides.items() if key in own})
+    strange = [key for key in overrides if key not in known]
     if strange:
         names = ", ".join(sorted({core.position(side).scheme for side in core.sides}))
         if len(strange) == 1:
