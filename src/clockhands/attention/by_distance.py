@@ -13,6 +13,8 @@ from clockhands.attention.request import AttentionRequest
 from clockhands.schemes.distance import DistanceBias
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["compute", "serves"]
+
 
 def serves(request: AttentionRequest) -> bool:
     """Whether the bias is a function of the distance of tokens on a line, and tiles are worth their set-up."""

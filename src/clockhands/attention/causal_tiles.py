@@ -10,6 +10,8 @@ from clockhands.attention.line import Line
 from clockhands.attention.request import AttentionRequest
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["LONG", "compute", "serves"]
+
 LONG = 512
 
 

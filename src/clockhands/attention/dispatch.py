@@ -9,6 +9,8 @@ from clockhands.attention.request import AttentionRequest, Mask
 from clockhands.schemes.scheme import KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["KERNELS", "Kernel", "attend"]
+
 
 class Kernel(Protocol):
     """A module that computes attention in one way."""

@@ -15,6 +15,8 @@ from clockhands.attention.request import AttentionRequest
 from clockhands.attention.tile_work import LOG2E, Tile, Work
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["Diagonals", "attend_by_tiles", "causal_curve"]
+
 
 def attend_by_tiles(
     request: AttentionRequest, curve_HN: Float[Tensor, "#H N"], line: Line

@@ -14,6 +14,19 @@ from clockhands.attention.request import LOW_PRECISION, AttentionRequest, Mask
 from clockhands.attention.whole import call_fused_kernel
 from clockhands.shapes import Bool, Float, Tensor
 
+__all__ = [
+    "FEW_QUERIES",
+    "SHORT",
+    "WIDEST",
+    "WIDEST_LOW",
+    "attend_with_row",
+    "compute",
+    "fast_low_precision",
+    "fits",
+    "possible",
+    "serves",
+]
+
 WIDEST, WIDEST_LOW = 80.0, 1024.0
 FEW_QUERIES, SHORT = 16, 128
 

@@ -10,6 +10,8 @@ import torch
 from clockhands.attention.request import AttentionRequest
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["MANY_QUERIES", "NARROWEST", "compute", "serves"]
+
 MANY_QUERIES, NARROWEST = 1024, 16
 
 

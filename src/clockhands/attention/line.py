@@ -8,6 +8,8 @@ import torch
 
 from clockhands.schemes.scheme import KeyPositions, Positions
 
+__all__ = ["Line", "find_line"]
+
 
 class Line(NamedTuple):
     """Runs of ``run`` neighbours that begin ``step`` apart. A text is one run, a grid one for each of its rows."""

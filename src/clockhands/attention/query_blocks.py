@@ -13,6 +13,8 @@ from clockhands.attention import whole
 from clockhands.attention.request import AttentionRequest
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["ELEMENTS", "ELEMENTS_OF_A_GPU", "FEW_QUERIES", "MANY_PAIRS", "ROWS", "compute", "serves"]
+
 ROWS, ELEMENTS, ELEMENTS_OF_A_GPU = 256, 1 << 19, 1 << 24
 FEW_QUERIES, MANY_PAIRS = 32, 1 << 22
 

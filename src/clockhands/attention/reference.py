@@ -16,6 +16,20 @@ from clockhands.attention.request import AttentionRequest, Mask
 from clockhands.schemes.scheme import KeyPositions, Positions, Scheme
 from clockhands.shapes import Bool, Float, Tensor
 
+__all__ = [
+    "WHOLE_ROWS",
+    "Attended",
+    "Recorder",
+    "attend_reference",
+    "compute",
+    "compute_recorded",
+    "compute_reference",
+    "current_recorder",
+    "make_request",
+    "record",
+    "serves",
+]
+
 WHOLE_ROWS = frozenset({"logits", "weigh", "values"})
 """Hooks that need all logits or weights of a row, which no other kernel has at once."""
 

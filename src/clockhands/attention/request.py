@@ -12,6 +12,8 @@ from clockhands.schemes.distance import Curve, DistanceBias
 from clockhands.schemes.scheme import KeyPositions, Positions, Scheme
 from clockhands.shapes import Bool, Float, Tensor
 
+__all__ = ["LOW_PRECISION", "AttentionRequest", "Mask"]
+
 Mask = Bool[Tensor, "#B #H #S T"]
 """True where a query may attend to a key. Sizes of 1 stand for all rows, heads or queries."""
 

@@ -11,6 +11,8 @@ import torch
 from clockhands.attention.line import Line
 from clockhands.shapes import Tensor
 
+__all__ = ["ELEMENTS", "LOG2E", "ROWS", "Tile", "Work"]
+
 ROWS, ELEMENTS = 128, 1 << 18
 LOG2E = 1 / math.log(2)
 

@@ -13,6 +13,16 @@ from clockhands.schemes import NoPosition
 from clockhands.schemes.scheme import softmax
 from clockhands.shapes import Float, Tensor
 
+__all__ = [
+    "NOTHING",
+    "attend_rotated",
+    "call_fused_kernel",
+    "compute",
+    "compute_with_bias",
+    "prefers_three_lines",
+    "serves",
+]
+
 NOTHING = NoPosition()
 
 

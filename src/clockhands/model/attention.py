@@ -24,6 +24,8 @@ from clockhands.model.masks import Placement
 from clockhands.schemes import Scheme
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["Attention", "AttentionContext", "CrossAttention", "Fused", "SelfAttention"]
+
 
 @dataclass(frozen=True)
 class AttentionContext:

@@ -13,6 +13,8 @@ from clockhands.model.config import Side, TransformerConfig
 from clockhands.model.input import make_norm
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["ACTIVATIONS", "Block", "FeedForward", "Sublayer"]
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,

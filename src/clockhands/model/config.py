@@ -16,6 +16,23 @@ from clockhands.options import Count, Positive, Range, Share, check_options, opt
 from clockhands.positions import Transform, make_transform
 from clockhands.schemes import CATALOGUE, Scheme, Sizes, construct
 
+__all__ = [
+    "DROPOUT_PLACES",
+    "LARGEST_HEAD",
+    "SIDES_OF",
+    "SINUSOIDAL",
+    "Architecture",
+    "DropoutPlace",
+    "HeadWidth",
+    "Heads",
+    "Layers",
+    "Position",
+    "Side",
+    "TransformerConfig",
+    "Vocabulary",
+    "Width",
+]
+
 Architecture = Literal["encoder-decoder", "decoder", "encoder"]
 Side = Literal["encoder", "decoder", "cross"]
 SIDES_OF: dict[Architecture, tuple[Side, ...]] = {

@@ -13,6 +13,19 @@ from clockhands.positions import TRANSFORMS
 from clockhands.schemes import CATALOGUE
 from clockhands.schemes import faults as option_faults
 
+__all__ = [
+    "faults",
+    "hook_faults",
+    "position_faults",
+    "scheme_faults",
+    "size_faults",
+    "size_free_faults",
+    "transform_faults",
+    "value_faults",
+    "vocabulary_faults",
+    "width_faults",
+]
+
 
 def faults(config: TransformerConfig) -> list[str]:
     """Return everything wrong with a configuration, one sentence each; empty if nothing is."""

@@ -25,6 +25,22 @@ from clockhands.model.masks import Encoded, Text
 from clockhands.model.transformer import Transformer
 from clockhands.schemes import Scheme
 
+__all__ = [
+    "MODEL_CLASSES",
+    "ClockhandsForCausalLM",
+    "ClockhandsForMaskedLM",
+    "ClockhandsForSeq2SeqLM",
+    "ClockhandsPreTrainedModel",
+    "EncoderFace",
+    "ExactGenerationMixin",
+    "Mask",
+    "ModelClass",
+    "as_mask",
+    "is_loaded",
+    "reset_missing",
+    "shift_right",
+]
+
 Mask = torch.Tensor | None
 
 

@@ -12,6 +12,8 @@ from clockhands.model.config import TransformerConfig
 from clockhands.model.loss import Smoothing, Target
 from clockhands.model.validated import remember, validate
 
+__all__ = ["IDS", "ClockhandsConfig", "id_faults", "loss_faults"]
+
 IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 
 

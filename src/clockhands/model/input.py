@@ -10,6 +10,8 @@ from torch import nn
 from clockhands.model.config import Side, TransformerConfig
 from clockhands.shapes import Float, Int, Tensor
 
+__all__ = ["InputLayer", "make_norm"]
+
 
 def make_norm(config: TransformerConfig) -> nn.Module:
     """Make a layer norm, or a root mean square norm."""

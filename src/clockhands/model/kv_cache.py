@@ -15,6 +15,23 @@ from clockhands.schemes import Scheme
 from clockhands.schemes.scheme import KeyPositions
 from clockhands.shapes import Float, Int, Num, Tensor
 
+__all__ = [
+    "SMALLEST_BUFFER",
+    "GrowingCache",
+    "KVCache",
+    "LayerCache",
+    "SourceCache",
+    "acts_in_attention",
+    "append_positions",
+    "carrier_dtype",
+    "keeps_positions",
+    "read_coordinates",
+    "refuse_quantized",
+    "refuse_sliding",
+    "shares_keys",
+    "split_positions",
+]
+
 SMALLEST_BUFFER = 16
 """Tokens that the first buffer of a growing cache has room for."""
 

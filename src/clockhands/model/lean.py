@@ -24,6 +24,8 @@ from clockhands.schemes import Scheme
 from clockhands.schemes.scheme import Positions
 from clockhands.shapes import Bool, Float, Int, Tensor
 
+__all__ = ["Caches", "LeanDecoder", "Module", "Place", "copy_lean"]
+
 Module = TypeVar("Module", bound=nn.Module)
 
 

@@ -9,6 +9,8 @@ import torch
 
 from clockhands.shapes import Float, Int, Tensor
 
+__all__ = ["IGNORED", "ROWS", "Smoothing", "Target", "chunk_loss", "cross_entropy"]
+
 IGNORED = -100
 ROWS = 512
 Smoothing = Literal["all", "others", "others-but-pad"]

@@ -12,6 +12,18 @@ from clockhands.errors import PositionError
 from clockhands.schemes.scheme import KeyPositions, Positions
 from clockhands.shapes import Bool, Float, Int, Num, Tensor
 
+__all__ = [
+    "Encoded",
+    "Placement",
+    "Text",
+    "count_positions",
+    "expand_key_mask",
+    "hides_any",
+    "make_cross_placement",
+    "make_self_mask",
+    "make_static_cache_mask",
+]
+
 
 @dataclass(frozen=True)
 class Placement:

@@ -13,6 +13,8 @@ from clockhands.schemes.scheme import Declares, Scheme
 if TYPE_CHECKING:
     from clockhands.model.config import Side, TransformerConfig
 
+__all__ = ["SMALL", "Outline", "Spares", "build_to_look_at"]
+
 SMALL = 2**26
 """Bytes up to which a scheme is simply built; above, it is built without storage (which takes a second to prepare)."""
 

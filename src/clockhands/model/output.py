@@ -9,6 +9,8 @@ from clockhands.model.config import TransformerConfig
 from clockhands.model.input import make_norm
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["Output", "OutputTransform"]
+
 
 class OutputTransform(nn.Module):
     """norm(act(W x + b)), which BERT's masked language models put before the output matrix (Devlin et al. 2019)."""

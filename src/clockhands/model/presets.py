@@ -8,6 +8,8 @@ from typing import Any
 from clockhands.catalogue import Catalogue
 from clockhands.model.config import TransformerConfig
 
+__all__ = ["PRESETS", "preset"]
+
 _TUTORIAL_POSITION = {"scheme": "sinusoidal", "layout": "half"}
 _TINY_POSITION = {"scheme": "sinusoidal"}
 

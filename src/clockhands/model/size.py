@@ -11,6 +11,8 @@ import torch
 from clockhands.machine import free_memory, in_words
 from clockhands.model.config import Side, TransformerConfig
 
+__all__ = ["LAYER_OVERHEAD", "ROOM", "TRAINING_COPIES", "bytes_needed", "count_parameters", "size_fault"]
+
 LAYER_OVERHEAD = 2**17
 """Bytes that the Python objects of one layer take besides its numbers, rounded up."""
 TRAINING_COPIES = 4

@@ -31,6 +31,19 @@ from clockhands.schemes.frequencies import one_row
 from clockhands.schemes.scheme import Positions
 from clockhands.shapes import Bool, Float, Int, Tensor
 
+__all__ = [
+    "Schemes",
+    "Stack",
+    "Transformer",
+    "cache_capacity",
+    "copy_tables",
+    "count_cached_tokens",
+    "initialise_embedding",
+    "initialise_linear",
+    "split_by_shape",
+    "zero_bias",
+]
+
 
 class Schemes(nn.ModuleList):
     """The schemes of one side: one for all layers, or one for each where a scheme has tables of a layer."""

@@ -7,6 +7,8 @@ from typing import Any
 
 from clockhands.model.config import TransformerConfig
 
+__all__ = ["MOST", "remember", "validate"]
+
 MOST = 64
 _VALIDATED: dict[str, TransformerConfig] = {}
 

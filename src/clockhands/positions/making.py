@@ -9,6 +9,24 @@ import torch
 from clockhands.errors import PositionError
 from clockhands.shapes import Bool, Float, Int, Num, Tensor
 
+__all__ = [
+    "Mask",
+    "centred",
+    "continued",
+    "from_mask",
+    "grid",
+    "last_token",
+    "normalised",
+    "packed",
+    "real_valued",
+    "same_document",
+    "scaled",
+    "segments",
+    "sequential",
+    "shifted",
+    "text_axes",
+]
+
 Mask = Bool[Tensor, "B S"] | Int[Tensor, "B S"]
 
 

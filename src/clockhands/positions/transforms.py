@@ -26,6 +26,8 @@ from clockhands.options import Seed, check_options, options_of
 from clockhands.positions.making import Mask, centred, scaled, shifted
 from clockhands.shapes import Float, Int, Num, Tensor
 
+__all__ = ["TRANSFORMS", "Cape", "Randomised", "Scaled", "Shifted", "Transform", "make_transform"]
+
 
 @runtime_checkable
 class Transform(Protocol):

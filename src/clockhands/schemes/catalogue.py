@@ -12,6 +12,8 @@ from clockhands.errors import ConfigError
 from clockhands.options import check_options, convert, options_of
 from clockhands.schemes.scheme import SIZES, Scheme
 
+__all__ = ["Sizes", "build", "construct", "faults", "sizes_of"]
+
 
 @dataclass(frozen=True)
 class Sizes:

@@ -14,6 +14,8 @@ from clockhands.errors import CheckpointError
 from clockhands.schemes.rotary.kernels import Layout
 from clockhands.shapes import Float, Int, Tensor
 
+__all__ = ["convert_rows", "convert_state_dict", "row_order"]
+
 
 def row_order(head_dim: int, rotated: int, to: Layout) -> Int[Tensor, " K"]:
     """Return where each channel of a head comes from: ``x[row_order(...)]`` is x in the layout ``to``.

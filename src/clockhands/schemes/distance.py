@@ -11,6 +11,8 @@ from clockhands.errors import PositionError
 from clockhands.schemes.scheme import KeyPositions, Positions, Scheme, ScoreMod
 from clockhands.shapes import Float, Num, Tensor
 
+__all__ = ["Curve", "DistanceBias", "check_one_coordinate", "distances"]
+
 Curve = Callable[[Tensor], Tensor]
 
 

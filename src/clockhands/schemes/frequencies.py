@@ -16,6 +16,22 @@ import torch
 from clockhands.errors import ConfigError, PositionError
 from clockhands.shapes import Float, Num, Tensor
 
+__all__ = [
+    "STRIDE",
+    "Exponent",
+    "Memo",
+    "above_zero",
+    "angles",
+    "check_axes",
+    "cos_sin",
+    "exact",
+    "frequencies",
+    "one_row",
+    "sin_cos_pairs",
+    "single_axis",
+    "working",
+]
+
 Exponent = Literal["paper", "tensor2tensor"]
 STRIDE = 64
 

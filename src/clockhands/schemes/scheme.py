@@ -29,6 +29,19 @@ from torch import nn
 from clockhands.errors import PositionError
 from clockhands.shapes import Bool, Float, Num, Tensor
 
+__all__ = [
+    "HOOKS",
+    "SIZES",
+    "Declares",
+    "KeyPositions",
+    "Positions",
+    "Scheme",
+    "ScoreMod",
+    "check_integer",
+    "check_length",
+    "softmax",
+]
+
 SIZES = ("width", "d_model", "num_heads", "head_dim", "num_layers", "causal")
 HOOKS = ("encode", "locate", "rotate", "bias", "logits", "weigh", "values")
 

@@ -12,6 +12,8 @@ from clockhands.schemes.frequencies import above_zero, check_axes, cos_sin, freq
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["SinusoidalAxes"]
+
 
 @final
 class SinusoidalAxes(Scheme):

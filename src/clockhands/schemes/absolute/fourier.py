@@ -13,6 +13,8 @@ from clockhands.schemes.frequencies import check_axes, exact, one_row
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["LearnableFourier"]
+
 
 @final
 class LearnableFourier(Scheme):

@@ -12,6 +12,8 @@ from clockhands.schemes.frequencies import single_axis
 from clockhands.schemes.scheme import Declares, Positions, Scheme, check_integer, check_length
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["Learned"]
+
 
 @final
 class Learned(Scheme):

@@ -6,6 +6,8 @@ from typing import final
 
 from clockhands.schemes.scheme import Declares, Scheme
 
+__all__ = ["NoPosition"]
+
 
 @final
 class NoPosition(Scheme):

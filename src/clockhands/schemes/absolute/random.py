@@ -14,6 +14,8 @@ from clockhands.schemes.frequencies import single_axis
 from clockhands.schemes.scheme import Declares, Positions, Scheme, check_integer, check_length
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["RandomVectors", "Rows", "random_table"]
+
 Rows = Literal["gaussian", "shuffled"]
 
 

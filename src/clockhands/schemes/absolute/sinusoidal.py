@@ -15,6 +15,8 @@ from clockhands.schemes.frequencies import Exponent, cos_sin, frequencies, one_r
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["Layout", "Sinusoidal"]
+
 Layout = Literal["interleaved", "half"]
 
 

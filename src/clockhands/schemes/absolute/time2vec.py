@@ -12,6 +12,8 @@ from clockhands.schemes.frequencies import above_zero, exact, frequencies, one_r
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["Time2Vec"]
+
 
 @final
 class Time2Vec(Scheme):

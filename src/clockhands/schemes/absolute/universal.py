@@ -12,6 +12,8 @@ from clockhands.schemes.frequencies import Exponent, above_zero, cos_sin, freque
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["Universal"]
+
 
 @final
 class Universal(Scheme):

@@ -13,6 +13,8 @@ from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
 
+__all__ = ["Alibi", "alibi_slopes"]
+
 
 def alibi_slopes(num_heads: int, rule: Literal["paper", "geometric"] = "paper") -> Float[Tensor, " H"]:
     """Return the slope m_h of each head: [H], float32.

@@ -12,6 +12,8 @@ from clockhands.schemes.distance import distances
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Num, Tensor
 
+__all__ = ["Fire"]
+
 
 @final
 class Fire(Scheme):

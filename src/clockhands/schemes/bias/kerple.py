@@ -11,6 +11,8 @@ from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
 
+__all__ = ["SMALLEST", "Kerple", "bounded"]
+
 SMALLEST = 1e-2
 
 

@@ -14,6 +14,8 @@ from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
 
+__all__ = ["DynamicPositionBias", "Perceptron", "evaluate_piecewise"]
+
 
 class Perceptron(nn.Module):
     """Linear layers with an activation between them, computed in float32 at least.

@@ -12,6 +12,8 @@ from clockhands.schemes.frequencies import above_zero
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
 
+__all__ = ["Sandwich"]
+
 
 @final
 class Sandwich(DistanceBias):

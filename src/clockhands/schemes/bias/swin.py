@@ -14,6 +14,8 @@ from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, check_integer
 from clockhands.shapes import Float, Int, Num, Tensor
 
+__all__ = ["GridBias", "LogCPB", "SwinTable", "check_axes"]
+
 
 class GridBias(DistanceBias):
     """A bias that is a function of two-dimensional offsets. A subclass gives ``surface``.

@@ -13,6 +13,8 @@ from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.scheme import Declares, check_integer
 from clockhands.shapes import Float, Int, Num, Tensor
 
+__all__ = ["T5Bias", "boundaries"]
+
 
 def boundaries(buckets: int, max_distance: int) -> list[int]:
     """Return the smallest distance of each bucket but the first.

@@ -12,6 +12,8 @@ from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
 
+__all__ = ["Window"]
+
 
 @final
 class Window(DistanceBias):

@@ -16,6 +16,8 @@ from clockhands.schemes.rotary.kernels import Layout
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["CARoPE", "rotate_by_angles"]
+
 
 @final
 class CARoPE(Scheme):

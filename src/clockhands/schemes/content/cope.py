@@ -10,6 +10,8 @@ from torch import nn
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Bool, Float, Tensor
 
+__all__ = ["CoPE"]
+
 
 @final
 class CoPE(Scheme):

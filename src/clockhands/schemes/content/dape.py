@@ -14,6 +14,8 @@ from clockhands.schemes.bias.mlp import Perceptron
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Bool, Float, Tensor
 
+__all__ = ["DAPE"]
+
 
 @final
 class DAPE(Scheme):

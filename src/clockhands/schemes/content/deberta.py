@@ -13,6 +13,8 @@ from clockhands.schemes.distance import distances
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, check_integer
 from clockhands.shapes import Float, Int, Tensor
 
+__all__ = ["DeBERTa", "log_ends"]
+
 
 def log_ends(buckets: int, max_distance: int) -> list[int]:
     """Return the largest distance of each of DeBERTa-v2's buckets from the middle on.

@@ -11,6 +11,8 @@ from torch import nn
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["Coordinates", "Forgetting", "accumulate"]
+
 Coordinates = Float[Tensor, "B H T A"]
 
 

@@ -13,6 +13,8 @@ from clockhands.schemes.frequencies import single_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, check_integer
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["Inkling"]
+
 
 @final
 class Inkling(Scheme):

@@ -15,6 +15,8 @@ from clockhands.schemes.frequencies import above_zero, frequencies, single_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["SelectiveRoPE", "convolve_causally"]
+
 
 def convolve_causally(
     x_BHSA: Float[Tensor, "B H S A"],

@@ -12,6 +12,8 @@ from clockhands.schemes.distance import distances
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, check_integer
 from clockhands.shapes import Float, Int, Tensor
 
+__all__ = ["Shaw"]
+
 
 @final
 class Shaw(Scheme):

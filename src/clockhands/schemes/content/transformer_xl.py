@@ -12,6 +12,8 @@ from clockhands.schemes.frequencies import above_zero, cos_sin, frequencies, sin
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["TransformerXL"]
+
 
 @final
 class TransformerXL(Scheme):

@@ -22,6 +22,8 @@ from clockhands.schemes.scheme import (
 )
 from clockhands.shapes import Float, Int, Tensor
 
+__all__ = ["TUPE"]
+
 
 @final
 class TUPE(Scheme):

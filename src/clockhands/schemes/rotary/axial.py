@@ -13,6 +13,8 @@ from clockhands.schemes.rotary.kernels import Layout
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
 
+__all__ = ["Axial"]
+
 
 @final
 class Axial(Rotary):

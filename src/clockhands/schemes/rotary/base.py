@@ -10,6 +10,8 @@ from clockhands.schemes.rotary.kernels import Layout, RotationTable, make_table,
 from clockhands.schemes.scheme import KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Num, Tensor
 
+__all__ = ["CosSin", "Rotary", "check_pairs", "rotate_pairs", "with_heads"]
+
 CosSin = tuple[Float[Tensor, "#B #H S F"], Float[Tensor, "#B #H S F"]]
 
 

@@ -13,6 +13,8 @@ from clockhands.schemes.rotary.base import rotate_pairs
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Num, Tensor
 
+__all__ = ["GRAPE"]
+
 
 @final
 class GRAPE(Scheme):

@@ -17,6 +17,20 @@ import torch
 from clockhands.schemes.frequencies import working
 from clockhands.shapes import Float, Tensor
 
+__all__ = [
+    "BLOCK",
+    "FormulaTable",
+    "HalvesTable",
+    "Layout",
+    "NeighbourTable",
+    "RotationTable",
+    "compile_rotation",
+    "make_table",
+    "rotate_by_formula",
+    "rotate_halves_by_formula",
+    "rotate_heads",
+]
+
 Layout = Literal["interleaved", "half"]
 BLOCK = 1 << 18
 

@@ -14,6 +14,8 @@ from clockhands.schemes.rotary.kernels import Layout
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
 
+__all__ = ["MRoPE"]
+
 
 @final
 class MRoPE(Rotary):

@@ -13,6 +13,8 @@ from clockhands.schemes.rotary.base import CosSin, with_heads
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Num, Tensor
 
+__all__ = ["PoPE"]
+
 
 @final
 class PoPE(Scheme):

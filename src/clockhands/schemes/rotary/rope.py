@@ -15,6 +15,8 @@ from clockhands.schemes.rotary.spectra import Frequencies, LongRope, make_spectr
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions
 from clockhands.shapes import Float, Num, Tensor
 
+__all__ = ["RoPE"]
+
 
 @final
 class RoPE(Rotary):

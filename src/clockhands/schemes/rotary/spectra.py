@@ -19,6 +19,22 @@ from clockhands.errors import ConfigError
 from clockhands.schemes.frequencies import exact, frequencies
 from clockhands.shapes import Float, Int, Num, Tensor
 
+__all__ = [
+    "SPECTRA",
+    "Device",
+    "Dynamic",
+    "Frequencies",
+    "Length",
+    "Linear",
+    "Llama3",
+    "LongRope",
+    "Ntk",
+    "Proportional",
+    "Spectrum",
+    "Yarn",
+    "make_spectrum",
+]
+
 Device = torch.device | str | None
 Length = Num[Tensor, " B"] | Int[Tensor, " B"] | None
 Frequencies = Float[Tensor, " F"] | Float[Tensor, "B 1 F"]

@@ -12,6 +12,8 @@ from clockhands.schemes.frequencies import single_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["Temperature"]
+
 
 @final
 class Temperature(Scheme):

@@ -14,6 +14,8 @@ from clockhands.schemes.rotary.kernels import Layout
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
+__all__ = ["XPos"]
+
 
 @final
 class XPos(Scheme):
