@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from clockhands.errors import CheckpointError
@@ -117,3 +118,29 @@ def test_different_models_cannot_be_averaged(tmp_path: Path) -> None:
     save_file({"v": torch.zeros(1)}, second / "model.safetensors")
     with pytest.raises(CheckpointError, match="cannot be averaged"):
         checkpoints.average_weights([first, second])
+
+
+@pytest.mark.parametrize("other", [torch.zeros(3), torch.zeros(1), torch.zeros(2, dtype=torch.float64)])
+def test_weights_of_other_shapes_or_types_cannot_be_averaged(tmp_path: Path, other: torch.Tensor) -> None:
+    first, second = make(tmp_path, 1), make(tmp_path, 2)
+    save_file({"w": other, "n": torch.tensor(2)}, second / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"checkpoint-2 holds other weights than .*checkpoint-1 \(w\)"):
+        checkpoints.average_weights([first, second])
+
+
+def test_room_is_asked_for_only_where_the_disk_is_full(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="Make room"), checkpoints.stage(tmp_path, 1):
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+    message = r"CUDA error: .*; none was saved before\. Mend that, then: "
+    with pytest.raises(CheckpointError, match=message), checkpoints.stage(tmp_path, 1):
+        raise RuntimeError("CUDA error: unspecified launch failure")
+
+
+def test_a_checkpoint_that_cannot_be_moved_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Path, target: Path) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    message = r"step 5 cannot be saved in .*: Read-only file system"
+    with pytest.raises(CheckpointError, match=message), checkpoints.stage(tmp_path, 5) as staging:
+        make(staging, 5)

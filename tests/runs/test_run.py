@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from clockhands.data import Tokenizers, train_tokenizer
-from clockhands.errors import UsageError
+from clockhands.errors import CheckpointError, UsageError
 from clockhands.generation import generate
 from clockhands.model import preset
 from clockhands.model.huggingface import ClockhandsForCausalLM
@@ -66,3 +68,14 @@ def test_settings_that_cannot_be_are_told_at_once(folder: Path) -> None:
         open_run(Run(folder, "cpu", position={"spectrm": "yarn"}))
     with pytest.raises(UsageError, match="device"):
         open_run(Run(folder, "nowhere"))
+
+
+def test_changed_positions_do_not_excuse_other_missing_weights(folder: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copytree(folder, tmp_path / "run"))
+    weights = load_file(path / "model.safetensors")
+    name = next(name for name in weights if "blocks.0" in name)
+    save_file(
+        {key: value for key, value in weights.items() if key != name}, path / "model.safetensors", {"format": "pt"}
+    )
+    with pytest.raises(CheckpointError, match=f"{re.escape(name)} is missing"):
+        open_run(path, position={"spectrum": "linear", "factor": 2.0})

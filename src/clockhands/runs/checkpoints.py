@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 import re
@@ -25,7 +26,7 @@ PREFIX = "checkpoint-"
 STAGING, LEAVING = ".saving", ".deleting"
 WEIGHTS = "model.safetensors"
 KNOWN = re.compile(r"optimizer\.pt|scheduler\.pt|scaler\.pt|rng_state(_\d+)?\.pth|training_args\.bin")
-"""The pickles that a Trainer writes; all but the last are read, as tensors and plain data, and the last by nobody."""
+"""The pickles that a Trainer writes. ``training_args.bin`` is never loaded, the others as tensors and plain data."""
 STATE = "trainer_state.json"
 LOSS = "loss.json"
 
@@ -43,11 +44,11 @@ def get_step(checkpoint: Path) -> int:
 
 @contextmanager
 def stage(folder: Path, step: int, *, writer: bool = True, wait: Callable[[], object] = lambda: None) -> Iterator[Path]:
-    """Make a temporary folder to write a checkpoint into; it takes its place only when everything is written.
+    """Yield a staging folder; write the checkpoint into its subfolder ``checkpoint-<step>``, which is moved on exit.
 
-    Of several processes all write there, and one is the ``writer``, which makes and moves the folder; ``wait`` lets
-    each process wait for all. Raises CheckpointError if the disk or the rights do not allow it; earlier checkpoints
-    stay.
+    All processes write into the staging folder; only the ``writer`` creates it and moves the checkpoint to its place.
+    ``wait`` is a barrier for all processes. Raises CheckpointError if the checkpoint cannot be written or moved;
+    earlier checkpoints stay.
     """
     staging = folder / STAGING
     target = folder / f"{PREFIX}{step}"
@@ -60,13 +61,12 @@ def stage(folder: Path, step: int, *, writer: bool = True, wait: Callable[[], ob
         wait()
         if writer:
             apply_umask(staging)
+            remove(target)
+            (staging / target.name).replace(target)
+            shutil.rmtree(staging, ignore_errors=True)
     except (OSError, SafetensorError, RuntimeError) as fault:
         shutil.rmtree(staging, ignore_errors=True)
         raise CheckpointError(_describe_unsaved(folder, step, fault)) from fault
-    if writer:
-        remove(target)
-        (staging / target.name).replace(target)
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def remove(checkpoint: Path) -> None:
@@ -119,7 +119,7 @@ def read_weights(checkpoint: Path) -> dict[str, Tensor]:
 
 
 def read_loss(checkpoint: Path) -> tuple[list[float], int] | None:
-    """Read the sum of the losses since the last log line of every process, and the step of that line.
+    """Return each process's loss summed since the last logged step, and that step.
 
     None for a checkpoint of an earlier version, which was always preceded by a log line. Raises CheckpointError for a
     damaged one.
@@ -165,7 +165,7 @@ def check(checkpoint: Path) -> None:
 
 
 def _try_random(state: dict[str, Any]) -> None:
-    """Set generators that nobody uses to the random numbers of a checkpoint; raises anything if they are none."""
+    """Load the states of random number generators into throwaway ones; raises whatever the libraries raise."""
     random.Random().setstate(state["python"])
     np.random.RandomState().set_state(state["numpy"])
     torch.Generator().set_state(state["cpu"])
@@ -174,19 +174,23 @@ def _try_random(state: dict[str, Any]) -> None:
 def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
     """Average the weights of several checkpoints, summed in float64; integer tensors are those of the last one.
 
-    Raises CheckpointError if the checkpoints are of different models.
+    Raises CheckpointError if the checkpoints differ in the names, shapes or types of their weights.
     """
     total: dict[str, Tensor] = {}
+    expected: dict[str, tuple[torch.Size, torch.dtype]] = {}
     for path in checkpoints:
         weights = read_weights(path)
-        if total and total.keys() != weights.keys():
-            raise CheckpointError(f"{path} holds other weights than {checkpoints[0]}; they cannot be averaged")
+        kinds = {name: (tensor.shape, tensor.dtype) for name, tensor in weights.items()}
+        if kinds != (expected := expected or kinds):
+            differing = next(name for name in {**expected, **kinds} if expected.get(name) != kinds.get(name))
+            raise CheckpointError(
+                f"{path} holds other weights than {checkpoints[0]} ({differing}); they cannot be averaged"
+            )
         for name, tensor in weights.items():
             floating = tensor.is_floating_point()
             total[name] = total[name] + tensor.double() if name in total and floating else _to_double(tensor)
-    kinds = {name: tensor.dtype for name, tensor in weights.items()}
     return {
-        name: (tensor / len(checkpoints)).to(kinds[name]) if kinds[name].is_floating_point else tensor
+        name: (tensor / len(checkpoints)).to(expected[name][1]) if tensor.is_floating_point() else tensor
         for name, tensor in total.items()
     }
 
@@ -200,10 +204,20 @@ def _describe(fault: Exception) -> str:
     return getattr(fault, "strerror", None) or next(iter(str(fault).splitlines()), type(fault).__name__)
 
 
+def _is_disk_full(fault: Exception) -> bool:
+    """Return whether a library failed because nothing more can be written.
+
+    safetensors quotes the system's message; PyTorch says only that its writer failed.
+    """
+    marks = ("No space left", "quota exceeded", "PytorchStreamWriter failed writing")
+    return getattr(fault, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or any(mark in str(fault) for mark in marks)
+
+
 def _describe_unsaved(folder: Path, step: int, fault: Exception) -> str:
+    """Say what was not saved and why, which checkpoint is there, and how to continue."""
     there = list_saved(folder)
     kept = f"{there[-1].name} is intact" if there else "none was saved before"
     return (
         f"the checkpoint of step {step} cannot be saved in {folder}: {_describe(fault)}; {kept}. "
-        f"Make room, then: clockhands train --resume {folder.parent}"
+        f"{'Make room' if _is_disk_full(fault) else 'Mend that'}, then: clockhands train --resume {folder.parent}"
     )

@@ -132,13 +132,16 @@ def add_facts(run: Path, **facts: Any) -> None:
 def export_model(run: Path, model: PreTrainedModel, weights: Mapping[str, Any] | None = None) -> None:
     """Save the model into the run folder, ``config.json`` last: a folder that has one has everything.
 
-    Raises CheckpointError if it cannot be written; what was there before stays.
+    Raises CheckpointError if it cannot be written. A former model stays unless the files cannot be moved; then the
+    folder has no ``config.json`` until the next export.
     """
     staging = run / EXPORTING
     try:
         shutil.rmtree(staging, ignore_errors=True)
         model.save_pretrained(staging, state_dict=None if weights is None else dict(weights))
         apply_umask(staging)
+        # Without its configuration a former model is none any more, so that a mixture of two is never opened.
+        (run / CONFIG).unlink(missing_ok=True)
         for file in sorted(staging.iterdir(), key=lambda file: file.name == CONFIG):
             file.replace(run / file.name)
     except (OSError, RuntimeError, SafetensorError) as fault:
@@ -148,14 +151,19 @@ def export_model(run: Path, model: PreTrainedModel, weights: Mapping[str, Any] |
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Read the lines of a ``metrics.jsonl``; a last line that was cut off while it was written is left out."""
-    lines = []
-    for written in path.read_text("utf8").split("\n") if path.is_file() else ():
+    """Read the lines of a ``metrics.jsonl``; a last line that was cut off while it was written is left out.
+
+    Raises DataError for any other line that is not JSON.
+    """
+    lines = path.read_text("utf8").splitlines() if path.is_file() else []
+    metrics = []
+    for number, line in enumerate(lines, 1):
         try:
-            lines.append(json.loads(written))
-        except ValueError:
-            break
-    return lines
+            metrics.append(json.loads(line))
+        except ValueError as fault:
+            if number < len(lines):
+                raise DataError(f"{path}, line {number} is not JSON ({fault}); delete that line") from fault
+    return metrics
 
 
 def describe_missing(path: Path, file: str) -> str:

@@ -78,15 +78,21 @@ def refuse_unknown_positions(raw: Mapping[str, Any], source: str | Path) -> None
             )
 
 
-def _list_rope_types(raw: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield every rope type of a configuration with its key; some name one per layer type, some nest sub-models."""
+def _list_rope_types(
+    raw: Mapping[str, Any], prefix: str = "", *, inside_rope: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yield every rope type of a configuration with its key; some name one per layer type, some nest sub-models.
+
+    ``inside_rope``: ``raw`` lies within the rope parameters of a model.
+    """
     for key, value in raw.items():
         if not isinstance(value, dict) or key in ("vision_config", "audio_config"):
             continue  # only what reads text is measured
         where = f"{prefix}{key}"
-        if key in ("rope_scaling", "rope_parameters") or prefix.startswith(("rope_scaling", "rope_parameters")):
+        is_rope = inside_rope or key in ("rope_scaling", "rope_parameters")
+        if is_rope:
             for name in ("rope_type", "type"):
                 if isinstance(value.get(name), str):
                     yield f"{where}.{name}", value[name]
                     break
-        yield from _list_rope_types(value, f"{where}.")
+        yield from _list_rope_types(value, f"{where}.", inside_rope=is_rope)

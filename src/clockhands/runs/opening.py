@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
     from clockhands.model.huggingface_config import ClockhandsConfig
 
+SCHEME_WEIGHTS = ("model.encoder.schemes.", "model.decoder.schemes.", "model.cross_schemes.")
+"""How the names of the schemes' weights begin."""
+
 
 def open_model(
     folder: Path, *, dtype: str | torch.dtype = "auto", position: Mapping[str, Any] | None = None
@@ -155,10 +158,14 @@ def open_tokenizers(folder: Path, config: ClockhandsConfig) -> Tokenizers:
 
 
 def _check_read(read: Mapping[str, Any], folder: Path, *, repositioned: bool) -> None:
-    """Raise CheckpointError unless the weights are those of the configuration; changed positions may add some."""
+    """Raise CheckpointError unless the weights are those of the configuration.
+
+    With ``repositioned`` the schemes may have other weights than the folder: those that a changed option adds or drops.
+    """
+    may_differ = SCHEME_WEIGHTS if repositioned else ()
     faults = [f"{name} has shape {list(there)}, not {list(wanted)}" for name, there, wanted in read["mismatched_keys"]]
-    faults += [] if repositioned else [f"{name} is missing" for name in read["missing_keys"]]
-    faults += [] if repositioned else [f"{name} has no place in it" for name in read["unexpected_keys"]]
+    faults += [f"{name} is missing" for name in read["missing_keys"] if not name.startswith(may_differ)]
+    faults += [f"{name} has no place in it" for name in read["unexpected_keys"] if not name.startswith(may_differ)]
     if faults:
         more = f", and {len(faults) - 1} more such" if len(faults) > 1 else ""
         raise CheckpointError(
