@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from clockhands.comparison.calibration import LAWS, promised, shown
 from clockhands.comparison.statistics import (
     detectable,
     difference,
@@ -94,33 +92,3 @@ def test_middle_half_and_probability_by_hand() -> None:
     assert interquartile_mean(np.array([0.0, 1.0, 2.0, 3.0, 100.0, 4.0, 5.0, -50.0])) == 2.5
     assert probability_of_improvement(np.array([1.0, 2.0]), np.array([0.0, 1.0])) == 0.875
     assert probability_of_improvement(np.array([0.0, 1.0]), np.array([1.0, 2.0])) == 0.125
-
-
-def test_verdicts_are_sentences_with_their_numbers() -> None:
-    rng = np.random.default_rng(2)
-    noise = rng.normal(0, 2, (6, 100))
-    zeros = np.zeros_like(noise)
-    up, down, none = (difference(shift + noise, zeros) for shift in (5, -5, -noise.mean()))
-    better = describe_difference(up, 6, higher_is_better=True)[1]
-    assert better == f"better by {up.value:.1f} [{up.low:.1f}, {up.high:.1f}]"
-    assert describe_difference(up, 6, higher_is_better=False)[0] == "worse"
-    worse = describe_difference(down, 6, higher_is_better=True)[1]
-    assert worse == f"worse by {-down.value:.1f} [{-down.high:.1f}, {-down.low:.1f}]"
-    said = describe_difference(none, 6, higher_is_better=True, digits=2)[1]
-    assert said == f"no significant difference ({none.detectable:.2f} points could have been detected)"
-    narrow = replace(up, value=5.0, low=4.961, high=4.964)
-    assert describe_difference(narrow, 6, higher_is_better=True)[1] == "better by 5.000 [4.961, 4.964]"
-    assert describe_difference(up, 4, higher_is_better=True)[1] == "too few seeds to tell (4 of at least 5)"
-    assert describe_difference(None, 1, higher_is_better=True)[1] == "too few seeds to tell (1 of at least 5)"
-
-
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.name)
-def test_equal_variants_are_seldom_told_apart(law: object) -> None:
-    """Claimed: 5 %. With 500 draws the binomial's own spread is 1 %."""
-    assert 0.02 <= shown(law, drawn=500).value <= 0.08
-
-
-@pytest.mark.parametrize("law", [law for law in LAWS if law.name != "items decide"], ids=lambda law: law.name)
-def test_a_planted_difference_is_seen_as_often_as_promised(law: object) -> None:
-    """Promised: 80 %. Where items decide it is more, because the promise counts the seeds alone."""
-    assert 0.74 <= shown(law, promised(law), drawn=500).value <= 0.87

@@ -18,6 +18,7 @@ from clockhands.studies.answer import answer_question, conclude_study, fill_slot
 from tests.comparison.planted import results
 
 RESULTS = Path(__file__).parent.parent.parent / "docs" / "studies" / "results"
+MEASURED = [name for name in STUDIES if (RESULTS / f"{name}.json").is_file()]
 NUMBER = r"(-?[\d.]+(?: \[[^\]]*\])?)"
 """With its interval."""
 SLOT = re.compile(r"\[\[(\w+)(?::(.+?))?\]\]")
@@ -54,7 +55,7 @@ def truth(name: str, kind: str, rest: str) -> float:
     return fmean(trial["inside"][kind][key] for trial in trials)
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", MEASURED)
 def test_every_figure_of_an_answer_is_that_of_the_results(name: str) -> None:
     literal = SLOT.split(STUDIES[name].answer)[::3]
     slots = SLOT.findall(STUDIES[name].answer)
@@ -72,6 +73,10 @@ def test_every_figure_of_an_answer_is_that_of_the_results(name: str) -> None:
             assert expected < float(figure[0]), f"{rest}: {text}"
         else:
             assert float(figure[0]) == pytest.approx(expected, abs=0.51 * 10**-places), f"{kind}:{rest}"
+
+
+def test_every_result_has_its_study() -> None:
+    assert {path.stem for path in RESULTS.glob("*.json")} == set(MEASURED)
 
 
 def test_an_equality_to_the_item_is_one() -> None:
@@ -100,7 +105,7 @@ def test_the_literature_is_counted() -> None:
     assert total == len(STUDIES["how-far"].orderings) == sum(parts)
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", MEASURED)
 def test_an_answer_has_three_sentences(name: str) -> None:
     assert len(re.findall(r"[.](?: |$)", answer(name))) == 3
 

@@ -54,5 +54,17 @@ def test_a_fault_is_named(tmp_path: Path, old: str, new: str, message: str) -> N
 
 def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
     (tmp_path / "why.toml").write_text("question = ", "utf8")
-    with pytest.raises(DataError, match="is no TOML"):
+    with pytest.raises(DataError, match="is not TOML"):
         read_study(tmp_path / "why.toml")
+
+
+def test_the_example_of_contributing_is_a_study(tmp_path: Path) -> None:
+    """One file, found by its name: the text of CONTRIBUTING as it stands there."""
+    text = (Path(__file__).parent.parent.parent / "CONTRIBUTING.md").read_text("utf8")
+    block = "question" + text.partition("```toml\nquestion")[2].partition("```")[0]
+    (tmp_path / "how-many-heads.toml").write_text(block, "utf8")
+    shutil.copytree(STUDIES["scale"].folder / "recipes", tmp_path / "recipes")
+    study = read_study(tmp_path / "how-many-heads.toml")
+    plan = study.make_plan()
+    assert study.trials == len(plan.trials) == 20 and plan.baseline == "4"
+    assert study.place not in {other.place for other in STUDIES.values()}

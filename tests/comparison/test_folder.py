@@ -1,0 +1,34 @@
+"""The folder of a comparison: what it refuses, and that more seeds go on in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clockhands.comparison.execution import run_plan
+from clockhands.comparison.folder import ComparisonFolder, read_comparison
+from clockhands.comparison.results import Cost
+from clockhands.comparison.trial import Trial
+from clockhands.errors import DataError, UsageError
+from tests.comparison.planted import plan
+
+COSTS = {name: Cost(parameters=1, steps=6, flops=1, seconds=0.1, changes={}) for name in ("sinusoidal", "learned")}
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine", "utf8")
+    with pytest.raises(UsageError, match="exists and holds no comparison; choose another folder"):
+        run_plan(plan(), tmp_path)
+    with pytest.raises(DataError, match="holds no comparison that can be read"):
+        read_comparison(tmp_path)
+
+
+def test_more_seeds_go_on_in_the_same_folder(tmp_path: Path) -> None:
+    store = ComparisonFolder(tmp_path / "new")
+    assert store.open(plan(), None) is None
+    opened = store.open(plan(), COSTS)
+    assert opened is not None and len(opened.missing) == 4
+    store.add(Trial("learned", 1, "failed", error="no memory"))
+    more = store.open(plan(seeds=3), COSTS)
+    assert more is not None and len(more.missing) == 5 and ("learned", 1) not in more.missing

@@ -1,0 +1,41 @@
+"""A trial as a line of a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clockhands.comparison import Trial
+
+RESULTS = Path(__file__).parent.parent.parent / "docs" / "studies" / "results"
+
+
+@pytest.mark.parametrize("name", ["scale", "how-far", "why-sine-and-cosine"])
+def test_committed_trials_are_written_as_they_were(name: str) -> None:
+    """Translators with measures inside, language models on longer windows, and a model with nothing to measure."""
+    lines = (RESULTS / f"{name}.json").read_text("utf8").partition('"trials": [\n')[2].removesuffix("\n]}\n")
+    for line in lines.split(",\n"):
+        assert json.dumps(Trial.from_dict(json.loads(line)).to_dict(), ensure_ascii=False) == line
+
+
+def test_a_trial_that_did_not_finish_says_why() -> None:
+    trial = Trial("rope", 3, "diverged", version="0.1.0", error="the loss is nan")
+    assert trial.to_dict() == {
+        "variant": "rope", "seed": 3, "version": "0.1.0", "status": "diverged", "error": "the loss is nan",
+    }  # fmt: skip
+    assert Trial.from_dict(trial.to_dict()) == trial
+    assert not trial.finished and trial.items_N.size == 0 and trial.measured.after == {}
+
+
+def test_exact_match_is_in_percent() -> None:
+    assert Trial("rope", 1, "finished", items="0110").items_N.tolist() == [0.0, 100.0, 100.0, 0.0]
+    assert Trial("rope", 1, "finished", items=(0.5, 2.0)).items_N.tolist() == [0.5, 2.0]
+
+
+def test_what_is_no_trial_is_refused() -> None:
+    with pytest.raises(TypeError, match="a trial cannot be 'lost'"):
+        Trial.from_dict({"variant": "rope", "seed": 1, "status": "lost"})
+    with pytest.raises(KeyError):
+        Trial.from_dict({"variant": "rope"})
