@@ -26,7 +26,6 @@ def test_defaults_are_the_base_model_of_the_paper() -> None:
         False,
     )
     assert config.encoder.scheme == config.decoder.scheme == "sinusoidal" and config.cross.scheme == "none"
-    assert config.scale == 1 / 8
 
 
 def test_tutorial_has_the_tutorial_s_parameters() -> None:

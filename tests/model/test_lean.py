@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from clockhands.attention import Attended, record
+from clockhands.errors import PositionError
 from clockhands.generation.engines.hypotheses import Tree, repeat_rows
 from clockhands.model import Text, Transformer
 from clockhands.model.kv_cache import GrowingCache, SourceCache, keeps_positions
@@ -98,6 +99,33 @@ def test_all_layers_share_the_angles_of_a_place(monkeypatch: pytest.MonkeyPatch)
     for _ in range(2):
         texts.read(torch.full((len(ids_BT), 1), 3), None)
     assert len(made) == 2
+
+
+@torch.no_grad()
+def test_a_step_past_the_length_from_which_cached_keys_are_stale_is_refused() -> None:
+    bending = {"scheme": "rope", "spectrum": "dynamic", "factor": 2.0, "original_length": 2}
+    core = writer(bending, encoder="none", decoder_layers=2).model
+    ids_BT, mask_BT = sources()
+    decoder = LeanDecoder(core)
+    caches, word_B1 = decoder.make_caches(core.encode(Text(ids_BT, mask_BT))), torch.full((len(ids_BT), 1), 3)
+    for _ in range(2):
+        decoder.step(word_B1, caches)
+    with pytest.raises(PositionError, match=r"rope computes positions from the length .* longer than 2 tokens"):
+        decoder.step(word_B1, caches)
+
+
+@torch.no_grad()
+def test_the_room_of_a_cache_outlives_a_choice_of_rows() -> None:
+    """A beam search chooses rows at every step; the step after must not move all cached keys once more."""
+    cache, text = GrowingCache(1), torch.randn(3, 2, 5, 4, generator=torch.Generator().manual_seed(0))
+    cache.update(text, -text, 0)
+    rows = torch.tensor([2, 0, 0])
+    cache.select(rows)
+    before = cache.layers[0].keys.data_ptr()
+    keys, values = cache.update(text[:, :, :1], -text[:, :, :1], 0)
+    wanted = torch.cat([text[rows], text[:, :, :1]], dim=2)
+    assert torch.equal(keys, wanted) and torch.equal(values, -wanted)
+    assert keys.data_ptr() == before
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ import torch
 
 from clockhands.errors import PositionError
 from clockhands.model import Text, Transformer
+from clockhands.model.kv_cache import GrowingCache
 from clockhands.model.masks import make_self_mask, make_static_cache_mask
 from clockhands.model.transformer import initialise_linear
 from tests.model.tiny import core, model, words
@@ -209,6 +210,37 @@ def test_gradient_does_not_leak_from_hidden_words() -> None:
     assert grown[5] > 0 and grown[6] > 0 and grown[7] == 0
     written = made.model.decoder.input.tokens.weight.grad.abs().sum(-1)
     assert written[8] > 0 and written[9] > 0 and written[10] == 0
+
+
+def test_a_side_or_a_source_that_there_is_not_is_refused() -> None:
+    text = Text(words(1, 3))
+    with pytest.raises(PositionError, match="an encoder-decoder needs a source to decode: pass what encode returned"):
+        Transformer(core()).decode(text)
+    with pytest.raises(PositionError, match="a decoder-only model has no encoder; call decode"):
+        Transformer(core(kind="decoder")).encode(text)
+    with pytest.raises(PositionError, match="an encoder-only model has no decoder; call encode"):
+        Transformer(core(kind="encoder")).decode(text)
+
+
+def test_a_transform_is_told_the_mask_of_the_new_tokens_alone() -> None:
+    """The mask covers the cached tokens too; the columns of the new ones are the last."""
+    made, masks = Transformer(core(kind="decoder")), list[torch.Tensor]()
+
+    class Listening:
+        depends_on_length = real_valued = False
+
+        def __call__(
+            self, pos: torch.Tensor, mask: torch.Tensor | None = None, *, training: bool = False
+        ) -> torch.Tensor:
+            masks.append(mask)
+            return pos
+
+    made.decoder.transform = Listening()
+    mask_BT = torch.tensor([[False, False, True, True, True]])
+    cache = GrowingCache(2)
+    made.decode(Text(words(1, 3), mask_BT[:, :3]), cache=cache)
+    made.decode(Text(words(1, 2), mask_BT), cache=cache)
+    assert [mask.tolist() for mask in masks] == [[[False, False, True]], [[True, True]]]
 
 
 @pytest.mark.parametrize("tying", ["three-way", "target"])

@@ -1,8 +1,8 @@
-"""The Transformer of "Attention Is All You Need", with every published variation as a named option.
+"""The Transformer of "Attention Is All You Need", with the published variations as named options.
 
 Without transformers: ``TransformerConfig`` and ``Position`` (config.py: plain frozen dataclasses that validate
 themselves), ``preset`` (presets.py: ``paper-base``, ``tutorial``, ``tiny``), ``Transformer`` (transformer.py), which
-reads ``Text`` (layout.py). It reads top to bottom as config, input, attention, block, transformer.
+reads ``Text`` (masks.py). It reads top to bottom as config, input, attention, block, transformer.
 
 With transformers (``clockhands.model.huggingface``): ``ClockhandsConfig``, ``ClockhandsForSeq2SeqLM``,
 ``ClockhandsForCausalLM``, ``ClockhandsForMaskedLM``::

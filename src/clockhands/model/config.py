@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -142,7 +141,7 @@ class TransformerConfig:
         dropout: the rate, at the ``dropout_places``: ``embedding`` (after the sum), ``residual`` (output of every
             sublayer), ``ffn-residual`` (of the feed-forward only), ``attention`` (weights), ``activation``.
         activation, gated: of the feed-forward layers; gated: act(W_g x) * W_u x.
-        attention_scale: factor of q·k; None: 1/√d_head (T5: 1).
+        attention_scale: factor of q·k (T5: 1); None: the scheme's own, 1/√d_head for most (DeBERTa: 1/√(3·d_head)).
         residual: whether sublayers add to their input (off: to see what the connection carries).
         causal_encoder: whether tokens of the encoder attend only to the tokens before them (to see what a mask tells).
         parallel: attention and feed-forward read the same x and are added together (GPT-NeoX); needs ``pre``.
@@ -255,11 +254,6 @@ class TransformerConfig:
     def kv_heads(self) -> int:
         """The number of heads of keys and values."""
         return self.num_kv_heads or self.num_heads
-
-    @property
-    def scale(self) -> float:
-        """The factor of q·k."""
-        return 1 / math.sqrt(self.d_head) if self.attention_scale is None else self.attention_scale
 
     def rate(self, place: DropoutPlace) -> float:
         """Return the dropout rate at a place; 0 where it does not act."""

@@ -163,8 +163,9 @@ class LayerCache:
 
     def select(self, rows: Int[Tensor, " N"]) -> None:
         """Keep these rows of the batch, in this order."""
-        if self.length:
-            self._keys, self._values = self.keys[rows], self.values[rows]
+        if self._keys is not None and self._values is not None:
+            # With the room behind the cached tokens: without it the next step would copy everything once more.
+            self._keys, self._values = self._keys[rows], self._values[rows]
 
 
 class GrowingCache:

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from clockhands.attention import current_recorder
+from clockhands.errors import PositionError
 from clockhands.model.attention import AttentionContext
 from clockhands.model.kv_cache import GrowingCache, SourceCache, acts_in_attention, keeps_positions
 from clockhands.model.masks import Encoded, Placement
@@ -54,11 +55,15 @@ class Place(NamedTuple):
 class LeanDecoder:
     """The decoder of an encoder-decoder model, one token a step. Make it again when the weights have changed.
 
+    No scheme or transform of the decoder may depend on the length of the text, as cached keys would become stale
+    (``Stack.cache_limit``): a step past that limit is refused. A search reads such texts anew (``Reread``).
+
     ``is_idle``: no scheme acts in attention; positions enter at the embedding alone, or not at all.
     """
 
     def __init__(self, core: Transformer) -> None:
-        assert core.decoder is not None and core.cross_schemes is not None, "only a model with two sides translates"
+        if core.decoder is None or core.cross_schemes is None:
+            raise PositionError(f"a model of kind {core.config.kind!r} reads no source, and a LeanDecoder does")
         self.core, self.stack = core, copy_lean(core.decoder)
         layers = range(len(self.stack.blocks))
         self.schemes = [self.stack.schemes.of(layer) for layer in layers]
@@ -78,8 +83,9 @@ class LeanDecoder:
         """Read W tokens a row, all at the next position, and return the decoder's last states.
 
         W tokens of one position are the hypotheses of a beam. ``mask_B1WM`` is over all cached keys and these tokens;
-        None: every token may attend to all.
+        None: every token may attend to all. Raises PositionError once the text is longer than ``Stack.cache_limit``.
         """
+        self.stack.refuse_stale_cache(caches.length + 1)
         batch, width = ids_BW.shape
         place = self._place(caches.length)
         read = place.read.expand(batch, width, *place.read.shape[2:])

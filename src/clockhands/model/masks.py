@@ -95,6 +95,14 @@ def count_positions(text: Text, past: int | Tensor = 0) -> Positions:
     return positions.from_mask(text.mask_BT).index_select(1, past + torch.arange(new, device=device))
 
 
+def select_new(text: Text, past: int | Tensor) -> Bool[Tensor, "B S"] | None:
+    """Return the mask of a text's own tokens, without the ``past`` cached ones: [B, S]; None where there is none."""
+    new = text.ids_BS.shape[1]
+    if text.mask_BT is None or isinstance(past, int):
+        return None if text.mask_BT is None else text.mask_BT[:, past : past + new]
+    return text.mask_BT.index_select(1, past + torch.arange(new, device=text.ids_BS.device))
+
+
 def hides_any(mask_BT: Bool[Tensor, "B T"] | None) -> bool:
     """Whether a mask hides anything; without one the faster kernels serve. Assumed while tracing."""
     return mask_BT is not None and (torch.compiler.is_compiling() or not bool(mask_BT.all()))

@@ -24,6 +24,7 @@ from clockhands.model.masks import (
     make_cross_placement,
     make_self_mask,
     make_static_cache_mask,
+    select_new,
 )
 from clockhands.model.output import Output
 from clockhands.schemes import NoPosition, Scheme
@@ -98,6 +99,18 @@ class Stack(nn.Module):
             changing.append(first)
         lengths = [scheme.declares.steady_length for scheme in changing]
         return (self.position.scheme, min(lengths)) if changing else None
+
+    def refuse_stale_cache(self, length: int | None) -> None:
+        """Raise PositionError if cached keys are stale in a text of ``length`` tokens (None: not known in tracing)."""
+        if self.cache_limit is None:
+            return
+        name, steady = self.cache_limit
+        if length is None or length > steady:
+            beyond = f" once the text is longer than {steady} tokens" if steady else ""
+            raise PositionError(
+                f"{name} computes positions from the length of the text, so cached keys become stale{beyond}; "
+                f"pass use_cache=False, or choose options that do not depend on the length"
+            )
 
     def transform_positions(self, pos_BS: Positions, mask_BS: Bool[Tensor, "B S"] | None) -> Positions:
         """Turn counted positions into what the schemes of this stack read: transformed, on all axes that they need."""
@@ -242,8 +255,13 @@ class Transformer(nn.Module):
                 copy_tables(fresh, scheme)
 
     def encode(self, text: Text, states: list[Tensor] | None = None) -> Encoded:
-        """Encode a source; every layer's input is appended to ``states`` if that is a list."""
-        assert self.encoder is not None, "a decoder alone has no encoder"
+        """Encode a source: the encoder's last states, [B, T, D], with positions and mask.
+
+        The input of every layer and the last output are appended to ``states`` if that is a list. Raises PositionError
+        if the model has no encoder.
+        """
+        if self.encoder is None:
+            raise PositionError("a decoder-only model has no encoder; call decode")
         plain, placement = self.make_self_placement(text, "encoder", None)
         x = self.encoder(text.ids_BS, placement, states=states)
         return Encoded(x, plain, text.mask_BT, text.documents_BS)
@@ -260,8 +278,15 @@ class Transformer(nn.Module):
         cross_cache: KVCache | None = None,
         states: list[Tensor] | None = None,
     ) -> Float[Tensor, "B S D"]:
-        """Compute the states of target tokens, given an encoded source; cached tokens are not computed again."""
-        assert self.decoder is not None, "an encoder alone has no decoder"
+        """Compute the last states of target tokens, [B, S, D]; cached tokens are not computed again.
+
+        An encoder-decoder needs a ``source``. The input of every layer and the last output are appended to ``states``
+        if that is a list. Raises PositionError if there is no decoder or no source, and where cached keys are stale.
+        """
+        if self.decoder is None:
+            raise PositionError("an encoder-only model has no decoder; call encode")
+        if self.encoder is not None and source is None:
+            raise PositionError("an encoder-decoder needs a source to decode: pass what encode returned as source")
         plain, placement = self.make_self_placement(text, "decoder", cache)
         cross_placement = None if source is None else make_cross_placement(text, plain, source)
         return self.decoder(
@@ -276,17 +301,11 @@ class Transformer(nn.Module):
         stack = self.encoder if side == "encoder" else self.decoder
         assert stack is not None
         past = count_cached_tokens(cache)
-        if cache is not None and stack.cache_limit:
-            name, steady = stack.cache_limit
-            if not isinstance(past, int) or past + text.ids_BS.shape[1] > steady:
-                beyond = f" once the text is longer than {steady} tokens" if steady else ""
-                raise PositionError(
-                    f"{name} computes positions from the length of the text, so cached keys become stale{beyond}; "
-                    f"pass use_cache=False, or choose options that do not depend on the length"
-                )
+        if cache is not None:
+            stack.refuse_stale_cache(past + text.ids_BS.shape[1] if isinstance(past, int) else None)
         plain = count_positions(text, past)
-        own = None if text.mask_BT is None else text.mask_BT[:, : text.ids_BS.shape[1]]
-        pos = stack.transform_positions(plain, own)
+        new_mask_BS = None if stack.transform is None else select_new(text, past)
+        pos = stack.transform_positions(plain, new_mask_BS)
         if isinstance(past, int):
             length = None if cache is None else past + text.ids_BS.shape[1]
             return plain, Placement(
