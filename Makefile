@@ -43,7 +43,7 @@ test: check-style
 # Every annotation is checked while these tests run, which doubles what they take: so they are those that meet every
 # function on tensors in few tests. `CHECK_SHAPES=1 pytest ...` checks shapes in any others.
 SHAPED := tests/model/test_laws.py tests/attention tests/test_positions.py tests/schemes/rotary \
-  tests/schemes/test_declarations.py tests/inspection/test_run.py tests/generation/test_translate.py
+  tests/inspection/test_run.py tests/generation/test_translate.py
 check-shapes: $(VENV)/.test-installed
 	CHECK_SHAPES=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal $(SHAPED)
 
