@@ -54,8 +54,8 @@ class Rate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        found = stats.binomtest(self.shown, self.drawn).proportion_ci(0.95, "exact")
-        return float(found.low), float(found.high)
+        interval = stats.binomtest(self.shown, self.drawn).proportion_ci(0.95, "exact")
+        return float(interval.low), float(interval.high)
 
 
 def shown(law: Law, planted: float = 0.0, comparisons: int = 1, drawn: int = 1000, seed: int = 0) -> Rate:

@@ -86,8 +86,8 @@ def _match(name: str, recipe: Recipe, material: Material, wanted: int) -> dict[s
         return {}
     slope = count_recipe_parameters(vary(recipe, {"model.d_ff": width + 1}), material) - here
     chosen = width + round((wanted - here) / slope)
-    found = here + slope * (chosen - width)
-    if chosen < 1 or abs(found - wanted) > CLOSE * wanted:
+    matched = here + slope * (chosen - width)
+    if chosen < 1 or abs(matched - wanted) > CLOSE * wanted:
         raise UsageError(
             f"variant {name!r} has {here:,} parameters and the baseline {wanted:,}: no model.d_ff makes them equal "
             f"to {CLOSE:.1%}; match the width instead"
@@ -124,7 +124,7 @@ def _with_steps(
     matched: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Cost]:
     kind, amount = plan.budget
-    found = {}
+    costs = {}
     for name, (count, flops, seconds) in measured.items():
         steps = amount
         if kind == "tokens":
@@ -133,8 +133,8 @@ def _with_steps(
             steps = amount / seconds
         if plan.match == "compute":
             steps *= measured[plan.baseline][1] / flops
-        found[name] = Cost(count, max(1, round(steps)), flops, seconds, matched[name])
-    return found
+        costs[name] = Cost(count, max(1, round(steps)), flops, seconds, matched[name])
+    return costs
 
 
 def _tokens_a_step(recipe: Recipe, material: Material) -> float:

@@ -36,10 +36,10 @@ class Inside:
     @torch.no_grad()
     def look(self, model: Any, measures: Sequence[str] | None = None) -> dict[str, float]:
         """Numbers by name; a measure that does not apply to a model (no encoding at the input) gives none."""
-        found: dict[str, float] = {}
+        numbers: dict[str, float] = {}
         for name in self.measures if measures is None else measures:
-            found |= NUMBERS[name](Subject.of(model), self.texts)
-        return {name: round(value, 5) for name, value in found.items()}
+            numbers |= NUMBERS[name](Subject.of(model), self.texts)
+        return {name: round(value, 5) for name, value in numbers.items()}
 
 
 class During(TrainerCallback):

@@ -37,7 +37,7 @@ def measure_levels(translator: Translator, model: torch.nn.Module) -> Levels:
 
 
 def _finding(rows: list[tuple[str, str, Levels]]) -> Finding:
-    ratio = {(label, when): found.ratio for label, when, found in rows}
+    ratio = {(label, when): levels.ratio for label, when, levels in rows}
     moments = ("before training", "after training")
     lines = tuple(
         mark("line", moments, [ratio[label, when] for when in moments], label=label)
@@ -56,7 +56,7 @@ def _finding(rows: list[tuple[str, str, Levels]]) -> Finding:
         unit="word over position",
         table=Table.of(
             ("variant", "moment", "word over position", "position's share of the input"),
-            [(label, when, found.ratio, found.share) for label, when, found in rows],
+            [(label, when, levels.ratio, levels.share) for label, when, levels in rows],
         ),
         figure=Figure(
             (
