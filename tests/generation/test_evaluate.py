@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from clockhands.data import PairCollator, encode_pairs, open_corpus
-from clockhands.errors import DataError
+from clockhands.data import Pair, PairCollator, encode_pairs, open_corpus
+from clockhands.errors import DataError, UsageError
 from clockhands.generation import Loss, compute_cross_attention, draw_cross_attention, evaluate
 from clockhands.runs import Run, open_run
 
@@ -49,6 +49,13 @@ def test_loss_per_token_weighs_tokens_not_sentences() -> None:
 def test_no_text_is_refused(translator: Run) -> None:
     with pytest.raises(DataError, match="no text to evaluate on"):
         evaluate(translator, [])
+
+
+def test_pairs_and_documents_together_and_windows_of_nothing_are_refused(translator: Run, writer: Run) -> None:
+    with pytest.raises(DataError, match="mixes pairs and documents"):
+        evaluate(translator, [Pair("Tom saw Anna", "Tom saw Anna"), "the cat sat"])  # type: ignore[list-item]
+    with pytest.raises(UsageError, match="length=0"):
+        evaluate(writer, ["the cat sat on the mat"], length=0)
 
 
 def test_cross_attention_is_a_distribution_over_the_source(translator: Run) -> None:

@@ -73,19 +73,24 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate a translator on pairs, or a language model on documents. ``progress`` receives what is done of what.
 
-    A language model reads windows of ``length`` tokens (by default 128) side by side; its table is by place in the
-    window. Raises UsageError if the text does not fit the model, DataError if there is none.
+    A language model reads windows of ``length`` tokens (by default 128; a shorter rest is left out). The last token of
+    a window is the first of the next, so that none is predicted twice; the table is by place among the predicted tokens
+    of a window, 1 to ``length - 1``. Raises UsageError if the text does not fit the model and for a ``length`` below 2,
+    DataError if there is no text, or pairs and documents are mixed.
     """
     run = open_run(run)
     if not text:
         raise DataError("there is no text to evaluate on")
+    if len({isinstance(part, Pair) for part in text}) > 1:
+        raise DataError("the text mixes pairs and documents; evaluate them one after the other")
     if isinstance(text[0], Pair):
         run.require("encoder-decoder", "evaluate translations")
         make_bleu(tokenize, lowercase=lowercase)  # What is wrong with it is said before anything is translated.
         pairs = [pair for pair in text if isinstance(pair, Pair)]
         return _evaluate_pairs(run, pairs, search or Search(), tokenize, lowercase, buckets, progress)
     run.require("decoder", "evaluate continuations")
-    return _evaluate_stream(run, [t for t in text if isinstance(t, str)], length or 128, buckets, progress)
+    length = 128 if length is None else length
+    return _evaluate_stream(run, [t for t in text if isinstance(t, str)], length, buckets, progress)
 
 
 def _evaluate_pairs(

@@ -17,8 +17,8 @@ __all__ = ["generate"]
 
 LOWEST = {"tokens": 1, "temperature": 0, "top_p": 1e-9, "top_k": 0, "beam": 1, "samples": 1, "max_prompt": 1}
 USUAL = {"temperature": 0.8, "top_k": 0, "top_p": 1.0}
-COLDEST = 1e-3
-"""Logits divided by less than this leave the range in which float32 tells them apart."""
+MIN_TEMPERATURE = 1e-3
+"""Below this, sampling is greedy in all but name."""
 
 
 def generate(
@@ -54,7 +54,8 @@ def generate(
     if seed is not None:
         torch.manual_seed(seed)
     ids = _encode_prompt(run, prompt, max_prompt)
-    check_memory(run.model, rows=max(beam, samples), length=len(ids) + tokens, advice="tokens, beam or samples")
+    together = max(beam, samples)
+    check_memory(run.model, batch=1, beam=together, length=len(ids) + tokens, advice="tokens, beam or samples")
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     drawing = {name: USUAL[name] if value is None else value for name, value in options.items() if sampling}
     count = samples if sampling else 1
@@ -96,8 +97,9 @@ def _refuse(**values: float | int | None) -> None:
     wrong += [f"{name} is {value}; it must be finite" for name, value in known.items() if value == math.inf]
     if known.get("top_p", 1) > 1:
         wrong.append(f"top_p is {known['top_p']}; it is a share, at most 1")
-    if 0 < known.get("temperature", 1) < COLDEST:
-        wrong.append(f"temperature is {known['temperature']}; the least is {COLDEST}, or 0 for the likeliest token")
+    if 0 < known.get("temperature", 1) < MIN_TEMPERATURE:
+        least = f"the least is {MIN_TEMPERATURE}, or 0 for the likeliest token"
+        wrong.append(f"temperature is {known['temperature']}; {least}")
     if known["samples"] > 1 and (known.get("temperature") == 0 or known["beam"] > 1):
         wrong.append(f"samples is {known['samples']}, but without sampling all would be the same")
     if wrong:

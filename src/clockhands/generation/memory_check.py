@@ -5,30 +5,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clockhands.errors import UsageError
+from clockhands.generation.engines.hypotheses import depends_on_length
 from clockhands.machine import free_memory, in_words
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def count_bytes(model: PreTrainedModel, *, rows: int, length: int, source: int = 0) -> int:
-    """Count the bytes that ``rows`` texts of ``length`` tokens, of sources of ``source`` tokens, need at the least.
+def estimate_bytes(model: PreTrainedModel, *, batch: int, beam: int, length: int, source: int = 0) -> int:
+    """Return the least memory, in bytes, in which ``beam`` hypotheses of each of ``batch`` texts can be written.
 
-    Counted are the keys and values of every layer, and one layer's states of the longer side; not what is computed in
-    between, so that nothing is refused that would have fitted.
+    A text has ``length`` tokens, its source has ``source`` tokens (0: the model has no encoder). Counted are tensors
+    that exist at the same time whatever the engine, so that nothing is refused that would have fitted: one layer of
+    the encoder, or else the KV caches and the encoder's output. The hypotheses of a source may share its keys.
     """
     core = model.config.core
-    itemsize = next(model.parameters()).element_size()
-    keys = 2 * core.kv_heads * core.d_head * core.decoder_layers * (length + source)
-    states = max(length, source) * (2 * core.d_model + core.d_ff if source else core.d_model)
-    return rows * itemsize * (keys + states)
+    # Where nothing can be cached, one layer at a time has keys and values.
+    layers = 1 if depends_on_length(model.model) else core.decoder_layers
+    keys = 2 * core.kv_heads * core.d_head * layers
+    encoding = batch * source * (2 * core.d_model + core.d_ff)  # a layer's input, its output, and its inner states
+    decoding = batch * beam * length * keys + batch * source * (keys + core.d_model)
+    return int(next(model.parameters()).element_size() * max(encoding, decoding))
 
 
-def check_memory(model: PreTrainedModel, *, rows: int, length: int, source: int = 0, advice: str) -> None:
+def check_memory(model: PreTrainedModel, *, batch: int, beam: int, length: int, source: int = 0, advice: str) -> None:
     """Raise UsageError if so many texts of so many tokens do not fit; ``advice``: what to lower."""
-    needed, available = count_bytes(model, rows=rows, length=length, source=source), free_memory(model.device)
+    needed = estimate_bytes(model, batch=batch, beam=beam, length=length, source=source)
+    available = free_memory(model.device)
     if needed > available:
         raise UsageError(
-            f"{rows:,} texts of {max(length, source):,} tokens at a time need {in_words(needed)} of memory, and "
-            f"{in_words(available)} are free; lower {advice}"
+            f"{batch * beam:,} texts of {max(length, source):,} tokens at a time need {in_words(needed)} of memory, "
+            f"and {in_words(available)} are free; lower {advice}"
         )

@@ -52,8 +52,9 @@ def score_translations(
 ) -> list[Score]:
     """Score hypotheses against one reference each by BLEU, chrF and exact match, in percent.
 
-    BLEU and chrF are sacreBLEU's, their intervals its paired-bootstrap resampling (Koehn 2004; ``RESAMPLES`` draws);
-    exact match has SciPy's bootstrap. ``tokenize`` and ``lowercase`` are sacreBLEU's (``none``: tokenised references).
+    BLEU and chrF are sacreBLEU's, with the interval of its bootstrap (Koehn 2004; ``RESAMPLES`` draws): the mean of the
+    resampled scores plus and minus half the width of their 95 % range, so that ``value`` is not its centre. Exact match
+    has SciPy's percentile interval. ``tokenize`` and ``lowercase`` are sacreBLEU's (``none``: tokenised references).
     Raises DataError if the two differ in number or there is nothing to score.
     """
     if len(hypotheses) != len(references):

@@ -140,7 +140,7 @@ def _check_memory(run: Run, rows: list[list[int]], search: Search) -> None:
     source = max(map(len, rows))
     length = min(source, search.max_length or source)
     advice = "--batch" if search.beam == 1 else "--beam or --batch"
-    check_memory(run.model, rows=len(rows) * search.beam, length=length, source=source, advice=advice)
+    check_memory(run.model, batch=len(rows), beam=search.beam, length=length, source=source, advice=advice)
 
 
 def _translate_batch(

@@ -123,6 +123,9 @@ def test_all_reasons_are_named() -> None:
         "cross-attention: positions of the scheme 'alibi'",
     ):  # fmt: skip
         assert reason in str(fault.value)
+    projected = {"scheme": "sinusoidal", "combine": "project", "width": 8}
+    with pytest.raises(UsageError, match="decoder: positions that are not added but projected"):
+        CTranslate2Engine(writer(decoder=projected))
 
 
 def test_a_run_is_translated_by_either_engine(translator: Run) -> None:

@@ -1,4 +1,7 @@
-"""Greedy and beam search by CTranslate2, an inference engine in C++: the same texts in less time, or in int8.
+"""Greedy and beam search by CTranslate2, an inference engine in C++, in less time.
+
+Greedy search gives the texts of the engine ``clockhands``, beam search stops earlier and may give others, and int8 is
+approximate.
 
 It knows the block of the paper and its usual variants, and positions that are added to the embedding or rotate queries
 and keys. A model with anything else is refused, and the reasons are named; the engine ``clockhands`` takes every model.
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 PLACES = 512
 """Positions of the first table; longer texts have it made again."""
+COMBINED = {"concatenate": "concatenated", "project": "projected"}
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh", "silu": "SWISH"}
 
 
@@ -151,7 +155,7 @@ def _list_side_obstacles(stack: Stack) -> Iterator[str]:
     """Yield what of one side the engine cannot express."""
     position = stack.position
     if position.combine != "add":
-        yield f"positions that are not added but {position.combine}d"
+        yield f"positions that are not added but {COMBINED[position.combine]}"
     if position.every_layer:
         yield "positions that are added again at every layer (every_layer)"
     if position.skip_every:

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 import torch
 
-from clockhands.model import Encoded, Text
+from clockhands.model import Encoded, Text, Transformer
 from clockhands.model.lean import LeanDecoder
 from clockhands.model.masks import hides_any
 from clockhands.schemes import Scheme
@@ -71,6 +71,7 @@ class Tree(Hypotheses):
     def select(self, rows: Int[Tensor, " R"]) -> None:
         """Continue with these sources alone."""
         self.caches.select(rows)
+        self.source = self.caches.source
         self.ancestors_BWM, self.itself_BWW = self.ancestors_BWM[rows], self.itself_BWW[rows]
 
 
@@ -91,6 +92,7 @@ class Rows(Hypotheses):
     def select(self, rows: Int[Tensor, " R"]) -> None:
         """Continue with all hypotheses of these sources alone."""
         self.caches.select(expand_rows(rows, self.beams))
+        self.source = self.caches.source
 
 
 class Reread(Hypotheses):
@@ -118,14 +120,21 @@ def make_hypotheses(decoder: LeanDecoder, source: Encoded, beams: int) -> Hypoth
     """Make hypotheses of the fastest kind that the schemes of the decoder and of its cross-attention allow."""
     if source.mask_BT is not None and not hides_any(source.mask_BT):
         source = replace(source, mask_BT=None)
-    transform = decoder.stack.transform
-    own = [scheme for scheme in decoder.stack.schemes if isinstance(scheme, Scheme)]
-    by_length = any(scheme.declares.depends_on_length for scheme in own)
-    if by_length or (transform is not None and transform.depends_on_length):
+    if depends_on_length(decoder.core):
         return Reread(decoder, source, beams)
+    own = [scheme for scheme in decoder.stack.schemes if isinstance(scheme, Scheme)]
     if beams > 1 and any(scheme.active_hooks() & WHOLE_ROWS for scheme in [*own, *decoder.cross_schemes]):
         return Rows(decoder, source, beams)
     return Tree(decoder, source, beams)
+
+
+def depends_on_length(core: Transformer) -> bool:
+    """Return whether an encoding of the decoder depends on the length of the text, so that no keys can be cached."""
+    assert core.decoder is not None, "an encoder alone writes nothing"
+    transform = core.decoder.transform
+    schemes = [scheme for scheme in core.decoder.schemes if isinstance(scheme, Scheme)]
+    by_scheme = any(scheme.declares.depends_on_length for scheme in schemes)
+    return by_scheme or (transform is not None and transform.depends_on_length)
 
 
 def repeat_rows(source: Encoded, times: int) -> Encoded:

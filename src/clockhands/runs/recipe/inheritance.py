@@ -12,7 +12,7 @@ from typing import Any
 from clockhands.errors import CheckpointError
 from clockhands.model.config import Position, TransformerConfig
 from clockhands.runs import checkpoints
-from clockhands.runs.recipe.keys import FROM_DATA, SIDES, Tables, model_options
+from clockhands.runs.recipe.keys import FROM_DATA, SIDES, Tables, make_absolute, model_options
 
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 
@@ -28,7 +28,7 @@ def inherit(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
     begun = overrides.get("training.begin_from", given)
     if not isinstance(begun, (str, Path)) or begun == "none":
         return tables
-    tables, begun = dict(tables), Path(begun).expanduser().absolute()
+    tables, begun = dict(tables), Path(make_absolute(begun, Path.cwd()))
     model, position = tables.get("model", {}), tables.get("position", {})
     if isinstance(model, Mapping) and "preset" not in model and not _says_all(model):
         tables["model"] = {**make_model_table(read_architecture(begun)), **model}
@@ -61,7 +61,7 @@ def read_architecture(begun: Path) -> TransformerConfig:
 
 def find_tokenizer_folder(begun: Path) -> Path:
     """Find where its tokenizer lies; that of a checkpoint in its run. Raises CheckpointError if there is none."""
-    for folder in (begun, begun.parent.parent):
+    for folder in (begun, begun.parent.parent) if begun.parent.name == "checkpoints" else (begun,):
         if (folder / TOKENIZER).is_file():
             return folder
     raise CheckpointError(f"training.begin_from: {begun} holds no tokenizer; give a run, or save the tokenizer there")

@@ -86,7 +86,7 @@ def make_paths_absolute(tables: Tables, base: Path) -> Tables:
     for table in [name for name in ("data", "training") if isinstance(tables.get(name), Mapping)]:
         known = keys_of(tables, table)
         moved[table] = {
-            key: _absolute(value, base) if key in known and takes_path(known[key].type) else value
+            key: make_absolute(value, base) if key in known and takes_path(known[key].type) else value
             for key, value in tables[table].items()
         }
     return moved
@@ -105,9 +105,10 @@ def split_by_side(position: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, 
         yield side, own if alone else {**common, **own}
 
 
-def _absolute(value: Any, base: Path) -> Any:
+def make_absolute(value: Any, base: Path) -> Any:
+    """Return a path, or a list of paths, as text, taken from ``base`` where relative; any other value as it is."""
     if isinstance(value, (list, tuple)):
-        return [_absolute(item, base) for item in value]
+        return [make_absolute(item, base) for item in value]
     if not isinstance(value, (str, Path)):
         return value
     # os.path, unlike pathlib, leaves the home of somebody who does not exist as it is written.

@@ -20,8 +20,8 @@ from clockhands.runs.recipe.keys import (
 )
 
 NESTED = ("transform_options",)
-EXCLUSIVE = ({"batches.tokens", "batches.size"}, {"training.max_steps", "training.epochs"})
-"""Two ways to say the same; setting one takes the other away."""
+EXCLUSIVE = (("batches.tokens", "batches.size"), ("training.max_steps", "training.epochs"))
+"""Pairs of keys of which a recipe may set one; an override of one alone removes the other."""
 
 
 def set_key(tables: Tables, dotted: str, value: Any, *, written: bool = False) -> None:
@@ -41,9 +41,6 @@ def set_key(tables: Tables, dotted: str, value: Any, *, written: bool = False) -
     type_ = known[key].type if key in known else Any
     value = parse(value, type_) if written else value
     _put(tables, table, key, convert(value, type_))
-    for pair in EXCLUSIVE:
-        for other in pair - {dotted} if dotted in pair else ():
-            tables[table].pop(other.rpartition(".")[2], None)
 
 
 def apply_overrides(tables: Tables, overrides: Mapping[str, Any], *, written: bool = False) -> Tables:
@@ -51,6 +48,14 @@ def apply_overrides(tables: Tables, overrides: Mapping[str, Any], *, written: bo
 
     Keys on which others depend come first, whatever the order of ``overrides``.
     """
+    changed, faults = try_overrides(tables, overrides, written=written)
+    if faults:
+        raise ConfigError(faults, "the overrides")
+    return changed
+
+
+def try_overrides(tables: Tables, overrides: Mapping[str, Any], *, written: bool = False) -> tuple[Tables, list[str]]:
+    """Return a copy of the tables with those dotted keys set that can be, and a fault for each of the others."""
     changed, faults = deepcopy(tables), []
     for keys in _in_waves(overrides):
         for dotted in keys:
@@ -59,9 +64,17 @@ def apply_overrides(tables: Tables, overrides: Mapping[str, Any], *, written: bo
             except UsageError as fault:
                 faults.append(str(fault))
         changed = add_default_position(changed)
-    if faults:
-        raise ConfigError(faults, "the overrides")
-    return changed
+    _remove_alternatives(changed, overrides)
+    return changed, faults
+
+
+def _remove_alternatives(tables: Tables, overrides: Mapping[str, Any]) -> None:
+    """Remove the other key of each exclusive pair of which one key was set; where both were, validation says so."""
+    for pair in EXCLUSIVE:
+        for dotted, alternative in (pair, pair[::-1]):
+            table, _, key = dotted.partition(".")
+            if dotted in overrides and alternative not in overrides and tables.get(table, {}).get(key) is not None:
+                tables[table].pop(alternative.partition(".")[2], None)
 
 
 def _in_waves(overrides: Mapping[str, Any]) -> Iterator[list[str]]:
@@ -74,13 +87,14 @@ def _in_waves(overrides: Mapping[str, Any]) -> Iterator[list[str]]:
 
 
 def _put(tables: Tables, table: str, key: str, value: Any) -> None:
+    """Set a key of a table, which is made where there is none; a side may be written as the name of its scheme."""
     place: dict[str, Any] = tables
     for part in table.split("."):
         inner = place.setdefault(part, {})
-        if isinstance(inner, str):
+        if isinstance(inner, str) and part in SIDES:
             inner = place[part] = {"scheme": inner}
         if not isinstance(inner, dict):
-            raise UsageError(f"cannot set {table}.{key}: {table} is {shown(inner)}, and must be a table")
+            raise UsageError(f"cannot set '{table}.{key}': {table} is {shown(inner)}, and must be a table")
         place = inner
     if SELECTORS.get(table.split(".")[0]) == key and place.get(key) != value:
         for other in [name for name in place if name not in KEPT]:

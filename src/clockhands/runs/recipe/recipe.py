@@ -25,7 +25,7 @@ from clockhands.runs.recipe.keys import (
     keys_of,
     make_paths_absolute,
 )
-from clockhands.runs.recipe.overrides import apply_overrides
+from clockhands.runs.recipe.overrides import try_overrides
 from clockhands.runs.recipe.sections import Batching, Tokenization, Training
 from clockhands.runs.recipe.validation import fill_in_options, keep_tables, read_corpus, read_model, read_section
 
@@ -104,12 +104,8 @@ def combine(
     """Make a recipe of tables and dotted overrides. Raises ConfigError with the faults of both together."""
     known, faults = keep_tables(tables)
     tables = inherit({**known, **{name: table for name, table in tables.items() if name not in TABLES}}, overrides)
-    try:
-        tables = apply_overrides(tables, overrides, written=written)
-    except ConfigError as fault:
-        faults += fault.faults
-        kept = {key: value for key, value in overrides.items() if not any(repr(key) in text for text in fault.faults)}
-        tables = apply_overrides(tables, kept, written=written)
+    tables, wrong = try_overrides(tables, overrides, written=written)
+    faults += wrong
     try:
         recipe = Recipe.of(make_paths_absolute(tables, Path.cwd()), source)
     except ConfigError as fault:

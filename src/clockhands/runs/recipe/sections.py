@@ -85,7 +85,7 @@ class Training:
     leaves out of [model], [position] and [tokenizer] is as it is there.
 
     Length: ``max_steps`` or ``epochs``. ``learning_rate`` is the peak; ``auto`` takes one that fits the model
-    (``defaults.py``). For the schedule ``paper`` it is the factor of d_model^-0.5·min(s^-0.5, s·warmup^-1.5), where
+    (``clockhands.training.defaults``). For ``paper`` it is the factor of d_model^-0.5·min(s^-0.5, s·warmup^-1.5), where
     ``auto`` is 1. ``warmup_steps`` rise linearly from ``warmup_from``; ``auto`` is a tenth of all, at most 4000.
     ``inverse-sqrt`` falls as 1/√s from the peak at the end of the warm-up; ``cosine`` falls to ``final_rate``.
     ``clip`` bounds the norm of the gradient (0: no bound).
@@ -141,14 +141,14 @@ class Training:
         if self.learning_rate is None:
             return 1.0 if self.schedule == "paper" else 5e-4
         if isinstance(self.learning_rate, str):
-            raise ValueError("training.learning_rate is 'auto': defaults.settled() puts a number there")
+            raise ValueError("training.learning_rate is 'auto'; training.defaults.fill_in_auto puts a number there")
         return self.learning_rate
 
     @property
     def warmup(self) -> int:
         """The number of updates of the warm-up."""
         if isinstance(self.warmup_steps, str):
-            raise ValueError("training.warmup_steps is 'auto': defaults.settled() puts a number there")
+            raise ValueError("training.warmup_steps is 'auto'; training.defaults.fill_in_auto puts a number there")
         return self.warmup_steps
 
     @property
