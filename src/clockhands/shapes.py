@@ -13,6 +13,11 @@
 ``V``   vocabulary
 ``L``   layers
 ``F``   frequencies, the hands of the clock
+``G``   heads of keys and values, each for a group of the query heads
+``M``   keys that a mask is over: those of the cache and the new ones
+``N``   items of a list: rows, labels, new tokens
+``W``   hypotheses of a beam
+``O I`` rows and columns of a matrix: outputs and inputs
 ======  =====================================================================
 
 A tensor carries its axes in its name: ``q_BHSK``. Annotations use the same letters through jaxtyping and are

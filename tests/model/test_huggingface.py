@@ -236,6 +236,16 @@ def test_hidden_states_are_every_layer_s_input_and_the_last() -> None:
     torch.testing.assert_close(last, out.logits[:, -1:])
 
 
+def test_hidden_states_of_an_encoder_that_ran_before_are_passed_on() -> None:
+    made, source, target = model("encoder-decoder"), words(2, 5), words(2, 4)
+    encoded = made.get_encoder()(source, output_hidden_states=True)
+    whole = made(input_ids=source, decoder_input_ids=target, output_hidden_states=True)
+    out = made(encoder_outputs=encoded, decoder_input_ids=target, output_hidden_states=True)
+    assert torch.equal(out.logits, whole.logits)
+    assert len(out.encoder_hidden_states) == 3
+    assert all(map(torch.equal, out.encoder_hidden_states, whole.encoder_hidden_states))
+
+
 REFUSALS: list[tuple[Any, type[Exception], str]] = [
     (lambda m: m(input_ids=words(1, 3)), PositionError, "the decoder has nothing to read"),
     (lambda m: m(decoder_input_ids=words(1, 3)), PositionError, "there is no source: pass input_ids"),

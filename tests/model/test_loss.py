@@ -44,7 +44,7 @@ TARGETS = [Target(), Target(0.1), Target(0.1, "others"), Target(0.1, "others-but
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"{target.among}-{target.rate}")
 def test_equals_its_definition_with_gradients(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loss, "ROWS", 4)
+    monkeypatch.setattr(loss, "CHUNK_ROWS", 4)
     *parameters, labels = inputs()
     if target.among == "others-but-pad":
         labels[labels == target.pad] = 1

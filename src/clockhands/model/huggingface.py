@@ -1,4 +1,4 @@
-"""The Hugging Face face: the same Transformer behind ``from_pretrained``, ``generate``, Trainer and Auto classes."""
+"""The models as transformers runs them: ``from_pretrained``, ``generate``, Trainer and Auto classes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Mask = torch.Tensor | None
 
 
 class ClockhandsPreTrainedModel(PreTrainedModel):
-    """The part that the three models share: the core, its initialisation, its tied matrices, the loss."""
+    """The part that the three models share: a ``Transformer``, its initialisation, its tied matrices, the loss."""
 
     config_class = ClockhandsConfig
     base_model_prefix = "model"
@@ -58,14 +58,14 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
 
     def __init__(self, config: ClockhandsConfig) -> None:
         super().__init__(config)
-        core = config.core
-        if core.kind != self.kind:
-            right = MODEL_CLASSES[core.kind]
+        architecture = config.core
+        if architecture.kind != self.kind:
+            right = MODEL_CLASSES[architecture.kind]
             raise CheckpointError(
-                f"this configuration is of kind {core.kind!r}, and {type(self).__name__} needs {self.kind!r}; "
+                f"this configuration is of kind {architecture.kind!r}, and {type(self).__name__} needs {self.kind!r}; "
                 f"use {right.model.__name__} ({right.auto.__name__})"
             )
-        self.model = Transformer(core)
+        self.model = Transformer(architecture)
         self._tied_weights_keys = {f"model.{name}": f"model.{source}" for name, source in self.model.tied().items()}
         self.post_init()
 
@@ -94,7 +94,7 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
         return attention_mask
 
     def compute_loss_and_logits(
-        self, states_BSD: torch.Tensor, labels: torch.Tensor | None, keep: int | torch.Tensor, count: Any
+        self, states_BSD: torch.Tensor, labels: torch.Tensor | None, keep: int | slice | torch.Tensor, count: Any
     ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """Compute loss and logits. While training with labels there are no logits: they never exist whole."""
         output = self.model.output
@@ -103,15 +103,14 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
             target = self.config.target if self.training else Target()
             loss = cross_entropy(output.prepare(states_BSD), output.weight, output.bias, labels, target, count)
         if labels is None or not self.training:
-            kept = (
-                slice(-keep, None) if isinstance(keep, int) and keep else slice(None) if isinstance(keep, int) else keep
-            )
-            logits = output(states_BSD[:, kept])
+            if isinstance(keep, int):
+                keep = slice(-keep, None) if keep else slice(None)  # 0 keeps all, as in transformers
+            logits = output(states_BSD[:, keep])
         return loss, logits
 
 
 def is_loaded(parameter: torch.Tensor) -> bool:
-    """Whether transformers has filled a parameter from a checkpoint."""
+    """Return whether transformers has filled a parameter from a checkpoint."""
     return getattr(parameter, "_is_hf_initialized", False)
 
 
@@ -187,22 +186,27 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, ExactGenerationMixin):
             raise PositionError("the decoder has nothing to read: pass decoder_input_ids or labels")
         source_states: list[torch.Tensor] | None = [] if output_hidden_states else None
         states: list[torch.Tensor] | None = [] if output_hidden_states else None
-        source = self.read(input_ids, attention_mask, position_ids, document_ids, encoder_outputs, source_states)
+        source = self.encode_source(
+            input_ids, attention_mask, position_ids, document_ids, encoder_outputs, source_states
+        )
         cache = past_key_values
         if cache is None and use_cache and not self.training:
             cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         text = Text(decoder_input_ids, as_mask(decoder_attention_mask), decoder_position_ids, decoder_document_ids)
-        own, crossed = (None, None) if cache is None else (cache.self_attention_cache, cache.cross_attention_cache)
-        hidden = self.model.decode(text, source, own, crossed, states)
+        self_cache, cross_cache = (
+            (None, None) if cache is None else (cache.self_attention_cache, cache.cross_attention_cache)
+        )
+        hidden = self.model.decode(text, source, self_cache, cross_cache, states)
         loss, logits = self.compute_loss_and_logits(hidden, labels, logits_to_keep, num_items_in_batch)
         output = Seq2SeqLMOutput(
             loss=loss, logits=logits, past_key_values=cache, encoder_last_hidden_state=source.states_BTD,
             decoder_hidden_states=None if states is None else tuple(states),
+            # Empty if they were asked for and ``encoder_outputs`` did not hold them.
             encoder_hidden_states=tuple(source_states) if source_states else None,
         )  # fmt: skip
         return output.to_tuple() if return_dict is False else output
 
-    def read(
+    def encode_source(
         self,
         input_ids: torch.Tensor | None,
         mask: Mask,
@@ -211,14 +215,22 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, ExactGenerationMixin):
         encoder_outputs: Any,
         states: list[torch.Tensor] | None = None,
     ) -> Encoded:
-        """Encode the source, or rebuild it from ``encoder_outputs``."""
+        """Encode the source, or rebuild it from ``encoder_outputs``; states of all layers are added to ``states``.
+
+        Raises PositionError where there is neither.
+        """
         if encoder_outputs is None:
             if input_ids is None:
                 raise PositionError("there is no source: pass input_ids or encoder_outputs")
             return self.model.encode(Text(input_ids, as_mask(mask), position_ids, document_ids), states)
         states_BTD = encoder_outputs[0]
-        places = Text(states_BTD[..., 0].long(), as_mask(mask), position_ids, document_ids)
-        return self.model.rebuild_source(states_BTD, places)
+        if states is not None:
+            states.extend(getattr(encoder_outputs, "hidden_states", None) or ())
+        # The ids are not known; of these only the shape [B, T] and the device are read.
+        text = Text(
+            states_BTD.new_zeros(states_BTD.shape[:2], dtype=torch.long), as_mask(mask), position_ids, document_ids
+        )
+        return self.model.rebuild_source(states_BTD, text)
 
 
 class EncoderFace(nn.Module):
@@ -228,7 +240,7 @@ class EncoderFace(nn.Module):
 
     def __init__(self, owner: ClockhandsForSeq2SeqLM) -> None:
         super().__init__()
-        self._owner = (owner,)
+        self._owner = (owner,)  # in a tuple, so that nn.Module does not register the model as a part of this
 
     def forward(
         self,
@@ -240,9 +252,13 @@ class EncoderFace(nn.Module):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
     ) -> BaseModelOutput:
-        """Encode a source: the last states, [B, T, D], and all others if asked for."""
+        """Encode a source: the last states, [B, T, D], and all others if ``output_hidden_states`` is set.
+
+        ``output_attentions`` is there because ``generate`` passes it, and is ignored: ``attention.record`` gives the
+        weights.
+        """
         states: list[torch.Tensor] | None = [] if output_hidden_states else None
-        source = self._owner[0].read(input_ids, attention_mask, position_ids, document_ids, None, states)
+        source = self._owner[0].encode_source(input_ids, attention_mask, position_ids, document_ids, None, states)
         return BaseModelOutput(source.states_BTD, hidden_states=None if states is None else tuple(states))
 
 

@@ -26,6 +26,7 @@ class ClockhandsConfig(PreTrainedConfig):
         label_smoothing, smoothing: the training loss (see ``loss.Target``); evaluation never smooths.
         pad_token_id, bos_token_id, eos_token_id, decoder_start_token_id: as everywhere in transformers; ids of the
             vocabulary that is written.
+        use_cache: read by ``generate`` alone; ``forward`` returns a cache only if it is called with ``use_cache=True``.
         tokenizer_fingerprint: of the tokenizers that the model was trained with (``Tokenizers.fingerprint``); None:
             not known, and not compared.
     """
@@ -47,20 +48,20 @@ class ClockhandsConfig(PreTrainedConfig):
         tokenizer_fingerprint: Any = None,
         **kwargs: Any,
     ) -> None:
-        core = transformer if isinstance(transformer, TransformerConfig) else validate(transformer or {})
-        self.transformer = core.to_dict()
-        remember(core, self.transformer)
+        architecture = transformer if isinstance(transformer, TransformerConfig) else validate(transformer or {})
+        self.transformer = architecture.to_dict()
+        remember(architecture, self.transformer)
         self.label_smoothing, self.smoothing, self.use_cache = label_smoothing, smoothing, use_cache
         self.pad_token_id, self.bos_token_id, self.eos_token_id = pad_token_id, bos_token_id, eos_token_id
         self.decoder_start_token_id, self.tokenizer_fingerprint = decoder_start_token_id, tokenizer_fingerprint
         wrong = loss_faults(label_smoothing, smoothing, pad_token_id)
         if wrong:
             raise ConfigError(wrong, "the training loss")
-        wrong = id_faults({name: getattr(self, name) for name in IDS}, core.vocab_size)
+        wrong = id_faults({name: getattr(self, name) for name in IDS}, architecture.vocab_size)
         if wrong:
             raise ConfigError(wrong, "the configuration")
-        kwargs["is_encoder_decoder"] = core.kind == "encoder-decoder"
-        kwargs["tie_word_embeddings"] = core.tying != "none"
+        kwargs["is_encoder_decoder"] = architecture.kind == "encoder-decoder"
+        kwargs["tie_word_embeddings"] = architecture.tying != "none"
         super().__init__(**kwargs)
 
     @property

@@ -9,10 +9,11 @@ import torch
 
 from clockhands.shapes import Float, Int, Tensor
 
-__all__ = ["IGNORED", "ROWS", "Smoothing", "Target", "chunk_loss", "cross_entropy"]
+__all__ = ["CHUNK_ROWS", "IGNORED", "Smoothing", "Target", "chunk_loss", "cross_entropy"]
 
 IGNORED = -100
-ROWS = 512
+CHUNK_ROWS = 512
+"""Rows whose logits exist at a time: 512 rows of 32,000 float32 logits take 66 MB."""
 Smoothing = Literal["all", "others", "others-but-pad"]
 
 
@@ -30,7 +31,7 @@ class Target:
     pad: int | None = None
 
     def shares(self, vocabulary: int) -> tuple[float, float]:
-        """Return what the right token gets on top of what everybody gets, and what everybody gets."""
+        """Return the probability that the label gets on top of its share, and the share of every smoothed token."""
         if self.among == "all":
             return 1 - self.rate, self.rate / vocabulary
         excluded = 2 if self.among == "others-but-pad" and self.pad is not None else 1
@@ -40,31 +41,32 @@ class Target:
 
 @torch.compiler.disable  # Every batch has another number of labelled rows, for each of which it would compile anew.
 def cross_entropy(
-    states_NSD: Float[Tensor, "*N D"],
+    states_ND: Float[Tensor, "*N D"],
     weight_VD: Float[Tensor, "V D"],
     bias_V: Float[Tensor, " V"] | None,
-    labels_NS: Int[Tensor, "*N"],
+    labels_N: Int[Tensor, "*N"],
     target: Target,
     count: int | Tensor | None = None,
 ) -> Float[Tensor, ""]:
     """Compute -Σ q·log p over the rows whose label is not -100, divided by ``count`` (None: the number of those rows).
 
-    ``count`` is what the Trainer passes as ``num_items_in_batch``, so that accumulation weighs every token alike.
+    ``states_ND`` are [..., D] and ``labels_N`` [...]; q is the smoothed ``target`` distribution. ``count`` is what the
+    Trainer passes as ``num_items_in_batch``, so that gradient accumulation weighs every token alike.
     """
-    labels_N = labels_NS.reshape(-1)
+    labels_N = labels_N.reshape(-1)
     kept_N = labels_N != IGNORED
-    rows_ND = states_NSD.reshape(-1, states_NSD.shape[-1])[kept_N]
+    rows_ND = states_ND.reshape(-1, states_ND.shape[-1])[kept_N]
     dtype = torch.get_autocast_dtype(rows_ND.device.type) if torch.is_autocast_enabled(rows_ND.device.type) else None
     if not torch.is_grad_enabled():
-        # Gradients are made on the way forward if an input wants one; parameters always say so, even in evaluation.
+        # The forward pass computes gradients if an input requires one, and parameters do so even under no_grad.
         rows_ND, weight_VD = rows_ND.detach(), weight_VD.detach()
         bias_V = None if bias_V is None else bias_V.detach()
-    total = _Summed.apply(rows_ND, weight_VD, bias_V, labels_N[kept_N], target, dtype)
+    total = _ChunkedCrossEntropy.apply(rows_ND, weight_VD, bias_V, labels_N[kept_N], target, dtype)
     return total / (kept_N.sum().clamp(min=1) if count is None else count)
 
 
-class _Summed(torch.autograd.Function):
-    """The summed loss; gradients are made in the forward pass, chunk by chunk, while the chunk's logits exist."""
+class _ChunkedCrossEntropy(torch.autograd.Function):
+    """The summed loss. Gradients of all inputs are computed in the forward pass, while the logits of a chunk exist."""
 
     @staticmethod
     def forward(
@@ -76,14 +78,14 @@ class _Summed(torch.autograd.Function):
         target: Target,
         dtype: torch.dtype | None,
     ) -> Tensor:
-        learning = any(ctx.needs_input_grad[:3])
+        needs_grad = any(ctx.needs_input_grad[:3])
         weight = weight_VD if dtype is None else weight_VD.to(dtype)
         total = torch.zeros((), dtype=torch.promote_types(rows_ND.dtype, torch.float32), device=rows_ND.device)
-        grad_rows_ND = torch.empty_like(rows_ND) if learning else None
-        grad_weight_VD = torch.zeros_like(weight_VD, dtype=total.dtype) if learning else None
-        grad_bias_V = torch.zeros_like(bias_V, dtype=total.dtype) if learning and bias_V is not None else None
-        for start in range(0, len(rows_ND), ROWS):
-            part = slice(start, start + ROWS)
+        grad_rows_ND = torch.empty_like(rows_ND) if needs_grad else None
+        grad_weight_VD = torch.zeros_like(weight_VD, dtype=total.dtype) if needs_grad else None
+        grad_bias_V = torch.zeros_like(bias_V, dtype=total.dtype) if needs_grad and bias_V is not None else None
+        for start in range(0, len(rows_ND), CHUNK_ROWS):
+            part = slice(start, start + CHUNK_ROWS)
             rows = rows_ND[part].to(weight.dtype)
             logits_NV = (rows @ weight.T).to(total.dtype)
             if bias_V is not None:

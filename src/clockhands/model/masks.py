@@ -1,4 +1,7 @@
-"""Make positions and masks of texts, before any attention is computed. A mask is True where attending is allowed."""
+"""What the model reads (``Text``, ``Encoded``), and the positions and masks that are made of it (``Placement``).
+
+A mask is True where attending is allowed.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,9 @@ __all__ = [
 class Placement:
     """The positions of queries and of the keys computed with them, and the mask between them.
 
-    ``mask_BHSM`` is over all M keys of the KV cache and of this call, and None where every query may attend to every
-    key; ``causal`` hides later keys. ``length``: how many tokens of a cache of fixed size are in use; None: all.
+    ``kpos_BT`` are positions of the new keys; attention puts those of all keys in their place once it has read the
+    cache. ``mask_BHSM`` is over all M keys of the KV cache and of this call, and None where every query may attend to
+    every key; ``causal`` hides later keys. ``length``: how many tokens of a cache of fixed size are in use; None: all.
     """
 
     qpos_BS: Positions
@@ -44,9 +48,9 @@ class Placement:
 class Text:
     """Token ids with everything that tells their positions.
 
-    ``mask_BT`` covers the cached tokens and these (False: padding); it may go on for a cache of fixed size.
-    ``positions_BS`` are those of these tokens; None: counted over the mask. ``documents_BS`` numbers the documents that
-    are packed into a row: each is read as if it were alone.
+    ``mask_BT`` is [B, cached + S], False at padding; columns beyond, as a cache of fixed size has them, are ignored.
+    ``positions_BS`` are the positions of the S tokens; None: counted over the mask. ``documents_BS`` numbers the
+    documents that are packed into a row: each is read as if it were alone.
     """
 
     ids_BS: Int[Tensor, "B S"]
@@ -57,7 +61,10 @@ class Text:
 
 @dataclass(frozen=True)
 class Encoded:
-    """An encoded source: the encoder's last states, their positions, and a mask that is False at padding."""
+    """An encoded source: the encoder's last states, their positions, and a mask that is False at padding.
+
+    ``positions_BT`` are as counted, before the transform of the encoder: cross-attention reads these.
+    """
 
     states_BTD: Float[Tensor, "B T D"]
     positions_BT: KeyPositions
@@ -104,7 +111,10 @@ def select_new(text: Text, past: int | Tensor) -> Bool[Tensor, "B S"] | None:
 
 
 def hides_any(mask_BT: Bool[Tensor, "B T"] | None) -> bool:
-    """Whether a mask hides anything; without one the faster kernels serve. Assumed while tracing."""
+    """Return whether a mask hides any key: a mask that hides none is dropped, so that faster kernels serve.
+
+    Returns True while tracing, where no value can be read; else it waits for the device.
+    """
     return mask_BT is not None and (torch.compiler.is_compiling() or not bool(mask_BT.all()))
 
 

@@ -21,24 +21,27 @@ class OutputTransform(nn.Module):
         self.activation = ACTIVATIONS[config.activation]
         self.norm = make_norm(config)
 
-    def forward(self, x_BSD: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
+    def forward(self, states_ND: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
         """Transform states [..., D] to states [..., D]."""
-        return self.norm(self.activation(self.dense(x_BSD)))
+        return self.norm(self.activation(self.dense(states_ND)))
 
 
 class Output(nn.Linear):
-    """One row for each token of the vocabulary. What needs the matrix itself multiplies it with ``prepare(states)``."""
+    """The linear layer from last states to logits; ``weight`` is [V, D].
+
+    Code that uses ``weight`` directly, as the loss in chunks does, passes the states through ``prepare`` first.
+    """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config.d_model, config.vocab_size, bias=config.output_bias)
         self.transform = OutputTransform(config) if config.output_transform else None
         self.scale = config.output_scale
 
-    def prepare(self, states_BSD: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
+    def prepare(self, states_ND: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
         """Return the states that the matrix multiplies: transformed and scaled where the configuration says so."""
-        states = states_BSD if self.transform is None else self.transform(states_BSD)
+        states = states_ND if self.transform is None else self.transform(states_ND)
         return states if self.scale == 1.0 else states * self.scale
 
-    def forward(self, states_BSD: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+    def forward(self, states_ND: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Compute logits [..., V] of states [..., D]."""
-        return super().forward(self.prepare(states_BSD))
+        return super().forward(self.prepare(states_ND))
