@@ -31,9 +31,8 @@ __all__ = ["Attention", "AttentionContext", "CrossAttention", "Fused", "SelfAtte
 class AttentionContext:
     """Scheme, placement (positions and mask), KV cache and index of the layer of one attention call.
 
-    ``lean``: nothing of the scheme is left to do once new queries and keys are rotated, nobody trains or records, and
-    the mask says everything (``placement.causal`` is False): only the kernel is called. A decoder that reads one token
-    after the other decides it once for all its steps (``model.lean``).
+    ``lean``: call the kernel alone. It is valid if the scheme has no hook after ``rotate``, the model is in evaluation,
+    no recorder is active and ``placement.causal`` is False. ``LeanDecoder`` decides it at every step.
     """
 
     scheme: Scheme
@@ -44,7 +43,10 @@ class AttentionContext:
 
 
 class Fused(nn.Linear):
-    """Several projections of one input in one matrix; each is initialised as if it were a matrix of its own."""
+    """A linear layer that is several projections of one input: ``parts`` are their widths, rows of its weight.
+
+    Each is initialised as if it were a matrix of its own.
+    """
 
     def __init__(self, width: int, parts: tuple[int, ...], bias: bool) -> None:
         super().__init__(width, sum(parts), bias=bias)
@@ -125,14 +127,18 @@ class Attention(nn.Module):
         *,
         rotated: bool,
     ) -> Float[Tensor, "B H S Kv"]:
-        """Attend to keys as a cache returned them: with their positions if the scheme needs those again."""
+        """Attend to all keys of a cache: [B, H, S, K] to [B, H, S, Kv].
+
+        ``stored_BHTK`` carries positions as further channels if the scheme keeps them (``keeps_positions``). Raises
+        PositionError if the cache has forgotten keys.
+        """
         if placement.length is not None:
             refuse_sliding(stored_BHTK, placement.length)
             stored_BHTK, v_BHTK = stored_BHTK[:, :, : placement.length], v_BHTK[:, :, : placement.length]
         if keeps_positions(scheme):
             k_BHTK, kpos = split_positions(stored_BHTK, q_BHSK.shape[-1], placement.kpos_BT)
         else:
-            # No hook that is still to come reads the keys' positions; only their shape must be right.
+            # Keys were rotated before they were cached and no later hook reads their positions: zeros [B, T] serve.
             k_BHTK, kpos = stored_BHTK, placement.qpos_BS.new_zeros(()).expand(len(v_BHTK), v_BHTK.shape[2])
         placement = dataclasses.replace(placement, kpos_BT=kpos)
         return self.attend_heads(scheme, q_BHSK, k_BHTK, v_BHTK, placement, rotated=rotated)
@@ -148,9 +154,9 @@ class SelfAttention(Attention):
     def forward(self, x_BSD: Float[Tensor, "B S D"], context: AttentionContext) -> Float[Tensor, "B S D"]:
         """Attend among the tokens of one side: [B, S, D] to [B, S, D]."""
         q, k, v = self.qkv.split_heads(x_BSD, self.head_dim)
-        return self.join_heads(self.attend_between(x_BSD, q, self.repeat_heads(k), self.repeat_heads(v), context))
+        return self.join_heads(self.attend_with_cache(x_BSD, q, self.repeat_heads(k), self.repeat_heads(v), context))
 
-    def attend_between(
+    def attend_with_cache(
         self,
         x_BSD: Float[Tensor, "B S D"],
         q: Float[Tensor, "B H S K"],
@@ -158,7 +164,10 @@ class SelfAttention(Attention):
         v: Float[Tensor, "B H S K"],
         context: AttentionContext,
     ) -> Float[Tensor, "B H S Kv"]:
-        """Compute what lies between the projections: the KV cache and every hook of the scheme."""
+        """Update the KV cache and attend with every hook of the scheme: queries [B, H, S, K] to [B, H, S, Kv].
+
+        ``x_BSD`` is the layer's input, which ``scheme.locate`` alone reads.
+        """
         scheme, placement, cache, layer = context.scheme, context.placement, context.cache, context.layer
         if context.lean and cache is not None:
             q, k = scheme.rotate(q, k, placement.qpos_BS, placement.kpos_BT)
@@ -170,9 +179,9 @@ class SelfAttention(Attention):
             past = None if cache is None else read_coordinates(cache, layer, self.head_dim)
             # An offloaded cache may hold them elsewhere until it is asked for its keys.
             past = None if past is None else past.to(x_BSD.device)
-            own = scheme.locate(x_BSD, placement.qpos_BS, past)
-            assert own is not None, f"{type(scheme).__name__}.locate gave nothing"
-            placement = dataclasses.replace(placement, qpos_BS=own, kpos_BT=own)
+            located = scheme.locate(x_BSD, placement.qpos_BS, past)
+            assert located is not None, f"{type(scheme).__name__}.locate returned None"
+            placement = dataclasses.replace(placement, qpos_BS=located, kpos_BT=located)
         if cache is None:
             return self.attend_heads(scheme, q, k, v, placement)
         rotated = scheme.declares.cache == "rotated"

@@ -1,4 +1,4 @@
-"""One layer: attention, cross-attention in a decoder of a pair, feed-forward; each in a residual connection."""
+"""One layer: attention, cross-attention in an encoder-decoder, feed-forward; each in a residual connection."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(config.rate("activation"))
 
     def forward(self, x_BSD: Float[Tensor, "B S D"]) -> Float[Tensor, "B S D"]:
-        """Compute the feed-forward layer of every token alone: [B, S, D] to [B, S, D]."""
+        """Compute the position-wise feed-forward layer: [B, S, D] to [B, S, D]."""
         x = self.up(x_BSD)
         if self.gated:
             gate, x = x.chunk(2, dim=-1)
@@ -47,7 +47,10 @@ class FeedForward(nn.Module):
 
 
 class Sublayer(nn.Module):
-    """The residual connection with its norm: norm(x + f(x)), x + f(norm(x)), or the same without x."""
+    """The residual connection around a sublayer f, with its norm.
+
+    It is norm(x + f(x)), or x + f(norm(x)) with ``pre``; without ``residual`` the same without x.
+    """
 
     def __init__(self, config: TransformerConfig, dropout: float) -> None:
         super().__init__()
@@ -55,14 +58,14 @@ class Sublayer(nn.Module):
         self.norm = make_norm(config)
         self.dropout = nn.Dropout(dropout)
 
-    def branch(self, x_BSD: Float[Tensor, "B S D"], f: Callable[[Tensor], Tensor]) -> Float[Tensor, "B S D"]:
-        """Compute the sublayer, before the residual connection."""
+    def apply_sublayer(self, x_BSD: Float[Tensor, "B S D"], f: Callable[[Tensor], Tensor]) -> Float[Tensor, "B S D"]:
+        """Return dropout(f(norm(x))) with ``pre``, else dropout(f(x)): [B, S, D], without the residual connection."""
         y_BSD = f(self.norm(x_BSD) if self.pre else x_BSD)
         return self.dropout(y_BSD) if self.training else y_BSD
 
     def forward(self, x_BSD: Float[Tensor, "B S D"], f: Callable[[Tensor], Tensor]) -> Float[Tensor, "B S D"]:
         """Compute the sublayer ``f`` inside its residual connection and norm: [B, S, D] to [B, S, D]."""
-        y = self.branch(x_BSD, f)
+        y = self.apply_sublayer(x_BSD, f)
         y = x_BSD + y if self.residual else y
         return y if self.pre else self.norm(y)
 
@@ -91,8 +94,8 @@ class Block(nn.Module):
     ) -> Float[Tensor, "B S D"]:
         """Compute one layer: [B, S, D] to [B, S, D]. ``source_BTD`` and ``cross_context`` are for cross-attention."""
         if self.parallel:
-            both = self.attention_residual.branch(x_BSD, lambda h: self.attention(h, context))
-            both = both + self.feed_forward_residual.branch(x_BSD, self.feed_forward)
+            both = self.attention_residual.apply_sublayer(x_BSD, lambda h: self.attention(h, context))
+            both = both + self.feed_forward_residual.apply_sublayer(x_BSD, self.feed_forward)
             return x_BSD + both if self.attention_residual.residual else both
         x = self.attention_residual(x_BSD, lambda h: self.attention(h, context))
         if self.cross is not None:

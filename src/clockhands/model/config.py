@@ -55,11 +55,11 @@ anybody waits."""
 
 @dataclass(frozen=True)
 class Position:
-    """How one side of the model gets position.
+    """The configuration of the positional encoding of one side.
 
     ``scheme`` and ``options``: a name of the catalogue and the options of its constructor. ``combine``: how what it
     gives at the token embedding meets the tokens: ``add``; ``concatenate`` (d_t + d_p = d_model); ``project``
-    (concatenate d_model + d_p channels, then a linear layer back to d_model). ``width``: d_p, for the last two.
+    (concatenate d_model + d_p channels, then a linear layer back to d_model). ``width``: d_p, which the last two need.
     ``every_layer``: add the encoding again before every layer. ``skip_every``: n lets every n-th layer go without
     position (iRoPE: 4); 0 lets none. ``transform`` and ``transform_options``: a name of ``positions.TRANSFORMS`` and
     its options, what is done to the positions first; None: nothing.
@@ -89,7 +89,7 @@ class Position:
         own = {name: option for name, option in options_of(cls).items() if name not in ("options", "transform_options")}
         tables = {name: table.get(name, {}) for name in ("options", "transform_options")}
         values, wrong = check_options({key: table[key] for key in table if key in own}, own, side)
-        # What the two tables hold is judged with the scheme and the transform that it is for.
+        # The contents of the two tables are checked later, with their scheme and transform (``position_faults``).
         wrong += [
             f"{side}.{name} is {shown(inner)}, but must be a table"
             for name, inner in tables.items()
@@ -97,8 +97,10 @@ class Position:
         ]
         if wrong:
             raise ConfigError(wrong, side)
-        loose = {key: value for key, value in table.items() if key not in (*own, *tables)}
-        return cls(options={**tables["options"], **loose}, transform_options=tables["transform_options"], **values)
+        scheme_options = {key: value for key, value in table.items() if key not in (*own, *tables)}
+        return cls(
+            options={**tables["options"], **scheme_options}, transform_options=tables["transform_options"], **values
+        )
 
     def encoding_width(self, d_model: int) -> int:
         """Return the width of what the scheme adds at the embedding: d_model where it is added, else d_p."""
@@ -122,8 +124,8 @@ class TransformerConfig:
 
     Args:
         kind: ``encoder-decoder``, ``decoder`` (language model) or ``encoder`` (masked language model).
-        vocab_size: tokens that are written (and read, by a single stack).
-        source_vocab_size: tokens that the encoder of a pair reads; None: the same vocabulary.
+        vocab_size: size of the target vocabulary, the only one without an encoder-decoder.
+        source_vocab_size: size of the vocabulary that the encoder of an encoder-decoder reads; None: the same one.
         num_kv_heads: heads of keys and values, each shared by a group of queries; None: as many as ``num_heads``.
         head_dim: d_head; None: d_model / num_heads.
         norm: ``post``: norm(x + f(x)), the paper; ``pre``: x + f(norm(x)).
@@ -131,21 +133,24 @@ class TransformerConfig:
         norm_kind, norm_eps, norm_bias: layer norm or root mean square norm.
         embedding_norm: a norm after the token embedding, as in BLOOM.
         token_scale: factor of the token embedding: ``sqrt`` (√d_model), ``one`` or ``learned`` (starting at √d_model).
-        tying: which matrices are one: ``three-way`` (source, target, output), ``target`` (target, output), ``none``.
+        tying: which embedding and output matrices are one: ``three-way`` (source, target, output), ``target`` (target,
+            output), ``none``.
         output_bias: a bias for each token of the output layer.
         output_transform: a layer, the activation and a norm before the output matrix, as BERT's masked models have it.
         output_scale: factor of the last states before the output matrix (T5 with tied embeddings: 1/√d_model).
         initialisation: ``paper`` (embeddings N(0, 1/d), matrices Xavier), ``xavier`` (embeddings too), ``normal02``
-            (all N(0, 0.02²)), ``unit`` (embeddings N(0, 1), as torch draws them unasked, matrices Xavier).
+            (all N(0, 0.02²)), ``unit`` (embeddings N(0, 1), PyTorch's default, matrices Xavier).
         attention_bias, ffn_bias: biases of the projections of attention and of the feed-forward layers.
         dropout: the rate, at the ``dropout_places``: ``embedding`` (after the sum), ``residual`` (output of every
-            sublayer), ``ffn-residual`` (of the feed-forward only), ``attention`` (weights), ``activation``.
+            sublayer), ``ffn-residual`` (of the feed-forward only; ``residual`` implies it), ``attention`` (weights),
+            ``activation``.
         activation, gated: of the feed-forward layers; gated: act(W_g x) * W_u x.
         attention_scale: factor of q·k (T5: 1); None: the scheme's own, 1/√d_head for most (DeBERTa: 1/√(3·d_head)).
         residual: whether sublayers add to their input (off: to see what the connection carries).
         causal_encoder: whether tokens of the encoder attend only to the tokens before them (to see what a mask tells).
         parallel: attention and feed-forward read the same x and are added together (GPT-NeoX); needs ``pre``.
-        encoder, decoder, cross: where each side's attention gets position from; cross-attention: none in the paper.
+        encoder, decoder, cross: the positional encoding of each side, not the side itself; the paper has none in
+            cross-attention.
     """
 
     kind: Architecture = "encoder-decoder"
@@ -224,7 +229,8 @@ class TransformerConfig:
         from clockhands.model.faults import vocabulary_faults
 
         other = copy.copy(self)
-        # Not dataclasses.replace, which would validate the whole again.
+        # Not dataclasses.replace, which would validate the whole again. The copy shares the outlines of the schemes,
+        # which do not depend on a vocabulary.
         other.__dict__.update(vocab_size=vocab_size, source_vocab_size=source_vocab_size)
         wrong = vocabulary_faults(other)
         if wrong:

@@ -38,14 +38,17 @@ def faults(config: TransformerConfig) -> list[str]:
     wrong = in_sizes + vocabulary_faults(config)
     for side in config.sides:
         in_side = position_faults(config.position(side), side) + width_faults(config, side)
-        wrong += in_side or ([] if in_sizes else scheme_faults(config, side))
+        if not in_side and not in_sizes:
+            # To build the scheme, its options and the sizes must be valid.
+            in_side = scheme_faults(config, side)
+        wrong += in_side
     return wrong
 
 
 def size_free_faults(table: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the positions of a model some of whose other values are wrong.
+    """Check the positional encodings even though other values are invalid; checks that need sizes are skipped.
 
-    ``values`` are those of the table that fit, positions among them. What depends on sizes cannot be told.
+    ``values`` are those of the table that are valid, positional encodings among them.
     """
     if "kind" in table and "kind" not in values:
         return []

@@ -1,7 +1,8 @@
 """The KV cache: what it must keep for a scheme, and how positions are stored with the keys.
 
-Positions (or the coordinates a scheme gave its tokens) ride as extra channels of the keys, bit for bit, so that any
-cache that can hold, reorder, crop or move keys holds, reorders, crops and moves positions with them.
+Positions, or the coordinates that a scheme gave its tokens, are stored in the key tensor: their float32 bits, read as
+numbers of the keys' dtype (``Tensor.view``), are further channels. So any cache that only holds, reorders, crops or
+moves keys keeps positions exactly.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__ = [
     "SourceCache",
     "acts_in_attention",
     "append_positions",
-    "carrier_dtype",
+    "choose_position_dtype",
     "keeps_positions",
     "read_coordinates",
     "refuse_quantized",
@@ -52,14 +53,14 @@ class KVCache(Protocol):
 
 
 def keeps_positions(scheme: Scheme) -> bool:
-    """Whether a scheme needs the positions of cached keys again at every step."""
+    """Return whether a scheme needs the positions of cached keys again at every step."""
     hooks = scheme.active_hooks()
     rotates_again = scheme.declares.cache == "raw" and "rotate" in hooks
     return rotates_again or bool(hooks & {"locate", "bias", "logits", "weigh", "values"})
 
 
 def acts_in_attention(scheme: Scheme) -> bool:
-    """Whether a scheme has anything to do in attention at all, rotation included."""
+    """Return whether a scheme has any hook to call in attention, ``rotate`` included."""
     return keeps_positions(scheme) or "rotate" in scheme.active_hooks()
 
 
@@ -89,49 +90,52 @@ def refuse_sliding(stored_BHTK: Float[Tensor, "B H T K"], length: int) -> None:
         )
 
 
-def carrier_dtype(k_dtype: torch.dtype, pos_dtype: torch.dtype) -> torch.dtype:
-    """Choose the float that stores a position: float32 holds integers to 16,777,216; float64 where it is in use."""
+def choose_position_dtype(k_dtype: torch.dtype, pos_dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype that stores positions: float32, exact to 16,777,216; float64 if keys or positions have it."""
     return torch.float64 if torch.float64 in (k_dtype, pos_dtype) else torch.float32
 
 
 def append_positions(k_BHTK: Float[Tensor, "B H T K"], kpos_BT: KeyPositions) -> Float[Tensor, "B H T Kp"]:
-    """Append the bits of their positions to keys, as more channels of the keys' own dtype."""
+    """Append the bits of positions [B, T], [B, T, A] or [B, H, T, A] to keys, as channels of the keys' dtype."""
     batch, heads, length, _ = k_BHTK.shape
     pos = kpos_BT[..., None] if kpos_BT.dim() == 2 else kpos_BT
     pos = pos[:, None] if pos.dim() == 3 else pos
-    bits = pos.detach().to(carrier_dtype(k_BHTK.dtype, kpos_BT.dtype)).contiguous().view(k_BHTK.dtype)
+    bits = pos.detach().to(choose_position_dtype(k_BHTK.dtype, kpos_BT.dtype)).contiguous().view(k_BHTK.dtype)
     return torch.cat([k_BHTK, bits.expand(batch, heads, length, -1)], dim=-1)
 
 
 def split_positions(
-    stored_BHTK: Float[Tensor, "B H T Kp"], width: int, like_BS: Num[Tensor, "*any"]
+    stored_BHTK: Float[Tensor, "B H T Kp"], head_dim: int, like: Num[Tensor, "*any"]
 ) -> tuple[Float[Tensor, "B H T K"], KeyPositions]:
-    """Split stored keys into ``width`` channels of keys and their positions, in the form and dtype of ``like_BS``."""
-    dtype = carrier_dtype(stored_BHTK.dtype, like_BS.dtype)
-    pos_BHTA = stored_BHTK[..., width:].contiguous().view(dtype).to(like_BS.dtype)
-    if like_BS.dim() == 4:
-        return stored_BHTK[..., :width], pos_BHTA
+    """Split stored keys into keys of ``head_dim`` channels and positions, with the dtype and the axes of ``like``.
+
+    ``like`` is [B, S], [B, S, A] or [B, H, S, A]; its sizes are not read.
+    """
+    dtype = choose_position_dtype(stored_BHTK.dtype, like.dtype)
+    pos_BHTA = stored_BHTK[..., head_dim:].contiguous().view(dtype).to(like.dtype)
+    if like.dim() == 4:
+        return stored_BHTK[..., :head_dim], pos_BHTA
     pos_BTA = pos_BHTA[:, 0]
-    return stored_BHTK[..., :width], pos_BTA[..., 0] if like_BS.dim() == 2 else pos_BTA
+    return stored_BHTK[..., :head_dim], pos_BTA[..., 0] if like.dim() == 2 else pos_BTA
 
 
-def read_coordinates(cache: KVCache, layer: int, width: int) -> Float[Tensor, "B H T A"] | None:
+def read_coordinates(cache: KVCache, layer: int, head_dim: int) -> Float[Tensor, "B H T A"] | None:
     """Read the coordinates that the cached tokens of a layer gave themselves; None before the first.
 
-    ``width`` is the head's: a scheme that places its tokens itself does not widen its keys.
+    The cached keys are ``head_dim`` wide: no scheme with ``locate`` widens them when it rotates.
     """
     length = int(cache.get_seq_length(layer))
     if length == 0:
         return None
     stored_BHTK = cache.layers[layer].keys[..., :length, :]
     like = stored_BHTK.new_empty((1, 1, 1, 1), dtype=torch.float32)
-    return split_positions(stored_BHTK, width, like)[1]
+    return split_positions(stored_BHTK, head_dim, like)[1]
 
 
 class LayerCache:
     """Keys and values of one layer, in buffers with room for more tokens.
 
-    Heads lie apart in the buffers, not tokens: the kernels read the keys of a head in one sweep.
+    The layout is [B, H, T, K], contiguous for each head, so that a kernel reads the keys of a head in one sweep.
     """
 
     def __init__(self) -> None:
@@ -169,7 +173,10 @@ class LayerCache:
 
 
 class GrowingCache:
-    """A KV cache whose buffers double when they are full, so that a step copies only its own tokens."""
+    """A KV cache whose buffers double when they are full, so that most steps write only their own tokens.
+
+    ``select`` copies all that is cached, and keeps the room for further tokens.
+    """
 
     layer_type: type[LayerCache] = LayerCache
 

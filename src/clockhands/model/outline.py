@@ -13,10 +13,11 @@ from clockhands.schemes.scheme import Declares, Scheme
 if TYPE_CHECKING:
     from clockhands.model.config import Side, TransformerConfig
 
-__all__ = ["SMALL", "Outline", "Spares", "build_to_look_at"]
+__all__ = ["BYTES_OF_FLOAT32", "SMALL", "Outline", "Spares", "build_to_look_at"]
 
 SMALL = 2**26
 """Bytes up to which a scheme is simply built; above, it is built without storage (which takes a second to prepare)."""
+BYTES_OF_FLOAT32 = 4
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Outline:
 
 
 class Spares:
-    """Schemes that were built to be looked at, each kept for the first model that needs one.
+    """Schemes that validation built, each kept for the first model that needs one, which saves building it twice.
 
     Only those without parameters, whose construction draws nothing, are as good as new; and only where they would be
     built with the same type of number and on the same device again.
@@ -54,7 +55,7 @@ class Spares:
             self._schemes[side] = scheme, _surroundings()
 
     def take(self, side: Side) -> Scheme | None:
-        """Return what was kept for a side, once; None if there is nothing that is as good as new."""
+        """Return what was kept for a side, once; None if there is nothing, or default device or dtype differ."""
         scheme, surroundings = self._schemes.pop(side, (None, None))
         return scheme if surroundings == _surroundings() else None
 
@@ -67,18 +68,21 @@ def _surroundings() -> tuple[object, ...]:
 def build_to_look_at(config: TransformerConfig, side: Side) -> Scheme:
     """Build one scheme of a side: without storage if its tables could be large. No random number is spent."""
     with torch.random.fork_rng(devices=[]):
-        if 4 * _largest_table(config, side) <= SMALL:
+        if BYTES_OF_FLOAT32 * _bound_entries(config, side) <= SMALL:
             return config.build_scheme(side)
         with torch.device("meta"):
             return config.build_scheme(side)
 
 
-def _largest_table(config: TransformerConfig, side: Side) -> int:
-    """Return the product of the two largest numbers that a scheme is given: no table of ours has more entries."""
+def _bound_entries(config: TransformerConfig, side: Side) -> int:
+    """Return a bound on the entries of a table: the product of the two largest integers among sizes and options.
+
+    No scheme of the catalogue has a larger table; one of another package may, and is then built with storage.
+    """
     sizes = config.sizes(side)
-    numbers = [sizes.width, sizes.d_model, sizes.num_heads * sizes.head_dim]
-    numbers += [abs(int(number)) for number in _integers(config.position(side).options)]
-    first, second = sorted([*numbers, 1], reverse=True)[:2]
+    dimensions = [sizes.width, sizes.d_model, sizes.num_heads * sizes.head_dim]
+    dimensions += [abs(int(number)) for number in _integers(config.position(side).options)]
+    first, second = sorted([*dimensions, 1], reverse=True)[:2]
     return first * second
 
 

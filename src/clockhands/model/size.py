@@ -11,20 +11,20 @@ import torch
 from clockhands.machine import free_memory, in_words
 from clockhands.model.config import Side, TransformerConfig
 
-__all__ = ["LAYER_OVERHEAD", "ROOM", "TRAINING_COPIES", "bytes_needed", "count_parameters", "size_fault"]
+__all__ = ["LAYER_OVERHEAD", "MEMORY_FACTOR", "TRAINING_COPIES", "bytes_needed", "count_parameters", "size_fault"]
 
 LAYER_OVERHEAD = 2**17
 """Bytes that the Python objects of one layer take besides its numbers, rounded up."""
 TRAINING_COPIES = 4
 """Numbers kept for each parameter in training: itself, its gradient, and Adam's two moments."""
-ROOM = 1.2
-"""What is needed besides the parameters, as a factor: the least with which a model can compute anything."""
+MEMORY_FACTOR = 1.2
+"""Memory needed over that of the parameters, as a factor: the least with which a model can compute anything."""
 
 
 def count_parameters(config: TransformerConfig) -> int:
     """Count the parameters of a model, tied matrices once, without building it.
 
-    Of the schemes, whose tables are theirs to know, the configuration has outlines.
+    The parameters of schemes come from ``config.outline(side)``.
     """
     total = sum(_stack(config, side) for side in config.sides if side != "cross")
     total += sum(_schemes(config, side) for side in config.sides)
@@ -38,7 +38,7 @@ def bytes_needed(config: TransformerConfig, *, training: bool = False, itemsize:
     """
     copies = TRAINING_COPIES if training else 1
     layers = sum(config.layers(side) for side in config.sides if side != "cross")
-    return int(count_parameters(config) * itemsize * copies * ROOM) + layers * LAYER_OVERHEAD
+    return int(count_parameters(config) * itemsize * copies * MEMORY_FACTOR) + layers * LAYER_OVERHEAD
 
 
 def size_fault(
@@ -67,13 +67,13 @@ def size_fault(
 
 
 def _schemes(config: TransformerConfig, side: Side) -> int:
-    """The parameters of a side's schemes: one for all layers, or one for each."""
+    """Count the parameters of a side's schemes: one for all layers, or one for each."""
     outline = config.outline(side)
     return max(config.layers(side), 1) * outline.parameters if outline.per_layer else outline.parameters
 
 
 def _stack(config: TransformerConfig, side: Side) -> int:
-    """Input layer, layers and last norm of the encoder or the decoder, without its schemes."""
+    """Count the input layer, the layers and the last norm of the encoder or the decoder, without its schemes."""
     position, width = config.position(side), config.d_model
     total = config.vocabulary(side) * position.token_width(width)
     total += config.token_scale == "learned"
@@ -92,7 +92,7 @@ def _layer(config: TransformerConfig, side: Side) -> int:
 
 
 def _attention(config: TransformerConfig) -> int:
-    """Projections of queries, keys and values, and of what comes out; cross-attention has as many."""
+    """Count the projections of one attention, which has as many in cross-attention."""
     inner = config.num_heads * config.d_head
     projected = inner + 2 * config.kv_heads * config.d_head
     return config.d_model * (projected + inner) + config.attention_bias * (projected + config.d_model)
@@ -109,7 +109,7 @@ def _output(config: TransformerConfig) -> int:
 
 
 def _tied(config: TransformerConfig) -> int:
-    """What is counted twice or three times, and is one matrix."""
+    """Count the parameters that were counted more than once because matrices are tied."""
     if config.tying == "none":
         return 0
     shared = config.kind == "encoder-decoder" and config.tying == "three-way"

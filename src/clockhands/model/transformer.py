@@ -53,17 +53,17 @@ class Schemes(nn.ModuleList):
         first = config.scheme(side)
         count = config.layers(side) if first.per_layer else 1
         super().__init__([first, *(config.scheme(side) for _ in range(count - 1))])
-        # Where a model is built without storage, the fixed tables of its schemes are to be made later.
-        self.hollow = torch.get_default_device().type == "meta"
+        # On the meta device, as in from_pretrained, tables have no values: ``restore_tables`` makes them after loading.
+        self.built_on_meta = torch.get_default_device().type == "meta"
         self.skip_every = config.position(side).skip_every
         self.axes = first.declares.axes
-        self.places = "locate" in first.active_hooks()
-        self._nothing = (NoPosition(),)
+        self.has_locate = "locate" in first.active_hooks()
+        self._no_position = (NoPosition(),)  # in a tuple, so that nn.Module does not register it
 
     def of(self, layer: int) -> Scheme:
         """Return the scheme of a layer; every ``skip_every``-th layer has no position."""
         if self.skip_every and (layer + 1) % self.skip_every == 0:
-            return self._nothing[0]
+            return self._no_position[0]
         scheme = self[layer if len(self) > 1 else 0]
         assert isinstance(scheme, Scheme)
         return scheme
@@ -92,6 +92,7 @@ class Stack(nn.Module):
         """
         if self.transform is not None and self.transform.depends_on_length:
             return str(self.position.transform), 0
+        # The states of the last layer become no keys.
         below = [self.schemes.of(layer) for layer in range(len(self.blocks) - 1)]
         changing = [scheme for scheme in below if scheme.declares.depends_on_length]
         first = self.schemes.of(0)
@@ -196,7 +197,7 @@ class Transformer(nn.Module):
         return stack
 
     def tied(self) -> dict[str, str]:
-        """Return the names of tied parameters: {name: name of the parameter that it is}."""
+        """Return the tied parameters: {name: name of the parameter that owns the matrix}."""
         if self.config.tying == "none":
             return {}
         side = "decoder" if self.decoder is not None else "encoder"
@@ -214,7 +215,10 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def initialise(self) -> None:
-        """Initialise embeddings, linear layers and learned token scales. Norms and schemes do so at construction."""
+        """Initialise embeddings, linear layers and learned token scales. Norms and schemes do so at construction.
+
+        All is drawn by ``torch.nn.init``, which transformers keeps away from what a checkpoint has filled.
+        """
         for _, draw in self.list_initialisers():
             draw()
 
@@ -223,13 +227,13 @@ class Transformer(nn.Module):
 
         ``schemes``: whether theirs are among them.
         """
-        theirs = {id(part) for module in self.modules() if isinstance(module, Scheme) for part in module.modules()}
-        # A tied output drawn after the embedding would overwrite it by Xavier's law.
+        in_schemes = {id(part) for module in self.modules() if isinstance(module, Scheme) for part in module.modules()}
+        # A tied matrix was initialised as an embedding; drawn as an output layer, it would be overwritten.
         tied = {name.rpartition(".")[0] for name in self.tied()}
         for name, module in self.named_modules():
             if isinstance(module, Scheme) and schemes:
                 yield name, module.reset_parameters
-            elif id(module) in theirs:
+            elif id(module) in in_schemes:
                 continue
             elif name in tied:
                 yield name, partial(zero_bias, module)
@@ -247,7 +251,7 @@ class Transformer(nn.Module):
         for side in self.config.sides:
             owner = owners.get(side)
             schemes = self.cross_schemes if owner is None else owner.schemes
-            if schemes is None or not schemes.hollow:
+            if schemes is None or not schemes.built_on_meta:
                 continue
             with torch.device("cpu"), torch.random.fork_rng(devices=[]):
                 fresh = self.config.build_scheme(side)
@@ -294,9 +298,10 @@ class Transformer(nn.Module):
         )
 
     def make_self_placement(self, text: Text, side: Side, cache: KVCache | None) -> tuple[Positions, Placement]:
-        """Count positions, and make the placement of self-attention with the positions that its schemes read.
+        """Return the counted positions, and the placement of self-attention with those that its schemes read.
 
-        Raises PositionError where cached keys would be stale.
+        While a static cache is traced, the number of cached tokens is a tensor, and the mask is made over the whole
+        cache. Raises PositionError where cached keys would be stale.
         """
         stack = self.encoder if side == "encoder" else self.decoder
         assert stack is not None
@@ -311,15 +316,16 @@ class Transformer(nn.Module):
             return plain, Placement(
                 pos, pos, make_self_mask(text, past), causal=self.config.causal(side), length=length
             )
-        if stack.schemes.places:
+        if stack.schemes.has_locate:
             raise PositionError(
-                f"{stack.position.scheme} computes its positions from the tokens and cannot be traced with a cache"
+                f"{stack.position.scheme} locates its tokens itself and cannot be traced with a cache; "
+                f"pass use_cache=False, or do not compile the model"
             )
         return plain, Placement(pos, pos, make_static_cache_mask(text, past, cache_capacity(cache)))
 
 
 def count_cached_tokens(cache: KVCache | None) -> int | Tensor:
-    """Return how many tokens a cache holds: a number, and a tensor only where tracing needs one."""
+    """Return the number of cached tokens as an int; under torch.compile a static cache knows it only as a tensor."""
     past = 0 if cache is None else cache.get_seq_length()
     return past if isinstance(past, int) or torch.compiler.is_compiling() else int(past)
 
@@ -330,13 +336,13 @@ def cache_capacity(cache: KVCache | None) -> int:
     return int(cache.layers[0].max_cache_len)
 
 
-def copy_tables(fresh: nn.Module, scheme: nn.Module) -> None:
-    """Put one scheme's buffers that are not saved in place of another's, on the device of the other."""
-    for path, module in fresh.named_modules():
-        target = scheme.get_submodule(path)
+def copy_tables(source: nn.Module, target: nn.Module) -> None:
+    """Copy the non-persistent buffers of ``source`` to ``target``, on the device of the target."""
+    for path, module in source.named_modules():
+        part = target.get_submodule(path)
         for name in module._non_persistent_buffers_set:
-            table, old = getattr(module, name), getattr(target, name)
-            setattr(target, name, None if table is None else table.to(old.device, copy=True))
+            table, old = getattr(module, name), getattr(part, name)
+            setattr(part, name, None if table is None else table.to(old.device, copy=True))
 
 
 def initialise_embedding(module: nn.Embedding, config: TransformerConfig) -> None:
@@ -353,10 +359,10 @@ def initialise_embedding(module: nn.Embedding, config: TransformerConfig) -> Non
 
 @torch.no_grad()
 def zero_bias(module: nn.Module) -> None:
-    """Set a bias to zero, also that beside a tied matrix, which is drawn where it is owned."""
+    """Set the bias to zero if there is one: an output layer with a tied matrix has a bias of its own."""
     bias = getattr(module, "bias", None)
     if isinstance(bias, nn.Parameter):
-        nn.init.zeros_(bias)  # transformers keeps torch.nn.init away from what a checkpoint has filled
+        nn.init.zeros_(bias)
 
 
 def initialise_linear(module: nn.Linear, config: TransformerConfig) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 from clockhands.model.config import TransformerConfig
 
-__all__ = ["MOST", "remember", "validate"]
+__all__ = ["MAX_ENTRIES", "remember", "validate"]
 
-MOST = 64
+MAX_ENTRIES = 64
 _VALIDATED: dict[str, TransformerConfig] = {}
 
 
@@ -26,6 +26,6 @@ def validate(table: Any, source: str = "config.transformer") -> TransformerConfi
 
 def remember(config: TransformerConfig, table: Any) -> None:
     """Keep a validated configuration for whoever asks for that table; the oldest gives way."""
-    if len(_VALIDATED) >= MOST:
+    if len(_VALIDATED) >= MAX_ENTRIES:
         del _VALIDATED[next(iter(_VALIDATED))]
     _VALIDATED[json.dumps(table, sort_keys=True)] = config
