@@ -44,22 +44,22 @@ def test_a_corpus_by_flags_alone_and_on_from_there(here: Path, capsys: pytest.Ca
     assert "step 4 of 4" in captured.err
     assert captured.out.startswith("runs/r: 4 steps, ")
     loss = float(re.search(r"validation loss ([\d.]+)", captured.out)[1])  # type: ignore[index]
-    tokens = len(Run.open("runs/r").tokenizers.target)
+    tokens = len(Run.from_folder("runs/r").tokenizers.target)
     assert f"perplexity {math.exp(loss):,.1f}"[:-2] in captured.out
     assert f"a uniform guess among {tokens} tokens has {math.log(tokens):.2f}" in captured.out
     assert "next: clockhands translate runs/r" in captured.out
-    recipe = Run.open("runs/r").recipe
+    recipe = Run.from_folder("runs/r").recipe
     assert (recipe.training.seed, recipe.training.threads, recipe.model.decoder.scheme) == (3, 1, "rope")
     assert main(["train", "--resume", "runs/r", "--set", "training.max_steps=6", "--quiet"]) == 0
     assert capsys.readouterr().err == ""
-    assert Run.open("runs/r").record["step"] == 6
+    assert Run.from_folder("runs/r").record["step"] == 6
 
 
 def test_own_files_and_the_default_folder(here: Path) -> None:
     source, target = pair(here)
     command = ["train", "--source", source, "--target", target, "--preset", "tiny", "--quiet"]
     assert main([*command, "--set", *STEPS, "model.d_model=16"]) == 0
-    run = Run.open("runs/parallel")
+    run = Run.from_folder("runs/parallel")
     assert run.recipe.corpus_options["source"] == str(here / "a.de")
     assert run.record["step"] == 4
 
@@ -69,7 +69,7 @@ def test_a_recipe_takes_the_files_from_flags(here: Path) -> None:
     (here / "mine.toml").write_text('[data]\ncorpus="parallel"\n[model]\npreset="tiny"\nd_model=16\n')
     files = ["--source", *sources, "--target", *targets]
     assert main(["train", "mine.toml", *files, "--quiet", "--set", *STEPS]) == 0
-    assert Run.open("runs/mine").recipe.corpus_options["source"] == [str(here / "a.de"), str(here / "b.de")]
+    assert Run.from_folder("runs/mine").recipe.corpus_options["source"] == [str(here / "a.de"), str(here / "b.de")]
 
 
 def test_plain_text_makes_a_language_model(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,14 +77,14 @@ def test_plain_text_makes_a_language_model(here: Path, capsys: pytest.CaptureFix
     command = ["train", "--text", "words.txt", "--preset", "tiny", "--quiet", "--set", *STEPS, "batches.window=8"]
     assert main([*command, "batches.size=4", "data.unit=file", "tokenizer.kind=character"]) == 0
     assert "next: clockhands generate runs/text" in capsys.readouterr().out
-    assert Run.open("runs/text").recipe.model.kind == "decoder"
+    assert Run.from_folder("runs/text").recipe.model.kind == "decoder"
 
 
 def test_a_table_of_pairs_makes_a_translator(here: Path) -> None:
     (here / "pairs.tsv").write_text("source\ttarget\n" + "".join(f"de {n}\ten {n}\n" for n in range(80)))
     command = ["train", "--data", "pairs.tsv", "--preset", "tiny", "--quiet", "--out", "runs/t", "--set", *STEPS]
     assert main([*command, "model.d_model=16"]) == 0
-    recipe = Run.open("runs/t").recipe
+    recipe = Run.from_folder("runs/t").recipe
     assert (recipe.corpus, recipe.model.kind) == ("table", "encoder-decoder")
 
 
@@ -173,7 +173,7 @@ def test_a_run_begins_with_the_weights_of_another(here: Path, capsys: pytest.Cap
     assert main([*begun, "--out", "runs/second"]) == 0
     line = f"beginning from {here}/runs/first; left behind: decoder.schemes.*.table_HN"
     assert line in capsys.readouterr().err.splitlines()
-    assert Run.open("runs/second").recipe.model.d_model == 16
+    assert Run.from_folder("runs/second").recipe.model.d_model == 16
     assert main([*begun, "--dry-run"]) == 0
     printed = capsys.readouterr().out
     assert f"# {line}" in printed

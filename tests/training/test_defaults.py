@@ -94,7 +94,7 @@ def test_a_run_from_before_keeps_the_rate_that_it_had(material: Material, tmp_pa
     run = train(tables(learning_rate=5e-4, warmup_steps=0, max_steps=14), tmp_path / "old", material=material)
     old = run.path / "recipe.toml"
     old.write_text("".join(line for line in old.read_text().splitlines(True) if not line.startswith("learning_rate")))
-    assert Run.open(run.path).recipe.training.rate == 5e-4
+    assert Run.from_folder(run.path).recipe.training.rate == 5e-4
     assert weights(resume(run.path, {"training.max_steps": 24})) == weights(wanted)
 
 

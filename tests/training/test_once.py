@@ -77,7 +77,7 @@ def test_a_resumed_training_judges_its_recipe_and_the_longer_one(tmp_path: Path,
 
 def test_what_a_run_keeps_is_the_recipe_that_its_file_holds(tmp_path: Path) -> None:
     run = train(TINY, tmp_path / "run")
-    assert Run.open(tmp_path / "run").recipe == run.recipe
+    assert Run.from_folder(tmp_path / "run").recipe == run.recipe
 
 
 def test_a_scheme_with_parameters_is_looked_at_once_and_then_drawn(tmp_path: Path, counts: Counter[str]) -> None:

@@ -104,7 +104,7 @@ def test_a_run_killed_after_its_recipe_was_written_knows_its_precision(
     monkeypatch.setattr("clockhands.training.session.build", die)
     with pytest.raises(MemoryError):
         train(tables(precision="auto"), tmp_path / "run", material=material)
-    assert Run.open(tmp_path / "run").record["precision"]["name"] == "bf16"
+    assert Run.from_folder(tmp_path / "run").record["precision"]["name"] == "bf16"
 
 
 def test_runs_from_before_there_was_a_measurement_and_other_devices_measure_nothing(

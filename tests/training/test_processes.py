@@ -50,7 +50,7 @@ def test_a_killed_run_continues_to_the_same_weights(tmp_path: Path) -> None:
         process.kill()
         process.wait()
     assert process.returncode == -signal.SIGKILL
-    assert not Run.open(run).finished
+    assert not Run.from_folder(run).finished
     assert not (run / "model.safetensors").exists()
     whole = train(vary(recipe, {"training.threads": 1}), tmp_path / "whole")
     continued = resume(run)
@@ -72,8 +72,8 @@ def test_a_terminal_that_is_closed_stops_the_run_with_a_checkpoint(tmp_path: Pat
     os.close(terminal)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 130
-    step = Run.open(out).record["step"]
-    assert Run.open(out).checkpoints[-1].name == f"checkpoint-{step}"
+    step = Run.from_folder(out).record["step"]
+    assert Run.from_folder(out).checkpoints[-1].name == f"checkpoint-{step}"
     assert resume(out, {"training.max_steps": step + 1}).finished
 
 
@@ -134,7 +134,7 @@ def check_equal(two: Run, one: Run, processes: int = 2) -> None:
 @pytest.mark.parametrize("launcher", ["torchrun", pytest.param("accelerate", marks=pytest.mark.slow)])
 def test_two_processes_learn_what_one_learns(odd: Recipe, one: Run, tmp_path: Path, launcher: str) -> None:
     in_two_processes(launcher, *TRAIN, recipe_file(tmp_path, odd), "--out", str(tmp_path / "two"))
-    check_equal(Run.open(tmp_path / "two"), one)
+    check_equal(Run.from_folder(tmp_path / "two"), one)
 
 
 def test_a_divided_model_learns_what_a_whole_one_learns_and_continues(odd: Recipe, one: Run, tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_compiled_model_learns_what_an_uncompiled_one_learns(tmp_path: Path) -
     command = [sys.executable, "-c", COMPILED, file, out]
     done = subprocess.run(command, env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
-    check_equal(Run.open(out), train(recipe, tmp_path / "plain"), processes=1)
+    check_equal(Run.from_folder(out), train(recipe, tmp_path / "plain"), processes=1)
 
 
 def sizes(run: Run) -> list[tuple[int, ...]]:

@@ -82,7 +82,7 @@ def on_step(step: int, act: Callable[[], object], monkeypatch: pytest.MonkeyPatc
 def test_a_run_folder_holds_everything(whole: Run) -> None:
     files = {path.name for path in whole.path.iterdir()}
     assert {"recipe.toml", "run.json", "metrics.jsonl", "curves.svg", "config.json", "model.safetensors"} <= files
-    assert Run.open(whole.path).recipe == Recipe.of(tables())
+    assert Run.from_folder(whole.path).recipe == Recipe.of(tables())
     assert whole.finished
     assert whole.record["step"] == 24
     lines = whole.metrics
@@ -215,7 +215,7 @@ def test_a_start_that_was_killed_is_taken_over_by_the_same_command(
     assert train(tables(max_steps=2), tmp_path / "run", material=material).finished
     train(tables(max_steps=1), tmp_path / "run", material=material, overwrite=True)
     assert (tmp_path / "run/thesis.tex").read_text() == "mine"
-    assert [path.name for path in Run.open(tmp_path / "run").checkpoints] == ["checkpoint-1"]
+    assert [path.name for path in Run.from_folder(tmp_path / "run").checkpoints] == ["checkpoint-1"]
 
 
 def test_a_faulty_start_leaves_the_former_run(
@@ -230,7 +230,7 @@ def test_a_faulty_start_leaves_the_former_run(
     monkeypatch.setattr(start_module, "write_text", full)
     with pytest.raises(DataError, match="No space left"):
         train(tables(max_steps=2), run.path, material=material, overwrite=True)
-    assert weights(run) == before and Run.open(run.path).finished
+    assert weights(run) == before and Run.from_folder(run.path).finished
     assert not (run.path / ".starting").exists()
 
 
@@ -238,7 +238,7 @@ def test_fewer_steps_than_were_made_are_refused(material: Material, tmp_path: Pa
     run = train(tables(max_steps=6), tmp_path / "run", material=material)
     with pytest.raises(UsageError, match=r"has made 6 steps already, and 4 are asked for; give training.max_steps = 6"):
         resume(run.path, {"training.max_steps": 4})
-    assert run.finished and Run.open(run.path).recipe.training.max_steps == 6
+    assert run.finished and Run.from_folder(run.path).recipe.training.max_steps == 6
     assert resume(run.path, {"training.max_steps": 6, "training.keep": 5}).record["step"] == 6, "it only finishes"
 
 
@@ -254,7 +254,7 @@ def test_ctrl_c_saves_and_resuming_ends_with_the_same_run(
     with pytest.raises(TrainingStopped, match=rf"stopped at step {step} of 24; continue with: clockhands train --res"):
         train(tables(), tmp_path / "run", material=material)
     monkeypatch.undo()
-    stopped = Run.open(tmp_path / "run")
+    stopped = Run.from_folder(tmp_path / "run")
     assert not stopped.finished
     assert stopped.checkpoints[-1].name == f"checkpoint-{step}"
     assert stopped.model.training is False
@@ -288,7 +288,7 @@ def test_a_second_ctrl_c_stops_at_once(material: Material, tmp_path: Path, monke
     with pytest.raises(KeyboardInterrupt):
         train(tables(), tmp_path / "run", material=material)
     assert signal.getsignal(signal.SIGINT) is before
-    assert [path.name for path in Run.open(tmp_path / "run").checkpoints] == ["checkpoint-7"]
+    assert [path.name for path in Run.from_folder(tmp_path / "run").checkpoints] == ["checkpoint-7"]
 
 
 def test_a_run_without_a_checkpoint_starts_again(
@@ -299,7 +299,7 @@ def test_a_run_without_a_checkpoint_starts_again(
         train(tables(), tmp_path / "run", material=material)
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match="holds no model yet; continue with: clockhands train --resume"):
-        assert Run.open(tmp_path / "run").model
+        assert Run.from_folder(tmp_path / "run").model
     assert weights(resume(tmp_path / "run")) == weights(whole)
 
 
@@ -426,7 +426,7 @@ def test_a_loss_that_is_no_number_stops_at_its_step_and_keeps_the_last_good_chec
     )
     with pytest.raises(Diverged, match=advice):
         train(tables(), tmp_path / "run", material=material)
-    assert [path.name for path in Run.open(tmp_path / "run").checkpoints] == ["checkpoint-7"]
+    assert [path.name for path in Run.from_folder(tmp_path / "run").checkpoints] == ["checkpoint-7"]
 
 
 def test_a_loss_that_explodes_stops_the_run(material: Material, tmp_path: Path) -> None:

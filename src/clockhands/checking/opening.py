@@ -16,7 +16,7 @@ from clockhands.devices import open_device
 from clockhands.errors import UsageError
 from clockhands.machine import free_memory
 from clockhands.pretrained import count_numbers, explain_faults, load_configuration, read_configuration
-from clockhands.runs.foreign import load_checkpoint, refuse_unreadable_weights
+from clockhands.runs.foreign import load_checkpoint, measure_weight_files
 
 _AUTO = {
     "causal": transformers.AutoModelForCausalLM,
@@ -38,7 +38,7 @@ def open_model(
     place, precision = open_device(device, "device"), _dtype(dtype)
     config = load_configuration(name, trust_remote_code=trust_remote_code)
     task, declared = _task_of(config), " ".join(config.architectures or ())
-    refuse_unreadable_weights(name, read_configuration(name))
+    measure_weight_files(name, read_configuration(name))
     headless = bool(declared) and task != "seq2seq" and not _HEADS.search(declared)
     auto = transformers.AutoModel if headless else _AUTO[task]
     options: dict[str, Any] = {"dtype": precision, "trust_remote_code": trust_remote_code}

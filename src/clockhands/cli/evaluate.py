@@ -133,7 +133,7 @@ def _needs_length(spectrum: Any) -> bool:
 def _trained_length(run: Path) -> int | None:
     from clockhands.runs import Run
 
-    recipe = Run.open(run).recipe
+    recipe = Run.from_folder(run).recipe
     return recipe.batches.window if recipe.model.kind != "encoder-decoder" else recipe.batches.max_length
 
 
@@ -148,7 +148,7 @@ def _text(opened: Run, options: argparse.Namespace) -> tuple[Sequence[Pair] | Se
         return pairs, f"{len(pairs):,} pairs of {options.source} and {options.target}"
     if options.text:
         return read_documents(options.text, "file"), f"the text of {options.text}"
-    recipe = Run.open(opened.path).recipe
+    recipe = Run.from_folder(opened.path).recipe
     corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
     split = options.split or ("validation" if "test" not in corpus and "validation" in corpus else "test")
     text = corpus.pairs(split) if corpus.task == "translation" else corpus.documents(split)
@@ -183,7 +183,7 @@ def _no_windows(opened: Run) -> str:
     from clockhands.data import open_corpus
     from clockhands.runs import Run
 
-    recipe = Run.open(opened.path).recipe
+    recipe = Run.from_folder(opened.path).recipe
     longer = [split for split in open_corpus(recipe.corpus, **recipe.corpus_options) if split.startswith("longer")]
     own = f"--split {' or '.join(longer)}, or " if longer else ""
     return (

@@ -117,7 +117,7 @@ def _resume(options: argparse.Namespace, overrides: dict[str, str]) -> int:
     from clockhands.training import resume
 
     if options.dry_run:
-        return _describe(Run.open(options.resume).recipe)
+        return _describe(Run.from_folder(options.resume).recipe)
     _conclude(resume(options.resume, read_training_overrides(overrides), progress=not options.quiet))
     return 0
 

@@ -11,8 +11,8 @@ from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, ClockhandsError
 from clockhands.inspection.subject.subject import Side, Subject
 from clockhands.pretrained import check_fits, count_numbers, is_known, is_own, load_tokenizer
-from clockhands.runs import Run, load_checkpoint, open_run, refuse_checkpoint, refuse_unknown_positions
-from clockhands.runs.foreign import refuse_unreadable_weights
+from clockhands.runs import Run, load_checkpoint, open_run, read_checked_config, refuse_unknown_positions
+from clockhands.runs.foreign import measure_weight_files
 
 if TYPE_CHECKING:
     from clockhands.data import Corpus
@@ -36,7 +36,7 @@ def open_subject(
     large; UsageError for a device that is not in this machine.
     """
     place = open_device(device, "device")
-    raw = refuse_checkpoint(source, trust_remote_code=trust_remote_code)
+    raw = read_checked_config(source, trust_remote_code=trust_remote_code)
     refuse_unknown_positions(raw, source)
     if is_own(raw):
         subject = _own_run(source, device, side)
@@ -44,7 +44,7 @@ def open_subject(
         return subject
     if is_known(raw):
         check_fits(float32_bytes(raw), source)
-    check_fits(refuse_unreadable_weights(source, raw), source)
+    check_fits(measure_weight_files(source, raw), source)
     model = _load(source, raw, trust_remote_code)
     tokenizer = tokenizer or _tokenizer(source, trust_remote_code)
     return Subject.of(model.to(place), tokenizer, _short(source), side)
@@ -81,7 +81,7 @@ def _trained_on(run: Path) -> Corpus | None:
     from clockhands.data import corpus_options, open_corpus
 
     try:
-        data = Run.open(run).tables["data"]
+        data = Run.from_folder(run).tables["data"]
         if data["corpus"] == "huggingface" and not Path(data["dataset"]).is_dir():
             return None
         known = corpus_options(data["corpus"])

@@ -10,8 +10,8 @@
 
 from __future__ import annotations
 
-from clockhands.runs.foreign import load_checkpoint, refuse_checkpoint, refuse_unknown_positions
-from clockhands.runs.opening import open_configuration, open_model, open_tokenizers, read_own_configuration
+from clockhands.runs.foreign import load_checkpoint, read_checked_config, refuse_unknown_positions
+from clockhands.runs.opening import open_configuration, open_model, open_tokenizers, read_clockhands_config
 from clockhands.runs.run import Run, open_run
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
     "open_model",
     "open_run",
     "open_tokenizers",
-    "read_own_configuration",
-    "refuse_checkpoint",
+    "read_checked_config",
+    "read_clockhands_config",
     "refuse_unknown_positions",
 ]

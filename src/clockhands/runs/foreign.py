@@ -1,4 +1,4 @@
-"""The one opener of models that others made: everything that is not understood is refused before weights are read."""
+"""Opens models that others made (Hugging Face); what is not understood is refused before weights are read."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from clockhands.pretrained import (
     refuse_not_finite,
 )
 
-__all__ = ["load_checkpoint", "refuse_checkpoint", "refuse_unknown_positions", "refuse_unreadable_weights"]
+__all__ = ["load_checkpoint", "measure_weight_files", "read_checked_config", "refuse_unknown_positions"]
 
 
-def refuse_checkpoint(source: str | Path, *, trust_remote_code: bool = False) -> dict[str, Any]:
-    """Read the configuration of a folder or hub name and refuse what must not be opened; return it as it is written.
+def read_checked_config(source: str | Path, *, trust_remote_code: bool = False) -> dict[str, Any]:
+    """Read ``config.json`` of a folder or hub name, and return it as it is written.
 
-    Refused, as CheckpointError, are a missing path, a model type that nobody knows, and code that is not trusted. No
-    weight is read.
+    No weight is read. Raises CheckpointError for a missing path, a model type that nobody knows, and code that is not
+    trusted.
     """
     raw = read_configuration(source)
     refuse_code(raw, source, trust_remote_code=trust_remote_code)
@@ -35,17 +35,18 @@ def refuse_checkpoint(source: str | Path, *, trust_remote_code: bool = False) ->
     return raw
 
 
-def refuse_unreadable_weights(source: str | Path, raw: Mapping[str, Any]) -> int:
-    """Raise CheckpointError for pickled, missing or damaged weights of a folder; return their bytes as float32.
+def measure_weight_files(source: str | Path, raw: Mapping[str, Any]) -> int:
+    """Return the size of a folder's weights in bytes as float32; 0 for a hub name, whose files are not here yet.
 
-    Only headers are read. Returns 0 for a hub name, whose files are not here yet.
+    Only headers are read. Raises CheckpointError for pickled, missing or damaged weights.
     """
     return sum(map(count_bytes, list_weight_files(Path(source), raw))) if Path(source).is_dir() else 0
 
 
 def load_checkpoint(opener: Any, source: str | Path, what: str = "the model in", **options: Any) -> Any:
-    """Load a model of transformers from safetensors; a fault becomes one CheckpointError that begins with ``what``.
+    """Load a model of transformers from safetensors.
 
+    Whatever a library raises becomes one CheckpointError: "cannot open ``what`` ``source``: ...".
     ``opener``: an Auto class; ``options``: those of ``from_pretrained``. Raises CheckpointError too for weights that
     are NaN or infinite.
     """

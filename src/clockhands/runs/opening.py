@@ -1,5 +1,4 @@
-"""The one opener of models of this project: everything that may be wrong with a folder is refused before its weights
-are read.
+"""Opens models of this project; whatever may be wrong with a folder is refused before its weights are read.
 
 A run folder is a Hugging Face model folder (``config.json``, ``model.safetensors``, tokenizer files) that also holds
 the resolved ``recipe.toml``. Models that others made are opened in ``clockhands.runs.foreign``.
@@ -49,9 +48,9 @@ def open_model(
 ) -> PreTrainedModel:
     """Open the model of a folder, in evaluation mode, on the CPU.
 
-    Arguments and errors are those of ``open_run``.
+    ``dtype``, ``position`` and the errors are those of ``open_run``.
     """
-    raw, _ = read_own_configuration(folder)
+    raw, _ = read_clockhands_config(folder)
     config = open_configuration(folder)
     from clockhands.model.huggingface import MODEL_CLASSES
 
@@ -71,10 +70,10 @@ def open_model(
     return opened
 
 
-def read_own_configuration(folder: Path) -> tuple[dict[str, Any], TransformerConfig]:
+def read_clockhands_config(folder: Path) -> tuple[dict[str, Any], TransformerConfig]:
     """Read ``config.json`` of a model of this project as it is written, and the architecture that it describes.
 
-    Raises CheckpointError where there is none, or another model's, or one that cannot be.
+    Raises CheckpointError where there is none, or it is another model's, or it is invalid.
     """
     path = folder / CONFIG
     if not path.exists() and not path.is_symlink():
@@ -96,7 +95,7 @@ def open_configuration(folder: Path) -> ClockhandsConfig:
     """Open the configuration of a folder as transformers has it. Raises CheckpointError for an impossible value."""
     from clockhands.model.huggingface_config import ClockhandsConfig
 
-    raw, _ = read_own_configuration(folder)
+    raw, _ = read_clockhands_config(folder)
     if not isinstance(getattr(torch, str(raw.get("dtype") or "float32"), None), torch.dtype):
         raise CheckpointError(
             f"{folder / CONFIG} sets dtype = {raw['dtype']!r}, which torch does not have; use float32"
@@ -133,10 +132,10 @@ def _check_size(core: TransformerConfig, folder: Path, dtype: str | torch.dtype)
 
 
 def open_tokenizers(folder: Path, config: ClockhandsConfig) -> Tokenizers:
-    """Open the tokenizers of a folder for a model. Raises CheckpointError if it was trained with others.
+    """Open the tokenizers of a folder for a model. Raises CheckpointError if the model was trained with others.
 
-    Tokenizers of a run from before fingerprints were kept are only counted: as many tokens as embeddings in a run of
-    ours, and no more than those in any other folder, whose embeddings may have been padded.
+    Where ``config.json`` has no fingerprint (older runs), only sizes are compared: a run folder has as many tokens as
+    embeddings, another folder at most as many, as its embeddings may have been padded.
     """
     core, tokenizers = config.core, Tokenizers.load(folder)
     for side, tokenizer in (("encoder", tokenizers.source), ("decoder", tokenizers.target)):

@@ -16,7 +16,7 @@ from clockhands.errors import CheckpointError, UsageError
 from clockhands.pretrained import CONFIG, read_json
 from clockhands.runs import checkpoints
 from clockhands.runs.folder import METRICS, RECIPE, RECORD, STARTING, describe_missing, read_metrics
-from clockhands.runs.opening import open_configuration, open_model, open_tokenizers, read_own_configuration
+from clockhands.runs.opening import open_configuration, open_model, open_tokenizers, read_clockhands_config
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -53,8 +53,8 @@ class Run:
     position: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
-    def open(cls, path: str | Path) -> Run:
-        """Open the training run in a folder. Raises CheckpointError if the folder is not one."""
+    def from_folder(cls, path: str | Path) -> Run:
+        """Return the training run in a folder; nothing is loaded. Raises CheckpointError if the folder is not one."""
         path = Path(path)
         if not (path / RECIPE).is_file():
             if (path / STARTING).is_dir():
@@ -76,19 +76,20 @@ class Run:
         """The resolved recipe. Raises DataError or ConfigError where it cannot be read."""
         from clockhands.runs.recipe import combine
 
-        # Runs from before ``auto`` left out a rate that nobody had given, which was another one.
+        # Older run folders leave out ``learning_rate`` and ``warmup_steps`` where nobody gave them. What was meant was
+        # not ``auto``, but the schedule's own rate (None) and no warm-up.
         before = {"learning_rate": "none", "warmup_steps": 0}
         tables = {**self.tables, "training": {**before, **self.tables.get("training", {})}}
         return combine(tables, {}, source=str(self.path / RECIPE))
 
-    def with_recipe(self, recipe: Recipe) -> Run:
-        """Return this run with its recipe, which is then not read from the folder and validated again."""
-        vars(self)["recipe"] = recipe
+    def cache_recipe(self, recipe: Recipe) -> Run:
+        """Keep the recipe, so that it is not read from the folder and validated again; return this run."""
+        vars(self)["recipe"] = recipe  # where cached_property keeps what it has computed
         return self
 
     @property
     def record(self) -> dict[str, Any]:
-        """The facts in ``run.json``; empty before training has begun."""
+        """The facts in ``run.json``: versions, device, seeds, whether it is finished; empty before training begins."""
         path = self.path / RECORD
         return read_json(path) if path.exists() else {}
 
@@ -147,11 +148,11 @@ class Run:
         """``encoder-decoder``, ``decoder`` or ``encoder``."""
         return str(self.model.config.core.kind)
 
-    def require(self, architecture: str, verb: str) -> None:
-        """Raise UsageError unless the model has this architecture; ``verb``: what was to be done with it."""
+    def require(self, architecture: str, action: str) -> None:
+        """Raise UsageError unless the model has this architecture; ``action``: what was to be done, "translate"."""
         if self.architecture != architecture:
             raise UsageError(
-                f"cannot {verb} with {self.path}: the model there {TASKS[self.architecture]}; this needs one that "
+                f"cannot {action} with {self.path}: the model there {TASKS[self.architecture]}; this needs one that "
                 f"{TASKS[architecture]}"
             )
 
@@ -183,5 +184,5 @@ def open_run(
     if not run.is_loaded:
         if run.device is not None:
             open_device(run.device, "device")
-        read_own_configuration(run.path)
+        read_clockhands_config(run.path)
     return run.load()

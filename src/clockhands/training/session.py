@@ -123,7 +123,7 @@ class Session:
 
     def _finish(self, trainer: ClockhandsTrainer, *, stopped: bool, weights: Mapping[str, Tensor] | None) -> Run:
         """Save the model and draw the curves. Raises TrainingStopped if the run did not get to its end."""
-        run = Run(self.out).with_recipe(self.recipe)
+        run = Run(self.out).cache_recipe(self.recipe)
         step, training = trainer.state.global_step, self.recipe.training
         if self.is_main:
             losses, folder = keeping.read_losses(vars(trainer.state)), self.out / "checkpoints"

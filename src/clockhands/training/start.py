@@ -134,7 +134,7 @@ def resume(run: str | Path, overrides: Mapping[str, Any] | None = None, *, progr
     Raises CheckpointError for a folder that is not a run and for a damaged checkpoint, BusyError if another process
     writes there, UsageError for fewer steps than were made, DataError if the text has changed.
     """
-    opened = Run.open(run)
+    opened = Run.from_folder(run)
     recipe = _extend(opened.recipe, overrides or {})
     check_before_reading(recipe)
     with _set_up_libraries(recipe.training), ExitStack() as held:
@@ -144,7 +144,7 @@ def resume(run: str | Path, overrides: Mapping[str, Any] | None = None, *, progr
                 held.enter_context(hold(Path(run)))
                 tidy_folder(Path(run))
         # Until now another process may have written there.
-        again = Run.open(run)
+        again = Run.from_folder(run)
         if again.tables != opened.tables:
             opened, recipe = again, _extend(again.recipe, overrides or {})
         if opened.finished and recipe == opened.recipe:

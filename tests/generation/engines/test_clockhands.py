@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from clockhands.errors import ConfigError
 from clockhands.generation.engines import Decoding, clockhands
-from clockhands.generation.engines.beam import Finished, list_unfinished
+from clockhands.generation.engines.beam import Finished, choose_rows_to_keep
 from clockhands.generation.engines.clockhands import BLOCK, ClockhandsEngine, choose_best, choose_candidates
 from clockhands.generation.engines.hypotheses import Reread, Rows, Tree, make_hypotheses
 from clockhands.model import Text, preset
@@ -219,7 +219,7 @@ def test_few_finished_sentences_stay() -> None:
     def done(pattern: str) -> list[Finished]:
         return [Finished(1, 1.0, done=letter == "x") for letter in pattern]
 
-    assert list_unfinished(done("x" + 15 * "-")) == list(range(16))
-    assert list_unfinished(done("xx" + 14 * "-")) == list(range(2, 16))
-    assert list_unfinished(done("-x")) == [0]
-    assert list_unfinished(done("xx")) == []
+    assert choose_rows_to_keep(done("x" + 15 * "-")) == list(range(16))
+    assert choose_rows_to_keep(done("xx" + 14 * "-")) == list(range(2, 16))
+    assert choose_rows_to_keep(done("-x")) == [0]
+    assert choose_rows_to_keep(done("xx")) == []

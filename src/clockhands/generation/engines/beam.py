@@ -10,8 +10,8 @@ import torch
 from clockhands.generation.engines.engine import Written
 from clockhands.shapes import Bool, Float, Int, Tensor
 
-LEAVING = 8
-"""Finished sentences leave once they are one in so many."""
+COMPACT_FRACTION = 1 / 8
+"""Finished rows are dropped from the batch once they are this fraction of it, as dropping them costs a copy."""
 
 Candidates = tuple[Tensor, Tensor, Tensor]
 """Log-probabilities, the hypotheses that are continued, and the tokens: each [B, C], likeliest first."""
@@ -63,14 +63,14 @@ class Finished:
         return Written(tokens, total)
 
 
-def list_unfinished(rows: Sequence[Draft | Finished]) -> list[int]:
-    """Return the indices of unfinished rows; of all rows while fewer than 1/8 are finished, as compacting costs a copy.
+def choose_rows_to_keep(rows: Sequence[Draft | Finished]) -> list[int]:
+    """Return the indices of unfinished rows, or of all rows while fewer than ``COMPACT_FRACTION`` are finished.
 
     Empty once all are finished.
     """
-    going = [row for row, text in enumerate(rows) if not text.done]
-    few = (len(rows) - len(going)) * LEAVING < len(rows)
-    return list(range(len(rows))) if few else going
+    unfinished = [row for row, text in enumerate(rows) if not text.done]
+    few = len(rows) - len(unfinished) < COMPACT_FRACTION * len(rows)
+    return list(range(len(rows))) if few else unfinished
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Beam:
 
     @classmethod
     def start(cls, batch: int, width: int, first: int, device: torch.device) -> Beam:
-        """Begin with W equal hypotheses, of which only one may be continued."""
+        """Begin with W equal hypotheses. Only one may be continued, or else each would yield the same candidates."""
         total_BW = torch.full((batch, width), -torch.inf, device=device)
         total_BW[:, 0] = 0
         written = torch.empty(batch, width, 0, dtype=torch.long, device=device)

@@ -69,7 +69,7 @@ class CTranslate2Engine(Engine):
 
         Raises PositionError if a text needs more positions than a scheme has.
         """
-        longest = decoding.longest
+        longest = decoding.max_new_tokens
         room = self._reach(ids_BT.shape[1], longest)
         real_BT = torch.ones_like(ids_BT, dtype=torch.bool) if mask_BT is None else mask_BT
         sources = [list(map(str, ids[real].tolist())) for ids, real in zip(ids_BT, real_BT, strict=True)]

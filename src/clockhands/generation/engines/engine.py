@@ -22,12 +22,12 @@ class Written:
 
 @dataclass(frozen=True)
 class Decoding:
-    """How to write: at most ``longest`` tokens; ``beam`` 1 is greedy.
+    """How an engine writes: at most ``max_new_tokens`` tokens; ``beam`` 1 is greedy. ``Search`` makes it.
 
     A beam returns the text with the highest log-probability / tokens ** ``length_penalty``.
     """
 
-    longest: int
+    max_new_tokens: int
     beam: int = 1
     length_penalty: float = 1.0
 
@@ -36,11 +36,11 @@ class Engine(ABC):
     """Writes with one model, a ``ClockhandsForSeq2SeqLM``. Make it once and use it for every batch.
 
     Args:
-        model: on the CPU or a GPU; the engine computes where the model lies. It may copy weights: make the engine
-            again when the model has changed.
-        compute_type: of the matrix products, as the engine names them.
+        model: on the CPU or a GPU; the engine runs on the model's device. It may copy weights: make the engine again
+            when the model has changed.
+        compute_type: the type of the matrix products, one of the engine's names.
 
-    Raises UsageError if the engine cannot be had here or cannot express the model.
+    Raises UsageError if the engine's package is not installed or it cannot express the model.
     """
 
     def __init__(self, model: PreTrainedModel, compute_type: str = "float32") -> None:
@@ -64,7 +64,7 @@ def get_end_tokens(model: PreTrainedModel) -> list[int]:
 
 
 def get_first_token(model: PreTrainedModel) -> int:
-    """Return the token that every text begins with, which is not written."""
+    """Return the decoder's start token, which is not part of the text."""
     config = model.config
     start = config.bos_token_id if config.decoder_start_token_id is None else config.decoder_start_token_id
     assert start is not None, "a translator has a first token"

@@ -25,8 +25,9 @@ from clockhands.model.masks import hides_any
 from clockhands.schemes import Scheme
 from clockhands.shapes import Float, Int, Tensor
 
-WHOLE_ROWS = frozenset({"locate", "logits", "weigh"})
-"""Hooks by which a logit depends on keys, or on tokens, between its own two."""
+NON_PAIRWISE_HOOKS = frozenset({"locate", "logits", "weigh"})
+"""Hooks through which the logit of a query and a key may depend on other tokens too. With any of them in use the
+hypotheses cannot share one KV cache."""
 
 
 class Hypotheses(ABC):
@@ -61,7 +62,7 @@ class Tree(Hypotheses):
 
     def read(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
         """Read the tokens as queries of one row, each of which attends to its ancestors and itself."""
-        if self.beams == 1:
+        if self.beams == 1:  # its only parent is itself
             return self.decoder.step(tokens_BW, self.caches)
         if parents_BW is not None:
             self.ancestors_BWM = self.ancestors_BWM.take_along_dim(parents_BW[..., None], dim=1)
@@ -123,7 +124,7 @@ def make_hypotheses(decoder: LeanDecoder, source: Encoded, beams: int) -> Hypoth
     if depends_on_length(decoder.core):
         return Reread(decoder, source, beams)
     own = [scheme for scheme in decoder.stack.schemes if isinstance(scheme, Scheme)]
-    if beams > 1 and any(scheme.active_hooks() & WHOLE_ROWS for scheme in [*own, *decoder.cross_schemes]):
+    if beams > 1 and any(scheme.active_hooks() & NON_PAIRWISE_HOOKS for scheme in [*own, *decoder.cross_schemes]):
         return Rows(decoder, source, beams)
     return Tree(decoder, source, beams)
 
@@ -138,7 +139,7 @@ def depends_on_length(core: Transformer) -> bool:
 
 
 def repeat_rows(source: Encoded, times: int) -> Encoded:
-    """Return a source in which every row stands several times in a row."""
+    """Repeat each row of a source ``times`` times; its copies follow one another."""
     if times == 1:
         return source
     rows_N = torch.arange(len(source.states_BTD), device=source.states_BTD.device).repeat_interleave(times)
@@ -146,7 +147,7 @@ def repeat_rows(source: Encoded, times: int) -> Encoded:
 
 
 def number_rows(parents_BW: Int[Tensor, "B W"], beams: int) -> Int[Tensor, " N"]:
-    """Return hypotheses that are numbered within their source as numbers of rows."""
+    """Convert hypotheses that are numbered within their source, [B, W], to numbers of rows, [B·W]."""
     first_B1 = torch.arange(len(parents_BW), device=parents_BW.device)[:, None] * beams
     return (first_B1 + parents_BW).flatten()
 

@@ -51,12 +51,13 @@ def find_model_folder(begun: Path) -> Path:
 
 def read_architecture(begun: Path) -> TransformerConfig:
     """Read which model it is. Raises CheckpointError if it is not one of this project."""
-    from clockhands.runs import read_own_configuration
+    from clockhands.runs import read_clockhands_config
 
+    folder = find_model_folder(begun)
     try:
-        return read_own_configuration(find_model_folder(begun))[1]
+        return read_clockhands_config(folder)[1]
     except CheckpointError as fault:
-        raise CheckpointError(f"training.begin_from: {str(fault).removeprefix('training.begin_from: ')}") from fault
+        raise CheckpointError(f"training.begin_from: {fault}") from fault
 
 
 def find_tokenizer_folder(begun: Path) -> Path:

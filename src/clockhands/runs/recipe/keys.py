@@ -19,7 +19,7 @@ SECTIONS: dict[str, type[Any]] = {"tokenizer": Tokenization, "batches": Batching
 TABLES = ("data", "tokenizer", "model", "position", "batches", "training")
 SIDES = ("encoder", "decoder", "cross")
 SELECTORS = {"data": "corpus", "model": "preset", "position": "scheme"}
-"""The key of a table on which its other keys depend: choosing another one there drops what belonged to the former."""
+"""The key of a table on which its other keys depend; changing it resets those."""
 KEPT = (*SIDES, "combine", "width", "every_layer", "skip_every", "transform", "transform_options")
 """What stays of ``[position]`` when its scheme changes: how the encoding enters, not the options of the scheme."""
 FROM_DATA = ("vocab_size", "source_vocab_size")
@@ -62,8 +62,8 @@ def _scheme(tables: Mapping[str, Any], table: str) -> Any:
     return own.get("scheme", common.get("scheme")) if isinstance(own, Mapping) else None
 
 
-def is_open(tables: Mapping[str, Any], table: str) -> bool:
-    """Return whether nobody can say which keys a table takes, because its scheme or corpus is unknown."""
+def has_unknown_selector(tables: Mapping[str, Any], table: str) -> bool:
+    """Return whether the scheme or corpus of a table is unknown, so that none of its keys can be judged."""
     if table == "data":
         name = tables.get("data", {}).get("corpus")
         return name is not None and CORPORA.find(name) is None

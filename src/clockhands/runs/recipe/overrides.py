@@ -15,7 +15,7 @@ from clockhands.runs.recipe.keys import (
     TABLES,
     Tables,
     add_default_position,
-    is_open,
+    has_unknown_selector,
     keys_of,
 )
 
@@ -36,7 +36,7 @@ def set_key(tables: Tables, dotted: str, value: Any, *, written: bool = False) -
         _put(tables, table, key, parse(value) if written else value)
         return
     known = keys_of(tables, table)
-    if key not in known and not (table == "position" and key in SIDES) and not is_open(tables, table):
+    if key not in known and not (table == "position" and key in SIDES) and not has_unknown_selector(tables, table):
         raise UsageError(f"cannot set {dotted!r}: {unknown(f'key in [{table}]', key, known)}")
     type_ = known[key].type if key in known else Any
     value = parse(value, type_) if written else value

@@ -89,7 +89,8 @@ class Training:
     ``auto`` is 1. ``warmup_steps`` rise linearly from ``warmup_from``; ``auto`` is a tenth of all, at most 4000.
     ``inverse-sqrt`` falls as 1/√s from the peak at the end of the warm-up; ``cosine`` falls to ``final_rate``.
     ``clip`` bounds the norm of the gradient (0: no bound).
-    ``label_smoothing`` is shared among the words that ``smoothing`` names (``all``, ``others``, ``others-but-pad``).
+    The probability ``label_smoothing`` is spread over the tokens that ``smoothing`` names (``all``, ``others``,
+    ``others-but-pad``).
     ``accumulate`` batches make a step; the loss is the mean over all their target tokens.
     ``explosion``: stop when the loss is that many times the first one (0: never). ``patience``: evaluations without a
     better validation loss until training stops. ``average``: the model saved at the end is the mean of the ``keep``
