@@ -1,4 +1,4 @@
-"""The project's own models obey the laws that it asks of others: every scheme, behind the Hugging Face face."""
+"""The project's own models obey the laws that it asks of others: every scheme, behind the Hugging Face classes."""
 
 from __future__ import annotations
 

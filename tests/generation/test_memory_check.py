@@ -20,7 +20,7 @@ def measure_bytes(hypotheses: Hypotheses) -> int:
     """Count the bytes of the cached tokens and of the encoder's output; room that is not used is not counted."""
     total = hypotheses.source.states_BTD.nbytes
     if isinstance(hypotheses, (Tree, Rows)):
-        for cache in (hypotheses.caches.own, hypotheses.caches.cross):
+        for cache in (hypotheses.caches.self_attention, hypotheses.caches.cross_attention):
             for layer in cache.layers:
                 total += 2 * layer._keys[:, :, : layer.length].nbytes
     return total

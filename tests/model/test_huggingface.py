@@ -1,4 +1,4 @@
-"""The Hugging Face face: save and load, generate, losses as the Trainer asks for them, Auto classes, refusals."""
+"""The models as transformers runs them: save and load, generate, losses of the Trainer, Auto classes, refusals."""
 
 from __future__ import annotations
 

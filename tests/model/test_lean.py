@@ -10,7 +10,7 @@ from clockhands.errors import PositionError
 from clockhands.generation.engines.hypotheses import Tree, repeat_rows
 from clockhands.model import Text, Transformer
 from clockhands.model.kv_cache import GrowingCache, SourceCache, keeps_positions
-from clockhands.model.lean import LeanDecoder, copy_lean
+from clockhands.model.lean import LeanDecoder, copy_for_decoding
 from clockhands.schemes import CATALOGUE
 from tests.generation.engines.test_clockhands import LONGEST, OPTIONS, side_of_reading, sources, writer
 
@@ -164,7 +164,7 @@ def test_a_lean_copy_shares_what_it_does_not_lay_out_anew_and_leaves_the_model_a
     before = {name: parameter.data_ptr() for name, parameter in core.decoder.named_parameters()}
     calls = list[int]()
     core.decoder.blocks[0].register_forward_hook(lambda *_: calls.append(1))
-    copy = copy_lean(core.decoder)
+    copy = copy_for_decoding(core.decoder)
     assert {name: parameter.data_ptr() for name, parameter in core.decoder.named_parameters()} == before
     assert type(core.decoder.blocks[0]).__call__ is torch.nn.Module.__call__
     linear, theirs = copy.blocks[0].feed_forward.up, core.decoder.blocks[0].feed_forward.up

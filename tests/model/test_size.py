@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from clockhands.errors import ConfigError
 from clockhands.machine import in_words
 from clockhands.model import PRESETS, Transformer, TransformerConfig, preset
-from clockhands.model.outline import build_to_look_at
+from clockhands.model.outline import build_probe
 from clockhands.model.size import bytes_needed, count_parameters, size_fault
 from clockhands.schemes import CATALOGUE
 from tests.model.tiny import core
@@ -83,8 +83,8 @@ def test_every_scheme_is_counted_without_storage_as_with_it(scheme: str) -> None
 def test_a_large_table_is_looked_at_without_storage() -> None:
     config = core(kind="decoder", decoder={"scheme": "learned", "max_length": 10**12})
     state = torch.get_rng_state()
-    assert next(build_to_look_at(config, "decoder").parameters()).is_meta
-    assert not next(build_to_look_at(core(decoder="learned"), "decoder").parameters()).is_meta
+    assert next(build_probe(config, "decoder").parameters()).is_meta
+    assert not next(build_probe(core(decoder="learned"), "decoder").parameters()).is_meta
     assert torch.equal(torch.get_rng_state(), state)
     fault = size_fault(config)
     assert fault is not None and f"{count_parameters(config):,} parameters" in fault and "TiB of memory" in fault

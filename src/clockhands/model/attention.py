@@ -24,7 +24,7 @@ from clockhands.model.masks import Placement
 from clockhands.schemes import Scheme
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["Attention", "AttentionContext", "CrossAttention", "Fused", "SelfAttention"]
+__all__ = ["Attention", "AttentionContext", "CrossAttention", "FusedLinear", "SelfAttention"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class AttentionContext:
     lean: bool = False
 
 
-class Fused(nn.Linear):
+class FusedLinear(nn.Linear):
     """A linear layer that is several projections of one input: ``parts`` are their widths, rows of its weight.
 
     Each is initialised as if it were a matrix of its own.
@@ -149,7 +149,7 @@ class SelfAttention(Attention):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config)
-        self.qkv = Fused(config.d_model, (self.inner, self.kv_inner, self.kv_inner), bias=config.attention_bias)
+        self.qkv = FusedLinear(config.d_model, (self.inner, self.kv_inner, self.kv_inner), bias=config.attention_bias)
 
     def forward(self, x_BSD: Float[Tensor, "B S D"], context: AttentionContext) -> Float[Tensor, "B S D"]:
         """Attend among the tokens of one side: [B, S, D] to [B, S, D]."""
@@ -197,8 +197,8 @@ class CrossAttention(Attention):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config)
-        self.q = Fused(config.d_model, (self.inner,), bias=config.attention_bias)
-        self.kv = Fused(config.d_model, (self.kv_inner, self.kv_inner), bias=config.attention_bias)
+        self.q = FusedLinear(config.d_model, (self.inner,), bias=config.attention_bias)
+        self.kv = FusedLinear(config.d_model, (self.kv_inner, self.kv_inner), bias=config.attention_bias)
 
     def forward(
         self,

@@ -8,12 +8,12 @@ from functools import partial
 import torch.nn.functional as F
 from torch import nn
 
-from clockhands.model.attention import AttentionContext, CrossAttention, Fused, SelfAttention
+from clockhands.model.attention import AttentionContext, CrossAttention, FusedLinear, SelfAttention
 from clockhands.model.config import Side, TransformerConfig
 from clockhands.model.input import make_norm
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["ACTIVATIONS", "Block", "FeedForward", "Sublayer"]
+__all__ = ["ACTIVATIONS", "Block", "FeedForward", "ResidualConnection"]
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -31,7 +31,7 @@ class FeedForward(nn.Module):
         self.activation = ACTIVATIONS[config.activation]
         self.gated = config.gated
         parts = (config.d_ff, config.d_ff) if config.gated else (config.d_ff,)
-        self.up = Fused(config.d_model, parts, bias=config.ffn_bias)
+        self.up = FusedLinear(config.d_model, parts, bias=config.ffn_bias)
         self.down = nn.Linear(config.d_ff, config.d_model, bias=config.ffn_bias)
         self.dropout = nn.Dropout(config.rate("activation"))
 
@@ -46,7 +46,7 @@ class FeedForward(nn.Module):
         return self.down(self.dropout(x) if self.training else x)
 
 
-class Sublayer(nn.Module):
+class ResidualConnection(nn.Module):
     """The residual connection around a sublayer f, with its norm.
 
     It is norm(x + f(x)), or x + f(norm(x)) with ``pre``; without ``residual`` the same without x.
@@ -77,13 +77,13 @@ class Block(nn.Module):
         super().__init__()
         self.parallel = config.parallel
         self.attention = SelfAttention(config)
-        self.attention_residual = Sublayer(config, config.rate("residual"))
+        self.attention_residual = ResidualConnection(config, config.rate("residual"))
         self.cross: CrossAttention | None = None
         if side == "decoder" and config.kind == "encoder-decoder":
             self.cross = CrossAttention(config)
-            self.cross_residual = Sublayer(config, config.rate("residual"))
+            self.cross_residual = ResidualConnection(config, config.rate("residual"))
         self.feed_forward = FeedForward(config)
-        self.feed_forward_residual = Sublayer(config, config.rate("ffn-residual"))
+        self.feed_forward_residual = ResidualConnection(config, config.rate("ffn-residual"))
 
     def forward(
         self,

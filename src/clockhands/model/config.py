@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from clockhands.errors import ConfigError, shown
-from clockhands.model.outline import Outline, Spares, build_to_look_at
+from clockhands.model.outline import Outline, SpareSchemes, build_probe
 from clockhands.options import Count, Positive, Range, Share, check_options, options_of
 from clockhands.positions import Transform, make_transform
 from clockhands.schemes import CATALOGUE, Scheme, Sizes, construct
@@ -202,7 +202,7 @@ class TransformerConfig:
 
         Raises ConfigError naming every unknown key (with the nearest name) and every value that cannot be.
         """
-        from clockhands.model.faults import size_free_faults
+        from clockhands.model.faults import position_faults_without_sizes
 
         if not isinstance(table, Mapping):
             raise ConfigError([f"{source} is {shown(table)}, but must be a table"], source)
@@ -215,7 +215,7 @@ class TransformerConfig:
             except ConfigError as fault:
                 wrong += fault.faults
         if any(key in options_of(cls) and key not in values for key in table):
-            raise ConfigError(wrong + size_free_faults(table, values), source)
+            raise ConfigError(wrong + position_faults_without_sizes(table, values), source)
         try:
             config = cls(**values)
         except ConfigError as fault:
@@ -297,7 +297,7 @@ class TransformerConfig:
 
     def scheme(self, side: Side) -> Scheme:
         """Return a new instance of a side's scheme; the first may be the one that validation looked at."""
-        return self._spares.take(side) or self.build_scheme(side)
+        return self._spare_schemes.take(side) or self.build_scheme(side)
 
     def build_scheme(self, side: Side) -> Scheme:
         """Build an instance of a side's scheme. Raises ConfigError where the scheme refuses these sizes."""
@@ -307,14 +307,14 @@ class TransformerConfig:
     def outline(self, side: Side) -> Outline:
         """Return what a side's scheme is, built once to be looked at. Raises ConfigError where it refuses its sizes."""
         if side not in self._outlines:
-            scheme = build_to_look_at(self, side)
+            scheme = build_probe(self, side)
             self._outlines[side] = Outline.of(scheme)
-            self._spares.keep(side, scheme)
+            self._spare_schemes.keep(side, scheme)
         return self._outlines[side]
 
     @cached_property
-    def _spares(self) -> Spares:
-        return Spares()
+    def _spare_schemes(self) -> SpareSchemes:
+        return SpareSchemes()
 
     @cached_property
     def _outlines(self) -> dict[Side, Outline]:

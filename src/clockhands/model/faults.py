@@ -17,9 +17,9 @@ __all__ = [
     "faults",
     "hook_faults",
     "position_faults",
+    "position_faults_without_sizes",
     "scheme_faults",
     "size_faults",
-    "size_free_faults",
     "transform_faults",
     "value_faults",
     "vocabulary_faults",
@@ -45,7 +45,7 @@ def faults(config: TransformerConfig) -> list[str]:
     return wrong
 
 
-def size_free_faults(table: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
+def position_faults_without_sizes(table: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
     """Check the positional encodings even though other values are invalid; checks that need sizes are skipped.
 
     ``values`` are those of the table that are valid, positional encodings among them.

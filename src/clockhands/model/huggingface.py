@@ -27,12 +27,12 @@ from clockhands.schemes import Scheme
 
 __all__ = [
     "MODEL_CLASSES",
+    "CacheAwareGenerationMixin",
     "ClockhandsForCausalLM",
     "ClockhandsForMaskedLM",
     "ClockhandsForSeq2SeqLM",
     "ClockhandsPreTrainedModel",
-    "EncoderFace",
-    "ExactGenerationMixin",
+    "EncoderWrapper",
     "Mask",
     "ModelClass",
     "as_mask",
@@ -134,7 +134,7 @@ def as_mask(mask: Mask) -> Mask:
     return mask.bool()
 
 
-class ExactGenerationMixin(GenerationMixin):
+class CacheAwareGenerationMixin(GenerationMixin):
     """``generate``, which uses no KV cache by default where cached keys would become stale."""
 
     model: Transformer
@@ -146,14 +146,14 @@ class ExactGenerationMixin(GenerationMixin):
         return super().generate(*inputs, **options)  # type: ignore[misc]
 
 
-class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, ExactGenerationMixin):
+class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixin):
     """Encoder and decoder: translation and everything else that reads one text and writes another."""
 
     kind = "encoder-decoder"
 
     def get_encoder(self, *_: Any, **__: Any) -> nn.Module:
         """Return the encoder as ``generate`` calls it."""
-        return EncoderFace(self)
+        return EncoderWrapper(self)
 
     def forward(
         self,
@@ -233,7 +233,7 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, ExactGenerationMixin):
         return self.model.rebuild_source(states_BTD, text)
 
 
-class EncoderFace(nn.Module):
+class EncoderWrapper(nn.Module):
     """The encoder as ``generate`` calls it. It owns no parameters: the model does."""
 
     main_input_name = "input_ids"
@@ -262,7 +262,7 @@ class EncoderFace(nn.Module):
         return BaseModelOutput(source.states_BTD, hidden_states=None if states is None else tuple(states))
 
 
-class ClockhandsForCausalLM(ClockhandsPreTrainedModel, ExactGenerationMixin):
+class ClockhandsForCausalLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixin):
     """The decoder alone: a language model. ``labels`` are shifted inside, as everywhere in transformers."""
 
     kind = "decoder"

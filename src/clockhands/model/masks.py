@@ -21,7 +21,7 @@ __all__ = [
     "Text",
     "count_positions",
     "expand_key_mask",
-    "hides_any",
+    "has_padding",
     "make_cross_placement",
     "make_self_mask",
     "make_static_cache_mask",
@@ -110,7 +110,7 @@ def select_new(text: Text, past: int | Tensor) -> Bool[Tensor, "B S"] | None:
     return text.mask_BT.index_select(1, past + torch.arange(new, device=text.ids_BS.device))
 
 
-def hides_any(mask_BT: Bool[Tensor, "B T"] | None) -> bool:
+def has_padding(mask_BT: Bool[Tensor, "B T"] | None) -> bool:
     """Return whether a mask hides any key: a mask that hides none is dropped, so that faster kernels serve.
 
     Returns True while tracing, where no value can be read; else it waits for the device.
@@ -127,7 +127,7 @@ def make_self_mask(text: Text, past: int) -> Mask | None:
     """Make the mask of a text's tokens over the cached tokens and themselves, apart from causality."""
     new = text.ids_BS.shape[1]
     padding = None if text.mask_BT is None else text.mask_BT[:, : past + new]
-    mask = None if padding is None or not hides_any(padding) else expand_key_mask(padding, new)
+    mask = None if padding is None or not has_padding(padding) else expand_key_mask(padding, new)
     if text.documents_BS is None:
         return mask
     same_BHSS = positions.same_document(text.documents_BS)[:, None]
@@ -151,7 +151,7 @@ def make_static_cache_mask(text: Text, past: int | Tensor, length: int) -> Mask:
 def make_cross_placement(text: Text, pos_BS: Positions, source: Encoded) -> Placement:
     """Place cross-attention: a target token attends to source tokens, of its own document where texts are packed."""
     padding, documents = source.mask_BT, source.documents_BT
-    mask = None if padding is None or not hides_any(padding) else expand_key_mask(padding, text.ids_BS.shape[1])
+    mask = None if padding is None or not has_padding(padding) else expand_key_mask(padding, text.ids_BS.shape[1])
     if documents is not None and text.documents_BS is not None:
         same_BHST = (text.documents_BS[:, :, None] == documents[:, None, :])[:, None]
         mask = same_BHST if mask is None else same_BHST & mask

@@ -13,7 +13,7 @@ from clockhands.schemes.scheme import Declares, Scheme
 if TYPE_CHECKING:
     from clockhands.model.config import Side, TransformerConfig
 
-__all__ = ["BYTES_OF_FLOAT32", "SMALL", "Outline", "Spares", "build_to_look_at"]
+__all__ = ["BYTES_OF_FLOAT32", "SMALL", "Outline", "SpareSchemes", "build_probe"]
 
 SMALL = 2**26
 """Bytes up to which a scheme is simply built; above, it is built without storage (which takes a second to prepare)."""
@@ -39,7 +39,7 @@ class Outline:
         return cls(parameters, scheme.per_layer, frozenset(type(scheme).hooks()), scheme.declares)
 
 
-class Spares:
+class SpareSchemes:
     """Schemes that validation built, each kept for the first model that needs one, which saves building it twice.
 
     Only those without parameters, whose construction draws nothing, are as good as new; and only where they would be
@@ -65,7 +65,7 @@ def _surroundings() -> tuple[object, ...]:
     return torch.get_default_device(), torch.get_default_dtype(), torch.is_inference_mode_enabled()
 
 
-def build_to_look_at(config: TransformerConfig, side: Side) -> Scheme:
+def build_probe(config: TransformerConfig, side: Side) -> Scheme:
     """Build one scheme of a side: without storage if its tables could be large. No random number is spent."""
     with torch.random.fork_rng(devices=[]):
         if BYTES_OF_FLOAT32 * _bound_entries(config, side) <= SMALL:

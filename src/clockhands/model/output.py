@@ -9,7 +9,7 @@ from clockhands.model.config import TransformerConfig
 from clockhands.model.input import make_norm
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["Output", "OutputTransform"]
+__all__ = ["OutputLayer", "OutputTransform"]
 
 
 class OutputTransform(nn.Module):
@@ -26,7 +26,7 @@ class OutputTransform(nn.Module):
         return self.norm(self.activation(self.dense(states_ND)))
 
 
-class Output(nn.Linear):
+class OutputLayer(nn.Linear):
     """The linear layer from last states to logits; ``weight`` is [V, D].
 
     Code that uses ``weight`` directly, as the loss in chunks does, passes the states through ``prepare`` first.

@@ -26,9 +26,9 @@ def count_parameters(config: TransformerConfig) -> int:
 
     The parameters of schemes come from ``config.outline(side)``.
     """
-    total = sum(_stack(config, side) for side in config.sides if side != "cross")
-    total += sum(_schemes(config, side) for side in config.sides)
-    return total + _output(config) - _tied(config)
+    total = sum(_count_stack(config, side) for side in config.sides if side != "cross")
+    total += sum(_count_schemes(config, side) for side in config.sides)
+    return total + _count_output(config) - _count_tied(config)
 
 
 def bytes_needed(config: TransformerConfig, *, training: bool = False, itemsize: int = 4) -> int:
@@ -66,49 +66,49 @@ def size_fault(
     )
 
 
-def _schemes(config: TransformerConfig, side: Side) -> int:
+def _count_schemes(config: TransformerConfig, side: Side) -> int:
     """Count the parameters of a side's schemes: one for all layers, or one for each."""
     outline = config.outline(side)
     return max(config.layers(side), 1) * outline.parameters if outline.per_layer else outline.parameters
 
 
-def _stack(config: TransformerConfig, side: Side) -> int:
+def _count_stack(config: TransformerConfig, side: Side) -> int:
     """Count the input layer, the layers and the last norm of the encoder or the decoder, without its schemes."""
     position, width = config.position(side), config.d_model
     total = config.vocabulary(side) * position.token_width(width)
     total += config.token_scale == "learned"
     total += (width + position.encoding_width(width)) * width if position.combine == "project" else 0
-    total += _norm(config) if config.embedding_norm else 0
+    total += _count_norm(config) if config.embedding_norm else 0
     last = config.norm == "pre" if config.final_norm is None else config.final_norm
-    return total + config.layers(side) * _layer(config, side) + (_norm(config) if last else 0)
+    return total + config.layers(side) * _count_layer(config, side) + (_count_norm(config) if last else 0)
 
 
-def _layer(config: TransformerConfig, side: Side) -> int:
-    attention = _attention(config) + _norm(config)
+def _count_layer(config: TransformerConfig, side: Side) -> int:
+    attention = _count_attention(config) + _count_norm(config)
     crosses = side == "decoder" and config.kind == "encoder-decoder"
     up = (1 + config.gated) * config.d_ff
     feed_forward = config.d_model * (up + config.d_ff) + config.ffn_bias * (up + config.d_model)
-    return (1 + crosses) * attention + feed_forward + _norm(config)
+    return (1 + crosses) * attention + feed_forward + _count_norm(config)
 
 
-def _attention(config: TransformerConfig) -> int:
+def _count_attention(config: TransformerConfig) -> int:
     """Count the projections of one attention, which has as many in cross-attention."""
     inner = config.num_heads * config.d_head
     projected = inner + 2 * config.kv_heads * config.d_head
     return config.d_model * (projected + inner) + config.attention_bias * (projected + config.d_model)
 
 
-def _norm(config: TransformerConfig) -> int:
+def _count_norm(config: TransformerConfig) -> int:
     return config.d_model * (2 if config.norm_kind == "layer" and config.norm_bias else 1)
 
 
-def _output(config: TransformerConfig) -> int:
+def _count_output(config: TransformerConfig) -> int:
     width = config.d_model
-    transform = width * width + width + _norm(config) if config.output_transform else 0
+    transform = width * width + width + _count_norm(config) if config.output_transform else 0
     return width * config.vocab_size + config.output_bias * config.vocab_size + transform
 
 
-def _tied(config: TransformerConfig) -> int:
+def _count_tied(config: TransformerConfig) -> int:
     """Count the parameters that were counted more than once because matrices are tied."""
     if config.tying == "none":
         return 0

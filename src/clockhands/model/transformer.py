@@ -11,7 +11,7 @@ from torch import nn
 
 from clockhands import positions
 from clockhands.errors import PositionError
-from clockhands.model.attention import AttentionContext, Fused
+from clockhands.model.attention import AttentionContext, FusedLinear
 from clockhands.model.block import Block
 from clockhands.model.config import Side, TransformerConfig
 from clockhands.model.input import InputLayer, make_norm
@@ -26,7 +26,7 @@ from clockhands.model.masks import (
     make_static_cache_mask,
     select_new,
 )
-from clockhands.model.output import Output
+from clockhands.model.output import OutputLayer
 from clockhands.schemes import NoPosition, Scheme
 from clockhands.schemes.frequencies import one_row
 from clockhands.schemes.scheme import Positions
@@ -185,7 +185,7 @@ class Transformer(nn.Module):
         self.encoder = Stack(config, "encoder") if "encoder" in config.sides else None
         self.decoder = Stack(config, "decoder") if "decoder" in config.sides else None
         self.cross_schemes = Schemes(config, "cross") if "cross" in config.sides else None
-        self.output = Output(config)
+        self.output = OutputLayer(config)
         self.initialise()
         self.tie()
 
@@ -381,7 +381,7 @@ def initialise_linear(module: nn.Linear, config: TransformerConfig) -> None:
 
 def split_by_shape(module: nn.Linear) -> list[tuple[int, Float[Tensor, "O I"]]]:
     """Return (rows of one matrix, weight) of each matrix in a linear layer; equal ones together, in one weight."""
-    parts = module.parts if isinstance(module, Fused) else (module.out_features,)
+    parts = module.parts if isinstance(module, FusedLinear) else (module.out_features,)
     if len(set(parts)) == 1:
         return [(parts[0], module.weight)]
     weights = module.weight.split(parts)

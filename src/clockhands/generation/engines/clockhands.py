@@ -16,7 +16,7 @@ from clockhands.generation.engines.beam import Beam, Candidates, Draft, Finished
 from clockhands.generation.engines.engine import Decoding, Engine, Written, get_end_tokens, get_first_token
 from clockhands.generation.engines.hypotheses import Hypotheses, make_hypotheses
 from clockhands.model import Text, Transformer
-from clockhands.model.lean import LeanDecoder, copy_lean
+from clockhands.model.lean import LeanDecoder, copy_for_decoding
 from clockhands.shapes import Bool, Float, Int, Tensor
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class ClockhandsEngine(Engine):
         super().__init__(model, compute_type)
         self.core: Transformer = model.model
         self.start, self.ends = get_first_token(model), get_end_tokens(model)
-        self.decoder, self.output = LeanDecoder(self.core), copy_lean(self.core.output)
+        self.decoder, self.output = LeanDecoder(self.core), copy_for_decoding(self.core.output)
 
     @classmethod
     def refuse_options(cls, compute_type: str) -> None:
@@ -54,7 +54,7 @@ class ClockhandsEngine(Engine):
             texts = make_hypotheses(self.decoder, self.core.encode(Text(ids_BT, mask_BT)), decoding.beam)
         # Inference mode makes a small step about 5 % faster, but in it schemes do not keep cosines and sines for the
         # next layers. It is for models whose schemes do not act in attention.
-        with torch.inference_mode() if self.decoder.is_idle else torch.no_grad():
+        with torch.inference_mode() if self.decoder.attention_ignores_position else torch.no_grad():
             if decoding.beam == 1:
                 return self._search_greedily(texts, len(ids_BT), decoding.max_new_tokens)
             return self._search_beam(texts, len(ids_BT), decoding)

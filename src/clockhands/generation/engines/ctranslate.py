@@ -22,7 +22,7 @@ from torch import nn
 from clockhands.errors import UsageError, unknown
 from clockhands.generation.engines.engine import Decoding, Engine, Written, get_end_tokens, get_first_token
 from clockhands.model import Transformer, TransformerConfig
-from clockhands.model.block import Block, Sublayer
+from clockhands.model.block import Block, ResidualConnection
 from clockhands.model.kv_cache import acts_in_attention
 from clockhands.model.transformer import Stack
 from clockhands.schemes import NoPosition, RoPE, Scheme
@@ -285,7 +285,7 @@ def _convert_linear(spec: Any, module: nn.Linear) -> None:
 
 
 def _convert_norm(spec: Any, module: nn.Module) -> None:
-    norm = cast(Any, module.norm if isinstance(module, Sublayer) else module)
+    norm = cast(Any, module.norm if isinstance(module, ResidualConnection) else module)
     spec.gamma = _to_array(norm.weight)
     if hasattr(spec, "beta"):
         spec.beta = np.zeros_like(spec.gamma) if norm.bias is None else _to_array(norm.bias)

@@ -21,7 +21,7 @@ import torch
 
 from clockhands.model import Encoded, Text, Transformer
 from clockhands.model.lean import LeanDecoder
-from clockhands.model.masks import hides_any
+from clockhands.model.masks import has_padding
 from clockhands.schemes import Scheme
 from clockhands.shapes import Float, Int, Tensor
 
@@ -87,7 +87,7 @@ class Rows(Hypotheses):
         """Reorder the KV cache by the parents, and read the tokens."""
         if parents_BW is not None:
             # The source's keys are equal for all hypotheses of a source, and stay where they are.
-            self.caches.own.select(number_rows(parents_BW, self.beams))
+            self.caches.self_attention.select(number_rows(parents_BW, self.beams))
         return self.decoder.step(tokens_BW.reshape(-1, 1), self.caches).view(*tokens_BW.shape, -1)
 
     def select(self, rows: Int[Tensor, " R"]) -> None:
@@ -119,7 +119,7 @@ class Reread(Hypotheses):
 
 def make_hypotheses(decoder: LeanDecoder, source: Encoded, beams: int) -> Hypotheses:
     """Make hypotheses of the fastest kind that the schemes of the decoder and of its cross-attention allow."""
-    if source.mask_BT is not None and not hides_any(source.mask_BT):
+    if source.mask_BT is not None and not has_padding(source.mask_BT):
         source = replace(source, mask_BT=None)
     if depends_on_length(decoder.core):
         return Reread(decoder, source, beams)

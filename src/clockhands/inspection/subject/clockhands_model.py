@@ -14,7 +14,7 @@ from torch import nn
 from clockhands.errors import UsageError
 from clockhands.inspection.subject.subject import Side, Subject, choose_side
 from clockhands.inspection.subject.tables import Tables
-from clockhands.model.block import Sublayer
+from clockhands.model.block import ResidualConnection
 from clockhands.model.masks import Text
 from clockhands.model.transformer import Stack, Transformer
 from clockhands.schemes import Scheme
@@ -184,7 +184,9 @@ class OwnSubject(Subject):
 
     @contextmanager
     def without_residuals(self) -> Iterator[None]:
-        sublayers = [module for module in self.stack.modules() if isinstance(module, Sublayer) and module.residual]
+        sublayers = [
+            module for module in self.stack.modules() if isinstance(module, ResidualConnection) and module.residual
+        ]
         for sublayer in sublayers:
             sublayer.residual = False
         try:
