@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 
 from clockhands.errors import ClockhandsWarning, UsageError
 from clockhands.generation import generate
@@ -55,3 +56,17 @@ def test_of_a_long_prompt_the_end_is_read_and_that_is_said(writer: Run) -> None:
         long = generate(writer, "xxxxxxthe cat sat on the", tokens=6, temperature=0, max_prompt=18)
     assert long == ["xxxxxxthe cat sat on the mat. "]
     assert long[0][6:] == generate(writer, "the cat sat on the", tokens=6, temperature=0)[0]
+
+
+def test_a_seed_leaves_the_random_numbers_of_the_caller_alone(writer: Run) -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    first = generate(writer, "the", tokens=5, seed=7)
+    assert torch.equal(torch.rand(2), expected)
+    assert generate(writer, "the", tokens=5, seed=7) == first
+
+
+def test_sampling_options_that_are_off_are_taken_where_nothing_is_sampled(writer: Run) -> None:
+    plain = generate(writer, "the", tokens=5, temperature=0)
+    assert generate(writer, "the", tokens=5, temperature=0, top_k=0, top_p=1.0) == plain

@@ -181,3 +181,8 @@ def test_a_beam_that_no_memory_holds_is_refused_before_anything_is_written(
         UsageError, match=r"3,000 texts of 4 tokens at a time need .* are free; lower --beam or --batch"
     ):
         list(translate(translator, ["Tom saw Anna"] * 3, Search(beam=1000)))
+
+
+def test_what_cannot_be_asked_is_refused_at_the_call(writer: Run) -> None:
+    with pytest.raises(UsageError, match="cannot translate with"):
+        translate(writer, ["Tom saw Anna"])

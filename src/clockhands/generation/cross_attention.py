@@ -55,7 +55,10 @@ def draw_cross_attention(run: str | Path | Run, source: str, target: str | None 
         for layer, layer_HST in enumerate(weights_LHST)
         for head, head_ST in enumerate(layer_HST)
     ]
-    caption = "How much each target token (row) attends to each source token (column); every row sums to 1."
+    caption = (
+        "How much the decoder attends to each source token (column) where it predicts a target token (row); every row "
+        "sums to 1."
+    )
     return Figure(tuple(panels), caption, columns=min(4, weights_LHST.shape[1]), height=len(targets) / len(sources))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,8 @@ from clockhands.runs import Run, open_run
 
 __all__ = ["generate"]
 
-LOWEST = {"tokens": 1, "temperature": 0, "top_p": 1e-9, "top_k": 0, "beam": 1, "samples": 1, "max_prompt": 1}
-USUAL = {"temperature": 0.8, "top_k": 0, "top_p": 1.0}
+MINIMUM = {"tokens": 1, "temperature": 0, "top_p": 1e-9, "top_k": 0, "beam": 1, "samples": 1, "max_prompt": 1}
+DEFAULTS = {"temperature": 0.8, "top_k": 0, "top_p": 1.0}
 MIN_TEMPERATURE = 1e-3
 """Below this, sampling is greedy in all but name."""
 
@@ -36,42 +38,55 @@ def generate(
 ) -> list[str]:
     """Return the prompt and what the model adds, ``samples`` times.
 
-    Each token is drawn: with ``temperature`` (0.8 where it is not given), among the ``top_k`` likeliest tokens (0:
-    all), among the likeliest that make up the share ``top_p``. ``temperature`` 0 takes the likeliest token each time;
-    ``beam`` above 1 searches; neither draws. An empty prompt starts after the end of a text. Of a prompt of more than
-    ``max_prompt`` tokens the last ones are read, with a ClockhandsWarning.
+    Each token is sampled: with ``temperature`` (0.8 where it is not given), among the ``top_k`` likeliest tokens (0:
+    all), among the smallest set of tokens whose probabilities sum to ``top_p``. ``temperature`` 0 takes the likeliest
+    token each time; ``beam`` above 1 searches; neither samples. ``seed`` leaves the caller's random numbers as they
+    are. An empty prompt is replaced by the token that ends a text. Of a prompt of more than ``max_prompt`` tokens the
+    last ones are read, with a ClockhandsWarning.
 
-    Raises UsageError for values out of range, for options of drawing where nothing is drawn, for more than fits the
+    Raises UsageError for values out of range, for sampling options where nothing is sampled, for more than fits the
     memory, and for a run that is no language model.
     """
     sampling = beam == 1 and temperature != 0
-    _refuse(tokens=tokens, temperature=temperature, top_p=top_p, top_k=top_k, beam=beam, samples=samples,
+    _check_ranges(tokens=tokens, temperature=temperature, top_p=top_p, top_k=top_k, beam=beam, samples=samples,
             max_prompt=max_prompt)  # fmt: skip
     if not sampling:
-        _refuse_drawing(beam, temperature=temperature or None, top_k=top_k or None, top_p=top_p, seed=seed)
+        # Values that mean "off" do not hurt.
+        p = None if top_p == 1 else top_p
+        _check_sampling_options(beam, temperature=temperature or None, top_k=top_k or None, top_p=p, seed=seed)
     run = open_run(run)
     run.require("decoder", "generate")
-    if seed is not None:
-        torch.manual_seed(seed)
     ids = _encode_prompt(run, prompt, max_prompt)
     together = max(beam, samples)
     check_memory(run.model, batch=1, beam=together, length=len(ids) + tokens, advice="tokens, beam or samples")
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    drawing = {name: USUAL[name] if value is None else value for name, value in options.items() if sampling}
+    sampled = {name: DEFAULTS[name] if value is None else value for name, value in options.items()} if sampling else {}
     count = samples if sampling else 1
-    added = _generate_ids(run, ids, max_new_tokens=tokens, num_beams=beam, num_return_sequences=count,
-                          do_sample=sampling, **drawing)  # fmt: skip
+    with _seeded(seed, run.model.device):
+        added = _generate_ids(run, ids, max_new_tokens=tokens, num_beams=beam, num_return_sequences=count,
+                              do_sample=sampling, **sampled)  # fmt: skip
     return [prompt + text for text in run.tokenizers.source.batch_decode(added, skip_special_tokens=True)]
 
 
-def _encode_prompt(run: Run, prompt: str, longest: int) -> list[int]:
-    """Return the token ids of a prompt, of a long one the last; of an empty one the end of a text."""
+@contextmanager
+def _seeded(seed: int | None, device: torch.device) -> Iterator[None]:
+    """Draw random numbers from a seed inside, and put the generators back afterwards; None: draw from the caller's."""
+    if seed is None:
+        yield
+        return
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
+
+
+def _encode_prompt(run: Run, prompt: str, max_tokens: int) -> list[int]:
+    """Return the last ``max_tokens`` token ids of a prompt; of an empty one the token that ends a text."""
     tokenizer = run.tokenizers.source
     ids: list[int] = tokenizer(prompt, add_special_tokens=False, verbose=False)["input_ids"] or [tokenizer.eos_token_id]
-    if len(ids) > longest:
-        text = f"the prompt has {len(ids):,} tokens, and the last {longest:,} are read; raise max_prompt for more"
+    if len(ids) > max_tokens:
+        text = f"the prompt has {len(ids):,} tokens, and the last {max_tokens:,} are read; raise max_prompt for more"
         warnings.warn(text, ClockhandsWarning, stacklevel=3)
-    return ids[-longest:]
+    return ids[-max_tokens:]
 
 
 @torch.inference_mode()
@@ -88,12 +103,12 @@ def _generate_ids(run: Run, ids: list[int], **options: Any) -> torch.Tensor:
     return added
 
 
-def _refuse(**values: float | int | None) -> None:
+def _check_ranges(**values: float | int | None) -> None:
     """Raise UsageError naming every value that is out of range; None is one that was not given."""
     known = {name: value for name, value in values.items() if value is not None}
     # Written so that NaN, of which no comparison is true, is refused.
-    wrong = [f"{name} is {value}; it must be {LOWEST[name]} or more" for name, value in known.items()
-             if not value >= LOWEST[name]]  # fmt: skip
+    wrong = [f"{name} is {value}; it must be {MINIMUM[name]} or more" for name, value in known.items()
+             if not value >= MINIMUM[name]]  # fmt: skip
     wrong += [f"{name} is {value}; it must be finite" for name, value in known.items() if value == math.inf]
     if known.get("top_p", 1) > 1:
         wrong.append(f"top_p is {known['top_p']}; it is a share, at most 1")
@@ -106,8 +121,8 @@ def _refuse(**values: float | int | None) -> None:
         raise UsageError("; ".join(wrong))
 
 
-def _refuse_drawing(beam: int, **values: float | int | None) -> None:
-    """Raise UsageError for options of drawing that were given although nothing is drawn."""
+def _check_sampling_options(beam: int, **values: float | int | None) -> None:
+    """Raise UsageError for sampling options that were given although nothing is sampled."""
     names = [name for name, value in values.items() if value is not None]
     if names:
         why = f"beam is {beam}, a search" if beam > 1 else "temperature is 0, the likeliest token each time"

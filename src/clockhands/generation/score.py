@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 RESAMPLES = 1000
-SEED = 12_345
+SEED = 12_345  # sacreBLEU's default
 Tokenization = Literal["13a", "none", "char", "intl", "zh", "ja-mecab"]
 
 
@@ -43,7 +43,7 @@ class Score:
 
 
 def describe_uniform_guess(tokens: int) -> str:
-    """Say what loss a model has that knows nothing, beside which any other can be read."""
+    """Return a sentence with the loss of a uniform distribution over the vocabulary, ln V, for comparison."""
     return f"a uniform guess among {tokens:,} tokens has {math.log(tokens):.2f} (perplexity {tokens:,})"
 
 

@@ -26,9 +26,11 @@ POOL = 32
 The first pool is one batch and each is twice the one before, so that the first translations come soon.
 """
 LARGEST_PENALTY = 100
-"""With a larger exponent every length but one is nothing beside the others, or overflows."""
-STEP = 16
-"""Sources whose lengths lie in the same step of so many tokens share a batch."""
+"""A larger exponent overflows, or makes all scores but the longest text's negligible."""
+LENGTH_BUCKET = 16
+"""Source lengths are rounded up to a multiple of this to bound the translation; sources of one bound share a batch."""
+EXTRA_TOKENS = 50
+"""Tokens that a translation may have beyond twice its source's rounded length."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +44,17 @@ class Translation:
 
 @dataclass(frozen=True)
 class Search:
-    """How to decode.
+    """How ``translate`` decodes; from it comes the ``Decoding`` of each batch, for an engine.
 
     Args:
-        beam: beams; 1 is greedy.
-        length_penalty: exponent of the length that divides a text's log-probability.
+        beam: hypotheses of each source; 1 is greedy.
+        length_penalty: a beam returns the text with the highest log-probability / tokens ** ``length_penalty``.
         batch: sources at a time.
-        max_length: most tokens of a translation; None: twice the tokens of the source, counted in steps of 16, and 50.
+        max_length: most tokens of a translation; None: 2 · (source tokens, rounded up to a multiple of 16) + 50.
         engine: a name of ``ENGINES``: ``clockhands`` takes every model, ``ctranslate2`` is faster and takes fewer.
         compute_type: of the engine's matrix products: float32, int8, bfloat16, ...
-        max_source: tokens of a source that are read; the rest is cut, with a ClockhandsWarning that counts those.
+        max_source: tokens of a source that are read; longer ones are cut, with a ClockhandsWarning that counts them.
+            ``evaluate`` cuts references to as many tokens when it measures their loss.
 
     Raises UsageError for values out of range, an unknown engine, and options that the engine does not take.
     """
@@ -88,13 +91,17 @@ class Search:
 def translate(run: str | Path | Run, sources: Iterable[str], search: Search | None = None) -> Iterator[Translation]:
     """Translate one sentence after the other; lazily, so that a file of any size or a pipe can be given.
 
-    Raises UsageError if the run does not translate. An empty sentence has an empty translation.
+    An empty sentence has an empty translation. Raises UsageError if the run does not translate or the engine cannot
+    take its model, at the call; for a batch that does not fit the memory, when its first translation is asked for.
     """
     run = open_run(run)
     run.require("encoder-decoder", "translate")
     search = search or Search()
-    stream = iter(sources)
-    engine = search.make_engine(run)
+    return _translate_stream(run, search.make_engine(run), iter(sources), search)
+
+
+def _translate_stream(run: Run, engine: Engine, stream: Iterator[str], search: Search) -> Iterator[Translation]:
+    """Yield the translations of a stream, in pools that grow up to ``POOL`` batches."""
     batches = 1
     while pool := list(islice(stream, search.batch * batches)):
         yield from _translate_pool(run, engine, pool, search)
@@ -103,11 +110,11 @@ def translate(run: str | Path | Run, sources: Iterable[str], search: Search | No
 
 def _translate_pool(run: Run, engine: Engine, pool: list[str], search: Search) -> list[Translation]:
     """Translate in batches of similar lengths, and return the translations in the order of their sources."""
-    written = [index for index, source in enumerate(pool) if source.strip()]
-    encoded = encode_texts(run.tokenizers.source, [pool[i] for i in written])
-    ids = dict(zip(written, shortened(encoded, search.max_source, "max_source"), strict=True))
+    nonempty = [index for index, source in enumerate(pool) if source.strip()]
+    encoded = encode_texts(run.tokenizers.source, [pool[i] for i in nonempty])
+    ids = dict(zip(nonempty, shortened(encoded, search.max_source, "max_source"), strict=True))
     done = {index: Translation(source, "", 0.0) for index, source in enumerate(pool)}
-    order = sorted(written, key=lambda index: len(ids[index]))
+    order = sorted(nonempty, key=lambda index: len(ids[index]))
     # One bound for all of a batch: a translation that does not end must not depend on the sentences beside it.
     batches = [
         (bound, indices)
@@ -125,7 +132,7 @@ def _translate_pool(run: Run, engine: Engine, pool: list[str], search: Search) -
 
 def _bound_length(tokens: int, search: Search) -> int:
     """Return how many tokens the translation of a source of ``tokens`` tokens may have."""
-    return search.max_length or 2 * STEP * -(-tokens // STEP) + 50
+    return search.max_length or 2 * LENGTH_BUCKET * math.ceil(tokens / LENGTH_BUCKET) + EXTRA_TOKENS
 
 
 def _split(items: Iterable[int], size: int) -> Iterator[list[int]]:
@@ -144,14 +151,14 @@ def _check_memory(run: Run, rows: list[list[int]], search: Search) -> None:
 
 
 def _translate_batch(
-    run: Run, engine: Engine, rows: list[list[int]], longest: int, search: Search
+    run: Run, engine: Engine, rows: list[list[int]], bound: int, search: Search
 ) -> tuple[list[str], list[float]]:
     """Translate sources that are given as token ids; return texts, and mean log-probabilities of their tokens."""
     padding = run.tokenizers.source.pad_token_id
     ids_BT, mask_BT = pad([np.asarray(row, dtype=np.int32) for row in rows], padding)
     device = run.model.device
-    decoding = Decoding(longest, search.beam, search.length_penalty)
-    written = engine.write(ids_BT.to(device), mask_BT.to(device).bool(), decoding)
-    tokens = [text.tokens for text in written]
+    decoding = Decoding(bound, search.beam, search.length_penalty)
+    outputs = engine.write(ids_BT.to(device), mask_BT.to(device).bool(), decoding)
+    tokens = [text.tokens for text in outputs]
     texts: list[str] = run.tokenizers.target.batch_decode(tokens, skip_special_tokens=True)
-    return texts, [text.log_probability / len(text.tokens) for text in written]
+    return texts, [text.log_probability / len(text.tokens) for text in outputs]

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 RECIPE, RECORD, METRICS, CURVES = "recipe.toml", "run.json", "metrics.jsonl", "curves.svg"
 BEGIN = "begin.safetensors"
 STARTING, EXPORTING = ".starting", ".exporting"
-OWN = (
+RUN_FILES = (
     *(RECIPE, RECORD, METRICS, CONFIG, CURVES, BEGIN, STARTING, EXPORTING, "checkpoints", "generation_config.json"),
     *("model.safetensors", "model-*.safetensors", "model.safetensors.index.json", f".*{UNFINISHED}"),
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"),
@@ -53,7 +53,8 @@ def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
 
     A run whose start was killed is not in the way.
     """
-    # os.path, unlike pathlib, takes a folder that may not be entered for one that is not there; `hold` then names it.
+    # os.path, unlike pathlib, takes a folder that may not be entered for one that is not there; `locking.hold`, which
+    # comes next, then names it.
     if not os.path.exists(path) or (path.is_dir() and set(os.listdir(path)) <= {LOCK}):  # noqa: PTH110, PTH208
         return
     if not (path / RECIPE).is_file():
@@ -72,11 +73,11 @@ def refuse_obstacles(path: Path) -> None:
 
 @contextmanager
 def start_folder(path: Path) -> Iterator[Path]:
-    """Make a folder for the first files of a new run, ``recipe.toml`` among them; they take their places at the end.
+    """Yield a staging folder for the first files of a new run, ``recipe.toml`` among them.
 
-    Only then is a former run deleted, and of its folder only what a run writes. A process that is killed at any moment
-    leaves the former run, or a folder without ``recipe.toml`` that the same command takes over, or the new run.
-    Raises DataError without the right to write.
+    On exit the files of a former run (``RUN_FILES``) are deleted and the new ones moved into the folder, with
+    ``recipe.toml`` last. A process that is killed leaves one of three: the former run; a folder without
+    ``recipe.toml``, which the same command takes over; the new run. Raises DataError without the right to write.
     """
     staging = path / STARTING
     try:
@@ -91,9 +92,9 @@ def start_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(staging, ignore_errors=True)
         raise
     try:
-        # Without its recipe the former run is none any more; with .starting beside them, its remains are known as such.
+        # Without recipe.toml the former run is no run any more; .starting marks what is left of it as remains.
         (path / RECIPE).unlink(missing_ok=True)
-        for former in [item for item in path.iterdir() if item != staging and _is_own(item.name)]:
+        for former in [item for item in path.iterdir() if item != staging and _is_run_file(item.name)]:
             _remove(former)
         (path / "checkpoints").mkdir()
         for file in sorted(staging.iterdir(), key=lambda file: file.name == RECIPE):
@@ -111,8 +112,8 @@ def tidy_folder(path: Path) -> None:
     checkpoints.tidy(path / "checkpoints")
 
 
-def _is_own(name: str) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in OWN)
+def _is_run_file(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in RUN_FILES)
 
 
 def _remove(path: Path) -> None:

@@ -25,7 +25,7 @@ EXCLUSIVE = (("batches.tokens", "batches.size"), ("training.max_steps", "trainin
 
 
 def set_key(tables: Tables, dotted: str, value: Any, *, written: bool = False) -> None:
-    """Set ``training.max_steps`` or ``position.encoder.scheme``; text that was ``written`` by hand is read first.
+    """Set ``training.max_steps`` or ``position.encoder.scheme``; with ``written`` the value is text, parsed first.
 
     Raises UsageError for a table or a key that does not exist, with the nearest that does.
     """

@@ -37,7 +37,7 @@ USUAL_SIZES = {"encoder-decoder": 64, "decoder": 16, "encoder": 64}
 class Recipe:
     """A validated recipe. ``tables`` is the same as plain data, with every default written out.
 
-    ``model`` has a vocabulary of the default size until the tokenizer is there.
+    ``model.vocab_size`` is a placeholder until the tokenizer is known.
     """
 
     corpus: str
@@ -125,7 +125,10 @@ def vary(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
 
 
 def read_tables(path: str | Path) -> Tables:
-    """Read the tables of a recipe file, unchecked, with absolute paths. Raises DataError."""
+    """Read the tables of a recipe file, unchecked, with absolute paths.
+
+    Raises DataError if there is no such file or it is no TOML, ConfigError for a key outside any table.
+    """
     path = find_recipe(path)
     tables = read_toml(path, "the recipe")
     stray = [f"{key} stands outside any table" for key, value in tables.items() if not isinstance(value, dict)]
@@ -141,7 +144,7 @@ def read_training_overrides(written: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _writable(table: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """TOML has no null: a None is left out where it is the default anyway, else written "none"."""
+    """Return a table that TOML, which has no null, can hold: None is left out where it is the default, else "none"."""
     return {
         key: "none" if value is None else _writable(value, {}) if isinstance(value, Mapping) else value
         for key, value in table.items()

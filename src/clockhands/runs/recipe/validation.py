@@ -36,11 +36,11 @@ SHAPE = {
     "decoder_layers",
     "causal_encoder",
 }
-"""What a scheme is told of the model, and may not fit."""
+"""Keys of [model] from which schemes are built. Where one is invalid, schemes are not judged."""
 
 
 def keep_tables(tables: Mapping[str, Any]) -> tuple[Tables, list[str]]:
-    """Return the tables of a recipe, without what stands in the place of one, and a sentence about each of those."""
+    """Return the values that are tables, and a fault for each that should be a table and is not."""
     faults = [
         f"[{name}] is {shown(tables[name])}, but must be a table"
         for name in TABLES
@@ -86,7 +86,7 @@ def read_section(given: Tables, name: str, faults: list[str]) -> Any:
 def read_model(
     given: Tables, corpus: str, data: Mapping[str, Any], faults: list[str], *, data_stands: bool
 ) -> TransformerConfig | None:
-    """Read the model of a recipe; what is wrong with it joins ``faults``, each fault where it stands alone."""
+    """Read the model of a recipe; what is wrong with it joins ``faults``, once, for the key that causes it."""
     table = dict(given["model"])
     preset = table.pop("preset", None)
     values, wrong = check_options(table, model_options(), "model", noun="key in [model]")
@@ -118,8 +118,8 @@ def _make_model(
     try:
         return TransformerConfig.from_dict(table), []
     except ConfigError as fault:
-        true = [text for text in fault.faults if not any(re.search(rf"\b{key}\b", text) for key in replaced)]
-        return None, [_in_recipe(text, position) for text in true]
+        remaining = [text for text in fault.faults if not any(re.search(rf"\b{key}\b", text) for key in replaced)]
+        return None, [_in_recipe(text, position) for text in remaining]
 
 
 def _side_faults(config: TransformerConfig, position: Mapping[str, Any]) -> list[str]:
