@@ -5,7 +5,8 @@
 
     model = AutoModelForSeq2SeqLM.from_pretrained("runs/tour")
 
-Nothing else registers them: ``import clockhands`` stays cheap and leaves Python's import system alone.
+``import clockhands`` alone registers nothing, so that it stays cheap and leaves Python's import system alone. The
+modules of the models register their classes when they are imported, by this module or by training.
 """
 
 from __future__ import annotations

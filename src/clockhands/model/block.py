@@ -79,7 +79,7 @@ class Block(nn.Module):
         self.attention = SelfAttention(config)
         self.attention_residual = ResidualConnection(config, config.rate("residual"))
         self.cross: CrossAttention | None = None
-        if side == "decoder" and config.kind == "encoder-decoder":
+        if config.has_cross_attention(side):
             self.cross = CrossAttention(config)
             self.cross_residual = ResidualConnection(config, config.rate("residual"))
         self.feed_forward = FeedForward(config)

@@ -261,6 +261,15 @@ class TransformerConfig:
         """The number of heads of keys and values."""
         return self.num_kv_heads or self.num_heads
 
+    @property
+    def has_final_norm(self) -> bool:
+        """Whether a norm follows the last layer: ``final_norm``, or if that is None, only with ``norm = "pre"``."""
+        return self.norm == "pre" if self.final_norm is None else self.final_norm
+
+    def has_cross_attention(self, side: Side) -> bool:
+        """Return whether the layers of a side attend to the source: those of the decoder of an encoder-decoder."""
+        return side == "decoder" and "cross" in self.sides
+
     def rate(self, place: DropoutPlace) -> float:
         """Return the dropout rate at a place; 0 where it does not act."""
         implied = place == "ffn-residual" and "residual" in self.dropout_places

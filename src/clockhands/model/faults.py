@@ -179,11 +179,13 @@ def transform_faults(position: Position, side: Side) -> list[str]:
 def hook_faults(outline: Outline, position: Position, side: Side, causal: bool) -> list[str]:
     """Return why a scheme cannot act on this side, for want of the places or the mask that it needs."""
     wrong = []
+    attention = "cross-attention" if side == "cross" else f"the {side}"
     if not causal and outline.declares.causal_only:
-        wrong.append(f"{side}: {position.scheme} is defined only under a causal mask, and the {side} has none")
+        wrong.append(f"{side}: {position.scheme} is defined only under a causal mask, and {attention} has none")
     if side == "cross" and outline.hooks & {"encode", "locate"}:
         wrong.append(
-            f"cross: {position.scheme} enters at the token embedding or layer input, which cross-attention lacks"
+            f"cross: {position.scheme} enters at the token embedding or reads the layer's input to place tokens, which "
+            "cross-attention cannot; choose another scheme"
         )
     if "encode" not in outline.hooks and (position.combine != "add" or position.every_layer):
         setting = "every_layer = true" if position.every_layer else f"combine = {position.combine!r}"

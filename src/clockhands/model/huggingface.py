@@ -53,7 +53,7 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
     main_input_name = "input_ids"
     accepts_loss_kwargs = True
     _supports_sdpa = True
-    _can_compile_fullgraph = False
+    _can_compile_fullgraph = False  # generate must not compile by itself: not every scheme is traced with a cache
     kind: ClassVar[Architecture]
 
     def __init__(self, config: ClockhandsConfig) -> None:
@@ -130,7 +130,10 @@ def as_mask(mask: Mask) -> Mask:
     if mask is None:
         return None
     if mask.dim() != 2:
-        raise PositionError(f"a mask marks real tokens as [batch, length]; this one has the shape {tuple(mask.shape)}")
+        raise PositionError(
+            f"a mask marks real tokens as [batch, length]; this one has the shape {tuple(mask.shape)}; "
+            f"pass the padding mask alone, the model adds causality"
+        )
     return mask.bool()
 
 
@@ -331,6 +334,7 @@ def shift_right(labels: torch.Tensor, config: ClockhandsConfig) -> torch.Tensor:
     if start is None:
         raise CheckpointError("the decoder needs a start token: set decoder_start_token_id or bos_token_id")
     shifted = torch.cat([torch.full_like(labels[:, :1], start), labels[:, :-1]], dim=1)
+    # Ignored labels are padding at the end, where nothing is learnt: without a padding token any id serves.
     return shifted.masked_fill(shifted == IGNORED, config.pad_token_id or 0)
 
 

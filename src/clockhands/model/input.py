@@ -52,13 +52,13 @@ class InputLayer(nn.Module):
         self, ids_BS: Int[Tensor, "B S"], encoding_BSP: Float[Tensor, "#B S P"] | None
     ) -> Float[Tensor, "B S D"]:
         """Embed tokens, scale them and join them with the encoding: [B, S] to [B, S, D]."""
-        return self.finish(self.tokens(ids_BS) * self.scale, encoding_BSP)
+        return self.combine_with_encoding(self.tokens(ids_BS) * self.scale, encoding_BSP)
 
-    def finish(
-        self, tokens_BSE: Float[Tensor, "B S E"], encoding_BSP: Float[Tensor, "#B S P"] | None
+    def combine_with_encoding(
+        self, embedded_BSE: Float[Tensor, "B S E"], encoding_BSP: Float[Tensor, "#B S P"] | None
     ) -> Float[Tensor, "B S D"]:
-        """Apply everything after the scaled token embedding."""
-        x = tokens_BSE
+        """Add or concatenate the encoding to scaled embeddings [B, S, d_t]; project, norm, dropout: [B, S, D]."""
+        x = embedded_BSE
         if encoding_BSP is not None and self.combine == "add":
             x = x + encoding_BSP.to(x.dtype)
         elif encoding_BSP is not None:

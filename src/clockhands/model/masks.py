@@ -97,7 +97,8 @@ def count_positions(text: Text, past: int | Tensor = 0) -> Positions:
         return positions.shifted(positions.sequential(batch, new, device=device), past.expand(batch))
     if isinstance(past, int) and text.mask_BT.shape[1] < past + new:
         raise PositionError(
-            f"the mask has {text.mask_BT.shape[1]} columns, but {past} cached and {new} new tokens need {past + new}"
+            f"the mask has {text.mask_BT.shape[1]} columns, but {past} cached and {new} new tokens need {past + new}; "
+            f"pass an attention_mask of [{batch}, {past + new}]"
         )
     return positions.from_mask(text.mask_BT).index_select(1, past + torch.arange(new, device=device))
 

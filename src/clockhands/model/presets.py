@@ -11,7 +11,6 @@ from clockhands.model.config import TransformerConfig
 __all__ = ["PRESETS", "preset"]
 
 _TUTORIAL_POSITION = {"scheme": "sinusoidal", "layout": "half"}
-_TINY_POSITION = {"scheme": "sinusoidal"}
 
 PRESETS: Catalogue[dict[str, Any]] = Catalogue("preset", {
     # Vaswani et al. 2017, table 3, row "base".
@@ -27,7 +26,7 @@ PRESETS: Catalogue[dict[str, Any]] = Catalogue("preset", {
     # Small enough to train in seconds on a laptop: what the tour and the examples use.
     "tiny": {
         "d_model": 64, "num_heads": 4, "d_ff": 256, "encoder_layers": 2, "decoder_layers": 2, "norm": "pre",
-        "dropout": 0.0, "encoder": _TINY_POSITION, "decoder": _TINY_POSITION,
+        "dropout": 0.0,
     },
 })  # fmt: skip
 

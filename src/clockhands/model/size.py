@@ -79,13 +79,14 @@ def _count_stack(config: TransformerConfig, side: Side) -> int:
     total += config.token_scale == "learned"
     total += (width + position.encoding_width(width)) * width if position.combine == "project" else 0
     total += _count_norm(config) if config.embedding_norm else 0
-    last = config.norm == "pre" if config.final_norm is None else config.final_norm
-    return total + config.layers(side) * _count_layer(config, side) + (_count_norm(config) if last else 0)
+    return (
+        total + config.layers(side) * _count_layer(config, side) + (_count_norm(config) if config.has_final_norm else 0)
+    )
 
 
 def _count_layer(config: TransformerConfig, side: Side) -> int:
     attention = _count_attention(config) + _count_norm(config)
-    crosses = side == "decoder" and config.kind == "encoder-decoder"
+    crosses = config.has_cross_attention(side)
     up = (1 + config.gated) * config.d_ff
     feed_forward = config.d_model * (up + config.d_ff) + config.ffn_bias * (up + config.d_model)
     return (1 + crosses) * attention + feed_forward + _count_norm(config)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -69,6 +70,13 @@ class Schemes(nn.ModuleList):
         return scheme
 
 
+class CacheLimit(NamedTuple):
+    """Cached keys are stale once the text exceeds ``length`` tokens, because of a transform or scheme, ``cause``."""
+
+    cause: str
+    length: int
+
+
 class Stack(nn.Module):
     """The encoder or the decoder: input layer, layers, and a last norm if the configuration has one."""
 
@@ -79,19 +87,17 @@ class Stack(nn.Module):
         self.schemes = Schemes(config, side)
         self.transform = self.position.make_transform()
         self.blocks = nn.ModuleList(Block(config, side) for _ in range(config.layers(side)))
-        last = config.norm == "pre" if config.final_norm is None else config.final_norm
-        self.norm = make_norm(config) if last else None
+        self.norm = make_norm(config) if config.has_final_norm else None
 
     @cached_property
-    def cache_limit(self) -> tuple[str, int] | None:
-        """(name, length) of the transform or scheme that makes cached keys stale once the text exceeds
-        ``length`` tokens; None if the cache is always valid.
+    def cache_limit(self) -> CacheLimit | None:
+        """The length from which on cached keys are stale, and its cause; None if the cache is always valid.
 
         Rotating cached keys again at every step does not help: their values, and keys of later layers, come from states
         that were computed with the old positions. Only the last layer's states are never read again.
         """
         if self.transform is not None and self.transform.depends_on_length:
-            return str(self.position.transform), 0
+            return CacheLimit(str(self.position.transform), 0)
         # The states of the last layer become no keys.
         below = [self.schemes.of(layer) for layer in range(len(self.blocks) - 1)]
         changing = [scheme for scheme in below if scheme.declares.depends_on_length]
@@ -99,17 +105,17 @@ class Stack(nn.Module):
         if first.declares.depends_on_length and "encode" in first.active_hooks():
             changing.append(first)
         lengths = [scheme.declares.steady_length for scheme in changing]
-        return (self.position.scheme, min(lengths)) if changing else None
+        return CacheLimit(self.position.scheme, min(lengths)) if changing else None
 
     def refuse_stale_cache(self, length: int | None) -> None:
         """Raise PositionError if cached keys are stale in a text of ``length`` tokens (None: not known in tracing)."""
         if self.cache_limit is None:
             return
-        name, steady = self.cache_limit
+        cause, steady = self.cache_limit
         if length is None or length > steady:
             beyond = f" once the text is longer than {steady} tokens" if steady else ""
             raise PositionError(
-                f"{name} computes positions from the length of the text, so cached keys become stale{beyond}; "
+                f"{cause} computes positions from the length of the text, so cached keys become stale{beyond}; "
                 f"pass use_cache=False, or choose options that do not depend on the length"
             )
 
@@ -131,7 +137,11 @@ class Stack(nn.Module):
         cross_cache: KVCache | None = None,
         states: list[Tensor] | None = None,
     ) -> Float[Tensor, "B S D"]:
-        """Compute the last states; every layer's input is appended to ``states`` if that is a list."""
+        """Compute the last states: ids [B, S] to [B, S, D].
+
+        The input of every layer and the last output are appended to ``states`` if that is a list. The arguments from
+        ``source`` to ``cross_cache`` are for the decoder of an encoder-decoder.
+        """
         x = self.input(ids_BS, self.encode_input(placement.qpos_BS))
         contexts = []
         for layer in range(len(self.blocks)):
