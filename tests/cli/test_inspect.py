@@ -163,7 +163,7 @@ def test_a_model_without_a_tokenizer(weights: Path, capsys: pytest.CaptureFixtur
         (["--ids", "{}/ids.npy", "--text", "{}/my.txt"], 2, "--text and --ids exclude each other"),
         (["--ids", "{}/none.npy"], 1, "there is no file"),
         (["--ids", "{}/model/config.json"], 1, "is not a .npy file of numbers"),
-        (["--ids", "{}/beyond.npy"], 1, "knows the token ids 0 to 30521 and was given 39"),
+        (["--ids", "{}/beyond.npy"], 1, "(ids 0 to 30521) and was given the id 39"),
         (
             ["--ids", "{}/ids.npy", "--length", "21"],
             2,
