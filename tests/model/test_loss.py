@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from clockhands.model import loss
-from clockhands.model.loss import Target, cross_entropy
+from clockhands.model.loss import LabelSmoothing, cross_entropy
 
 ROWS, WIDTH, VOCABULARY = 23, 6, 11
 
@@ -21,33 +21,38 @@ def inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     return states, weight, bias, labels
 
 
-def distribution(target: Target, labels: torch.Tensor) -> torch.Tensor:
+def distribution(target: LabelSmoothing, labels: torch.Tensor) -> torch.Tensor:
     """What is learnt, word by word, from its definition."""
     q = torch.zeros(len(labels), VOCABULARY, dtype=torch.float64)
     for row, word in enumerate(labels.tolist()):
         others = [v for v in range(VOCABULARY) if v != word]
-        if target.among == "all":
+        if target.mode == "all":
             q[row] = target.rate / VOCABULARY
             q[row, word] += 1 - target.rate
-        elif target.among == "others":
+        elif target.mode == "others":
             q[row, others] = target.rate / (VOCABULARY - 1)
             q[row, word] = 1 - target.rate
         else:
-            others = [v for v in others if v != target.pad]
+            others = [v for v in others if v != target.pad_token_id]
             q[row, others] = target.rate / (VOCABULARY - 2)
             q[row, word] = 1 - target.rate
     return q
 
 
-TARGETS = [Target(), Target(0.1), Target(0.1, "others"), Target(0.1, "others-but-pad", 0)]
+TARGETS = [
+    LabelSmoothing(),
+    LabelSmoothing(0.1),
+    LabelSmoothing(0.1, "others"),
+    LabelSmoothing(0.1, "others-but-pad", 0),
+]
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"{target.among}-{target.rate}")
-def test_equals_its_definition_with_gradients(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"{target.mode}-{target.rate}")
+def test_equals_its_definition_with_gradients(target: LabelSmoothing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss, "CHUNK_ROWS", 4)
     *parameters, labels = inputs()
-    if target.among == "others-but-pad":
-        labels[labels == target.pad] = 1
+    if target.mode == "others-but-pad":
+        labels[labels == target.pad_token_id] = 1
     kept = labels != -100
     states, weight, bias = parameters
     log_p = F.log_softmax(states[kept] @ weight.T + bias, dim=-1)
@@ -63,22 +68,22 @@ def test_equals_its_definition_with_gradients(target: Target, monkeypatch: pytes
 def test_smoothing_over_all_is_pytorch_s() -> None:
     states, weight, bias, labels = inputs()
     expected = F.cross_entropy(states @ weight.T + bias, labels, label_smoothing=0.2)
-    torch.testing.assert_close(cross_entropy(states, weight, bias, labels, Target(0.2)), expected)
+    torch.testing.assert_close(cross_entropy(states, weight, bias, labels, LabelSmoothing(0.2)), expected)
 
 
 def test_is_divided_by_the_count_that_is_given() -> None:
     states, weight, _, labels = inputs()
-    mean = cross_entropy(states, weight, None, labels, Target())
+    mean = cross_entropy(states, weight, None, labels, LabelSmoothing())
     kept = int((labels != -100).sum())
-    torch.testing.assert_close(cross_entropy(states, weight, None, labels, Target(), 7) * 7 / kept, mean)
+    torch.testing.assert_close(cross_entropy(states, weight, None, labels, LabelSmoothing(), 7) * 7 / kept, mean)
 
 
 def test_accumulated_parts_make_the_gradient_of_the_whole() -> None:
     states, weight, _, labels = inputs()
     count = (labels != -100).sum()
-    (whole,) = torch.autograd.grad(cross_entropy(states, weight, None, labels, Target(0.1)), weight)
+    (whole,) = torch.autograd.grad(cross_entropy(states, weight, None, labels, LabelSmoothing(0.1)), weight)
     parts = [
-        torch.autograd.grad(cross_entropy(states[s], weight, None, labels[s], Target(0.1), count), weight)[0]
+        torch.autograd.grad(cross_entropy(states[s], weight, None, labels[s], LabelSmoothing(0.1), count), weight)[0]
         for s in (slice(0, 3), slice(3, None))
     ]
     torch.testing.assert_close(parts[0] + parts[1], whole)
@@ -86,7 +91,7 @@ def test_accumulated_parts_make_the_gradient_of_the_whole() -> None:
 
 def test_nothing_to_learn_is_zero() -> None:
     states, weight, bias, labels = inputs()
-    got = cross_entropy(states, weight, bias, torch.full_like(labels, -100), Target(0.1))
+    got = cross_entropy(states, weight, bias, torch.full_like(labels, -100), LabelSmoothing(0.1))
     assert got == 0
     got.backward()
     assert weight.grad is not None and not weight.grad.any()
@@ -95,10 +100,10 @@ def test_nothing_to_learn_is_zero() -> None:
 def test_half_precision_under_autocast_stays_near() -> None:
     states, weight, bias, labels = (t.float().detach() if t.is_floating_point() else t for t in inputs())
     weight.requires_grad_()
-    exact = cross_entropy(states, weight, bias, labels, Target(0.1))
+    exact = cross_entropy(states, weight, bias, labels, LabelSmoothing(0.1))
     (expected,) = torch.autograd.grad(exact, weight)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        low = cross_entropy(states, weight, bias, labels, Target(0.1))
+        low = cross_entropy(states, weight, bias, labels, LabelSmoothing(0.1))
     (got,) = torch.autograd.grad(low, weight)
     assert low.dtype == torch.float32 and got.dtype == torch.float32
     torch.testing.assert_close(low, exact, atol=0.03, rtol=0.02)
@@ -111,5 +116,5 @@ def test_evaluation_prepares_no_gradients() -> None:
     states, weight = torch.randn(2, 5, 8), torch.nn.Parameter(torch.randn(11, 8))
     labels = torch.randint(0, 11, (2, 5))
     with FlopCounterMode(display=False) as evaluating, torch.no_grad():
-        cross_entropy(states, weight, None, labels, Target())
+        cross_entropy(states, weight, None, labels, LabelSmoothing())
     assert evaluating.get_total_flops() == 2 * 10 * 8 * 11

@@ -43,6 +43,7 @@ class FeedForward(nn.Module):
             x = self.activation(gate) * x
         else:
             x = self.activation(x)
+        # Without the call, a step of decoding is shorter; outside training dropout does nothing.
         return self.down(self.dropout(x) if self.training else x)
 
 

@@ -20,7 +20,7 @@ from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPas
 from clockhands.errors import CheckpointError, PositionError
 from clockhands.model.config import Architecture
 from clockhands.model.huggingface_config import ClockhandsConfig
-from clockhands.model.loss import IGNORED, Target, cross_entropy
+from clockhands.model.loss import IGNORED, LabelSmoothing, cross_entropy
 from clockhands.model.masks import Encoded, Text
 from clockhands.model.transformer import Transformer
 from clockhands.schemes import Scheme
@@ -94,18 +94,24 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
         return attention_mask
 
     def compute_loss_and_logits(
-        self, states_BSD: torch.Tensor, labels: torch.Tensor | None, keep: int | slice | torch.Tensor, count: Any
+        self,
+        states_BSD: torch.Tensor,
+        labels: torch.Tensor | None,
+        logits_to_keep: int | torch.Tensor,
+        num_items_in_batch: int | torch.Tensor | None,
     ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """Compute loss and logits. While training with labels there are no logits: they never exist whole."""
         output = self.model.output
         loss = logits = None
         if labels is not None:
-            target = self.config.target if self.training else Target()
-            loss = cross_entropy(output.prepare(states_BSD), output.weight, output.bias, labels, target, count)
+            smoothing = self.config.target if self.training else LabelSmoothing()
+            loss = cross_entropy(
+                output.prepare(states_BSD), output.weight, output.bias, labels, smoothing, num_items_in_batch
+            )
         if labels is None or not self.training:
-            if isinstance(keep, int):
-                keep = slice(-keep, None) if keep else slice(None)  # 0 keeps all, as in transformers
-            logits = output(states_BSD[:, keep])
+            # 0 keeps the logits of all tokens, n those of the last n, as in transformers.
+            kept = slice(-logits_to_keep or None, None) if isinstance(logits_to_keep, int) else logits_to_keep
+            logits = output(states_BSD[:, kept])
         return loss, logits
 
 

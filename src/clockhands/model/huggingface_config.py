@@ -9,7 +9,7 @@ from transformers import AutoConfig, PreTrainedConfig
 
 from clockhands.errors import ConfigError, unknown
 from clockhands.model.config import TransformerConfig
-from clockhands.model.loss import Smoothing, Target
+from clockhands.model.loss import LabelSmoothing, Smoothing
 from clockhands.model.validated import remember, validate
 
 __all__ = ["IDS", "ClockhandsConfig", "id_faults", "loss_faults"]
@@ -23,7 +23,7 @@ class ClockhandsConfig(PreTrainedConfig):
     Args:
         transformer: a ``TransformerConfig``, or its table (``to_dict()``), validated here; missing keys take the
             paper's values.
-        label_smoothing, smoothing: the training loss (see ``loss.Target``); evaluation never smooths.
+        label_smoothing, smoothing: the training loss (see ``loss.LabelSmoothing``); evaluation never smooths.
         pad_token_id, bos_token_id, eos_token_id, decoder_start_token_id: as everywhere in transformers; ids of the
             vocabulary that is written.
         use_cache: read by ``generate`` alone; ``forward`` returns a cache only if it is called with ``use_cache=True``.
@@ -70,9 +70,9 @@ class ClockhandsConfig(PreTrainedConfig):
         return validate(self.transformer)
 
     @property
-    def target(self) -> Target:
+    def target(self) -> LabelSmoothing:
         """The distribution that the training loss learns."""
-        return Target(self.label_smoothing, cast(Smoothing, self.smoothing), self.pad_token_id)
+        return LabelSmoothing(self.label_smoothing, cast(Smoothing, self.smoothing), self.pad_token_id)
 
     @property
     def vocab_size(self) -> int:

@@ -19,7 +19,7 @@ from clockhands.attention import current_recorder
 from clockhands.errors import PositionError
 from clockhands.model.attention import AttentionContext
 from clockhands.model.kv_cache import GrowingCache, SourceCache, acts_in_attention, keeps_positions
-from clockhands.model.masks import Encoded, Placement
+from clockhands.model.masks import Encoded, Placement, expand_key_mask
 from clockhands.model.transformer import Transformer
 from clockhands.schemes import Scheme
 from clockhands.schemes.scheme import Positions
@@ -90,7 +90,7 @@ class LeanDecoder:
         position = self._position_after(caches.length)
         pos_BW = position.transformed.expand(batch, width, *position.transformed.shape[2:])
         mask_BT = caches.source.mask_BT
-        source_mask = None if mask_BT is None else mask_BT[:, None, None].expand(-1, 1, width, -1)
+        source_mask = None if mask_BT is None else expand_key_mask(mask_BT, width)
         placement = Placement(pos_BW, pos_BW, mask_B1WM)
         cross_placement = Placement(position.counted.expand(batch, width), caches.source.positions_BT, source_mask)
         contexts = self._make_contexts(caches, placement, cross_placement)

@@ -9,7 +9,7 @@ import torch
 
 from clockhands.shapes import Float, Int, Tensor
 
-__all__ = ["CHUNK_ROWS", "IGNORED", "Smoothing", "Target", "chunk_loss", "cross_entropy"]
+__all__ = ["CHUNK_ROWS", "IGNORED", "LabelSmoothing", "Smoothing", "chunk_loss", "cross_entropy"]
 
 IGNORED = -100
 CHUNK_ROWS = 512
@@ -18,23 +18,24 @@ Smoothing = Literal["all", "others", "others-but-pad"]
 
 
 @dataclass(frozen=True)
-class Target:
+class LabelSmoothing:
     """The distribution that is learnt: ``1 - rate`` on the right token and ``rate`` over others (Szegedy et al. 2016).
 
     What implementations call label smoothing differs in who shares the rate: ``all`` V tokens, the right one included
     (PyTorch, transformers, OpenNMT); the V - 1 ``others`` (Tensor2Tensor, fairseq up to its weighting);
-    ``others-but-pad``, V - 2 of them (the Annotated Transformer, JoeyNMT). ``pad`` is the padding token of the last.
+    ``others-but-pad``, V - 2 of them (the Annotated Transformer, JoeyNMT). ``pad_token_id`` is the padding token
+    of the last.
     """
 
     rate: float = 0.0
-    among: Smoothing = "all"
-    pad: int | None = None
+    mode: Smoothing = "all"
+    pad_token_id: int | None = None
 
     def shares(self, vocabulary: int) -> tuple[float, float]:
         """Return the probability that the label gets on top of its share, and the share of every smoothed token."""
-        if self.among == "all":
+        if self.mode == "all":
             return 1 - self.rate, self.rate / vocabulary
-        excluded = 2 if self.among == "others-but-pad" and self.pad is not None else 1
+        excluded = 2 if self.mode == "others-but-pad" and self.pad_token_id is not None else 1
         share = self.rate / max(vocabulary - excluded, 1)
         return 1 - self.rate - share, share
 
@@ -45,13 +46,13 @@ def cross_entropy(
     weight_VD: Float[Tensor, "V D"],
     bias_V: Float[Tensor, " V"] | None,
     labels_N: Int[Tensor, "*N"],
-    target: Target,
+    smoothing: LabelSmoothing,
     count: int | Tensor | None = None,
 ) -> Float[Tensor, ""]:
     """Compute -Σ q·log p over the rows whose label is not -100, divided by ``count`` (None: the number of those rows).
 
-    ``states_ND`` are [..., D] and ``labels_N`` [...]; q is the smoothed ``target`` distribution. ``count`` is what the
-    Trainer passes as ``num_items_in_batch``, so that gradient accumulation weighs every token alike.
+    ``states_ND`` are [..., D] and ``labels_N`` [...]; q is the distribution that ``smoothing`` describes. ``count`` is
+    what the Trainer passes as ``num_items_in_batch``, so that gradient accumulation weighs every token alike.
     """
     labels_N = labels_N.reshape(-1)
     kept_N = labels_N != IGNORED
@@ -61,7 +62,7 @@ def cross_entropy(
         # The forward pass computes gradients if an input requires one, and parameters do so even under no_grad.
         rows_ND, weight_VD = rows_ND.detach(), weight_VD.detach()
         bias_V = None if bias_V is None else bias_V.detach()
-    total = _ChunkedCrossEntropy.apply(rows_ND, weight_VD, bias_V, labels_N[kept_N], target, dtype)
+    total = _ChunkedCrossEntropy.apply(rows_ND, weight_VD, bias_V, labels_N[kept_N], smoothing, dtype)
     return total / (kept_N.sum().clamp(min=1) if count is None else count)
 
 
@@ -75,7 +76,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         weight_VD: Tensor,
         bias_V: Tensor | None,
         labels_N: Tensor,
-        target: Target,
+        smoothing: LabelSmoothing,
         dtype: torch.dtype | None,
     ) -> Tensor:
         needs_grad = any(ctx.needs_input_grad[:3])
@@ -90,7 +91,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             logits_NV = (rows @ weight.T).to(total.dtype)
             if bias_V is not None:
                 logits_NV += bias_V
-            loss, error_NV = chunk_loss(logits_NV, labels_N[part], target)
+            loss, error_NV = chunk_loss(logits_NV, labels_N[part], smoothing)
             total += loss
             if grad_rows_ND is None or grad_weight_VD is None:
                 continue
@@ -112,13 +113,13 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
 
 def chunk_loss(
-    logits_NV: Float[Tensor, "N V"], labels_N: Int[Tensor, " N"], target: Target
+    logits_NV: Float[Tensor, "N V"], labels_N: Int[Tensor, " N"], smoothing: LabelSmoothing
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "N V"]]:
     """Compute the summed loss of some rows, and its gradient with respect to their logits: p - q."""
-    right, share = target.shares(logits_NV.shape[1])
+    right, share = smoothing.shares(logits_NV.shape[1])
     log_p_NV = torch.log_softmax(logits_NV, dim=-1)
     loss = -right * log_p_NV.gather(1, labels_N[:, None]).sum()
-    excluded = target.pad if share and target.among == "others-but-pad" else None
+    excluded = smoothing.pad_token_id if share and smoothing.mode == "others-but-pad" else None
     if share:
         loss -= share * log_p_NV.sum()
     if excluded is not None:

@@ -23,6 +23,7 @@ __all__ = [
     "expand_key_mask",
     "has_padding",
     "make_cross_placement",
+    "make_padding_mask",
     "make_self_mask",
     "make_static_cache_mask",
 ]
@@ -124,11 +125,16 @@ def expand_key_mask(mask_BT: Bool[Tensor, "B T"], queries: int) -> Mask:
     return mask_BT[:, None, None, :].expand(-1, 1, queries, -1)
 
 
+def make_padding_mask(mask_BT: Bool[Tensor, "B T"] | None, queries: int) -> Mask | None:
+    """Return the mask that hides padded keys from every query, [B, 1, S, T]; None if there is no padding."""
+    return expand_key_mask(mask_BT, queries) if mask_BT is not None and has_padding(mask_BT) else None
+
+
 def make_self_mask(text: Text, past: int) -> Mask | None:
     """Make the mask of a text's tokens over the cached tokens and themselves, apart from causality."""
     new = text.ids_BS.shape[1]
     padding = None if text.mask_BT is None else text.mask_BT[:, : past + new]
-    mask = None if padding is None or not has_padding(padding) else expand_key_mask(padding, new)
+    mask = make_padding_mask(padding, new)
     if text.documents_BS is None:
         return mask
     same_BHSS = positions.same_document(text.documents_BS)[:, None]
@@ -146,13 +152,12 @@ def make_static_cache_mask(text: Text, past: int | Tensor, length: int) -> Mask:
     if text.mask_BT is None:
         return mask_BHST
     mask_BT = torch.nn.functional.pad(text.mask_BT, (0, length - text.mask_BT.shape[1]), value=True)
-    return mask_BHST & mask_BT[:, None, None, :]
+    return mask_BHST & expand_key_mask(mask_BT, mask_BHST.shape[2])
 
 
 def make_cross_placement(text: Text, pos_BS: Positions, source: Encoded) -> Placement:
     """Place cross-attention: a target token attends to source tokens, of its own document where texts are packed."""
-    padding, documents = source.mask_BT, source.documents_BT
-    mask = None if padding is None or not has_padding(padding) else expand_key_mask(padding, text.ids_BS.shape[1])
+    mask, documents = make_padding_mask(source.mask_BT, text.ids_BS.shape[1]), source.documents_BT
     if documents is not None and text.documents_BS is not None:
         same_BHST = (text.documents_BS[:, :, None] == documents[:, None, :])[:, None]
         mask = same_BHST if mask is None else same_BHST & mask

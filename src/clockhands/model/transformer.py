@@ -276,9 +276,9 @@ class Transformer(nn.Module):
         """
         if self.encoder is None:
             raise PositionError("a decoder-only model has no encoder; call decode")
-        plain, placement = self.make_self_placement(text, "encoder", None)
+        counted_BS, placement = self.make_self_placement(text, "encoder", None)
         x = self.encoder(text.ids_BS, placement, states=states)
-        return Encoded(x, plain, text.mask_BT, text.documents_BS)
+        return Encoded(x, counted_BS, text.mask_BT, text.documents_BS)
 
     def rebuild_source(self, states_BTD: Float[Tensor, "B T D"], text: Text) -> Encoded:
         """Rebuild an encoded source from the encoder's last states; ``text`` has its mask and positions."""
@@ -301,8 +301,8 @@ class Transformer(nn.Module):
             raise PositionError("an encoder-only model has no decoder; call encode")
         if self.encoder is not None and source is None:
             raise PositionError("an encoder-decoder needs a source to decode: pass what encode returned as source")
-        plain, placement = self.make_self_placement(text, "decoder", cache)
-        cross_placement = None if source is None else make_cross_placement(text, plain, source)
+        counted_BS, placement = self.make_self_placement(text, "decoder", cache)
+        cross_placement = None if source is None else make_cross_placement(text, counted_BS, source)
         return self.decoder(
             text.ids_BS, placement, cache, source, cross_placement, self.cross_schemes, cross_cache, states
         )
@@ -318,12 +318,12 @@ class Transformer(nn.Module):
         past = count_cached_tokens(cache)
         if cache is not None:
             stack.refuse_stale_cache(past + text.ids_BS.shape[1] if isinstance(past, int) else None)
-        plain = count_positions(text, past)
+        counted_BS = count_positions(text, past)
         new_mask_BS = None if stack.transform is None else select_new(text, past)
-        pos = stack.transform_positions(plain, new_mask_BS)
+        pos = stack.transform_positions(counted_BS, new_mask_BS)
         if isinstance(past, int):
             length = None if cache is None else past + text.ids_BS.shape[1]
-            return plain, Placement(
+            return counted_BS, Placement(
                 pos, pos, make_self_mask(text, past), causal=self.config.causal(side), length=length
             )
         if stack.schemes.has_locate:
@@ -331,7 +331,7 @@ class Transformer(nn.Module):
                 f"{stack.position.scheme} locates its tokens itself and cannot be traced with a cache; "
                 f"pass use_cache=False, or do not compile the model"
             )
-        return plain, Placement(pos, pos, make_static_cache_mask(text, past, cache_capacity(cache)))
+        return counted_BS, Placement(pos, pos, make_static_cache_mask(text, past, cache_capacity(cache)))
 
 
 def count_cached_tokens(cache: KVCache | None) -> int | Tensor:

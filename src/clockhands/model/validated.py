@@ -18,7 +18,7 @@ def validate(table: Any, source: str = "config.transformer") -> TransformerConfi
     try:
         key = json.dumps(table, sort_keys=True)
     except (TypeError, ValueError, RecursionError):
-        return TransformerConfig.from_dict(table, source)  # not JSON: nobody will ask for the same again
+        return TransformerConfig.from_dict(table, source)  # not JSON, so from_dict says what is wrong
     if key not in _VALIDATED:
         remember(TransformerConfig.from_dict(table, source), table)
     return _VALIDATED[key]
