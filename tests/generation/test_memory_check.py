@@ -37,7 +37,7 @@ def test_a_search_holds_at_least_what_is_estimated(scheme: Any, way: type[Hypoth
         hypotheses = make_hypotheses(decoder, model.model.encode(Text(ids_BT, None)), BEAM)
         assert isinstance(hypotheses, way)
         for _ in range(LENGTH):
-            hypotheses.read(torch.full((BATCH, BEAM), 3), None)
+            hypotheses.step(torch.full((BATCH, BEAM), 3), None)
     estimated = estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source=SOURCE)
     if way is Tree:
         assert estimated == measure_bytes(hypotheses)

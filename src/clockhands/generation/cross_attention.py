@@ -39,8 +39,8 @@ def compute_cross_attention(
         run.model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT), labels=labels_BS)
     layers = run.model.config.num_hidden_layers
     # The decoder's layers come last and attend twice each: to themselves, then to the source.
-    across = recorded[-2 * layers :][1::2]
-    weights_LHST = torch.stack([attended.weights_BHST[0].float().cpu() for attended in across])
+    cross_attentions = recorded[-2 * layers :][1::2]
+    weights_LHST = torch.stack([attended.weights_BHST[0].float().cpu() for attended in cross_attentions])
     return weights_LHST, _decode_tokens(run.tokenizers.source, ids_BT), _decode_tokens(run.tokenizers.target, labels_BS)
 
 

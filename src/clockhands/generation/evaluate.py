@@ -18,12 +18,15 @@ from clockhands.data.collate import Batch, PairCollator, WindowCollator
 from clockhands.data.encoding import LONGEST, Example, WindowDataset
 from clockhands.errors import DataError
 from clockhands.findings import Table
-from clockhands.generation.score import Score, compute_interval, make_bleu, score_translations
+from clockhands.generation.score import Score, compute_interval, make_bleu, match_exactly, score_translations
 from clockhands.generation.translate import Search, Translation, translate
 from clockhands.progress import Count, count_nothing
 from clockhands.runs import Run, open_run
 
 __all__ = ["Evaluation", "Loss", "compute_token_losses", "evaluate", "measure_pair_loss"]
+
+WINDOWS = 32
+"""Windows that are read at a time."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,11 @@ class Loss:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 %, by resampling examples; the ratio is linearised (Särndal et al. 1992, section 5.6) around the mean."""
+        """The 95 % bootstrap interval of nats per token, by resampling examples.
+
+        The ratio of the sums is linearised around the mean (Särndal et al. 1992, section 5.6), so that one value for
+        each example can be resampled.
+        """
         residual = (self.nats_N - self.mean * self.tokens_N) / self.tokens_N.mean()
         low, high = compute_interval(residual)
         return self.mean + low, self.mean + high
@@ -112,7 +119,7 @@ def _evaluate_pairs(
     texts = [translation.text for translation in done]
     scores = score_translations(texts, references, tokenize=tokenize, lowercase=lowercase)
     loss = measure_pair_loss(run, pairs, search.batch, search.max_source, progress)
-    exact_N = np.array([a.strip() == b.strip() for a, b in zip(texts, references, strict=True)])
+    exact_N = match_exactly(texts, references)
     return Evaluation((*scores, loss.to_score()), loss, _tabulate_by_length(loss, exact_N, buckets), done)
 
 
@@ -131,8 +138,8 @@ def measure_pair_loss(
     order = np.argsort(dataset.lengths.max(axis=1), kind="stable")
     collate = PairCollator(run.tokenizers.source.pad_token_id)
     nats_N, tokens_N = np.zeros(len(order)), np.zeros(len(order), np.int64)
-    for start, indices in enumerate(_split_indices(order, batch)):
-        progress("measuring the loss", start * batch, len(order))
+    for number, indices in enumerate(_split_indices(order, batch)):
+        progress("measuring the loss", number * batch, len(order))
         loss_BS = compute_token_losses(run, collate([dataset[int(i)] for i in indices]))
         nats_N[indices] = loss_BS.sum(-1).cpu().numpy()
         tokens_N[indices] = dataset.lengths[indices, 1]
@@ -158,8 +165,8 @@ def _evaluate_stream(run: Run, documents: list[str], length: int, buckets: int, 
     stream = encode_stream(run.tokenizers.source, documents)
     windows = WindowDataset(stream, length)
     parts: list[NDArray[np.float32]] = []
-    for examples in _batch_examples(windows, 32):
-        progress("reading windows", 32 * len(parts), len(windows))
+    for examples in _batch_examples(windows, WINDOWS):
+        progress("reading windows", WINDOWS * len(parts), len(windows))
         parts.append(compute_token_losses(run, WindowCollator()(examples)).cpu().numpy())
     loss_NS = np.concatenate(parts)
     loss = Loss(loss_NS.sum(1).astype(np.float64), np.full(len(loss_NS), loss_NS.shape[1]))
@@ -177,6 +184,7 @@ def _evaluate_stream(run: Run, documents: list[str], length: int, buckets: int, 
 
 def _tabulate_by_length(loss: Loss, exact_N: NDArray[np.bool_], buckets: int) -> Table:
     """Tabulate loss and exact match by target length, in buckets of about as many pairs each."""
+    # A bucket holds lengths above one edge, up to and including the next; where all are equal there is one bucket.
     edges = np.unique(np.quantile(loss.tokens_N, np.linspace(0, 1, buckets + 1), method="nearest"))
     rows = []
     for low, high in zip([edges[0] - 1, *edges[1:-1]], edges[1:] if len(edges) > 1 else edges, strict=True):

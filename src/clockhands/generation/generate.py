@@ -51,21 +51,23 @@ def generate(
     _check_ranges(tokens=tokens, temperature=temperature, top_p=top_p, top_k=top_k, beam=beam, samples=samples,
             max_prompt=max_prompt)  # fmt: skip
     if not sampling:
-        # Values that mean "off" do not hurt.
-        p = None if top_p == 1 else top_p
-        _check_sampling_options(beam, temperature=temperature or None, top_k=top_k or None, top_p=p, seed=seed)
+        _check_sampling_options(beam, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     run = open_run(run)
     run.require("decoder", "generate")
     ids = _encode_prompt(run, prompt, max_prompt)
     together = max(beam, samples)
     check_memory(run.model, batch=1, beam=together, length=len(ids) + tokens, advice="tokens, beam or samples")
-    options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    sampled = {name: DEFAULTS[name] if value is None else value for name, value in options.items()} if sampling else {}
-    count = samples if sampling else 1
+    options: dict[str, Any] = {"max_new_tokens": tokens, "num_beams": beam, "do_sample": sampling}
+    if sampling:
+        options |= _fill_in(temperature=temperature, top_k=top_k, top_p=top_p)
     with _seeded(seed, run.model.device):
-        added = _generate_ids(run, ids, max_new_tokens=tokens, num_beams=beam, num_return_sequences=count,
-                              do_sample=sampling, **sampled)  # fmt: skip
+        added = _generate_ids(run, ids, num_return_sequences=samples, **options)
     return [prompt + text for text in run.tokenizers.source.batch_decode(added, skip_special_tokens=True)]
+
+
+def _fill_in(**options: float | int | None) -> dict[str, float | int | None]:
+    """Return sampling options with the default of each that is None."""
+    return {name: DEFAULTS[name] if value is None else value for name, value in options.items()}
 
 
 @contextmanager
@@ -123,7 +125,8 @@ def _check_ranges(**values: float | int | None) -> None:
 
 def _check_sampling_options(beam: int, **values: float | int | None) -> None:
     """Raise UsageError for sampling options that were given although nothing is sampled."""
-    names = [name for name, value in values.items() if value is not None]
+    off = {"temperature": 0, "top_k": 0, "top_p": 1}
+    names = [name for name, value in values.items() if value is not None and value != off.get(name)]
     if names:
         why = f"beam is {beam}, a search" if beam > 1 else "temperature is 0, the likeliest token each time"
         raise UsageError(f"{why}, and nothing is drawn: leave out {', '.join(names)}")

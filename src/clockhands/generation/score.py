@@ -18,6 +18,7 @@ __all__ = [
     "compute_interval",
     "describe_uniform_guess",
     "make_bleu",
+    "match_exactly",
     "score_translations",
 ]
 
@@ -83,9 +84,14 @@ def make_bleu(tokenize: str, *, lowercase: bool) -> Any:
 
 def compute_exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """Compute the share of translations that equal their reference, in percent."""
-    right = np.array([h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True)], dtype=float)
+    right = match_exactly(hypotheses, references).astype(float)
     low, high = compute_interval(100 * right)
     return Score("exact", 100 * float(right.mean()), low, high, f"nrefs:1|bs:{RESAMPLES}|seed:{SEED}")
+
+
+def match_exactly(hypotheses: Sequence[str], references: Sequence[str]) -> NDArray[np.bool_]:
+    """Return for each translation whether it equals its reference, but for space around it."""
+    return np.array([h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True)])
 
 
 def compute_interval(values: NDArray[np.float64], confidence: float = 0.95) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Runs: folders with a trained model, their checkpoints, and the one opener of models.
+"""Runs: folders with a trained model, their checkpoints, and the functions that open models.
 
 ::
 

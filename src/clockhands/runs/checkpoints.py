@@ -23,9 +23,9 @@ from clockhands.pretrained import PICKLES, explain_faults, load_state, refuse_no
 from clockhands.shapes import Tensor
 
 PREFIX = "checkpoint-"
-STAGING, LEAVING = ".saving", ".deleting"
+STAGING, DELETING = ".saving", ".deleting"
 WEIGHTS = "model.safetensors"
-KNOWN = re.compile(r"optimizer\.pt|scheduler\.pt|scaler\.pt|rng_state(_\d+)?\.pth|training_args\.bin")
+ALLOWED_PICKLES = re.compile(r"optimizer\.pt|scheduler\.pt|scaler\.pt|rng_state(_\d+)?\.pth|training_args\.bin")
 """The pickles that a Trainer writes. ``training_args.bin`` is never loaded, the others as tensors and plain data."""
 STATE = "trainer_state.json"
 LOSS = "loss.json"
@@ -71,7 +71,7 @@ def stage(folder: Path, step: int, *, writer: bool = True, wait: Callable[[], ob
 
 def remove(checkpoint: Path) -> None:
     """Delete a checkpoint. If the process is killed in the middle, no half of the checkpoint keeps its name."""
-    leaving = checkpoint.with_name(LEAVING)
+    leaving = checkpoint.with_name(DELETING)
     shutil.rmtree(leaving, ignore_errors=True)
     if checkpoint.is_dir():
         checkpoint.replace(leaving)
@@ -80,7 +80,7 @@ def remove(checkpoint: Path) -> None:
 
 def tidy(folder: Path) -> None:
     """Remove what a killed process left of a checkpoint that it was saving or deleting."""
-    for name in (STAGING, LEAVING):
+    for name in (STAGING, DELETING):
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
@@ -149,7 +149,7 @@ def check(checkpoint: Path) -> None:
         TrainerState.load_from_json(str(checkpoint / STATE))
     read_weights(checkpoint)
     for path in sorted(checkpoint.iterdir()):
-        if path.name.endswith(PICKLES) and not KNOWN.fullmatch(path.name):
+        if path.name.endswith(PICKLES) and not ALLOWED_PICKLES.fullmatch(path.name):
             raise CheckpointError(
                 f"{path} is no file of a checkpoint; it is a pickle, which can run any code when it is read: delete it"
             )

@@ -7,7 +7,7 @@ time, and the best tokens are found in two levels.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
@@ -22,6 +22,7 @@ from clockhands.shapes import Bool, Float, Int, Tensor
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+Row = TypeVar("Row", Draft, Finished)
 BLOCK = 64
 """Tokens of the vocabulary whose maximum is taken together, so that most logits are never sorted."""
 ROWS = 64
@@ -51,37 +52,33 @@ class ClockhandsEngine(Engine):
     ) -> list[Written]:
         """Write a text for each source, in at most ``decoding.max_new_tokens`` tokens."""
         with torch.no_grad():
-            texts = make_hypotheses(self.decoder, self.core.encode(Text(ids_BT, mask_BT)), decoding.beam)
+            hypotheses = make_hypotheses(self.decoder, self.core.encode(Text(ids_BT, mask_BT)), decoding.beam)
         # Inference mode makes a small step about 5 % faster, but in it schemes do not keep cosines and sines for the
         # next layers. It is for models whose schemes do not act in attention.
         with torch.inference_mode() if self.decoder.attention_ignores_position else torch.no_grad():
             if decoding.beam == 1:
-                return self._search_greedily(texts, len(ids_BT), decoding.max_new_tokens)
-            return self._search_beam(texts, len(ids_BT), decoding)
+                return self._search_greedily(hypotheses, len(ids_BT), decoding.max_new_tokens)
+            return self._search_beam(hypotheses, len(ids_BT), decoding)
 
     def compute_logits(self, states_BWD: Float[Tensor, "B W D"]) -> Float[Tensor, "B W V"]:
         """Compute the logits of the next token; in float32, as searches compare them."""
         logits: Tensor = self.output(states_BWD)
         return logits.float()
 
-    def _search_greedily(self, texts: Hypotheses, batch: int, longest: int) -> list[Written]:
+    def _search_greedily(self, hypotheses: Hypotheses, batch: int, longest: int) -> list[Written]:
         """Take the likeliest token each time."""
         drafts = [Draft() for _ in range(batch)]
         rows: list[Draft] = drafts
-        token_B1 = torch.full((batch, 1), self.start, device=texts.source.states_BTD.device)
+        token_B1 = torch.full((batch, 1), self.start, device=hypotheses.source.states_BTD.device)
         for _ in range(longest):
-            token_B, log_p_B = self._choose_best(texts.read(token_B1, None))
+            token_B, log_p_B = self._choose_best(hypotheses.step(token_B1, None))
             for draft, token, log_p in zip(rows, token_B.tolist(), log_p_B.tolist(), strict=True):
                 draft.add(token, log_p, self.ends)
             token_B1 = token_B[:, None]
-            staying = choose_rows_to_keep(rows)
-            if not staying:
+            rows, kept = drop_finished(rows, hypotheses)
+            if not rows:
                 break
-            if len(staying) < len(rows):
-                rows = [rows[row] for row in staying]
-                kept = torch.tensor(staying, device=token_B1.device)
-                texts.select(kept)
-                token_B1 = token_B1[kept]
+            token_B1 = token_B1 if kept is None else token_B1[kept]
         return [Written(draft.tokens, draft.total) for draft in drafts]
 
     def _choose_best(self, states_B1D: Float[Tensor, "B 1 D"]) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
@@ -93,14 +90,14 @@ class ClockhandsEngine(Engine):
         token_B, log_p_B = map(torch.cat, zip(*chosen, strict=True))
         return token_B, log_p_B
 
-    def _search_beam(self, texts: Hypotheses, batch: int, decoding: Decoding) -> list[Written]:
+    def _search_beam(self, hypotheses: Hypotheses, batch: int, decoding: Decoding) -> list[Written]:
         """Search as transformers does with ``early_stopping=False``.
 
         At every step the likeliest continuations of a source's W hypotheses, two for each, are candidates. Of the first
         W, those that end are finished texts; the first W that do not end are continued. A source is done when it has W
         finished texts and its likeliest hypothesis, scored as if it ended here, is no better than the worst of them.
         """
-        width, device = texts.beams, texts.source.states_BTD.device
+        width, device = hypotheses.beams, hypotheses.source.states_BTD.device
         finished = [Finished(width, decoding.length_penalty) for _ in range(batch)]
         rows: list[Finished] = finished
         beam = Beam.start(len(rows), width, self.start, device)
@@ -108,7 +105,7 @@ class ClockhandsEngine(Engine):
         # W candidates that do not end must remain, although each hypothesis may be continued by every end token.
         count = max(2, 1 + len(self.ends)) * width
         for length in range(1, decoding.max_new_tokens + 1):
-            candidates = self._find_candidates(texts.read(beam.tokens_BW, beam.parents_BW), beam.total_BW, count)
+            candidates = self._find_candidates(hypotheses.step(beam.tokens_BW, beam.parents_BW), beam.total_BW, count)
             ending_BC = torch.isin(candidates[2], ends_E) | (length == decoding.max_new_tokens)
             collect(rows, beam, candidates, ending_BC)
             if length == decoding.max_new_tokens:
@@ -116,14 +113,10 @@ class ClockhandsEngine(Engine):
             beam = beam.advance(candidates, ending_BC)
             for row, total in zip(rows, beam.total_BW[:, 0].tolist(), strict=True):
                 row.settle(total, length)
-            staying = choose_rows_to_keep(rows)
-            if not staying:
+            rows, kept = drop_finished(rows, hypotheses)
+            if not rows:
                 break
-            if len(staying) < len(rows):
-                rows = [rows[row] for row in staying]
-                kept = torch.tensor(staying, device=device)
-                texts.select(kept)
-                beam = beam.select(kept)
+            beam = beam if kept is None else beam.select(kept)
         return [row.best() for row in finished]
 
     def _find_candidates(
@@ -135,6 +128,19 @@ class ClockhandsEngine(Engine):
         best = [choose_candidates(self.compute_logits(states), total, count) for states, total in parts]
         total_BC, parent_BC, token_BC = map(torch.cat, zip(*best, strict=True))
         return total_BC, parent_BC, token_BC
+
+
+def drop_finished(rows: list[Row], hypotheses: Hypotheses) -> tuple[list[Row], Int[Tensor, " R"] | None]:
+    """Drop finished rows from the batch of a search, if enough are finished.
+
+    Return the rows that stay, none once all are finished, and their indices before; None if all stay.
+    """
+    staying = choose_rows_to_keep(rows)
+    if not staying or len(staying) == len(rows):
+        return [rows[row] for row in staying], None
+    kept = torch.tensor(staying, device=hypotheses.source.states_BTD.device)
+    hypotheses.select(kept)
+    return [rows[row] for row in staying], kept
 
 
 def count_rows_at_once(states_BWD: Float[Tensor, "B W D"]) -> int:

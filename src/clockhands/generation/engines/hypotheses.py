@@ -10,6 +10,9 @@ by what the decoder's schemes declare:
 - ``Rows``: each hypothesis is a row of its own, and the KV cache is reordered when hypotheses change places.
 - ``Reread``: nothing is cached and every text is read again at every step, because an encoding depends on the length
   of the text.
+
+Axes beside those of ``shapes``: W hypotheses of a source, M cached tokens, N = B·W rows, R rows that are kept, C
+candidates.
 """
 
 from __future__ import annotations
@@ -31,13 +34,13 @@ hypotheses cannot share one KV cache."""
 
 
 class Hypotheses(ABC):
-    """W texts for each of B sources; ``read`` adds a token to each."""
+    """W texts for each of B sources; ``step`` adds a token to each."""
 
     def __init__(self, decoder: LeanDecoder, source: Encoded, beams: int) -> None:
         self.decoder, self.source, self.beams = decoder, source, beams
 
     @abstractmethod
-    def read(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
+    def step(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
         """Read a token for each hypothesis and return the states after them.
 
         Each is added to the hypothesis ``parents_BW`` of its source (None: to itself).
@@ -60,7 +63,7 @@ class Tree(Hypotheses):
         self.ancestors_BWM = torch.zeros(batch, beams, 0, dtype=torch.bool, device=device)
         self.itself_BWW = torch.eye(beams, dtype=torch.bool, device=device).expand(batch, -1, -1)
 
-    def read(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
+    def step(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
         """Read the tokens as queries of one row, each of which attends to its ancestors and itself."""
         if self.beams == 1:  # its only parent is itself
             return self.decoder.step(tokens_BW, self.caches)
@@ -83,7 +86,7 @@ class Rows(Hypotheses):
         super().__init__(decoder, repeat_rows(source, beams), beams)
         self.caches = decoder.make_caches(self.source)
 
-    def read(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
+    def step(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
         """Reorder the KV cache by the parents, and read the tokens."""
         if parents_BW is not None:
             # The source's keys are equal for all hypotheses of a source, and stay where they are.
@@ -103,7 +106,7 @@ class Reread(Hypotheses):
         super().__init__(decoder, repeat_rows(source, beams), beams)
         self.tokens_NS = torch.empty(len(self.source.states_BTD), 0, dtype=torch.long, device=source.states_BTD.device)
 
-    def read(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
+    def step(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
         """Read every text from its first token."""
         if parents_BW is not None:
             self.tokens_NS = self.tokens_NS[number_rows(parents_BW, self.beams)]
