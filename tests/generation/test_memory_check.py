@@ -48,6 +48,19 @@ def test_a_search_holds_at_least_what_is_estimated(scheme: Any, way: type[Hypoth
         assert estimated < cached, "only one layer at a time has keys"
 
 
+@pytest.mark.parametrize("heads", [1, 2])
+def test_grouped_heads_are_cached_once_a_group_as_estimated(heads: int) -> None:
+    model = writer("rope", num_kv_heads=heads, d_ff=16)
+    assert model.config.core.num_heads > heads
+    ids_BT = torch.randint(3, 20, (BATCH, SOURCE))
+    with torch.inference_mode():
+        hypotheses = make_hypotheses(LeanDecoder(model.model), model.model.encode(Text(ids_BT, None)), BEAM)
+        for _ in range(LENGTH):
+            hypotheses.read(torch.full((BATCH, BEAM), 3), None)
+    estimated = estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source=SOURCE)
+    assert estimated == measure_bytes(hypotheses)
+
+
 @pytest.mark.parametrize("scheme", ["rope", "cope"])
 def test_sources_that_leave_take_their_states_with_them(scheme: str) -> None:
     model = writer("rope", decoder=scheme)
