@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from clockhands.generation.engines.hypotheses import Hypotheses, Reread, Rows, Tree, make_hypotheses
+from clockhands.generation.engines.hypotheses import (
+    CachePerHypothesis,
+    Hypotheses,
+    Recompute,
+    SharedCache,
+    make_hypotheses,
+)
 from clockhands.generation.memory_check import estimate_bytes
 from clockhands.model import Text
 from clockhands.model.lean import LeanDecoder
@@ -19,7 +25,7 @@ BATCH, BEAM, LENGTH, SOURCE = 3, 4, 6, 5
 def measure_bytes(hypotheses: Hypotheses) -> int:
     """Count the bytes of the cached tokens and of the encoder's output; room that is not used is not counted."""
     total = hypotheses.source.states_BTD.nbytes
-    if isinstance(hypotheses, (Tree, Rows)):
+    if isinstance(hypotheses, (SharedCache, CachePerHypothesis)):
         for cache in (hypotheses.caches.self_attention, hypotheses.caches.cross_attention):
             for layer in cache.layers:
                 total += 2 * layer._keys[:, :, : layer.length].nbytes
@@ -27,7 +33,8 @@ def measure_bytes(hypotheses: Hypotheses) -> int:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "way"), [("rope", Tree), ("cope", Rows), ({"scheme": "index", "normalise": "length"}, Reread)]
+    ("scheme", "way"),
+    [("rope", SharedCache), ("cope", CachePerHypothesis), ({"scheme": "index", "normalise": "length"}, Recompute)],
 )
 def test_a_search_holds_at_least_what_is_estimated(scheme: Any, way: type[Hypotheses]) -> None:
     model = writer("rope", decoder=scheme, d_ff=16)
@@ -39,9 +46,9 @@ def test_a_search_holds_at_least_what_is_estimated(scheme: Any, way: type[Hypoth
         for _ in range(LENGTH):
             hypotheses.step(torch.full((BATCH, BEAM), 3), None)
     estimated = estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source=SOURCE)
-    if way is Tree:
+    if way is SharedCache:
         assert estimated == measure_bytes(hypotheses)
-    elif way is Rows:
+    elif way is CachePerHypothesis:
         assert estimated < measure_bytes(hypotheses)
     else:
         cached = estimate_bytes(writer("rope", d_ff=16), batch=BATCH, beam=BEAM, length=LENGTH, source=SOURCE)

@@ -10,7 +10,7 @@
 """
 
 from clockhands.generation.cross_attention import compute_cross_attention, draw_cross_attention
-from clockhands.generation.engines import ENGINES, Decoding, Engine, Written
+from clockhands.generation.engines import ENGINES, DecodedSequence, Decoding, Engine
 from clockhands.generation.evaluate import Evaluation, Loss, evaluate, measure_pair_loss
 from clockhands.generation.generate import generate
 from clockhands.generation.score import Score, compute_exact_match, score_translations
@@ -18,6 +18,7 @@ from clockhands.generation.translate import Search, Translation, translate
 
 __all__ = [
     "ENGINES",
+    "DecodedSequence",
     "Decoding",
     "Engine",
     "Evaluation",
@@ -25,7 +26,6 @@ __all__ = [
     "Score",
     "Search",
     "Translation",
-    "Written",
     "compute_cross_attention",
     "compute_exact_match",
     "draw_cross_attention",

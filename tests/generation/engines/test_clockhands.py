@@ -8,9 +8,9 @@ import torch.nn.functional as F
 
 from clockhands.errors import ConfigError
 from clockhands.generation.engines import Decoding, clockhands
-from clockhands.generation.engines.beam import Finished, choose_rows_to_keep
+from clockhands.generation.engines.beam import FinishedHypotheses, choose_rows_to_keep
 from clockhands.generation.engines.clockhands import BLOCK, ClockhandsEngine, choose_best, choose_candidates
-from clockhands.generation.engines.hypotheses import Reread, Rows, Tree, make_hypotheses
+from clockhands.generation.engines.hypotheses import CachePerHypothesis, Recompute, SharedCache, make_hypotheses
 from clockhands.model import Text, preset
 from clockhands.model.huggingface import ClockhandsConfig, ClockhandsForSeq2SeqLM
 from clockhands.model.lean import LeanDecoder
@@ -159,12 +159,12 @@ def test_batched_is_single() -> None:
 @pytest.mark.parametrize(
     ("scheme", "beam", "way"),
     [
-        ("sinusoidal", 4, Tree),
-        ("rope", 4, Tree),
-        ("alibi", 4, Tree),
-        ("cope", 4, Rows),
-        ("cope", 1, Tree),
-        ({"scheme": "index", "normalise": "length"}, 1, Reread),
+        ("sinusoidal", 4, SharedCache),
+        ("rope", 4, SharedCache),
+        ("alibi", 4, SharedCache),
+        ("cope", 4, CachePerHypothesis),
+        ("cope", 1, SharedCache),
+        ({"scheme": "index", "normalise": "length"}, 1, Recompute),
     ],
 )
 def test_the_way_follows_from_what_a_scheme_declares(scheme: str | dict[str, object], beam: int, way: type) -> None:
@@ -216,8 +216,8 @@ def test_logits_of_a_few_rows_at_a_time(beam: int, monkeypatch: pytest.MonkeyPat
 
 
 def test_few_finished_sentences_stay() -> None:
-    def done(pattern: str) -> list[Finished]:
-        return [Finished(1, 1.0, done=letter == "x") for letter in pattern]
+    def done(pattern: str) -> list[FinishedHypotheses]:
+        return [FinishedHypotheses(1, 1.0, done=letter == "x") for letter in pattern]
 
     assert choose_rows_to_keep(done("x" + 15 * "-")) == list(range(16))
     assert choose_rows_to_keep(done("xx" + 14 * "-")) == list(range(2, 16))

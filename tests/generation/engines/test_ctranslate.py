@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from clockhands.errors import PositionError, UsageError
-from clockhands.generation import Decoding, Search, Written, translate
+from clockhands.generation import DecodedSequence, Decoding, Search, translate
 from clockhands.generation.engines.clockhands import ClockhandsEngine
 from clockhands.generation.engines.ctranslate import PLACES, CTranslate2Engine
 from clockhands.runs import Run
@@ -34,7 +34,7 @@ BLOCKS: list[dict[str, Any]] = [
 ]
 
 
-def alike(got: list[Written], wanted: list[Written]) -> None:
+def alike(got: list[DecodedSequence], wanted: list[DecodedSequence]) -> None:
     assert [one.tokens for one in got] == [one.tokens for one in wanted]
     assert [one.log_probability for one in got] == pytest.approx([one.log_probability for one in wanted], abs=1e-3)
 
@@ -140,7 +140,7 @@ def test_integers_of_eight_bits_are_really_used(translator: Run, monkeypatch: py
     """How near their results are is decided by the processor: without VNNI sums of two products saturate at 16 bits."""
     types, write = [], CTranslate2Engine.write
 
-    def watched(self: CTranslate2Engine, *given: Any, **options: Any) -> list[Written]:
+    def watched(self: CTranslate2Engine, *given: Any, **options: Any) -> list[DecodedSequence]:
         written = write(self, *given, **options)
         types.append(self.translator.compute_type)
         return written

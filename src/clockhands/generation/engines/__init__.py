@@ -7,7 +7,7 @@ class in a module here and name it below.
 from __future__ import annotations
 
 from clockhands.catalogue import Catalogue, imported
-from clockhands.generation.engines.engine import Decoding, Engine, Written
+from clockhands.generation.engines.engine import DecodedSequence, Decoding, Engine
 
 ENGINES: Catalogue[type[Engine]] = Catalogue(
     "engine",
@@ -18,4 +18,4 @@ ENGINES: Catalogue[type[Engine]] = Catalogue(
 )
 """The first is the default, and takes every model."""
 
-__all__ = ["ENGINES", "Decoding", "Engine", "Written"]
+__all__ = ["ENGINES", "DecodedSequence", "Decoding", "Engine"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from clockhands.generation.engines.engine import Written
+from clockhands.generation.engines.engine import DecodedSequence
 from clockhands.shapes import Bool, Float, Int, Tensor
 
 COMPACT_FRACTION = 1 / 8
@@ -34,7 +34,7 @@ class Draft:
 
 
 @dataclass
-class Finished:
+class FinishedHypotheses:
     """The W best finished texts of a source: (score, tokens, log-probability), best first."""
 
     width: int
@@ -57,13 +57,13 @@ class Finished:
         full = len(self.texts) == self.width
         self.done = self.done or (full and self.score(total, length) <= self.texts[-1][0])
 
-    def best(self) -> Written:
+    def best(self) -> DecodedSequence:
         """Return the best text."""
         _, tokens, total = self.texts[0]
-        return Written(tokens, total)
+        return DecodedSequence(tokens, total)
 
 
-def choose_rows_to_keep(rows: Sequence[Draft | Finished]) -> list[int]:
+def choose_rows_to_keep(rows: Sequence[Draft | FinishedHypotheses]) -> list[int]:
     """Return the indices of unfinished rows, or of all rows while fewer than ``COMPACT_FRACTION`` are finished.
 
     Empty once all are finished.
@@ -74,7 +74,7 @@ def choose_rows_to_keep(rows: Sequence[Draft | Finished]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Beam:
+class BeamState:
     """The hypotheses of every source, likeliest first; ``parents_BW`` are those of the last step that they continue."""
 
     written_BWS: Int[Tensor, "B W S"]
@@ -83,28 +83,30 @@ class Beam:
     parents_BW: Int[Tensor, "B W"] | None
 
     @classmethod
-    def start(cls, batch: int, width: int, first: int, device: torch.device) -> Beam:
+    def start(cls, batch: int, width: int, first: int, device: torch.device) -> BeamState:
         """Begin with W equal hypotheses. Only one may be continued, or else each would yield the same candidates."""
         total_BW = torch.full((batch, width), -torch.inf, device=device)
         total_BW[:, 0] = 0
         written = torch.empty(batch, width, 0, dtype=torch.long, device=device)
         return cls(written, torch.full((batch, width), first, device=device), total_BW, None)
 
-    def advance(self, candidates: Candidates, ending_BC: Bool[Tensor, "B C"]) -> Beam:
+    def advance(self, candidates: Candidates, ending_BC: Bool[Tensor, "B C"]) -> BeamState:
         """Return the beam of the likeliest candidates that do not end."""
         total_BC, parent_BC, token_BC = candidates
         total_BW, place_BW = total_BC.masked_fill(ending_BC, -torch.inf).topk(len(self.tokens_BW[0]))
         parents_BW, tokens_BW = parent_BC.gather(1, place_BW), token_BC.gather(1, place_BW)
         written_BWS = self.written_BWS.take_along_dim(parents_BW[..., None], dim=1)
-        return Beam(torch.cat([written_BWS, tokens_BW[..., None]], dim=2), tokens_BW, total_BW, parents_BW)
+        return BeamState(torch.cat([written_BWS, tokens_BW[..., None]], dim=2), tokens_BW, total_BW, parents_BW)
 
-    def select(self, rows: Int[Tensor, " R"]) -> Beam:
+    def select(self, rows: Int[Tensor, " R"]) -> BeamState:
         """Return the hypotheses of some sources."""
         parents_BW = None if self.parents_BW is None else self.parents_BW[rows]
-        return Beam(self.written_BWS[rows], self.tokens_BW[rows], self.total_BW[rows], parents_BW)
+        return BeamState(self.written_BWS[rows], self.tokens_BW[rows], self.total_BW[rows], parents_BW)
 
 
-def collect(rows: list[Finished], beam: Beam, candidates: Candidates, ending_BC: Bool[Tensor, "B C"]) -> None:
+def collect(
+    rows: list[FinishedHypotheses], beam: BeamState, candidates: Candidates, ending_BC: Bool[Tensor, "B C"]
+) -> None:
     """Add every text that ends among the first W candidates to the finished texts of its source."""
     total_BC, parent_BC, token_BC = candidates
     for row, place in ending_BC[:, : beam.tokens_BW.shape[1]].nonzero().tolist():

@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 
 from clockhands.errors import UsageError
-from clockhands.generation.engines.beam import Beam, Candidates, Draft, Finished, choose_rows_to_keep, collect
-from clockhands.generation.engines.engine import Decoding, Engine, Written, get_end_tokens, get_first_token
+from clockhands.generation.engines.beam import (
+    BeamState,
+    Candidates,
+    Draft,
+    FinishedHypotheses,
+    choose_rows_to_keep,
+    collect,
+)
+from clockhands.generation.engines.engine import DecodedSequence, Decoding, Engine, get_end_tokens, get_first_token
 from clockhands.generation.engines.hypotheses import Hypotheses, make_hypotheses
 from clockhands.model import Text, Transformer
 from clockhands.model.lean import LeanDecoder, copy_for_decoding
@@ -22,7 +29,7 @@ from clockhands.shapes import Bool, Float, Int, Tensor
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-Row = TypeVar("Row", Draft, Finished)
+Row = TypeVar("Row", Draft, FinishedHypotheses)
 BLOCK = 64
 """Tokens of the vocabulary whose maximum is taken together, so that most logits are never sorted."""
 ROWS = 64
@@ -49,7 +56,7 @@ class ClockhandsEngine(Engine):
 
     def write(
         self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, decoding: Decoding
-    ) -> list[Written]:
+    ) -> list[DecodedSequence]:
         """Write a text for each source, in at most ``decoding.max_new_tokens`` tokens."""
         with torch.no_grad():
             hypotheses = make_hypotheses(self.decoder, self.core.encode(Text(ids_BT, mask_BT)), decoding.beam)
@@ -65,7 +72,7 @@ class ClockhandsEngine(Engine):
         logits: Tensor = self.output(states_BWD)
         return logits.float()
 
-    def _search_greedily(self, hypotheses: Hypotheses, batch: int, longest: int) -> list[Written]:
+    def _search_greedily(self, hypotheses: Hypotheses, batch: int, longest: int) -> list[DecodedSequence]:
         """Take the likeliest token each time."""
         drafts = [Draft() for _ in range(batch)]
         rows: list[Draft] = drafts
@@ -79,7 +86,7 @@ class ClockhandsEngine(Engine):
             if not rows:
                 break
             token_B1 = token_B1 if kept is None else token_B1[kept]
-        return [Written(draft.tokens, draft.total) for draft in drafts]
+        return [DecodedSequence(draft.tokens, draft.total) for draft in drafts]
 
     def _choose_best(self, states_B1D: Float[Tensor, "B 1 D"]) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
         """Return the likeliest next token of each row and its log-probability, some rows at a time."""
@@ -90,7 +97,7 @@ class ClockhandsEngine(Engine):
         token_B, log_p_B = map(torch.cat, zip(*chosen, strict=True))
         return token_B, log_p_B
 
-    def _search_beam(self, hypotheses: Hypotheses, batch: int, decoding: Decoding) -> list[Written]:
+    def _search_beam(self, hypotheses: Hypotheses, batch: int, decoding: Decoding) -> list[DecodedSequence]:
         """Search as transformers does with ``early_stopping=False``.
 
         At every step the likeliest continuations of a source's W hypotheses, two for each, are candidates. Of the first
@@ -98,9 +105,9 @@ class ClockhandsEngine(Engine):
         finished texts and its likeliest hypothesis, scored as if it ended here, is no better than the worst of them.
         """
         width, device = hypotheses.beams, hypotheses.source.states_BTD.device
-        finished = [Finished(width, decoding.length_penalty) for _ in range(batch)]
-        rows: list[Finished] = finished
-        beam = Beam.start(len(rows), width, self.start, device)
+        finished = [FinishedHypotheses(width, decoding.length_penalty) for _ in range(batch)]
+        rows: list[FinishedHypotheses] = finished
+        beam = BeamState.start(len(rows), width, self.start, device)
         ends_E = torch.tensor(self.ends, dtype=torch.long, device=device)
         # W candidates that do not end must remain, although each hypothesis may be continued by every end token.
         count = max(2, 1 + len(self.ends)) * width

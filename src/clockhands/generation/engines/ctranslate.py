@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import UsageError, unknown
-from clockhands.generation.engines.engine import Decoding, Engine, Written, get_end_tokens, get_first_token
+from clockhands.generation.engines.engine import DecodedSequence, Decoding, Engine, get_end_tokens, get_first_token
 from clockhands.model import Transformer, TransformerConfig
 from clockhands.model.block import Block, ResidualConnection
 from clockhands.model.kv_cache import acts_in_attention
@@ -64,7 +64,7 @@ class CTranslate2Engine(Engine):
 
     def write(
         self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, decoding: Decoding
-    ) -> list[Written]:
+    ) -> list[DecodedSequence]:
         """Write a text for each source. A beam ends by the engine's own rule: once it has ``beam`` texts of a source.
 
         Raises PositionError if a text needs more positions than a scheme has.
@@ -114,9 +114,9 @@ def _round_up(wanted: int, limit: int) -> int:
     return max(wanted, min(limit, max(PLACES, 2 * wanted)))
 
 
-def _read_result(tokens: list[str], score: float, penalty: float) -> Written:
+def _read_result(tokens: list[str], score: float, penalty: float) -> DecodedSequence:
     """Undo the length penalty, by which the engine has divided the log-probability."""
-    return Written([int(token) for token in tokens], score * len(tokens) ** penalty)
+    return DecodedSequence([int(token) for token in tokens], score * len(tokens) ** penalty)
 
 
 def _import_package() -> Any:

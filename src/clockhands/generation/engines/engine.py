@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Written:
+class DecodedSequence:
     """``tokens``, the end token included if it was reached, and the sum of their log-probabilities (natural)."""
 
     tokens: list[int]
@@ -53,7 +53,7 @@ class Engine(ABC):
     @abstractmethod
     def write(
         self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, decoding: Decoding
-    ) -> list[Written]:
+    ) -> list[DecodedSequence]:
         """Write a text for each source. ``mask_BT`` is False at padding; None where there is none."""
 
 

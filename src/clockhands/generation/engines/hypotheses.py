@@ -4,12 +4,13 @@ A search (``clockhands.py``) holds W hypotheses for each of B sources. It says w
 which hypothesis it continues; a ``Hypotheses`` reads the new tokens and returns the decoder's states. The way is chosen
 by what the decoder's schemes declare:
 
-- ``Tree``: the W hypotheses of a source are W queries of one row. Their keys lie in the KV cache side by side and are
-  never moved; a mask of ancestors says which keys belong to which hypothesis. The source's keys are shared. It needs
-  logits that depend on one query and one key alone.
-- ``Rows``: each hypothesis is a row of its own, and the KV cache is reordered when hypotheses change places.
-- ``Reread``: nothing is cached and every text is read again at every step, because an encoding depends on the length
-  of the text.
+- ``SharedCache``: the W hypotheses of a source are W queries of one row. Their keys lie in the KV cache side by side
+  and are never moved; a mask of ancestors says which keys belong to which hypothesis (tree attention). The source's
+  keys are shared. It needs logits that depend on one query and one key alone.
+- ``CachePerHypothesis``: each hypothesis is a row of its own, and the KV cache is reordered when hypotheses change
+  places.
+- ``Recompute``: nothing is cached and every text is read again at every step, because an encoding depends on the
+  length of the text.
 
 Axes beside those of ``shapes``: W hypotheses of a source, M cached tokens, N = B·W rows, R rows that are kept, C
 candidates.
@@ -51,7 +52,7 @@ class Hypotheses(ABC):
         """Continue with these sources alone."""
 
 
-class Tree(Hypotheses):
+class SharedCache(Hypotheses):
     """The hypotheses of a source as queries of one row over a common KV cache."""
 
     def __init__(self, decoder: LeanDecoder, source: Encoded, beams: int) -> None:
@@ -79,7 +80,7 @@ class Tree(Hypotheses):
         self.ancestors_BWM, self.itself_BWW = self.ancestors_BWM[rows], self.itself_BWW[rows]
 
 
-class Rows(Hypotheses):
+class CachePerHypothesis(Hypotheses):
     """Every hypothesis as a row with a KV cache of its own."""
 
     def __init__(self, decoder: LeanDecoder, source: Encoded, beams: int) -> None:
@@ -99,7 +100,7 @@ class Rows(Hypotheses):
         self.source = self.caches.source
 
 
-class Reread(Hypotheses):
+class Recompute(Hypotheses):
     """Every hypothesis as a row that is read from its first token at every step."""
 
     def __init__(self, decoder: LeanDecoder, source: Encoded, beams: int) -> None:
@@ -125,11 +126,11 @@ def make_hypotheses(decoder: LeanDecoder, source: Encoded, beams: int) -> Hypoth
     if source.mask_BT is not None and not has_padding(source.mask_BT):
         source = replace(source, mask_BT=None)
     if depends_on_length(decoder.core):
-        return Reread(decoder, source, beams)
+        return Recompute(decoder, source, beams)
     own = [scheme for scheme in decoder.stack.schemes if isinstance(scheme, Scheme)]
     if beams > 1 and any(scheme.active_hooks() & NON_PAIRWISE_HOOKS for scheme in [*own, *decoder.cross_schemes]):
-        return Rows(decoder, source, beams)
-    return Tree(decoder, source, beams)
+        return CachePerHypothesis(decoder, source, beams)
+    return SharedCache(decoder, source, beams)
 
 
 def depends_on_length(core: Transformer) -> bool:
