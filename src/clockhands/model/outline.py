@@ -1,4 +1,4 @@
-"""What a scheme is with the sizes of a model, seen before the model is built: its parameters, what it declares."""
+"""Parameter count, hooks and declarations of each side's scheme, known before the model is built."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BYTES_OF_FLOAT32 = 4
 
 @dataclass(frozen=True)
 class Outline:
-    """What is known of one side's scheme without keeping it: parameters of one instance, and what it declares.
+    """Parameter count of one instance, hooks and declarations of one side's scheme.
 
     ``per_layer``: every layer of the side has an instance of its own. ``hooks``: those that its class defines.
     """
@@ -52,15 +52,15 @@ class SpareSchemes:
     def keep(self, side: Side, scheme: Scheme) -> None:
         """Keep the scheme of a side if it can be used."""
         if next(scheme.parameters(), None) is None and not any(table.is_meta for table in scheme.buffers()):
-            self._schemes[side] = scheme, _surroundings()
+            self._schemes[side] = scheme, _construction_defaults()
 
     def take(self, side: Side) -> Scheme | None:
         """Return what was kept for a side, once; None if there is nothing, or default device or dtype differ."""
-        scheme, surroundings = self._schemes.pop(side, (None, None))
-        return scheme if surroundings == _surroundings() else None
+        scheme, defaults = self._schemes.pop(side, (None, None))
+        return scheme if defaults == _construction_defaults() else None
 
 
-def _surroundings() -> tuple[object, ...]:
+def _construction_defaults() -> tuple[object, ...]:
     """Return what decides, besides its arguments, how a scheme's tables are made."""
     return torch.get_default_device(), torch.get_default_dtype(), torch.is_inference_mode_enabled()
 

@@ -155,6 +155,7 @@ class Stack(nn.Module):
         """Compute what the input layer adds to the tokens, by the first layer's scheme; None if it adds nothing."""
         first = self.schemes[0]
         assert isinstance(first, Scheme)
+        # Rows at the same positions share one encoding.
         return first.encode(one_row(pos_BS))
 
     def run_blocks(
