@@ -91,7 +91,44 @@ def test_partial_rotation_leaves_dimensions_unrotated() -> None:
     recorded = capture(subject.model, subject.forward, _ids())
     shares = rotation_frequencies.frequency_shares(subject, recorded.layers[0], recorded.ordinary_T)
     assert len(shares) == 2 + 1, "rotary_dim 4 makes two pairs"
-    assert rotation_frequencies.rotated_width(subject, 8) == 4
+    assert rotation_frequencies.rotated_width(subject, recorded.layers[0], 8) == 4
+
+
+@pytest.mark.parametrize(("channel", "expected"), [(0, 0), (2, 0), (1, 1), (3, 1), (4, 2), (7, 2)])
+def test_own_partial_rotation_pairs_only_the_channels_that_rotate(channel: int, expected: int) -> None:
+    """Half of eight channels rotate, so that channel c turns with c + 2; one channel of a head carries all."""
+    subject, recorded = _own(Position("rope", {"fraction": 0.5}))
+    with torch.no_grad():
+        for block in subject.model.blocks:
+            rows = block.attention.qkv.weight[:64].unflatten(0, (2, 4, 8))
+            kept = rows[:, :, channel].clone()
+            rows.zero_()
+            rows[:, :, channel] = kept
+    recorded = capture(subject.model, subject.forward, _ids())
+    shares = rotation_frequencies.frequency_shares(subject, recorded.layers[0], recorded.ordinary_T)
+    assert len(shares) == 2 + 1, "two pairs, and what does not rotate"
+    assert shares.tolist() == pytest.approx([float(pair == expected) for pair in range(3)], abs=1e-4)
+
+
+def test_what_products_without_rotation_explain_is_a_squared_correlation() -> None:
+    """The slope of their covariance is no share: it changes when all rotated logits are scaled, and can be above 1."""
+    recorded = _own(Position("rope", {"fraction": 0.5}))[1]
+    layer = recorded.layers[0]
+    still = rotation_frequencies._still(layer)
+    assert still is not None
+    logits, products = [], []
+    for rows, call in layer.calls():
+        other = still.replay(layer.inputs_NTD[rows])
+        for values, kept in ((call.logits_BHST, logits), (other.q_BHSK @ other.k_BHTK.mT, products)):
+            for t in range(1, LENGTH):
+                seen = values[:, :, t, : t + 1].double()
+                kept.append((seen - seen.mean(-1, keepdim=True)).flatten())
+    x, y = torch.cat(products), torch.cat(logits)
+    expected = float((x * y).sum() ** 2 / (x.square().sum() * y.square().sum()))
+    share = rotation_frequencies.unrotated_share(layer, recorded.ordinary_T)
+    assert share == pytest.approx(expected, rel=1e-4)
+    slope = float((x * y).sum() / y.square().sum()) * layer.scale
+    assert abs(slope - expected) > 0.01, "the two are told apart here"
 
 
 @pytest.mark.parametrize("layout", ["half", "interleaved"])

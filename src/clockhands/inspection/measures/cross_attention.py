@@ -84,7 +84,7 @@ class CrossAttention(Measure):
         "logits of cross-attention are not split: their queries and keys come from two texts, each with places of its"
         " own. Interval: jackknife over eight groups of texts. Untrained: fresh weights."
     )
-    source = "unbiased two-way analysis of variance, as for self-attention"
+    source = "unbiased one-way analysis of variance, by pair of positions, as for self-attention"
     group = LAYERS
     rests_on = SIGHT
     reads_attention = True

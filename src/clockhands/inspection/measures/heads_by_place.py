@@ -34,7 +34,10 @@ class HeadsByPlace(Measure):
         "count: the heads whose own 95 % interval (jackknife over eight groups of texts) lies above that share, and "
         "those whose interval reaches it. Untrained: fresh weights."
     )
-    source = "unbiased two-way analysis of variance; named heads after Clark et al. 2019 and Voita et al. 2019"
+    source = (
+        "unbiased one-way analysis of variance, by pair of positions; named heads after Clark et al. 2019 and Voita et "
+        "al. 2019"
+    )
     group = LAYERS
     rests_on = SIGHT
     reads_attention = True

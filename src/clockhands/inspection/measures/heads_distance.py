@@ -23,8 +23,8 @@ class HeadsDistance(Measure):
     references = ("uniform attention",)
     method = (
         "The mean of |i−j| under a head's attention, over ordinary tokens; queries from the middle half of the "
-        "window, so that both sides are open (all queries in causal models). Interval: texts resampled. Uniform "
-        "attention: the same mean over all keys that a query may see."
+        "window, so that both sides are open (all but the first four where keys lie on one side only). Interval: texts "
+        "resampled. Uniform attention: the same mean over all keys that a query of that layer may see."
     )
     source = "Clark et al. 2019; attention distance as in Dosovitskiy et al. 2021"
     group = LAYERS
@@ -33,12 +33,13 @@ class HeadsDistance(Measure):
 
     def run(self, reading: Reading) -> Finding:
         found = reading.heads
-        middles = [float(layer.distance_H.median()) for layer in found]
+        middles = [float(layer.distance_H.quantile(0.5)) for layer in found]
         nearest = min(range(len(middles)), key=middles.__getitem__)
-        uniform = found[0].uniform
+        uniform = found[nearest].uniform
+        near = _reaches(middles, [layer.uniform for layer in found])
         return self.finding(
             f"Layer {nearest + 1} looks nearest, at a median over heads of {middles[nearest]:.1f} tokens; uniform "
-            f"attention would look {uniform:.1f} tokens far. {_reaches(middles, uniform)}",
+            f"attention there would look {uniform:.1f} tokens far. {near}",
             middles[nearest],
             interval=_median_interval(found[nearest].distance_NH),
             unit="tokens",
@@ -57,14 +58,16 @@ class HeadsDistance(Measure):
 
 
 def _median_interval(distance_NH: Float[Tensor, "N H"], draws: int = 400) -> tuple[float, float]:
-    """Of the median over heads, when the texts are drawn again with replacement."""
+    """Return the 95 % interval of the median over heads when the texts are drawn again with replacement."""
     count = len(distance_NH)
     picks = torch.randint(count, (draws, count), generator=torch.Generator().manual_seed(0))
-    return interval(distance_NH[picks].mean(1).median(-1).values)
+    return interval(distance_NH[picks].mean(1).quantile(0.5, dim=-1))
 
 
-def _reaches(middles: list[float], uniform: float) -> str:
-    near = [str(index + 1) for index, middle in enumerate(middles) if middle < 0.5 * uniform]
+def _reaches(middles: Sequence[float], uniform: Sequence[float]) -> str:
+    """Name the layers that look less than half as far as uniform attention under their own mask would."""
+    pairs = zip(middles, uniform, strict=True)
+    near = [str(index + 1) for index, (middle, far) in enumerate(pairs) if middle < 0.5 * far]
     if not near:
         return "No layer looks less than half as far."
     return f"Less than half as far {'looks layer' if len(near) == 1 else 'look layers'} {listed(near)}."

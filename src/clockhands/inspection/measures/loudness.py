@@ -19,7 +19,7 @@ from clockhands.shapes import Float, Tensor
 
 @dataclass(frozen=True)
 class Levels:
-    """Mean squared lengths of the parts of the input, and the two numbers per text that give the interval."""
+    """Mean squared lengths of the parts of the input; that of the tokens of each text gives the interval."""
 
     word: float
     position: float
@@ -138,7 +138,7 @@ def _factor(tables: Tables, trained: Levels, fresh: Levels | None) -> str:
 def outlier_rows(tables: Tables) -> list[int]:
     """Positions whose row is more than three times as long, or short, as the median row."""
     norms = tables.positions_PD.double().norm(dim=-1)
-    median = norms.median()
+    median = norms.quantile(0.5)
     return torch.nonzero((norms > 3 * median) | (norms < median / 3)).flatten().tolist()
 
 

@@ -15,7 +15,7 @@ from clockhands.inspection.reading.logit_split import centre_logits
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model.attention import AttentionContext
-from clockhands.schemes import NoPosition
+from clockhands.schemes import NoPosition, RoPE
 from clockhands.shapes import Bool, Float, Tensor
 
 
@@ -27,8 +27,8 @@ class RotationFrequencies(Measure):
     references = ("equal pairs", "untrained")
     method = (
         "The logit is a sum over the pairs of dimensions that turn together: share of pair f = cov(s q_f·k_f, "
-        "logit)/var(logit), logits centred over keys, pairs ordered from the fastest hand. 'Unrotated' is the same "
-        "for q·k as it would be without rotation. Interval: texts resampled. Untrained: fresh weights."
+        "logit)/var(logit), logits centred over keys, pairs ordered from the fastest hand. 'Unrotated' is R² "
+        "of the logits on q·k as it would be without rotation. Interval: texts resampled. Untrained: fresh weights."
     )
     source = "Su et al. 2021; shares after Barbero et al. 2024, who use norms"
     group = ATTENTION
@@ -83,7 +83,9 @@ def _quarter_interval(sums: list[tuple[Tensor, Tensor]], quarter: int) -> tuple[
 
 def _without_rotation(plain: list[float | None]) -> str:
     known = [value for value in plain if value is not None]
-    return f" Without rotation q·k would explain {percent(sum(known) / len(known))} of it." if known else ""
+    if not known:
+        return ""
+    return f" q·k without rotation explains {percent(sum(known) / len(known))} of it (R², the mean over layers)."
 
 
 def _figure(mean_F: Tensor, fresh_F: Tensor | None, pairs: int) -> Figure:
@@ -114,14 +116,16 @@ def frequency_sums(
         products.append((layer.scale * (call.q_BHSK.double() * (logits @ call.k_BHTK).double()).sum((1, 2))).cpu())
         variances.append(logits.double().square().sum((1, 2, 3)).cpu())
     whole_NK = torch.cat(products)
-    rotated = rotated_width(subject, whole_NK.shape[1])
+    rotated = rotated_width(subject, layer, whole_NK.shape[1])
     turning = whole_NK[:, :rotated]
     pairs = turning.unflatten(1, (-1, 2)).sum(-1) if subject.interleaved else turning.unflatten(1, (2, -1)).sum(1)
     return torch.cat([pairs, whole_NK[:, rotated:].sum(1, keepdim=True)], dim=1), torch.cat(variances)
 
 
-def rotated_width(subject: Subject, width: int) -> int:
-    """How many dimensions of a head rotate."""
+def rotated_width(subject: Subject, layer: Layer, width: int) -> int:
+    """Return how many of the ``width`` channels of a head rotate: those that partial rotary leaves alone come last."""
+    if layer.scheme is not None:
+        return layer.scheme.channels if isinstance(layer.scheme, RoPE) else width
     rotary = getattr(getattr(subject.model, "config", None), "rotary_dim", None)
     if isinstance(rotary, int):
         return rotary
@@ -132,19 +136,22 @@ def rotated_width(subject: Subject, width: int) -> int:
 
 
 def unrotated_share(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> float | None:
-    """cov(s q·k without rotation, logit)/var(logit); None where the angles do not come as an argument."""
+    """Return R² of the logits, centred over keys, on q·k without rotation; None where no argument holds the angles."""
     still = _still(layer)
     if still is None:
         return None
-    covariance = variance = 0.0
+    covariance = variance = products_variance = 0.0
     for rows, call in layer.calls():
         ordinary = ordinary_T.to(call.mask_BHST.device)
-        logits = centre_logits(call.logits_BHST, call.mask_BHST & ordinary[:, None] & ordinary).double()
+        counted = call.mask_BHST & ordinary[:, None] & ordinary
+        logits = centre_logits(call.logits_BHST, counted).double()
         other = still.replay(layer.inputs_NTD[rows])
-        products = layer.scale * (other.q_BHSK @ other.k_BHTK.transpose(-1, -2)).double()
+        products = other.q_BHSK.double() @ other.k_BHTK.double().transpose(-1, -2)
+        products = centre_logits(products, counted)
         covariance += float((products * logits).sum())
         variance += float(logits.square().sum())
-    return covariance / max(variance, 1e-30)
+        products_variance += float(products.square().sum())
+    return covariance**2 / max(variance * products_variance, 1e-30)
 
 
 def _still(layer: Layer) -> Layer | None:

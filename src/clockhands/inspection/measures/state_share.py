@@ -19,10 +19,10 @@ class StateShare(Measure):
     question = "How much of the hidden state is position?"
     references = ("untrained",)
     method = (
-        "Two-way analysis of variance without approximation: h(text, t) = μ + pos_t + rest. The share is (SS_pos − "
-        "(T−1)·MS_rest) / SS_total, from which the part that chance puts into SS_pos is already taken; without that a"
-        " model with no position at all would score one over the number of texts. Interval: jackknife over the "
-        "texts (Efron & Stein 1981). Untrained: fresh weights." + WITHOUT_FIRST
+        "Two-way analysis of variance: h(text, t) = μ + text + pos_t + interaction. The share is (SS_pos − "
+        "(T−1)·MS_interaction) / SS_total, from which the part that chance puts into SS_pos is already taken; without "
+        "that a model with no position at all would score one over the number of texts. Interval: jackknife over the "
+        "texts, Student's t (Tukey 1958). Untrained: fresh weights." + WITHOUT_FIRST
     )
     source = "Song & Zhong 2023, with the bias removed"
     group = LAYERS

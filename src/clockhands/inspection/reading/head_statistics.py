@@ -93,9 +93,9 @@ class HeadCounts:
 
 
 def _queries(allowed: Tensor) -> slice:
-    """The middle half where keys lie on both sides; every query but the first few where they do not."""
+    """Return the queries to count: the middle half where keys lie on both sides, all but the first four where not."""
     size = len(allowed)
-    causal = not bool(allowed[0, -1])
+    causal = not bool(allowed.triu(1).any())
     return slice(min(4, size - 1), size) if causal else slice(size // 4, max(size // 4 + 1, 3 * size // 4))
 
 
