@@ -63,7 +63,7 @@ def test_grouped_heads_are_cached_once_a_group_as_estimated(heads: int) -> None:
     with torch.inference_mode():
         hypotheses = make_hypotheses(LeanDecoder(model.model), model.model.encode(Text(ids_BT, None)), BEAM)
         for _ in range(LENGTH):
-            hypotheses.read(torch.full((BATCH, BEAM), 3), None)
+            hypotheses.step(torch.full((BATCH, BEAM), 3), None)
     estimated = estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source=SOURCE)
     assert estimated == measure_bytes(hypotheses)
 
