@@ -272,13 +272,17 @@ def test_heads_that_position_decides_are_counted_with_an_interval() -> None:
     assert (one.value, one.interval) == (1.0, (1.0, 1.0)), "head 0 by position, head 1 by words"
     assert (none.value, none.interval) == (0.0, (0.0, 0.0))
     assert both.value == 1.0 and "decides most in head 0" in both.verdict
+    assert "in 1 of 2 heads (1 surely and 1 possibly, by each head's own 95 % interval)" in one.verdict
 
 
 def test_attention_by_place_is_counted_and_uniform_attention_is_none() -> None:
     """Uniform attention in float32 is the same in every text up to rounding, and that is no place."""
     for kind in ("encoder", "decoder"):
         flat = _of_heads("heads.positional", planted.heads_of(planted.subject_of(planted.uniform(kind))[1]))
-        assert flat.verdict == "0 of 2 heads attend mostly by place (95 % interval 0 to 0). No head has a name."
+        assert flat.verdict == (
+            "0 of 2 heads attend mostly by place (0 surely and 0 possibly, by each head's own 95 % interval). No head "
+            "has a name."
+        )
     found = _of_heads("heads.positional", planted.heads_of(planted.subject_of(planted.copying())[1]))
     assert found.value == 2.0 and found.interval == (2.0, 2.0)
     assert "layer 1 head 0: previous token" in found.verdict and found.light == "good"

@@ -30,9 +30,9 @@ class HeadsByPlace(Measure):
         "attention over the keys a query may see) that the pair (i, j) explains alone: the squares of the mean over "
         "texts, less what chance puts there (the residual mean square), over all squares; 0 for attention that has "
         "nothing to do with place, 1 for attention that is the same on every text. A head is named after an offset if"
-        " on average half of its attention goes there, and counted as positional from a share of 0.6. Interval of the "
-        "count: the heads whose own 95 % interval (jackknife over eight groups of texts) lies above that share, and "
-        "those whose interval reaches it. Untrained: fresh weights."
+        " on average half of its attention goes there, and counted as positional from a share of 0.6. In the "
+        "place of an interval: how many heads have an own 95 % interval (jackknife over eight groups of texts) that "
+        "lies above that share, and how many one that reaches it. Untrained: fresh weights."
     )
     source = (
         "unbiased one-way analysis of variance, by pair of positions; named heads after Clark et al. 2019 and Voita et "
@@ -52,8 +52,8 @@ class HeadsByPlace(Measure):
         untrained = f"; untrained {fresh}" if fresh is not None else ""
         named = _names(found)
         return self.finding(
-            f"{strong} of {grid.numel()} heads attend mostly by place (95 % interval {surely} to {perhaps}"
-            f"{untrained}).{_naming(named)}",
+            f"{strong} of {grid.numel()} heads attend mostly by place ({surely} surely and {perhaps} "
+            f"possibly, by each head's own 95 % interval{untrained}).{_naming(named)}",
             float(strong),
             interval=(float(surely), float(perhaps)),
             unit="heads",

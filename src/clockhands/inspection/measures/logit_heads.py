@@ -20,7 +20,10 @@ class LogitHeads(Measure):
     name = "logits.heads"
     question = "Which heads listen to position?"
     references = ("untrained",)
-    method = METHOD + " Heads are numbered from 0, layers from 1."
+    method = METHOD + (
+        " In the place of an interval of the count: the heads whose own interval lies above one half, and those whose "
+        "interval reaches it. Heads are numbered from 0, layers from 1."
+    )
     source = SOURCE
     group = ATTENTION
     rests_on = WINDOWS
@@ -38,9 +41,9 @@ class LogitHeads(Measure):
         untrained = f"; untrained {fresh}" if fresh is not None else ""
         spread = (splits[chosen].var_NH.sum(0) / splits[chosen].var_NH.sum()).tolist()
         return self.finding(
-            f"Position alone decides at least half of the logits in {strong} of {every} heads (95 % interval {surely} "
-            f"to {perhaps}{untrained}); of layer {chosen + 1} it decides most in head {best} "
-            f"({percent(by_head[best])}).",
+            f"Position alone decides at least half of the logits in {strong} of {every} heads ({surely} surely and "
+            f"{perhaps} possibly, by each head's own 95 % interval{untrained}); of layer {chosen + 1} it "
+            f"decides most in head {best} ({percent(by_head[best])}).",
             float(strong),
             interval=(float(surely), float(perhaps)),
             unit="heads",

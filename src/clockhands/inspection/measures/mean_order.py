@@ -74,13 +74,17 @@ def _order_text(found: Interventions) -> str:
 
 
 def _shift_text(subject: Subject, found: Interventions, by_distance: bool) -> str:
-    """What a shift of all positions does; that only distances matter is said where order and distance both do."""
-    step = found.get("shifted by 1")
-    if step is None and subject.unknown:
+    """Say what a shift of all positions does; that only distances matter is said where order and distance both do."""
+    shifts = found.shifts
+    if not shifts and subject.unknown:
         return " Its positions were not shifted, for where it keeps them is not recorded here."
-    only = found.order and by_distance
-    if step is None:
-        return " There are no absolute positions to shift" + (": only distances matter." if only else ".")
-    if max(step.tokens, step.pooled or 0.0) < CHANGED:
-        return " Shifting all positions changes nothing" + (": only distances matter." if only else ".")
-    return f" Shifting all positions by one changes it by {percent(step.pooled or 0.0)}."
+    only = ": only distances matter." if found.order and by_distance else "."
+    if not shifts and subject.relative_only:
+        return f" There are no absolute positions to shift{only}"
+    if not shifts:
+        return " Its positions cannot be shifted from outside in windows of this length."
+    changing = [step for step, effect in shifts.items() if max(effect.tokens, effect.pooled or 0.0) >= CHANGED]
+    if not changing:
+        return f" Shifting all positions, by up to {max(shifts)}, changes nothing{only}"
+    by = "one" if changing[0] == 1 else f"{changing[0]}"
+    return f" Shifting all positions by {by} changes it by {percent(shifts[changing[0]].pooled or 0.0)}."

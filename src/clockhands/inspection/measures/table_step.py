@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import mark, percent
+from clockhands.inspection.estimators.intervals import mean_interval
 from clockhands.inspection.measures.measure import INPUT, Measure
 from clockhands.inspection.measures.position_rows import read_rows
 from clockhands.inspection.reading.reading import Reading
@@ -17,6 +17,8 @@ from clockhands.shapes import Float, Tensor
 STEPS = (1, 2, 4, 8, 16)
 STRETCHES = 8
 MOST_COMPONENTS = 64
+SAME = 0.1
+"""Below this held-out error, relative to the squared length, a step is said to be the same map everywhere."""
 
 
 @dataclass(frozen=True)
@@ -47,22 +49,24 @@ class StepErrors:
         return float(self.by_stretch_S4[:, 3].mean())
 
     def gain(self, map_at: int) -> tuple[float, float]:
-        """The 95 % interval of what a map (0 linear, 1 rotation) gains over the better of the two references."""
-        return min(_t_interval(self.by_stretch_S4[:, at] - self.by_stretch_S4[:, map_at]) for at in (2, 3))
+        """Return the 95 % interval of what a map (0 linear, 1 rotation) gains over that reference which it beats least.
+
+        It is the interval with the lower end that is lower, so that above zero the map beats both.
+        """
+        return min(mean_interval(self.by_stretch_S4[:, at] - self.by_stretch_S4[:, map_at]) for at in (2, 3))
 
     @property
     def best(self) -> int:
-        """The map to speak of: the rotation (1) where it is as good, else the linear one (0)."""
+        """The map to speak of: the rotation (1), unless only the linear one (0) gains or misses less than half as much.
+
+        A rotation says more, so that it may miss up to twice as much as the best linear map, and 0.02.
+        """
         return 1 if self.rotation < 2 * self.linear + 0.02 and (self.gain(1)[0] > 0 or self.gain(0)[0] <= 0) else 0
 
-
-def _t_interval(values_S: Float[Tensor, " S"]) -> tuple[float, float]:
-    from scipy.stats import t
-
-    count = len(values_S)
-    reach = float(t.ppf(0.975, count - 1)) * float(values_S.std()) / math.sqrt(count)
-    mean = float(values_S.mean())
-    return mean - reach, mean + reach
+    @property
+    def same(self) -> bool:
+        """Whether the map of which is spoken beats both references, and misses next to nothing."""
+        return self.gain(self.best)[0] > 0 and (self.rotation if self.best else self.linear) < SAME
 
 
 class TableStep(Measure):
@@ -78,7 +82,8 @@ class TableStep(Measure):
         "turn: mean squared error over mean squared length, 0 for a perfect clock, 1 for guessing the mean. "
         "References: standing still, p_t in place of p_t+k, and the best multiple of p_t, fitted likewise; any smooth "
         "table is predicted well by these. A map counts only if its error is smaller than both by more than the 95 % "
-        "interval (t, over the eight stretches) of the difference."
+        "interval (t, over the eight stretches) of the difference; the step is said to be the same everywhere if its "
+        f"error is below {SAME} besides."
     )
     source = "Vaswani et al. 2017, section 3.5: PE(t+k) is a linear function of PE(t)"
     group = INPUT
@@ -93,12 +98,12 @@ class TableStep(Measure):
         return self.finding(
             _shift_verdict(found),
             value,
-            interval=_t_interval(first.by_stretch_S4[:, 0 if not first.best else 1]),
+            interval=mean_interval(first.by_stretch_S4[:, 0 if not first.best else 1]),
             references=(
                 Reference("standing still", first.still),
                 Reference("best multiple of the row", first.multiple),
             ),
-            light="good" if first.gain(first.best)[0] > 0 and value < 0.1 else "info",
+            light="good" if first.same else "info",
             table=Table.of(
                 ("step", "linear map", "rotation", "standing still", "best multiple", "gain of the map, low", "high"),
                 [(err.step, err.linear, err.rotation, err.still, err.multiple, *err.gain(err.best)) for err in found],
@@ -116,13 +121,14 @@ def _shift_verdict(found: list[StepErrors]) -> str:
         f"the best {what} misses stretches of rows that it has not seen by {percent(value)} of their squared length, "
         f"standing still by {percent(first.still)}, the best multiple by {percent(first.multiple)}"
     )
-    if low > 0:
-        others = [one.step for one in found[1:] if one.gain(one.best)[0] > 0]
-        further = f" So it is for steps up to {others[-1]}." if others and len(others) == len(found) - 1 else ""
+    if first.same:
+        further = f" So it is for steps up to {found[-1].step}." if all(err.same for err in found) and found[1:] else ""
         return f"A step by one is the same {what} everywhere: {errors}.{further}"
+    if low > 0:
+        return f"One {what} predicts the next row better than standing still or a multiple of the row: {errors}."
     if high < 0:
-        return f"A step by one is not the same turn everywhere: {errors}."
-    return f"Undecided whether a step by one is the same turn everywhere: {errors}."
+        return f"No one {what} predicts the next row better than standing still or a multiple of the row: {errors}."
+    return f"Undecided whether one {what} predicts the next row better than these: {errors}."
 
 
 def _shift_figure(found: list[StepErrors]) -> Figure:

@@ -100,7 +100,7 @@ def compare_states(name: str, before_NtD: Tensor, after_NtD: Tensor) -> Effect:
 
 @dataclass(frozen=True)
 class Interventions:
-    """What every intervention did, and the names of those that were done by the same token ids in another order."""
+    """The effects of all interventions that the model allows, by name."""
 
     effects: tuple[Effect, ...]
 
@@ -110,6 +110,12 @@ class Interventions:
     def get(self, name: str) -> Effect | None:
         """Return the effect of an intervention; None where the model does not allow it."""
         return next((effect for effect in self.effects if effect.name == name), None)
+
+    @property
+    def shifts(self) -> dict[int, Effect]:
+        """The effects of shifting all positions, by how far; empty where they cannot be shifted."""
+        effects = {step: self.get(f"shifted by {step}") for step in STEPS}
+        return {step: effect for step, effect in effects.items() if effect is not None}
 
     @property
     def order(self) -> bool:
@@ -152,8 +158,7 @@ def _permuted(
     after = last_states(subject.forward, capture, permuted)
     assert after is not None
     moved = before_NtD.gather(1, order_Nt[:, :, None].expand_as(before_NtD))
-    effect = compare_states(PERMUTED, moved, after)
-    return effect
+    return compare_states(PERMUTED, moved, after)
 
 
 def _others_permuted(

@@ -64,6 +64,10 @@ class OwnSubject(Subject):
         return False
 
     @property
+    def relative_only(self) -> bool:
+        return self.scheme.declares.translation_invariant
+
+    @property
     def start(self) -> int | None:
         return self.first
 

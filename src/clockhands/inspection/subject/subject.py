@@ -139,6 +139,11 @@ class Subject:
         """Whether nothing is recorded of this architecture, so that only what its model shows is known."""
         return self.family is None
 
+    @property
+    def relative_only(self) -> bool:
+        """Whether it is known that a shift of all positions changes nothing, so that none needs to be tried."""
+        return bool(self.mechanisms) and not {"learned", "sinusoid", "rotary"} & set(self.mechanisms)
+
     def explain_absence(self, why: str) -> str:
         """Why a measure of something that this model lacks at its input is left out."""
         if self.table is not None and self.table.words == "mixed":
