@@ -40,7 +40,7 @@ def test_texts_that_repeat_each_other_are_told(tmp_path: Path, capsys: pytest.Ca
     text = tmp_path / "my.txt"
     text.write_text("The cat sat on the mat and the dog looked on. " * 40)
     assert main(["inspect", MODEL, *SMALL, "--text", str(text), "--out", str(tmp_path / "report")]) == 0
-    assert "windows (88 %) repeat another one" in capsys.readouterr().err
+    assert "windows (88 %) repeat an earlier one" in capsys.readouterr().err
     assert Findings.load(tmp_path / "report" / "findings.json")["text"].light == "warn"
 
 

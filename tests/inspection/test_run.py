@@ -18,6 +18,7 @@ from clockhands.findings import Findings
 from clockhands.inspection import Subject, capture, inspect, split
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.reading.attention_call import AttentionCall
+from clockhands.inspection.run import _evaluating
 from clockhands.model import Position, Transformer, TransformerConfig
 from clockhands.report import page, side_by_side
 
@@ -355,3 +356,14 @@ def test_the_cost_of_a_6_layer_encoder_over_96_texts_of_128_tokens() -> None:
     seconds, gigabytes = map(float, done.stdout.split()[-2:])
     assert seconds < 120
     assert gigabytes < 2
+
+
+def test_every_part_of_a_model_is_measured_without_dropout_and_put_back() -> None:
+    """The output layer of a language model stood outside."""
+    model = tiny("gpt2")
+    subject = Subject.of(model)
+    subject.language_model = torch.nn.Sequential(model, torch.nn.Dropout())
+    subject.language_model.train()
+    with _evaluating(subject):
+        assert not any(module.training for module in subject.language_model.modules())
+    assert all(module.training for module in subject.language_model.modules())

@@ -12,7 +12,9 @@ from clockhands.data import open_corpus, train_tokenizer
 from clockhands.findings import Finding
 from clockhands.inspection import Subject
 from clockhands.inspection.measures import MEASURES
+from clockhands.inspection.measures.swapped_words import _state
 from clockhands.inspection.reading.reading import Reading
+from clockhands.inspection.reading.windows import encode_bare, find_frame
 from clockhands.model import Position, Transformer, TransformerConfig
 
 
@@ -75,6 +77,18 @@ def test_a_long_document_is_taken_line_by_line() -> None:
 def test_words_that_are_all_unknown_cannot_be_told_apart(german: Any) -> None:
     text = "\n".join(f"the small dog saw {name} today" for name in ("Annabella", "Bernhardine", "Christiane") * 3)
     assert _swapped(_subject(german), [text]).light == "skip"
+
+
+def test_special_tokens_are_no_part_of_the_mean() -> None:
+    text = ["the small dog saw Anna today"]
+    subject = _subject(train_tokenizer(text, kind="word", task="translation"))
+    before, after = find_frame(subject.tokenizer, subject.start)
+    ids = [*before, *encode_bare(subject.tokenizer, text[0]), *after]
+    assert len(before) + len(after) > 0
+    states = subject.forward(torch.tensor([ids]))[-1][0]
+    inner = torch.stack([states[t] for t in range(len(before), len(ids) - len(after))])
+    torch.testing.assert_close(_state(subject, ids, None), inner.mean(0))
+    assert not torch.allclose(_state(subject, ids, None), states.mean(0), atol=1e-3)
 
 
 def test_a_text_without_sentences(german: Any) -> None:

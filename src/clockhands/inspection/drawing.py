@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from clockhands.findings import Finding, Mark, Number, Reference, digits_apart
+from clockhands.findings import Mark, Number, Reference, digits_apart
 
 Emphasis = Literal["", "main", "reference"]
 
@@ -31,8 +31,13 @@ def level(y: float, label: str) -> Mark:
     return Mark("hline", y=(y,), label=label, emphasis="reference")
 
 
+def signed(value: float) -> str:
+    """``0.52``, ``−0.02``: two decimals, with a minus sign and no hyphen."""
+    return f"{value:.2f}".replace("-", "−")
+
+
 def percent(share: float) -> str:
-    """``9 %``, ``0.2 %``: two significant figures below ten."""
+    """``12 %``, ``9.0 %``, ``0.2 %``: one decimal below ten, none above."""
     value = 100 * share
     if abs(value) < 0.05:
         return "0.0 %"
@@ -56,8 +61,3 @@ def listed(words: Iterable[str]) -> str:
 def untrained_as(value: Number | None) -> tuple[Reference, ...]:
     """The same model with fresh weights as the reference; none if it was not measured."""
     return () if value is None else (Reference("untrained", value),)
-
-
-def skip(name: str, question: str, why: str) -> Finding:
-    """The finding of a measure that does not apply."""
-    return Finding(name=name, question=question, verdict=why, light="skip")

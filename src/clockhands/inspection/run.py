@@ -98,7 +98,8 @@ def inspect(
 @contextmanager
 def _evaluating(model: Any) -> Iterator[None]:
     """Inside, nothing of a model is dropped out; afterwards every module of it trains or not, as the caller left it."""
-    roots = (model.model, model.whole) if isinstance(model, Subject) else (model,)
+    names = ("model", "whole", "language_model", "core")
+    roots = [getattr(model, name, None) for name in names] if isinstance(model, Subject) else [model]
     modules = {module for root in roots if isinstance(root, nn.Module) for module in root.modules()}
     before = {module: module.training for module in modules}
     try:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from clockhands.findings import Finding
+from clockhands.inspection.estimators.column_lines import Line, _merged
+from clockhands.inspection.measures.table_hands import COLUMNS, _row
 from clockhands.inspection.subject.subject import Subject
 
 from ..planted import table_answer
@@ -53,6 +58,33 @@ def test_hands_across_columns_are_told_with_what_they_beat() -> None:
     assert finding.figure is not None and len(finding.figure.panels) == 3
 
 
+def _line(**changes: Any) -> Line:
+    return replace(Line(0.5, np.zeros((2, 4)), 0.3, 0.99, 1.0, 0.01), **changes)
+
+
+def test_a_period_has_no_upper_end_where_its_frequency_may_be_zero() -> None:
+    """It was negative."""
+    known = dict(zip(COLUMNS, _row(_line()), strict=True))
+    assert known["low"] == pytest.approx(2 * math.pi / 0.5196) and known["high"] == pytest.approx(2 * math.pi / 0.4804)
+    unsure = dict(zip(COLUMNS, _row(_line(error=0.3)), strict=True))
+    assert unsure["low"] == pytest.approx(2 * math.pi / 1.088) and unsure["high"] is None
+
+
+def test_the_range_of_a_speed_that_varies_is_no_interval() -> None:
+    row = dict(zip(COLUMNS, _row(_line(parts=(_line(frequency=0.4), _line(frequency=0.6)))), strict=True))
+    assert row["low"] is None and row["high"] is None
+    assert row["fastest period"] == pytest.approx(2 * math.pi / 0.6)
+    assert row["slowest period"] == pytest.approx(2 * math.pi / 0.4)
+
+
+def test_two_pairs_of_columns_at_one_speed_are_told_as_one_hand_in_all_four() -> None:
+    """It was told to be in the first two alone, and to agree as well as those."""
+    first, second = _line(columns=(0, 4)), _line(columns=(1, 5), agreement=0.9, roundness=0.8)
+    (line,) = _merged([first, second])
+    assert line.columns == (0, 1, 4, 5) and (line.agreement, line.roundness) == (0.9, 0.8)
+    assert _row(line)[7] == "columns 0, 1, 4 and 5"
+
+
 def test_the_picture_of_a_hand_is_a_circle() -> None:
     figure = found(mixed(128, 64, [5.0, 31.0], noise=0.02)).figure
     assert figure is not None
@@ -67,7 +99,7 @@ def test_the_picture_of_a_hand_is_a_circle() -> None:
 def test_a_random_walk_has_no_hand(seed: int, width: int) -> None:
     finding = found(walk(128, width, seed))
     assert finding.value == 0
-    assert finding.verdict.startswith("No hand: nothing in the table turns at constant speed all along it (best agr")
+    assert finding.verdict.startswith("No hand of two turns or more was found in the table (best agr")
     assert finding.light == "info"
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from clockhands.errors import CheckpointError
+from clockhands.inspection.measures.table_similarity import _trend
 from clockhands.inspection.measures.table_step import StepErrors, step_errors
 from clockhands.inspection.reading.capture import capture
 
@@ -66,6 +67,21 @@ def test_noise_that_only_falls_back_to_its_mean_does_not_turn() -> None:
     for t in range(1, 200):
         rows[t] = 0.6 * rows[t - 1] + drawn[t]
     assert _errors(rows).gain(0)[1] < 0, "one multiple of the row does as well as a map"
+
+
+def test_the_cosine_of_every_distance_is_in_the_table() -> None:
+    """The largest distance was left out."""
+    found = table_answer("table.similarity", learned(walk(40, 16)))
+    assert [row[0] for row in found.table.rows] == list(range(1, 39)), "39 rows without the first"
+
+
+@pytest.mark.parametrize(
+    ("correlation", "said"),
+    [(-1.0, "falls steadily"), (-0.6, "falls on the whole (ρ = −0.60)"), (0.0, "does not fall")],
+)
+def test_how_similarity_goes_with_distance(correlation: float, said: str) -> None:
+    """Waves were told of, which nothing measures."""
+    assert _trend(correlation) == said
 
 
 def test_a_map_that_misses_much_is_not_the_same_everywhere() -> None:
@@ -143,5 +159,5 @@ def test_no_number_in_a_table_is_one_message(measure: str, broken: float) -> Non
 def test_a_table_in_low_precision_is_measured(dtype: torch.dtype) -> None:
     subject = learned(mixed(128, 64, [5.0, 9.0, 31.0]), dtype)
     assert [row[0] for row in table_answer("table.hands", subject).table.rows] == pytest.approx([5, 9, 31], rel=0.01)
-    assert table_answer("table.shift", subject).verdict.startswith("A step by one is the same")
+    assert table_answer("table.shift", subject).verdict.startswith("One rotation predicts the next row better")
     assert table_answer("table.similarity", subject).light == "good"

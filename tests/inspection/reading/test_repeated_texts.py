@@ -49,14 +49,14 @@ def test_the_verdict_tells_of_repeats_and_warns() -> None:
     ids[12:] = ids[:12]
     found = _repeated(Capture(ids, [], [], torch.ones(40, dtype=torch.bool)))
     assert found.value == pytest.approx(0.5)
-    assert found.verdict.startswith("12 of 24 windows (50 %) repeat another one")
+    assert found.verdict.startswith("12 of 24 windows (50 %) repeat an earlier one")
     assert found.light == "warn" and warning(found) == found.verdict
 
 
 def test_running_text_repeats_nothing_and_does_not_warn() -> None:
     found = _repeated(Capture(_random(), [], [], torch.ones(40, dtype=torch.bool)))
     assert (found.value, found.light, warning(found)) == (0.0, "good", "")
-    assert found.verdict == "None of the 24 windows repeats another one."
+    assert found.verdict == "None of the 24 windows repeats an earlier one."
 
 
 def test_a_template_fixes_tokens_by_their_place() -> None:

@@ -44,7 +44,7 @@ def test_windows_longer_than_the_model() -> None:
     with pytest.raises(UsageError, match="windows of 600 tokens do not fit this model, which reads at most 512"):
         windows(Letters(), ["a" * 9999], length=600, count=96, longest=512)
     with pytest.raises(UsageError, match="texts of 600 tokens do not fit"):
-        windows(None, torch.zeros(4, 600, dtype=torch.long), length=128, count=96, longest=512)
+        windows(None, torch.zeros(4, 600, dtype=torch.long), length=600, count=96, longest=512)
 
 
 def test_text_without_a_tokenizer() -> None:
@@ -86,6 +86,13 @@ def test_one_long_text_of_ids_is_cut_into_windows() -> None:
     ]
     assert cut_ids(np.arange(100), count=99, longest=None, length=50).ids_NT.shape == (8, 12)
     assert cut_ids(np.arange(2000), count=99, longest=64).ids_NT.shape == (31, 64)
+
+
+def test_windows_of_ids_have_the_length_that_was_asked_for() -> None:
+    """They were as long as the texts."""
+    ids = torch.arange(640).view(10, 64)
+    assert torch.equal(windows(None, ids, length=16, count=5).ids_NT, ids[:5, :16])
+    assert torch.equal(windows(None, ids, length=128, count=5).ids_NT, ids[:5])
 
 
 def test_windows_longer_than_the_texts_of_ids() -> None:

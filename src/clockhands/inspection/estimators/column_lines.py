@@ -24,8 +24,8 @@ class Line:
     ``plane_2D`` are the amplitudes of cosine and sine in each of the D channels, for rows counted from the middle;
     ``share`` is the share of the table's variance, ``agreement`` of its two ends (1: the same line in both),
     ``roundness`` the short axis of its orbit over the long one (1: a circle, 0: it swings on a straight line),
-    ``error`` the standard error of the frequency, ``columns`` the two channels that are this line alone. ``parts`` are
-    the lines that make up one whose speed or size varies: ``frequency`` is then its mean speed.
+    ``error`` the standard error of the frequency, ``columns`` the channels, two or more, that are this line alone.
+    ``parts`` are the lines that make up one whose speed or size varies: ``frequency`` is then its mean speed.
     """
 
     frequency: float
@@ -34,7 +34,7 @@ class Line:
     agreement: float
     roundness: float
     error: float = 0.0
-    columns: tuple[int, int] | None = None
+    columns: tuple[int, ...] | None = None
     parts: tuple[Line, ...] = ()
 
     @property
@@ -93,13 +93,20 @@ def _read(rows: Array, pairs: list[tuple[int, int]], power: float) -> Iterator[L
 
 
 def _merged(lines: list[Line]) -> list[Line]:
-    """One line of those that turn at one speed."""
+    """Merge lines that turn at one speed into one, which agrees and is round as the worst of them."""
     found: list[Line] = []
     for line in sorted(lines, key=lambda line: -line.frequency):
         if found and found[-1].frequency - line.frequency < 1e-3 * line.frequency:
             both = found[-1]
             plane = both.plane_2D + line.plane_2D
-            found[-1] = replace(both, plane_2D=plane, share=both.share + line.share)
+            found[-1] = replace(
+                both,
+                plane_2D=plane,
+                share=both.share + line.share,
+                agreement=min(both.agreement, line.agreement),
+                roundness=min(both.roundness, line.roundness),
+                columns=tuple(sorted((*(both.columns or ()), *(line.columns or ())))),
+            )
         else:
             found.append(line)
     return found

@@ -139,14 +139,14 @@ def nearest_row(
     return torch.cat([(part @ unit.T).argmax(-1) for part in predicted_MD.split(block)])
 
 
-def network_error(
+def fit_network_r2(
     train_ND: Float[Tensor, "N D"],
     places_N: Float[Tensor, " N"],
     test_MD: Float[Tensor, "M D"],
     answers_M: Float[Tensor, " M"],
     steps: int = 300,
 ) -> float:
-    """R² on ``test`` of a two-layer network with the log of the length as an extra input.
+    """Return R² on ``test`` of a two-layer network with the log of the centred length as an extra input.
 
     A model without positional encoding can hold the place in the size of its vectors (Chi et al. 2023), where a linear
     probe is blind.

@@ -144,7 +144,7 @@ def _figure(value: float, mean: float, spread: float) -> Figure:
                     mark("vline", (value,), label="this model", emphasis="main"),
                 ),
                 xlabel="overlap of the two covariances",
-                ylabel="density under random rotations",
+                ylabel="normal density of random rotations",
             ),
         ),
         height=0.4,

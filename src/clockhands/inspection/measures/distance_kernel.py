@@ -35,8 +35,8 @@ class DistanceKernel(Measure):
         "distance: exactly a function of i−j in a relative scheme (for rotation it is s μ_q·R(j−i)μ_k, for ALiBi the "
         "slope, for T5 the bucket's bias). Drawn per head as logits, less each curve's mean; 'share' is its part of "
         "the variance of the logits. Interval: texts resampled. Distances shuffled: each head's curve with its "
-        "distances in another order, 200 times; distance is said to decide something where the interval lies above 95 "
-        "% of those. Untrained: fresh weights."
+        "distances in another order, 200 times, the largest share of any layer each time; distance is said to decide "
+        "something where the interval lies above 97.5 % of those. Untrained: fresh weights."
     )
     source = "Su et al. 2021; Press et al. 2022; Raffel et al. 2020, section 2.1"
     group = ATTENTION
@@ -52,7 +52,9 @@ class DistanceKernel(Measure):
         best = max(range(len(share)), key=share.__getitem__)
         curves = [distance_curve(layer) for layer in reading.capture.layers]
         low, high = group_interval(splits[best], GROUP)
-        floor, ceiling = interval(shuffled_shares(curves[best][0], splits[best]))
+        # the layer is chosen as the largest of all, and so is that of every shuffle
+        shuffled_n = torch.stack([shuffled_shares(c, s) for (c, _), s in zip(curves, splits, strict=True)]).amax(0)
+        floor, ceiling = interval(shuffled_n)
         beyond = low > max(ceiling, LEAST)
         untrained = f"; untrained {percent(fresh[best])}" if fresh else ""
         numbers = (
@@ -63,7 +65,7 @@ class DistanceKernel(Measure):
             share[best],
             interval=(low, high),
             references=(
-                Reference("distances shuffled", 0.0, (floor, ceiling)),
+                Reference("distances shuffled", float(shuffled_n.mean()), (floor, ceiling)),
                 *untrained_as(fresh[best] if fresh else None),
             ),
             light="info",
@@ -85,14 +87,14 @@ def _describe(layer: int, share: float, split: Split, numbers: str, beyond: bool
     """Say how much distance decides in the layer where it decides most; ``beyond``: more than shuffled distances do."""
     if not beyond:
         return (
-            f"No effect of distance alone was found: it decides at most {percent(share)} of a layer's logits, in layer "
-            f"{layer + 1} {numbers}."
+            f"No effect of distance alone was found: it accounts for at most {percent(share)} of the variance of a "
+            f"layer's logits, in layer {layer + 1} {numbers}."
         )
     by_head = [group_shares(row)[GROUP] for row in split.heads()]
     head = max(range(len(by_head)), key=by_head.__getitem__)
     return (
-        f"Distance alone decides up to {percent(share)} of a layer's logits, in layer {layer + 1} {numbers}; there it "
-        f"decides most in head {head} ({percent(max(by_head))})."
+        f"Distance alone accounts for up to {percent(share)} of the variance of a layer's logits, in layer {layer + 1} "
+        f"{numbers}; there it accounts for most in head {head} ({percent(max(by_head))})."
     )
 
 

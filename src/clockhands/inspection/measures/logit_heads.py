@@ -41,9 +41,9 @@ class LogitHeads(Measure):
         untrained = f"; untrained {fresh}" if fresh is not None else ""
         spread = (splits[chosen].var_NH.sum(0) / splits[chosen].var_NH.sum()).tolist()
         return self.finding(
-            f"Position alone decides at least half of the logits in {strong} of {every} heads ({surely} surely and "
-            f"{perhaps} possibly, by each head's own 95 % interval{untrained}); of layer {chosen + 1} it "
-            f"decides most in head {best} ({percent(by_head[best])}).",
+            f"Position alone accounts for at least half of the logits' variance in {strong} of {every} heads "
+            f"({surely} surely and {perhaps} possibly, by each head's own 95 % interval{untrained}); of layer "
+            f"{chosen + 1} it decides most in head {best} ({percent(by_head[best])}).",
             float(strong),
             interval=(float(surely), float(perhaps)),
             unit="heads",

@@ -42,7 +42,7 @@ class LogitLayers(Measure):
         moved = sum(float(share[TERMS.index(DATA)]) for share in shares) / len(shares)
         untrained = f" (untrained {percent(fresh[0])} and {percent(fresh[-1])})" if fresh else ""
         return self.finding(
-            f"{_first_layer(splits[0])} In the last layer position decides {percent(along[-1])}{untrained}. "
+            f"{_first_layer(splits[0])} In the last layer it accounts for {percent(along[-1])}{untrained}. "
             f"{_exactness(error, moved)}",
             along[0],
             interval=group_interval(splits[0], *POSITIONAL),
@@ -62,11 +62,12 @@ def _first_layer(split: Split) -> str:
         return "The first layer looks at all tokens alike: the logits of a query are equal."
     if low <= 0:
         return (
-            f"No effect of position alone on where the first layer looks was found ({value}, 95 % interval "
+            f"No effect of position alone on the first layer's logits was found ({value}, 95 % interval "
             f"{percent_range(low, high)}; content alone {content})."
         )
     return (
-        f"Position alone decides {value} of where the first layer looks (95 % interval {percent_range(low, high)}), "
+        f"Position alone accounts for {value} of the variance of the first layer's logits (95 % interval "
+        f"{percent_range(low, high)}), "
         f"content alone {content}."
     )
 

@@ -76,11 +76,13 @@ Sweep = list[tuple[float, Tensor, Tensor]]
 
 
 def _limit(sweep: Sweep) -> str:
-    """How much louder positions could be before words are lost."""
+    """Say at which of the factors that were tried words are lost."""
     safe = [factor for factor, hits, _ in sweep if float(hits.mean()) > 0.95]
     if not safe:
         return "They are too loud as they are."
-    return f"They could be {safe[-1]:g} times as long before one word in twenty is lost."
+    if safe[-1] == LOUDER[-1]:
+        return f"Even {safe[-1]:g} times as long they lose less than one word in twenty."
+    return f"At {2 * safe[-1]:g} times that length they lose one word in twenty or more."
 
 
 @dataclass(frozen=True)
@@ -98,13 +100,14 @@ class _Sample:
         return (nearest_row(self.rows[self.targets] + added_nD, self.rows) == self.targets).float()
 
     def neighbours(self, added_nD: Float[Tensor, "n D"], count: int = 10, most: int = 300) -> float:
-        """Return the part of the nearest rows that is the same before and after, the mean over the first tokens."""
+        """Return the share of the nearest other rows that stay the nearest, the mean over the first tokens."""
         count = min(count, len(self.rows) - 1)
         words_nD, unit = self.rows[self.targets], F.normalize(self.rows, dim=-1)
-        before = (words_nD[:most] @ unit.T).topk(count + 1).indices
-        after = ((words_nD + added_nD)[:most] @ unit.T).topk(count + 1).indices
-        shared = (before[:, :, None] == after[:, None, :]).any(-1).float().sum(-1)
-        return float(((shared - 1).clamp_min(0) / count).mean())
+        own = self.targets[:most, None]
+        before, after = (
+            (x[:most] @ unit.T).scatter(1, own, -torch.inf).topk(count).indices for x in (words_nD, words_nD + added_nD)
+        )
+        return float((before[:, :, None] == after[:, None, :]).any(-1).float().mean())
 
 
 def _sample(tables: Tables, capture: Capture) -> _Sample | None:

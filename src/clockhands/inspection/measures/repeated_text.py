@@ -46,12 +46,13 @@ class RepeatedText(Measure):
 
 def _describe(found: Repeats, texts: int) -> str:
     count = texts - len(found.groups_N.unique())
-    verdict = f"None of the {texts} windows repeats another one."
+    verdict = f"None of the {texts} windows repeats an earlier one."
     if count:
         verdict = (
             f"{count} of {texts} windows ({percent(found.share)}) {'repeat' if count > 1 else 'repeats'} "
-            f"another one: at least half of the runs of {RUN} tokens occur there too. Intervals take windows for "
-            "independent, so they are too narrow; probes are judged on windows that repeat none they were fitted on."
+            f"an earlier one, directly or through others: at least half of the runs of {RUN} tokens occur there too. "
+            "Intervals take windows for independent, so they are too narrow; probes are judged on windows that "
+            "repeat none they were fitted on."
         )
     if found.templated:
         verdict += (

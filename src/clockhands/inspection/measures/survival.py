@@ -11,7 +11,7 @@ import torch
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import level, mark, percent, percent_range, untrained_as
 from clockhands.inspection.estimators.intervals import exact_at_ends
-from clockhands.inspection.estimators.probes import Ridge, Splits, corrected_interval, nearest_row, network_error
+from clockhands.inspection.estimators.probes import Ridge, Splits, corrected_interval, fit_network_r2, nearest_row
 from clockhands.inspection.measures.measure import LAYERS, TASK, Measure
 from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
 from clockhands.inspection.reading.reading import Reading
@@ -65,8 +65,7 @@ def probe_layers(subject: Subject, capture: Capture, tick: Callable[[], None] = 
         hits.append(position_hits(chosen, splits))
         token.append(_token_hits(chosen, labels, rows, splits))
         tick()
-    first = capture.hidden[0][: splits.texts, capture.counted_T].float()
-    permuted = float(position_hits(first, splits, permuted=True).mean())
+    permuted = float(position_hits(chosen, splits, permuted=True).mean())
     return Probe(tuple(hits), token, permuted, splits.ratio, splits.fitted, splits.texts)
 
 
@@ -96,13 +95,13 @@ def _token_hits(states_NTD: Tensor, labels_NT: Int[Tensor, "N T"], rows_VD: Tens
     return sum(scores) / len(scores)
 
 
-def _network(capture: Capture) -> float:
-    """R² of the place from the last layer but one, by a network."""
+def _network(capture: Capture, layer: int) -> float:
+    """Return R² of the position from the output of a layer, by a network."""
     splits = _splits(capture)
-    states = capture.hidden[max(1, len(capture.hidden) - 2)][: splits.texts, capture.counted_T].float()
+    states = capture.hidden[layer][: splits.texts, capture.counted_T].float()
     places = torch.arange(states.shape[1]).float()
     scores = [
-        network_error(
+        fit_network_r2(
             states[fitted].flatten(0, 1),
             places.repeat(len(fitted)),
             states[held].flatten(0, 1),
@@ -125,8 +124,9 @@ class Survival(Measure):
         "one side. At most 48 texts are used, whatever number is read, and as many of the untrained model: a probe "
         "that is fitted on more texts scores higher. Words: ridge regression to the token's input embedding, nearest "
         "by cosine among the words of the text. A random model usually keeps everything: a probe alone proves little. "
-        "Permuted: the positions of the texts that a probe is fitted on in another order. Where the linear probe sees "
-        "nothing, a two-layer network gets the state and the log of its length, for a model without positional "
+        "Permuted: the last layer, the positions of the texts that a probe is fitted on in another order. Where the "
+        "linear probe sees nothing, a two-layer network gets the state of the last layer but one, less the mean state, "
+        "and the log of that difference's length, for a model without positional "
         "encoding can hold the place in the size of its vectors. In models of this project the probe is repeated with "
         "all residual connections cut. Interval: Student's t over the splits, the variance corrected for their "
         "overlap (Nadeau & Bengio 2003)." + WITHOUT_FIRST
@@ -180,7 +180,9 @@ def _more(found: Probe, capture: Capture, chance: float) -> str:
     """Say what a network sees where a linear probe is blind."""
     if max(found.position) >= max(3 * chance, 0.03):
         return ""
-    return f" A network, which sees lengths too, explains {percent(max(0.0, _network(capture)))} of the place."
+    layer = max(1, len(capture.hidden) - 2)
+    r2 = max(0.0, _network(capture, layer))
+    return f" Behind layer {layer} a two-layer network, which sees lengths too, predicts the position with R² {r2:.2f}."
 
 
 def _cut_text(cut: Sequence[Float[Tensor, " R"]], ratio: float, chance: float) -> str:

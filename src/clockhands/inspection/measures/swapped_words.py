@@ -14,6 +14,7 @@ from clockhands.inspection.measures.measure import OUTPUT, TASK, Measure
 from clockhands.inspection.reading.interventions import CHANGED, relative_change, squared_distance
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.swapped_sentences import Swap, english_swaps, largest_id, own_swaps, unknown_share
+from clockhands.inspection.reading.windows import find_frame
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Tensor
 
@@ -31,9 +32,10 @@ class SwappedWords(Measure):
     method = (
         "Short sentences against the same with two words swapped: built-in English ones such as 'Tom saw Anna', or, "
         "where a text was given or the training text is known, sentences of that text, in which the two longest words"
-        " change places (in a text of single words, two of its tokens). Change of the mean last hidden state as "
-        "above, one being the difference between two of the sentences. A model that does not know order gives exactly"
-        " 0. Of a decoder the source stays as it was."
+        " change places (in a text of single words, two of its tokens). Squared change of the mean of the last "
+        "hidden states (special tokens left out) over the mean squared distance of two of the sentences: 1 is as "
+        "different as another sentence. A model that does not know order gives exactly 0. For a decoder the source "
+        "stays as it was. Interval: sentences resampled, the distance held."
     )
     source = "the question is Vaswani et al.'s own reason for positions (2017, section 3.5)"
     group = OUTPUT
@@ -90,5 +92,9 @@ class SwappedWords(Measure):
 
 
 def _state(subject: Subject, ids: list[int], source: list[int] | None) -> Float[Tensor, " D"]:
+    """Return the mean last state of the tokens between the special ones that the tokenizer puts around a text."""
     given = {"source_BS": torch.tensor([source])} if subject.looks_across and source is not None else {}
-    return subject.forward(torch.tensor([ids]), **given)[-1][0].mean(0).float().cpu()
+    before, after = find_frame(subject.tokenizer, subject.start)
+    return (
+        subject.forward(torch.tensor([ids]), **given)[-1][0, len(before) : len(ids) - len(after)].mean(0).float().cpu()
+    )

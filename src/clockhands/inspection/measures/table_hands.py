@@ -35,6 +35,8 @@ COLUMNS = (
     "roundness",
     "what it does",
     "read from",
+    "fastest period",
+    "slowest period",
 )
 
 
@@ -58,7 +60,8 @@ class TableHands(Measure):
         "lines in one plane are one hand whose speed or size varies. A hand must make two turns within the table: "
         "slower ones cannot be told from a trend. Mixed hands are told apart if one makes about two turns more than "
         "the other within the table; hands in columns of their own need no such distance. benchmarks/hands.py plants "
-        "hands, and smooth tables without any. Intervals: 95 %, for white noise."
+        "hands, and smooth tables without any. Intervals: 95 %, for white noise; where the speed varies, its "
+        "range instead."
     )
     source = "Vaswani et al. 2017, section 3.5; Yamamoto & Matsuzaki 2023; Theiler et al. 1992 (surrogates)"
     group = INPUT
@@ -108,12 +111,17 @@ class TableHands(Measure):
 
 
 def _row(line: Line) -> tuple[float | str | None, ...]:
-    low, high = (2 * math.pi / (line.frequency + sign * 1.96 * line.error) for sign in (1, -1))
-    if line.parts:
-        low, high = _range(line)
+    low, high = (None, None) if line.parts else _interval(line)
+    fastest, slowest = _range(line) if line.parts else (None, None)
     does = "swings" if line.roundness < ROUND else "turns, its speed or size varies" if line.parts else "turns"
-    where = f"columns {line.columns[0]} and {line.columns[1]}" if line.columns else "a plane across columns"
-    return (line.period, low, high, line.share, line.agreement, line.roundness, does, where)
+    where = f"columns {listed(map(str, line.columns))}" if line.columns else "a plane across columns"
+    return (line.period, low, high, line.share, line.agreement, line.roundness, does, where, fastest, slowest)
+
+
+def _interval(line: Line) -> tuple[float, float | None]:
+    """Return the 95 % interval of the period of one line; no upper end where the frequency's interval reaches 0."""
+    fast, slow = (line.frequency + sign * 1.96 * line.error for sign in (1, -1))
+    return 2 * math.pi / fast, 2 * math.pi / slow if slow > 0 else None
 
 
 def _verdict(rows_nD: Array, found: Spectrum) -> str:
@@ -130,7 +138,7 @@ def _verdict(rows_nD: Array, found: Spectrum) -> str:
 def _turning(found: Spectrum) -> str:
     if not found.turning:
         reached = f" (best agreement {found.best_other:.2f}; {found.needed:.2f} needed)" if found.best_other > 0 else ""
-        return f"No hand: nothing in the table turns at constant speed all along it{reached}."
+        return f"No hand of two turns or more was found in the table{reached}."
     number = f"{len(found.turning)} hands turn" if len(found.turning) > 1 else "One hand turns"
     lowest = min(line.agreement for line in found.turning)
     beaten = f"; {found.surrogates} smooth surrogates reach {found.best_surrogate:.2f}" if found.surrogates else ""

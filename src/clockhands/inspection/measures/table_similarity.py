@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import heatmap, level, mark, percent
+from clockhands.inspection.drawing import heatmap, level, mark, percent, signed
 from clockhands.inspection.estimators.intervals import interval, off_diagonal_means, toeplitz_share
 from clockhands.inspection.measures.measure import INPUT, Measure
 from clockhands.inspection.measures.position_rows import read_rows
@@ -44,14 +44,12 @@ class TableSimilarity(Measure):
         falling = monotonicity(by_distance)
         return self.finding(
             f"Distance alone explains {percent(value)} of the similarities ({percent(float(chance.mean()))} with the "
-            f"rows shuffled); neighbours have cosine {float(by_distance[0]):.2f}, and similarity {_trend(falling)} "
+            f"rows shuffled); neighbours have cosine {signed(float(by_distance[0]))}, and similarity {_trend(falling)} "
             "with distance.",
             value,
             references=(Reference("rows shuffled", float(chance.mean()), interval(chance)),),
             light="good" if value > 2 * interval(chance)[1] else "warn",
-            table=Table.of(
-                ("distance", "mean cosine"), list(zip(range(1, len(by_distance)), by_distance, strict=False))
-            ),
+            table=Table.of(("distance", "mean cosine"), list(enumerate(by_distance, start=1))),
             figure=_similarity_figure(gram, by_distance),
             details={"monotonicity": falling, "symmetry": symmetry(gram)},
         )
@@ -67,9 +65,10 @@ def _cosines(rows: Tensor) -> Tensor:
 
 
 def _trend(correlation: float) -> str:
+    """Say how similarity goes with distance, by their rank correlation."""
     if correlation < -0.9:
         return "falls steadily"
-    return "falls, with waves," if correlation < -0.3 else "does not fall"
+    return f"falls on the whole (ρ = {signed(correlation)})" if correlation < -0.3 else "does not fall"
 
 
 def monotonicity(by_distance_R: Float[Tensor, " R"]) -> float:

@@ -106,9 +106,10 @@ class HeldNorms:
 
 
 def _anatomy(norm: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(x, centred if the norm centres; gain; offset) such that the norm is centred * gain / length + offset.
+    """Return (x, centred if the norm centres; gain; offset), with which the norm is centred * gain / rms + offset.
 
-    Found by asking the norm: a vector of alternating ±1 has mean 0 and length 1, so that the norm returns its gain.
+    Found by asking the norm: alternating ±1 has root mean square 1 and, in an even width, mean 0, so that the norm
+    returns its gain.
     """
     width = x.shape[-1]
     signs = torch.ones(width, dtype=x.dtype, device=x.device)

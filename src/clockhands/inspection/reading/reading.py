@@ -76,8 +76,8 @@ def read_model(
     reading = Reading(subject, recorded)
     expect(len(recorded.layers))
     for layer in recorded.layers:
-        tick(f"layer {layer.index + 1} of {subject.name}")
         counts = HeadCounts(windows.ordinary_T)
         reading.splits.append(split(layer, windows.ordinary_T, counts.add))
         reading.heads.append(counts.statistics())
+        tick(f"layer {layer.index + 1} of {subject.name}")
     return reading

@@ -52,14 +52,14 @@ def windows(
     longest: int | None = None,
     start: int | None = None,
 ) -> Windows:
-    """Cut ``texts`` into at most ``count`` windows of at most ``length`` tokens; token ids are taken as they are.
+    """Cut ``texts`` into at most ``count`` windows of at most ``length`` tokens; of token ids the first of each text.
 
     ``start`` is the token that a decoder is given first; no end is written then. Short text gives shorter windows, so
     that there are always a few. Raises DataError if there is too little text, UsageError if ``length`` is beyond what
     the model can read.
     """
     if isinstance(texts, Tensor):
-        return cut_ids(texts, count=count, longest=longest)
+        return cut_ids(texts, count=count, longest=longest, length=min(length, texts.shape[-1]))
     _check(tokenizer, length, longest)
     before, after = find_frame(tokenizer, start)
     widest = length - len(before) - len(after)
