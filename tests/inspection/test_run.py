@@ -160,7 +160,7 @@ def test_of_an_architecture_that_is_not_listed_nothing_is_denied_that_was_not_lo
     assert str(found.facts["position"]).startswith("Queries and keys are rotated")
     assert found["kernel.frequencies"].verdict == ("Which dimensions a GlmModel rotates together is not recorded here.")
     assert found["loudness"].verdict.startswith("Nothing is added at the input of this model. Queries and keys")
-    assert "Shifting all positions changes nothing" in found["cause"].verdict
+    assert "Shifting all positions, by up to 64, changes nothing" in found["cause"].verdict
 
 
 def test_windows_as_long_as_the_table_are_shifted_shortened() -> None:

@@ -157,6 +157,11 @@ def interval(values: Float[Tensor, " n"]) -> tuple[float, float]:
     return low, high
 
 
+def rank_of_share(values_n: Float[Tensor, " n"], share: float) -> int:
+    """Return how many of the values, the largest first, are needed to reach this share of their sum."""
+    return int((values_n.cumsum(0) < share * values_n.sum()).sum()) + 1
+
+
 def covariance(rows_ND: Float[Tensor, "N D"], weights_N: Num[Tensor, " N"] | None = None) -> Float[Tensor, "D D"]:
     """The covariance of rows, each counted with its weight, in float64."""
     rows = rows_ND.double()

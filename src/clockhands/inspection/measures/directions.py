@@ -9,7 +9,7 @@ import torch
 
 from clockhands.findings import Figure, Finding, Light, Panel, Reference, Table
 from clockhands.inspection.drawing import mark
-from clockhands.inspection.estimators.intervals import covariance, interval, jackknife
+from clockhands.inspection.estimators.intervals import covariance, interval, jackknife, rank_of_share
 from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
 from clockhands.inspection.reading.capture import WITHOUT_FIRST
 from clockhands.inspection.reading.reading import Reading
@@ -33,15 +33,14 @@ def compute_overlap(words_DD: Float[Tensor, "D D"], places_DD: Float[Tensor, "D 
 
 def principal_angles(first_Dk: Tensor, second_Dk: Tensor) -> Tensor:
     """Angles in degrees between two subspaces given by orthonormal columns, smallest first."""
-    return torch.linalg.svdvals(first_Dk.T @ second_Dk).clamp(max=1).acos().rad2deg().sort().values
+    return torch.linalg.svdvals(first_Dk.T @ second_Dk).clamp(max=1).acos().rad2deg()
 
 
 def subspace(matrix_DD: Float[Tensor, "D D"], share: float) -> Tensor:
     """The leading eigenvectors that hold this share of a covariance."""
     values, vectors = torch.linalg.eigh(matrix_DD)
     values, vectors = values.flip(0).clamp_min(0), vectors.flip(1)
-    count = int((values.cumsum(0) < share * values.sum()).sum()) + 1
-    return vectors[:, :count]
+    return vectors[:, : rank_of_share(values, share)]
 
 
 class Directions(Measure):

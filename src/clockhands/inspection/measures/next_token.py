@@ -41,12 +41,13 @@ class NextToken(Measure):
             return self.skip("The model came without its output layer, so that it predicts no token.")
         ordered, permuted = pair
         difference_N = (permuted - ordered).mean(1)
-        verdict, light = _judge(ordered, permuted)
+        span = mean_interval(difference_N)
+        verdict, light = _judge(ordered, permuted, *span)
         return self.finding(
             verdict,
             float(difference_N.mean()),
             unit="nats",
-            interval=mean_interval(difference_N),
+            interval=span,
             references=(Reference("order ignored", 0.0),),
             light=light,
             table=Table.of(
@@ -56,10 +57,11 @@ class NextToken(Measure):
         )
 
 
-def _judge(ordered_Ne: Float[Tensor, "N e"], permuted_Ne: Float[Tensor, "N e"]) -> tuple[str, Light]:
+def _judge(
+    ordered_Ne: Float[Tensor, "N e"], permuted_Ne: Float[Tensor, "N e"], low: float, high: float
+) -> tuple[str, Light]:
     """Say whether order helps: whether the interval of the difference lies above zero, below it or around it."""
-    difference_N = (permuted_Ne - ordered_Ne).mean(1)
-    value, (low, high) = float(difference_N.mean()), mean_interval(difference_N)
+    value = float((permuted_Ne - ordered_Ne).mean())
     if not float((permuted_Ne - ordered_Ne).abs().max()) > CHANGED:
         return "The next token is predicted alike in any order of the tokens before it: order is not used.", "bad"
     numbers = (

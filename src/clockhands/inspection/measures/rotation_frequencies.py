@@ -111,7 +111,7 @@ def frequency_sums(
     """Σ product · logit of each rotating pair (last, of what does not rotate), and Σ logit², text by text."""
     products, variances = [], []
     for _, call in layer.calls():
-        counted = call.mask_BHST & ordinary_T.to(call.mask_BHST.device)[:, None] & ordinary_T.to(call.mask_BHST.device)
+        counted = call.mark_counted(ordinary_T)
         logits = centre_logits(call.logits_BHST, counted)
         products.append((layer.scale * (call.q_BHSK.double() * (logits @ call.k_BHTK).double()).sum((1, 2))).cpu())
         variances.append(logits.double().square().sum((1, 2, 3)).cpu())
@@ -142,8 +142,7 @@ def unrotated_share(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> float | Non
         return None
     covariance = variance = products_variance = 0.0
     for rows, call in layer.calls():
-        ordinary = ordinary_T.to(call.mask_BHST.device)
-        counted = call.mask_BHST & ordinary[:, None] & ordinary
+        counted = call.mark_counted(ordinary_T)
         logits = centre_logits(call.logits_BHST, counted).double()
         other = still.replay(layer.inputs_NTD[rows])
         products = other.q_BHSK.double() @ other.k_BHTK.double().transpose(-1, -2)

@@ -8,7 +8,7 @@ import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import mark, percent
-from clockhands.inspection.estimators.intervals import mean_interval
+from clockhands.inspection.estimators.intervals import mean_interval, rank_of_share
 from clockhands.inspection.measures.measure import INPUT, Measure
 from clockhands.inspection.measures.position_rows import read_rows
 from clockhands.inspection.reading.reading import Reading
@@ -173,15 +173,14 @@ def _principal_axes(rows: Tensor) -> tuple[Tensor, Tensor]:
     """The mean and the leading principal axes: 99 % of the variance, at most a quarter as many as rows."""
     mean = rows.mean(0)
     _, s, vt = torch.linalg.svd(rows - mean, full_matrices=False)
-    held = int((s.square().cumsum(0) < 0.99 * s.square().sum()).sum()) + 1
+    held = rank_of_share(s.square(), 0.99)
     return mean, vt[: max(1, min(held, MOST_COMPONENTS, len(rows) // 4))].T
 
 
 def principal(rows: Tensor, most: int = 10) -> Float[Tensor, "P k"]:
     """Coordinates in the leading principal components, as many as hold 99 % of the variance, at most ``most``."""
     u, s, _ = torch.linalg.svd(rows, full_matrices=False)
-    held = int((s.square().cumsum(0) < 0.99 * s.square().sum()).sum()) + 1
-    count = min(most, held)
+    count = min(most, rank_of_share(s.square(), 0.99))
     return u[:, :count] * s[:count]
 
 

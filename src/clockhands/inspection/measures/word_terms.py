@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import torch
 
@@ -20,6 +21,8 @@ from clockhands.shapes import Bool, Float, Tensor
 COLUMNS = ("query's words × distance", "key's words × distance", "distance alone", "preferred words", "words alone")
 _GROUPS = ("distance (kernel and bias)", "preferred words (constant–content)", "content–content")
 LEAST = 1e-6
+Sums: TypeAlias = tuple[Float[Tensor, " B"], Float[Tensor, " B"], Float[Tensor, " B"]]
+"""Σ f · logit, Σ g · logit and Σ logit² of one layer, text by text."""
 
 
 def separate_terms(layer: Layer) -> tuple[Float[Tensor, "B H S T"], Float[Tensor, "B H S T"]]:
@@ -42,18 +45,17 @@ def separate_terms(layer: Layer) -> tuple[Float[Tensor, "B H S T"], Float[Tensor
     return asked, answered
 
 
-def word_shares(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> tuple[float, float]:
-    """The shares of f and g in the variance of the logits."""
-    asked_B, answered_B, variance_B = word_sums(layer, ordinary_T)
+def _shares(sums: Sums) -> tuple[float, float]:
+    """Return the shares of f and g in the variance of the logits."""
+    asked_B, answered_B, variance_B = sums
     variance = float(variance_B.sum().clamp_min(1e-30))
     return float(asked_B.sum()) / variance, float(answered_B.sum()) / variance
 
 
-def word_sums(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> tuple[Tensor, Tensor, Tensor]:
-    """Σ f · logit, Σ g · logit and Σ logit² of the first texts, one number for each."""
+def word_sums(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> Sums:
+    """Compute Σ f · logit, Σ g · logit and Σ logit² of the first texts, one number for each."""
     real = layer.replay(layer.inputs_NTD[: layer.batch])
-    ordinary = ordinary_T.to(real.logits_BHST.device)
-    logits = centre_logits(real.logits_BHST, real.mask_BHST & ordinary[:, None] & ordinary).double()
+    logits = centre_logits(real.logits_BHST, real.mark_counted(ordinary_T)).double()
     asked_B, answered_B = ((term * logits).sum((1, 2, 3)).cpu() for term in separate_terms(layer))
     return asked_B, answered_B, logits.square().sum((1, 2, 3)).cpu()
 
@@ -86,10 +88,11 @@ class WordTerms(Measure):
             return self.skip(f"Nothing that is added here depends on a word. {reading.subject.mechanism}")
         if any(layer.holds for layer in capture.layers):
             return self.skip("Norms of queries and keys stand between the words and what they add.")
-        rows = _rows(capture, splits)
-        low, high = _interval(capture)
+        sums = _sums(capture)
+        rows = _rows(sums, splits)
+        low, high = _interval(sums)
         asked, answered = (sum(row[column] for row in rows) / len(rows) for column in (0, 1))
-        fresh = _rows(control.capture, control.splits) if control else None
+        fresh = _rows(_sums(control.capture), control.splits) if control else None
         start = sum(row[0] + row[1] for row in fresh) / len(fresh) if fresh else None
         untrained = f"; untrained {percent(start)}" if start is not None else ""
         return self.finding(
@@ -115,9 +118,13 @@ def _describe(asked: float, answered: float, low: float, numbers: str) -> str:
     )
 
 
-def _interval(capture: Capture) -> tuple[float, float]:
+def _sums(capture: Capture) -> list[Sums]:
+    """Compute ``word_sums`` of every layer."""
+    return [word_sums(layer, capture.ordinary_T) for layer in capture.layers]
+
+
+def _interval(sums: Sequence[Sums]) -> tuple[float, float]:
     """Return the 95 % interval of both shares together, texts resampled."""
-    sums = [word_sums(layer, capture.ordinary_T) for layer in capture.layers]
     return bootstrap_layers(
         torch.stack([asked + answered for asked, answered, _ in sums]), torch.stack([variance for *_, variance in sums])
     )
@@ -129,10 +136,10 @@ def _figure(rows: Sequence[Sequence[float]]) -> Figure:
     return Figure((Panel(tuple(stacks), xlabel="layer", ylabel="share of logit variance"),))
 
 
-def _rows(capture: Capture, splits: Sequence[Split]) -> list[tuple[float, ...]]:
-    """``COLUMNS`` for every layer."""
+def _rows(sums: Sequence[Sums], splits: Sequence[Split]) -> list[tuple[float, ...]]:
+    """Return ``COLUMNS`` for every layer."""
     found = []
-    for layer, split in zip(capture.layers, splits, strict=True):
+    for layer_sums, split in zip(sums, splits, strict=True):
         groups = group_shares(split.layer())
-        found.append((*word_shares(layer, capture.ordinary_T), *(groups[name] for name in _GROUPS)))
+        found.append((*_shares(layer_sums), *(groups[name] for name in _GROUPS)))
     return found

@@ -41,6 +41,11 @@ class AttentionCall:
     bias_BHST: Float[Tensor, "B H S T"] | None = None
     softcap: float | None = None
 
+    def mark_counted(self, ordinary_T: Bool[Tensor, " T"]) -> Bool[Tensor, "B H S T"]:
+        """Mark the pairs of an ordinary query and an ordinary key that it may see."""
+        ordinary = ordinary_T.to(self.mask_BHST.device)
+        return self.mask_BHST & ordinary[:, None] & ordinary
+
 
 Receiver = Callable[[AttentionCall], None]
 

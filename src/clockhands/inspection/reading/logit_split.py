@@ -190,8 +190,7 @@ def split(
     cov = var = offsets_HR = torch.empty(0)
     for rows, batch in parts(layer):
         overhear(batch.real)
-        ordinary = ordinary_T.to(batch.real.logits_BHST.device)
-        counted = batch.real.mask_BHST & ordinary[:, None] & ordinary
+        counted = batch.real.mark_counted(ordinary_T)
         logits = centre_logits(batch.real.logits_BHST, counted)
         if not cov.numel():
             cov = torch.zeros(count, logits.shape[1], len(TERMS), dtype=torch.float64)
