@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from clockhands.findings import Finding
 from clockhands.inspection import inspect
 from clockhands.inspection.measures import MEASURES, Measure
+from clockhands.inspection.reading.capture import capture
+from clockhands.inspection.reading.logit_split import split
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
 
@@ -78,6 +82,38 @@ def test_a_measure_of_another_name_is_placed_under_its_own_heading(monkeypatch: 
     assert found.details["group"] == "A heading of its own"
     assert found.value == float((planted.ids(8) % 2 == 0).float().mean())
     assert (found.question, found.method, found.basis) == ("Are the ids even?", "Counted.", {})
+
+
+@pytest.mark.parametrize("kept", [1, 2])
+def test_layers_that_could_not_be_read_are_told_where_the_others_are_numbered(kept: int) -> None:
+    """The reason was dropped, and "layer 1" was the second block."""
+    model = tiny("bert")
+    subject = Subject.of(model)
+    recorded = capture(subject.model, subject.forward, torch.randint(3, VOCAB, (8, 12)))
+    if kept == 1:
+        recorded.layers, recorded.unread = recorded.layers[1:], "the attention of Blocks cannot be run alone"
+    splits = [split(layer, recorded.ordinary_T) for layer in recorded.layers]
+    (found,) = MEASURES["logits.layers"].answer(Reading(subject, recorded, splits))
+    said = "among the 1 of 2 blocks whose attention could be read (the attention of Blocks cannot be run alone)."
+    assert found.verdict.endswith(said) == (kept == 1) and ("numbered" in found.verdict) == (kept == 1)
+
+
+def test_a_layer_that_cannot_be_run_alone_is_named_though_others_can() -> None:
+    """Its attention runs within the whole model only."""
+    model = tiny("bert")
+    inside: list[bool] = []
+    model.register_forward_pre_hook(lambda module, args: inside.append(True))
+    model.register_forward_hook(lambda module, args, output: inside.clear())
+
+    def refuse(module: nn.Module, args: Any) -> None:
+        if not inside:
+            raise ValueError("alone")
+
+    model.encoder.layer[0].attention.self.register_forward_pre_hook(refuse)
+    subject = Subject.of(model)
+    recorded = capture(subject.model, subject.forward, torch.randint(3, VOCAB, (8, 12)))
+    assert len(recorded.layers) == 1
+    assert recorded.unread == "the attention of BertSelfAttention cannot be run alone (ValueError: alone)"
 
 
 def test_a_measure_that_needs_attention_is_left_out_where_none_can_be_read() -> None:

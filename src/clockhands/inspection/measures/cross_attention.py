@@ -90,7 +90,9 @@ class CrossAttention(Measure):
     reads_attention = True
 
     def answer(self, reading: Reading) -> Iterable[Finding]:
-        return super().answer(reading) if reading.subject.whole is not None else ()
+        if reading.subject.whole is None:
+            return ()
+        return (self.run(reading),) if reading.capture.layers else super().answer(reading)
 
     def run(self, reading: Reading) -> Finding:
         if not reading.capture.across:

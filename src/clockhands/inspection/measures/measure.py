@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from clockhands.findings import Finding, Number
@@ -55,7 +56,9 @@ class Measure(ABC):
         if self.reads_attention and not reading.capture.layers:
             yield self.skip(f"Not measured: {reading.capture.unread}.")
         else:
-            yield self.run(reading)
+            finding = self.run(reading)
+            left_out = _explain_numbers(reading) if self.reads_attention and finding.light != "skip" else ""
+            yield replace(finding, verdict=finding.verdict + left_out)
 
     def finding(self, verdict: str, value: Number | None, **rest: Any) -> Finding:
         """Return a finding with this measure's name, question, method and source; ``rest`` are its other fields."""
@@ -65,3 +68,12 @@ class Measure(ABC):
     def skip(self, why: str) -> Finding:
         """Return the finding of a measure that does not apply, with the reason."""
         return Finding(name=self.name, question=self.question, verdict=why, light="skip")
+
+
+def _explain_numbers(reading: Reading) -> str:
+    """Say how layers are numbered where the attention of some blocks could not be read; empty where all could."""
+    layers, blocks = len(reading.capture.layers), len(reading.capture.hidden) - 1
+    if layers >= blocks:
+        return ""
+    why = f" ({reading.capture.unread})" if reading.capture.unread else ""
+    return f" Layers are numbered here among the {layers} of {blocks} blocks whose attention could be read{why}."

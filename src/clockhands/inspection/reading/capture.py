@@ -38,8 +38,8 @@ class Capture:
 
     ``hidden`` holds the embedding output and the output of every block, each N × T × D; ``ordinary_T`` is False where
     the tokenizer puts a special token in every window. ``source_NS`` is what the encoder read for a decoder (-1 where
-    nothing stands), and ``across`` are the modules that look at it. ``unread`` says why there are no ``layers``, where
-    the model has attention that cannot be read.
+    nothing stands), and ``across`` are the modules that look at it. ``unread`` says why there are no ``layers``, or why
+    one is missing, where the model has attention that cannot be read.
     """
 
     ids_NT: Int[Tensor, "N T"]
@@ -142,7 +142,7 @@ class _Recorded:
 def _template(
     model: nn.Module, run: Callable[[], Any], shape: tuple[int, int]
 ) -> tuple[list[_Recorded], list[nn.Module], str]:
-    """How each self-attention layer is called, in order, for one batch; the modules that look across; or why not."""
+    """Return how each self-attention layer is called, in order; the modules that look across; why one is missing."""
     readable, unread = _readable(model, run, shape)
     recorded: list[_Recorded] = []
 
@@ -159,13 +159,10 @@ def _template(
         for hook in hooks:
             hook.remove()
     across = [call.module for call in recorded if _is_cross(call.module, call.kwargs)]
-    found = []
-    for call in recorded:
-        if call.module not in across:
-            fault = _fault(call, model, shape)
-            unread = unread or fault
-            found += [] if fault else [call]
-    return found, across, "" if found else unread
+    faults = [(call, _fault(call, model, shape)) for call in recorded if call.module not in across]
+    found = [call for call, fault in faults if not fault]
+    fault = next((fault for _, fault in faults if fault), "")
+    return found, across, fault if found else unread or fault
 
 
 def _readable(model: nn.Module, run: Callable[[], Any], shape: tuple[int, int]) -> tuple[list[nn.Module], str]:
