@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from clockhands.inspection.estimators.intervals import toeplitz_share
-from clockhands.inspection.estimators.probes import Splits
+from clockhands.inspection.estimators.probes import CrossValidation
 from clockhands.inspection.estimators.variance_share import share_interval, unbiased_share
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.directions import compute_overlap
@@ -181,7 +181,7 @@ def test_nulls_stay_null(seed: int) -> None:
     assert table_answer("table.shift", subject).light == "info"
     states = torch.randn(24, LENGTH, 16, generator=generator)
     assert abs(unbiased_share(states)) < 0.01
-    assert float(position_hits(states, Splits.of(torch.arange(24))).mean()) < 4 / LENGTH
+    assert float(position_hits(states, CrossValidation.of(torch.arange(24))).mean()) < 4 / LENGTH
 
 
 def test_a_clock_is_a_rotation_and_depends_on_distance_alone() -> None:

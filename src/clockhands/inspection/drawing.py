@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from clockhands.findings import Mark, Number, Reference, digits_apart
+from clockhands.findings import Figure, Mark, Number, Panel, Reference, digits_apart
 
 Emphasis = Literal["", "main", "reference"]
 
@@ -24,6 +24,12 @@ def mark(kind: str, x: Any = (), y: Any = (), *, low: Any = (), high: Any = (), 
 def heatmap(z: Any, **rest: Any) -> Mark:
     """A heatmap from a matrix."""
     return Mark("heatmap", z=tuple(plain(row) for row in z), **rest)
+
+
+def draw_head_grid(grid_LH: Any, title: str) -> Figure:
+    """Draw one number of every head of every layer as a heatmap; layers are numbered from 1."""
+    picture = heatmap(grid_LH, x=tuple(range(grid_LH.shape[1])), y=tuple(range(1, len(grid_LH) + 1)))
+    return Figure((Panel((picture,), title=title, xlabel="head", ylabel="layer"),))
 
 
 def level(y: float, label: str) -> Mark:

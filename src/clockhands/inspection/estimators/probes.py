@@ -23,14 +23,14 @@ BLOCKS, REPEATS = 8, 10
 
 
 @dataclass(frozen=True)
-class Splits:
+class CrossValidation:
     """Blocks of texts (indices), and which blocks are held out in each repeat."""
 
     blocks: tuple[Int[Tensor, " _n"], ...]
     held: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, groups_N: Int[Tensor, " N"], repeats: int = REPEATS, seed: int = 0) -> Splits:
+    def of(cls, groups_N: Int[Tensor, " N"], repeats: int = REPEATS, seed: int = 0) -> CrossValidation:
         """Deal texts into blocks, whole groups at a time, and choose a quarter of the blocks for every repeat.
 
         Where all texts are one group they are dealt one by one, for else nothing could be fitted.
@@ -92,7 +92,7 @@ class Ridge:
 
     x_NTD: Float[Tensor, "N T D"]
     y_NTC: Float[Tensor, "N T C"]
-    splits: Splits
+    splits: CrossValidation
     fit_NTD: Float[Tensor, "N T D"] | None = None
 
     def predictions(self) -> Iterator[tuple[Int[Tensor, " m"], Float[Tensor, "m T C"]]]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Table
-from clockhands.inspection.drawing import heatmap, percent, percent_range, untrained_as
+from clockhands.findings import Finding, Table
+from clockhands.inspection.drawing import draw_head_grid, percent, percent_range, untrained_as
 from clockhands.inspection.estimators.intervals import PlaceSums, jackknife_mean
 from clockhands.inspection.measures.measure import LAYERS, SIGHT, Measure
 from clockhands.inspection.reading.attention_call import AttentionCall
@@ -111,7 +111,7 @@ class CrossAttention(Measure):
             references=untrained_as(fresh),
             light="info",
             table=_table(found),
-            figure=_figure(grid),
+            figure=draw_head_grid(grid, "Share of cross-attention explained by place"),
         )
 
 
@@ -147,9 +147,3 @@ def _table(found: Sequence[CrossStatistics]) -> Table:
             for head, share in enumerate(layer.by_place_H)
         ],
     )
-
-
-def _figure(grid: Tensor) -> Figure:
-    picture = heatmap(grid, x=tuple(range(grid.shape[1])), y=tuple(range(1, len(grid) + 1)))
-    panel = Panel((picture,), title="Share of cross-attention explained by place", xlabel="head", ylabel="layer")
-    return Figure((panel,))

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Table
-from clockhands.inspection.drawing import heatmap, untrained_as
+from clockhands.findings import Finding, Table
+from clockhands.inspection.drawing import draw_head_grid, untrained_as
 from clockhands.inspection.measures.measure import LAYERS, SIGHT, Measure
 from clockhands.inspection.reading.head_statistics import HeadStatistics
 from clockhands.inspection.reading.reading import Reading
-from clockhands.shapes import Float, Tensor
+from clockhands.shapes import Tensor
 
 STRONG = 0.6
 """From this share on, a head attends mostly by place."""
@@ -60,7 +60,7 @@ class HeadsByPlace(Measure):
             references=untrained_as(fresh),
             light="good" if surely else "info",
             table=_table(found),
-            figure=_figure(grid),
+            figure=draw_head_grid(grid, "Share of attention variance explained by place"),
             details={"named": named},
         )
 
@@ -84,12 +84,6 @@ def _naming(named: Sequence[str]) -> str:
         return " No head has a name."
     more = f"; and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
     return f" Named: {'; '.join(named[:MOST_NAMED])}{more}."
-
-
-def _figure(grid: Float[Tensor, "L H"]) -> Figure:
-    picture = heatmap(grid, x=tuple(range(grid.shape[1])), y=tuple(range(1, len(grid) + 1)))
-    title = "Share of attention variance explained by place"
-    return Figure((Panel((picture,), title=title, xlabel="head", ylabel="layer"),))
 
 
 def _table(found: Sequence[HeadStatistics]) -> Table:

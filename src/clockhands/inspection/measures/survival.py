@@ -11,7 +11,13 @@ import torch
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import level, mark, percent, percent_range, untrained_as
 from clockhands.inspection.estimators.intervals import exact_at_ends
-from clockhands.inspection.estimators.probes import Ridge, Splits, corrected_interval, fit_network_r2, nearest_row
+from clockhands.inspection.estimators.probes import (
+    CrossValidation,
+    Ridge,
+    corrected_interval,
+    fit_network_r2,
+    nearest_row,
+)
 from clockhands.inspection.measures.measure import LAYERS, TASK, Measure
 from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
 from clockhands.inspection.reading.reading import Reading
@@ -69,11 +75,13 @@ def probe_layers(subject: Subject, capture: Capture, tick: Callable[[], None] = 
     return Probe(tuple(hits), token, permuted, splits.ratio, splits.fitted, splits.texts)
 
 
-def _splits(capture: Capture) -> Splits:
-    return Splits.of(capture.repeats.groups_N[: min(capture.texts, MOST_TEXTS)])
+def _splits(capture: Capture) -> CrossValidation:
+    return CrossValidation.of(capture.repeats.groups_N[: min(capture.texts, MOST_TEXTS)])
 
 
-def position_hits(states_NTD: Float[Tensor, "N T D"], splits: Splits, *, permuted: bool = False) -> Float[Tensor, " R"]:
+def position_hits(
+    states_NTD: Float[Tensor, "N T D"], splits: CrossValidation, *, permuted: bool = False
+) -> Float[Tensor, " R"]:
     """The part of tokens whose position is read back exactly, split by split; ``permuted`` texts are fitted on."""
     texts, length, _ = states_NTD.shape
     places = torch.eye(length).expand(texts, -1, -1)
@@ -85,7 +93,7 @@ def position_hits(states_NTD: Float[Tensor, "N T D"], splits: Splits, *, permute
     return torch.tensor([float((guess.argmax(-1) == torch.arange(length)).float().mean()) for _, guess in found])
 
 
-def _token_hits(states_NTD: Tensor, labels_NT: Int[Tensor, "N T"], rows_VD: Tensor, splits: Splits) -> float:
+def _token_hits(states_NTD: Tensor, labels_NT: Int[Tensor, "N T"], rows_VD: Tensor, splits: CrossValidation) -> float:
     """The part of tokens whose word is read back, the mean over the splits."""
     generator, scores = torch.Generator().manual_seed(0), []
     for held, guess in Ridge(states_NTD, rows_VD[labels_NT], splits).predictions():
