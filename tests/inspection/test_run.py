@@ -19,6 +19,7 @@ from clockhands.inspection import Subject, capture, inspect, split
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.reading.attention_call import AttentionCall
 from clockhands.inspection.run import _evaluating
+from clockhands.inspection.subject.influence import find_influence
 from clockhands.model import Position, Transformer, TransformerConfig
 from clockhands.report import page, side_by_side
 
@@ -100,7 +101,7 @@ def test_own_models(name: str) -> None:
 @pytest.mark.parametrize("kind", ["decoder", "encoder-decoder"])
 def test_own_models_of_every_kind(kind: str) -> None:
     subject = Subject.of(_own("rope", kind))
-    assert subject.causal == (kind == "decoder")
+    assert find_influence(subject.forward, _ids()).causal == (kind == "decoder")
     assert inspect(subject, texts=_ids(), control=False)["logits.layers"].details["error"] < 1e-5
 
 

@@ -13,6 +13,7 @@ from clockhands.inspection.measures import cross_attention
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.logit_split import TERMS, parts
 from clockhands.inspection.reading.windows import pair_windows
+from clockhands.inspection.subject.influence import find_influence
 from clockhands.inspection.text_choice import PIECE, choose_windows
 from clockhands.model import Position, Text, Transformer, TransformerConfig
 from clockhands.report import side_by_side
@@ -54,8 +55,8 @@ def _captured(subject: Subject) -> Capture:
 def test_the_decoder_is_read_as_the_whole_model_computes_it(name: str) -> None:
     """Hidden states, self-attention and cross-attention against the whole model, called from outside."""
     subject = Subject.of(tiny(name), side="decoder")
-    assert subject.causal
     recorded = _captured(subject)
+    assert find_influence(subject.forward, recorded.ids_NT, source_NS=recorded.source_NS).causal
     whole, source = tiny(name), _sources()
     whole.set_attn_implementation("eager")
     told = whole(

@@ -7,7 +7,6 @@ import operator
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
@@ -16,7 +15,6 @@ from torch import nn
 from clockhands.errors import CheckpointError, DataError, UsageError
 from clockhands.inspection.subject.families import FAMILIES, Family, describe_mechanisms, guess_mechanisms
 from clockhands.inspection.subject.foreign_forward import arguments_of, attention_kept, one_stream, output_layer
-from clockhands.inspection.subject.influence import find_influence
 from clockhands.inspection.subject.input_table import (
     PLACES,
     InputTable,
@@ -174,13 +172,6 @@ class Subject:
     def source_longest(self) -> int | None:
         """The longest source that a decoder's encoder is built for, where that is known."""
         return None
-
-    @cached_property
-    def causal(self) -> bool:
-        """Whether tokens see those before them and none after them; found by asking the model."""
-        generator = torch.Generator().manual_seed(0)
-        ids = torch.randint(len(self.read_embeddings()), (4, min(8, self.longest or 8)), generator=generator)
-        return find_influence(self.forward, ids, source_NS=ids if self.looks_across else None).causal
 
     def token_rows(self) -> Tensor | None:
         """The token table as the model keeps it; None where it has none."""
