@@ -42,15 +42,7 @@ def test_it_is_a_mapping_for_those_who_ask_first() -> None:
     assert shapes.get("cube") is None
     assert shapes.get(["square"]) is None  # type: ignore[call-overload]
     assert ["square"] not in shapes
-    assert shapes.faults("square") == []
-    assert shapes.faults(3) == ["unknown shape 3; choose one of square"]
-
-
-def test_several_names_are_refused_together() -> None:
-    shapes = Catalogue("shape", {"square": 4, "circle": 0})
-    assert shapes.choose(["circle", "square"]) == {"circle": 0, "square": 4}
-    with pytest.raises(UnknownNameError, match=r"(?s)'squre'; did you mean 'square'.*'cirle'; did you mean 'circle'"):
-        shapes.choose(["squre", "circle", "cirle"])
+    assert shapes.unknown(3) == "unknown shape 3; choose one of square"
 
 
 def test_a_lazy_entry_is_made_once_and_only_when_it_is_used() -> None:

@@ -135,17 +135,6 @@ class Catalogue(MutableMapping[str, T]):
         """Return the sentence about a name that is no entry: ``unknown scheme 'ropee'; did you mean 'rope'?``."""
         return unknown(self.noun, name, self)
 
-    def faults(self, name: object) -> list[str]:
-        """Return what is wrong with a name, in one sentence; nothing if it is an entry."""
-        return [] if name in self else [self.unknown(name)]
-
-    def choose(self, names: Sequence[str]) -> dict[str, T]:
-        """Return the entries of several names. Raises UnknownNameError for all unknown ones at once."""
-        faults = [fault for name in names for fault in self.faults(name)]
-        if faults:
-            raise UnknownNameError("\n".join(faults))
-        return {name: self[name] for name in names}
-
     def describe(self, name: str) -> str:
         """Return one sentence about an entry. Raises UnknownNameError."""
         return self._describe(self[name])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
 from clockhands.errors import UsageError, unknown
 
@@ -21,9 +21,8 @@ class Pair:
     target: str
 
 
-# What a split holds: pairs in a translation corpus, documents in a language corpus. One split never mixes them.
-Item = TypeVar("Item", Pair, str)
 Items: TypeAlias = Sequence[Pair] | Sequence[str]
+"""What a split holds: pairs for translation, documents for language modelling. One split never mixes them."""
 
 
 @dataclass(frozen=True)

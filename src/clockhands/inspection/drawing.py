@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 from clockhands.findings import Figure, Mark, Number, Panel, Reference, digits_apart
-
-Emphasis = Literal["", "main", "reference"]
 
 
 def plain(values: Any) -> tuple[Any, ...]:

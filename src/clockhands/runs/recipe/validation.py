@@ -11,7 +11,7 @@ from clockhands.data.pairs import ITEMS
 from clockhands.errors import ConfigError, shown
 from clockhands.model.config import TransformerConfig
 from clockhands.model.presets import PRESETS
-from clockhands.options import MISSING, check_options
+from clockhands.options import MISSING, check_options, defaults_of
 from clockhands.runs.recipe.keys import (
     SECTIONS,
     SIDES,
@@ -68,8 +68,7 @@ def read_corpus(given: Tables, faults: list[str]) -> tuple[str, dict[str, Any]]:
     known = keys_of(given, "data")
     values, wrong = check_options(given["data"], known, "data", noun="key in [data]")
     faults += wrong
-    defaults = {key: option.default for key, option in known.items() if option.default is not MISSING}
-    return name, {key: value for key, value in {**defaults, **values}.items() if key != "corpus"}
+    return name, {key: value for key, value in {**defaults_of(known), **values}.items() if key != "corpus"}
 
 
 def read_section(given: Tables, name: str, faults: list[str]) -> Any:
