@@ -34,6 +34,12 @@ def test_exact_match_is_in_percent() -> None:
     assert Trial("rope", 1, "finished", items=(0.5, 2.0)).items_N.tolist() == [0.5, 2.0]
 
 
+def test_groups_come_back_from_a_line() -> None:
+    trial = Trial("rope", 1, "finished", items="0110", groups=(0, 1, 1, 0))
+    assert Trial.from_dict(json.loads(json.dumps(trial.to_dict()))).groups == (0, 1, 1, 0)
+    assert "groups" not in Trial("rope", 1, "finished", items="0110").to_dict()
+
+
 def test_what_is_no_trial_is_refused() -> None:
     with pytest.raises(TypeError, match="a trial cannot be 'lost'"):
         Trial.from_dict({"variant": "rope", "seed": 1, "status": "lost"})

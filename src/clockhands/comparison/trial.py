@@ -66,6 +66,7 @@ class Trial:
     """What came out of one training. A trial that did not finish has its ``error``, and no scores.
 
     ``items``: the plan's metric for every test item, in their order; exact match is written as digits 0 and 1.
+    ``groups``: the group of every test item, where the corpus has items that hang together (twins); None elsewhere.
     ``scores``: means over the test items, by name. ``longer``: by split. ``by_length``: a table, its first row the
     names of its columns. Seconds are of training; ``written_per_second`` are target tokens of a translator.
     """
@@ -77,6 +78,7 @@ class Trial:
     error: str | None = None
     split: str | None = None
     items: str | tuple[float, ...] | None = None
+    groups: tuple[int, ...] | None = None
     scores: Values = field(default_factory=dict)
     by_length: tuple[tuple[Any, ...], ...] = ()
     written_per_second: float | None = None
@@ -119,11 +121,12 @@ class Trial:
     def from_dict(cls, written: Mapping[str, Any]) -> Trial:
         """Return the trial that ``to_dict`` wrote. Raises TypeError or KeyError for what is none."""
         plain = {name: written[name] for name in _PLAIN if name in written}
-        reached, items = written.get("reached"), written.get("items")
+        reached, items, groups = written.get("reached"), written.get("items"), written.get("groups")
         if written["status"] not in STATUSES:
             raise TypeError(f"a trial cannot be {written['status']!r}")
         return cls(
             items=tuple(items) if isinstance(items, list) else items,
+            groups=None if groups is None else tuple(groups),
             by_length=tuple(tuple(row) for row in written.get("by_length", ())),
             longer={split: LongerText(**scores) for split, scores in written.get("longer", {}).items()},
             curve=tuple(CurvePoint(*point) for point in written.get("curve", ())),
@@ -149,10 +152,10 @@ _PLAIN = (
     "torch", "device", "machine",
 )  # fmt: skip
 _ORDER = (
-    *_HEAD, "split", "items", "scores", "by_length", "written_per_second", "longer", "steps", "seconds", "parameters",
-    "peak_mib", "tokens_per_second", "curve", "reached", "inside", "torch", "device", "machine",
+    *_HEAD, "split", "items", "groups", "scores", "by_length", "written_per_second", "longer", "steps", "seconds",
+    "parameters", "peak_mib", "tokens_per_second", "curve", "reached", "inside", "torch", "device", "machine",
 )  # fmt: skip
-"""The order in which the file has always had them."""
+"""The order in which the file has them."""
 
 
 def _read_measurements(written: Mapping[str, Any] | None) -> Measurements | None:

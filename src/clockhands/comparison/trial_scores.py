@@ -33,6 +33,7 @@ def score_trial(run: Run, material: Material, metric: str) -> dict[str, Any]:
     return {
         "split": split,
         "items": score_items(evaluation, pairs, metric),
+        "groups": find_groups(pairs),
         **_summarise(evaluation),
         "written_per_second": round(written / (time.perf_counter() - begun), 1),
         "longer": longer,
@@ -76,6 +77,16 @@ def _score_longer_pairs(run: Run, pairs: Sequence[Pair]) -> LongerText:
         chrF2=round(CHRF().corpus_score(texts, [[pair.target for pair in pairs]]).score, 4),
         loss=round(loss, 4),
     )
+
+
+def find_groups(pairs: Sequence[Pair]) -> tuple[int, ...] | None:
+    """Return the group of every pair, numbered from 0 in their order; None where no two pairs hang together.
+
+    A pair without a group is one of its own.
+    """
+    keys = [("alone", place) if pair.group is None else ("group", pair.group) for place, pair in enumerate(pairs)]
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return None if len(numbers) == len(keys) else tuple(numbers[key] for key in keys)
 
 
 def score_items(evaluation: Evaluation, pairs: Sequence[Pair], metric: str) -> str | tuple[float, ...]:

@@ -15,10 +15,15 @@ Fact: TypeAlias = str | float | int | bool
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A sentence and its translation."""
+    """A sentence and its translation.
+
+    ``group``: pairs with the same number hang together, as twins that differ in the order of their words alone do, and
+    are resampled together; None hangs together with no other. Two pairs are equal whatever their groups.
+    """
 
     source: str
     target: str
+    group: int | None = field(default=None, compare=False)
 
 
 Items: TypeAlias = Sequence[Pair] | Sequence[str]

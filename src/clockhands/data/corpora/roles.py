@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TypeAlias
 
 from clockhands.data.catalogue import corpus
@@ -48,7 +49,8 @@ def roles(
 ) -> Corpus:
     """Make sentences of one verb and two participants, each beside its role-swapped twin.
 
-    ``train``, ``validation`` and ``test`` count sentences and are even; no sentence is in two splits.
+    ``train``, ``validation`` and ``test`` count sentences and are even; no sentence is in two splits. Twins share the
+    ``group`` of their pairs.
     ``adjectives`` is the share of nouns that carry one: they agree with their noun, so a reader without order does
     not know whom they describe either. ``facts`` states the order-blind ceiling of each split.
     Raises UsageError for an odd or impossible size, or a share outside 0 to 1.
@@ -64,7 +66,7 @@ def roles(
     twins = _twins(sum(sizes.values()) // 2, adjectives, rng)
     splits: dict[str, list[Pair]] = {}
     for name, size in sizes.items():
-        splits[name] = [sentence for _ in range(size // 2) for sentence in twins.pop()]
+        splits[name] = [replace(sentence, group=number) for number in range(size // 2) for sentence in twins.pop()]
         rng.shuffle(splits[name])
     facts: dict[str, Fact] = {
         f"order-blind ceiling, {name}": order_blind_ceiling(pairs) for name, pairs in splits.items()

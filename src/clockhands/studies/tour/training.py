@@ -9,7 +9,7 @@ from pathlib import Path
 from clockhands.catalogue import Catalogue
 from clockhands.comparison import Comparison, Plan, Trial
 from clockhands.comparison.trial_runner import load_material
-from clockhands.comparison.trial_scores import score_items
+from clockhands.comparison.trial_scores import find_groups, score_items
 from clockhands.data import Pair
 from clockhands.generation import Evaluation, Score, evaluate
 from clockhands.runs import Run, open_run
@@ -49,7 +49,8 @@ class Translator:
     def trial(self) -> Trial:
         """The same as a trial of a comparison."""
         items = score_items(self.evaluation, self.pairs, "exact")
-        return Trial(self.variant, self.run.recipe.training.seed, "finished", split="test", items=items)
+        seed, groups = self.run.recipe.training.seed, find_groups(self.pairs)
+        return Trial(self.variant, seed, "finished", split="test", items=items, groups=groups)
 
 
 Translators = Mapping[str, Translator]
