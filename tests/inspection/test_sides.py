@@ -80,7 +80,7 @@ def test_our_own_decoder_is_read_as_the_whole_model_computes_it() -> None:
     subject, states = Subject.of(model, side="decoder"), []
     source = _sources()
     memory = model.encode(Text(source.clamp(min=0), mask_BT=source >= 0))
-    model.decode(Text(_ids()), memory, states=states)
+    model.decode(Text(_ids()), memory, layer_states=states)
     recorded = _captured(subject)
     for ours, theirs in zip(recorded.hidden, states, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)

@@ -18,7 +18,7 @@ from tests.model.tiny import core, model, words
 def first_input(made: Transformer, text: torch.Tensor) -> torch.Tensor:
     """What the first layer of a decoder reads."""
     states: list[torch.Tensor] = []
-    made.decode(Text(text), states=states)
+    made.decode(Text(text), layer_states=states)
     return states[0]
 
 
@@ -58,8 +58,8 @@ def test_encoding_is_added_again_before_every_layer_but_the_first() -> None:
     text = words(1, 5)
     again_states: list[torch.Tensor] = []
     once_states: list[torch.Tensor] = []
-    made.decode(Text(text), states=again_states)
-    once.decode(Text(text), states=once_states)
+    made.decode(Text(text), layer_states=again_states)
+    once.decode(Text(text), layer_states=once_states)
     assert torch.equal(again_states[0], once_states[0])
     encoding = made.decoder.schemes[0].encode(torch.arange(5)[None], 1)
     torch.testing.assert_close(again_states[1], once_states[1] + encoding)
@@ -177,7 +177,7 @@ def test_positions_given_by_hand_are_used() -> None:
     moved = made(input_ids=text, position_ids=torch.arange(4)[None] + 3).logits
     longer = made.model.decoder.schemes[0].encode(torch.arange(3, 7)[None])
     states: list[torch.Tensor] = []
-    made.model.decode(Text(text, positions_BS=torch.arange(4)[None] + 3), states=states)
+    made.model.decode(Text(text, positions_BS=torch.arange(4)[None] + 3), layer_states=states)
     torch.testing.assert_close(states[0], made.model.decoder.input.tokens.weight[text] * math.sqrt(32) + longer)
     assert not torch.allclose(moved, made(input_ids=text).logits, atol=1e-3)
 

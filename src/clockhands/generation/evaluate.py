@@ -155,7 +155,9 @@ def compute_token_losses(run: Run, batch: Batch) -> torch.Tensor:
     batch = {name: value.to(run.model.device) for name, value in batch.items()}
     labels_BS = batch["labels"]
     inputs = batch if run.architecture == "encoder-decoder" else {k: v for k, v in batch.items() if k != "labels"}
-    logits_BSV = run.model(**inputs).logits.float()
+    # Without labels a decoder makes a KV cache, which nothing continues here.
+    options = {"use_cache": False} if run.architecture == "decoder" else {}
+    logits_BSV = run.model(**inputs, **options).logits.float()
     if run.architecture == "decoder":
         logits_BSV, labels_BS = logits_BSV[:, :-1], labels_BS[:, 1:]
     return F.cross_entropy(logits_BSV.transpose(1, 2), labels_BS, ignore_index=IGNORED, reduction="none")

@@ -26,7 +26,8 @@ class ClockhandsConfig(PreTrainedConfig):
         label_smoothing, smoothing: the training loss (see ``loss.LabelSmoothing``); evaluation never smooths.
         pad_token_id, bos_token_id, eos_token_id, decoder_start_token_id: as everywhere in transformers; ids of the
             vocabulary that is written.
-        use_cache: read by ``generate`` alone; ``forward`` returns a cache only if it is called with ``use_cache=True``.
+        use_cache: whether ``generate``, and a forward pass outside training without labels, use a KV cache; by default
+            only where cached keys cannot become stale.
         tokenizer_fingerprint: of the tokenizers that the model was trained with (``Tokenizers.fingerprint``); None:
             not known, and not compared.
     """
@@ -70,8 +71,8 @@ class ClockhandsConfig(PreTrainedConfig):
         return validate(self.transformer)
 
     @property
-    def target(self) -> LabelSmoothing:
-        """The distribution that the training loss learns."""
+    def training_labels(self) -> LabelSmoothing:
+        """How labels are smoothed in the training loss."""
         return LabelSmoothing(self.label_smoothing, cast(Smoothing, self.smoothing), self.pad_token_id)
 
     @property

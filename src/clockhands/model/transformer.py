@@ -135,12 +135,12 @@ class Stack(nn.Module):
         cross_placement: Placement | None = None,
         cross_schemes: Schemes | None = None,
         cross_cache: KVCache | None = None,
-        states: list[Tensor] | None = None,
+        layer_states: list[Tensor] | None = None,
     ) -> Float[Tensor, "B S D"]:
         """Compute the last states: ids [B, S] to [B, S, D].
 
-        The input of every layer and the last output are appended to ``states`` if that is a list. The arguments from
-        ``source`` to ``cross_cache`` are for the decoder of an encoder-decoder.
+        The input of every layer and the last output are appended to ``layer_states`` if that is a list. The arguments
+        from ``source`` to ``cross_cache`` are for the decoder of an encoder-decoder.
         """
         x = self.input(ids_BS, self.encode_input(placement.qpos_BS))
         contexts = []
@@ -149,7 +149,7 @@ class Stack(nn.Module):
             if cross_placement is not None and cross_schemes is not None:
                 cross_context = AttentionContext(cross_schemes.of(layer), cross_placement, cross_cache, layer)
             contexts.append((AttentionContext(self.schemes.of(layer), placement, cache, layer), cross_context))
-        return self.run_blocks(x, contexts, None if source is None else source.states_BTD, states)
+        return self.run_blocks(x, contexts, None if source is None else source.states_BTD, layer_states)
 
     def encode_input(self, pos_BS: Positions) -> Float[Tensor, "#B S P"] | None:
         """Compute what the input layer adds to the tokens, by the first layer's scheme; None if it adds nothing."""
@@ -163,18 +163,18 @@ class Stack(nn.Module):
         x_BSD: Float[Tensor, "B S D"],
         contexts: Sequence[tuple[AttentionContext, AttentionContext | None]],
         source_BTD: Float[Tensor, "B T D"] | None = None,
-        states: list[Tensor] | None = None,
+        layer_states: list[Tensor] | None = None,
     ) -> Float[Tensor, "B S D"]:
         """Run all layers and the last norm; ``contexts``: of each layer's self-attention and cross-attention."""
         x = x_BSD
         for layer, (block, (context, cross_context)) in enumerate(zip(self.blocks, contexts, strict=True)):
             x = self.add_encoding_again(x, context.scheme, context.placement.qpos_BS, layer)
-            if states is not None:
-                states.append(x)
+            if layer_states is not None:
+                layer_states.append(x)
             x = block(x, context, source_BTD, cross_context)
         x = x if self.norm is None else self.norm(x)
-        if states is not None:
-            states.append(x)
+        if layer_states is not None:
+            layer_states.append(x)
         return x
 
     def add_encoding_again(
@@ -201,10 +201,20 @@ class Transformer(nn.Module):
         self.tie()
 
     @property
+    def input_stack(self) -> Stack:
+        """The stack that reads first: the encoder, or the decoder where there is no encoder."""
+        return self.get_stack("decoder" if self.encoder is None else "encoder")
+
+    @property
     def output_stack(self) -> Stack:
-        """The stack whose states become logits."""
-        stack = self.decoder or self.encoder
-        assert stack is not None
+        """The stack whose states become logits: the decoder, or the encoder where there is no decoder."""
+        return self.get_stack("encoder" if self.decoder is None else "decoder")
+
+    def get_stack(self, side: Side) -> Stack:
+        """Return the encoder or the decoder. Raises PositionError if the model has none."""
+        stack = self.encoder if side == "encoder" else self.decoder
+        if stack is None:
+            raise PositionError(f"a model of kind {self.config.kind!r} has no {side}")
         return stack
 
     def tied(self) -> dict[str, str]:
@@ -269,16 +279,16 @@ class Transformer(nn.Module):
             for scheme in schemes:
                 copy_tables(fresh, scheme)
 
-    def encode(self, text: Text, states: list[Tensor] | None = None) -> Encoded:
+    def encode(self, text: Text, layer_states: list[Tensor] | None = None) -> Encoded:
         """Encode a source: the encoder's last states, [B, T, D], with positions and mask.
 
-        The input of every layer and the last output are appended to ``states`` if that is a list. Raises PositionError
-        if the model has no encoder.
+        The input of every layer and the last output are appended to ``layer_states`` if that is a list. Raises
+        PositionError if the model has no encoder.
         """
         if self.encoder is None:
             raise PositionError("a decoder-only model has no encoder; call decode")
         counted_BS, placement = self.make_self_placement(text, "encoder", None)
-        x = self.encoder(text.ids_BS, placement, states=states)
+        x = self.encoder(text.ids_BS, placement, layer_states=layer_states)
         return Encoded(x, counted_BS, text.mask_BT, text.documents_BS)
 
     def rebuild_source(self, states_BTD: Float[Tensor, "B T D"], text: Text) -> Encoded:
@@ -291,7 +301,7 @@ class Transformer(nn.Module):
         source: Encoded | None = None,
         cache: KVCache | None = None,
         cross_cache: KVCache | None = None,
-        states: list[Tensor] | None = None,
+        layer_states: list[Tensor] | None = None,
     ) -> Float[Tensor, "B S D"]:
         """Compute the last states of target tokens, [B, S, D]; cached tokens are not computed again.
 
@@ -305,7 +315,7 @@ class Transformer(nn.Module):
         counted_BS, placement = self.make_self_placement(text, "decoder", cache)
         cross_placement = None if source is None else make_cross_placement(text, counted_BS, source)
         return self.decoder(
-            text.ids_BS, placement, cache, source, cross_placement, self.cross_schemes, cross_cache, states
+            text.ids_BS, placement, cache, source, cross_placement, self.cross_schemes, cross_cache, layer_states
         )
 
     def make_self_placement(self, text: Text, side: Side, cache: KVCache | None) -> tuple[Positions, Placement]:
@@ -314,8 +324,7 @@ class Transformer(nn.Module):
         While a static cache is traced, the number of cached tokens is a tensor, and the mask is made over the whole
         cache. Raises PositionError where cached keys would be stale.
         """
-        stack = self.encoder if side == "encoder" else self.decoder
-        assert stack is not None
+        stack = self.get_stack(side)
         past = count_cached_tokens(cache)
         if cache is not None:
             stack.refuse_stale_cache(past + text.ids_BS.shape[1] if isinstance(past, int) else None)

@@ -61,7 +61,7 @@ def open_model(
     check_weights(folder, raw)
     with explain_faults(folder, "the model in"), quiet("transformers"):
         model, read = load_model(
-            MODEL_CLASSES[config.core.kind].model, folder, config=config, dtype=dtype, local_files_only=True,
+            MODEL_CLASSES[config.core.kind], folder, config=config, dtype=dtype, local_files_only=True,
             ignore_mismatched_sizes=True, output_loading_info=True,
         )  # fmt: skip
     _check_read(read, folder, repositioned=bool(position))

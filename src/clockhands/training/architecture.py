@@ -35,4 +35,4 @@ def configure(recipe: Recipe, tokenizers: Tokenizers) -> ClockhandsConfig:
 
 def build(recipe: Recipe, tokenizers: Tokenizers) -> PreTrainedModel:
     """Build a new model, drawn from the global random numbers. Raises ConfigError as ``configure``."""
-    return MODEL_CLASSES[recipe.model.kind].model(configure(recipe, tokenizers))
+    return MODEL_CLASSES[recipe.model.kind](configure(recipe, tokenizers))

@@ -110,9 +110,9 @@ class OwnSubject(Subject):
         text = Text(self.check_ids(ids_BT).to(self.device), positions_BS=options.get("position_ids"))
         if self.looks_across:
             source = self._source(ids_BT if source_BS is None else source_BS)
-            self.core.decode(text, self.core.encode(source), states=states)
+            self.core.decode(text, self.core.encode(source), layer_states=states)
         elif self.core.encoder is None:
-            self.core.decode(text, states=states)
+            self.core.decode(text, layer_states=states)
         else:
             self.core.encode(text, states)
         return tuple(states)

@@ -1,0 +1,191 @@
+"""What the three models share with transformers: initialisation, loss, padding masks, the choice of a KV cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from torch import nn
+from transformers import GenerationMixin, PreTrainedModel
+from transformers import initialization as hf_initialization
+
+from clockhands.errors import CheckpointError, PositionError
+from clockhands.model.config import Architecture
+from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.model.loss import LabelSmoothing, cross_entropy
+from clockhands.model.transformer import Transformer
+from clockhands.schemes import Scheme
+
+__all__ = [
+    "MODEL_CLASSES",
+    "CacheAwareGenerationMixin",
+    "ClockhandsPreTrainedModel",
+    "PaddingMask",
+    "check_padding_mask",
+    "is_loaded",
+    "register_model",
+    "reset_missing",
+    "to_tuple",
+]
+
+PaddingMask = torch.Tensor | None
+"""[B, T], 1 or True at tokens and 0 or False at padding; None: there is no padding."""
+
+
+class ClockhandsPreTrainedModel(PreTrainedModel):
+    """The base of the three models: a ``Transformer``, its initialisation, its tied matrices, and the loss.
+
+    ``architecture``: the one that a subclass runs. ``auto_class``: the Auto class of transformers that opens it. Raises
+    CheckpointError for a configuration of another architecture.
+    """
+
+    config_class = ClockhandsConfig
+    base_model_prefix = "model"
+    config: ClockhandsConfig
+    main_input_name = "input_ids"
+    accepts_loss_kwargs = True
+    _supports_sdpa = True
+    _can_compile_fullgraph = False  # generate must not compile by itself: not every scheme is traced with a cache
+    architecture: ClassVar[Architecture]
+    auto_class: ClassVar[Any]
+
+    def __init__(self, config: ClockhandsConfig) -> None:
+        super().__init__(config)
+        architecture = config.core.kind
+        if architecture != self.architecture:
+            right = MODEL_CLASSES[architecture]
+            raise CheckpointError(
+                f"this configuration is of kind {architecture!r}, and {type(self).__name__} needs "
+                f"{self.architecture!r}; use {right.__name__} ({right.auto_class.__name__})"
+            )
+        self.model = Transformer(config.core)
+        self._tied_weights_keys = {f"model.{name}": f"model.{owner}" for name, owner in self.model.tied().items()}
+        self.post_init()
+
+    @torch.no_grad()
+    @hf_initialization.guard_torch_init_functions()
+    def initialize_weights(self) -> None:
+        """Draw the parameters that the checkpoint lacks; transformers marks those that it loaded, and guards them."""
+        self.model.initialise()
+        self.model.restore_tables()
+        for module in self.modules():
+            if isinstance(module, (Scheme, nn.LayerNorm, nn.RMSNorm)):
+                reset_missing(module)
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Return the token embedding of the encoder, or of the decoder where there is no encoder."""
+        return self.model.input_stack.input.tokens
+
+    def get_output_embeddings(self) -> nn.Module:
+        """Return the output layer."""
+        return self.model.output
+
+    def create_masks_for_generate(self, *, attention_mask: PaddingMask = None, **_: Any) -> PaddingMask:
+        """Return the padding mask unchanged: the model adds causality itself."""
+        return attention_mask
+
+    def collect_layer_states(self, requested: bool | None) -> list[torch.Tensor] | None:
+        """Return a list for the model to append the states of all layers to, or None if they are not wanted.
+
+        ``requested`` is ``output_hidden_states`` of the call; None takes that of the configuration.
+        """
+        return [] if (self.config.output_hidden_states if requested is None else requested) else None
+
+    def wants_cache(self, requested: bool | None, labels: torch.Tensor | None) -> bool:
+        """Return whether a forward pass without a KV cache makes one: never in training.
+
+        ``requested`` is ``use_cache`` of the call; None takes that of the configuration, where a cache can be of use:
+        not with labels, since nothing continues such a pass, nor where cached keys could become stale.
+        """
+        if self.training or requested is not None:
+            return bool(requested) and not self.training
+        return bool(self.config.use_cache) and labels is None and self.model.output_stack.cache_limit is None
+
+    def compute_loss_and_logits(
+        self,
+        states_BSD: torch.Tensor,
+        labels_BS: torch.Tensor | None,
+        logits_to_keep: int | torch.Tensor,
+        num_items_in_batch: int | torch.Tensor | None,
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Compute the loss and the logits [B, S, V] of last states; without labels, there is no loss.
+
+        While training with labels there are no logits, as those of a batch never exist whole. ``logits_to_keep``: n
+        gives the logits of the last n tokens, 0 those of all, and a tensor holds the indices of the tokens, as in
+        transformers.
+        """
+        output = self.model.output
+        loss = logits = None
+        if labels_BS is not None:
+            smoothing = self.config.training_labels if self.training else LabelSmoothing()
+            loss = cross_entropy(
+                output.prepare(states_BSD), output.weight, output.bias, labels_BS, smoothing, num_items_in_batch
+            )
+        if labels_BS is None or not self.training:
+            tokens = slice(-logits_to_keep or None, None) if isinstance(logits_to_keep, int) else logits_to_keep
+            logits = output(states_BSD[:, tokens])
+        return loss, logits
+
+
+MODEL_CLASSES: dict[Architecture, type[ClockhandsPreTrainedModel]] = {}
+"""The class of each architecture; ``clockhands.model.huggingface`` fills it. All share ``ClockhandsConfig``."""
+
+ModelClass = TypeVar("ModelClass", bound=type[ClockhandsPreTrainedModel])
+
+
+def register_model(architecture: Architecture, auto_class: Any) -> Callable[[ModelClass], ModelClass]:
+    """Return a decorator that makes a class the model of an architecture, also for an Auto class of transformers."""
+
+    def register(model_class: ModelClass) -> ModelClass:
+        model_class.architecture, model_class.auto_class = architecture, auto_class
+        MODEL_CLASSES[architecture] = model_class
+        auto_class.register(ClockhandsConfig, model_class, exist_ok=True)
+        return model_class
+
+    return register
+
+
+class CacheAwareGenerationMixin(GenerationMixin):
+    """The ``generate`` of transformers; by default, it uses no KV cache where cached keys could become stale."""
+
+    model: Transformer
+
+    def generate(self, *inputs: Any, **options: Any) -> Any:
+        """Generate as in transformers; ``use_cache`` is off by default where cached keys could become stale."""
+        if self.model.output_stack.cache_limit and options.get("generation_config") is None:
+            options.setdefault("use_cache", False)
+        return super().generate(*inputs, **options)  # type: ignore[misc]
+
+
+def is_loaded(parameter: torch.Tensor) -> bool:
+    """Return whether transformers has filled a parameter from a checkpoint."""
+    return getattr(parameter, "_is_hf_initialized", False)
+
+
+def reset_missing(module: Scheme | nn.LayerNorm | nn.RMSNorm) -> None:
+    """Reset the parameters of a module that no checkpoint has filled, and leave the others as they are."""
+    loaded = {parameter: parameter.clone() for parameter in module.parameters() if is_loaded(parameter)}
+    if loaded and len(loaded) == len(list(module.parameters())):
+        return
+    # reset_parameters resets every parameter of a scheme, and does not ask whether it was loaded: those are restored.
+    module.reset_parameters()
+    for parameter, value in loaded.items():
+        parameter.copy_(value)
+
+
+def check_padding_mask(mask_BT: PaddingMask) -> PaddingMask:
+    """Return a padding mask [B, T] as booleans, or None. Raises PositionError for a mask of any other shape."""
+    if mask_BT is None:
+        return None
+    if mask_BT.dim() != 2:
+        raise PositionError(
+            f"a mask marks real tokens as [batch, length]; this one has the shape {tuple(mask_BT.shape)}; "
+            f"pass the padding mask alone, the model adds causality"
+        )
+    return mask_BT.bool()
+
+
+def to_tuple(layer_states: list[torch.Tensor] | None) -> tuple[torch.Tensor, ...] | None:
+    """Return the states of all layers as the outputs of transformers hold them; None if they were not collected."""
+    return None if layer_states is None else tuple(layer_states)
