@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from clockhands.errors import ConfigError, nearest, shown, unknown
+import copy
+import pickle
+
+from clockhands.errors import ConfigError, Fault, nearest, shown, unknown
 
 
 def test_nearest_names_the_closest() -> None:
@@ -44,3 +47,12 @@ def test_a_fault_of_many_thousand_characters_is_cut() -> None:
     assert len(message) < 2_000
     assert "(20,025 characters)" in message
     assert "scheme 'ropee' is unknown" in message
+
+
+def test_a_fault_is_printed_as_its_sentence_and_keeps_its_keys() -> None:
+    fault = Fault("num_heads is 3, which does not divide d_model 64", "num_heads", "d_model")
+    error = ConfigError([fault, "a is 1"], "x")
+    assert str(error) == "x has 2 faults:\n  - num_heads is 3, which does not divide d_model 64\n  - a is 1"
+    assert [getattr(kept, "keys", None) for kept in error.faults] == [("num_heads", "d_model"), None]
+    for other in (copy.copy(fault), pickle.loads(pickle.dumps(fault))):
+        assert (other, other.keys) == (fault, fault.keys)

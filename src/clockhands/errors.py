@@ -5,6 +5,22 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
+__all__ = [
+    "BusyError",
+    "CheckpointError",
+    "ClockhandsError",
+    "ClockhandsWarning",
+    "ConfigError",
+    "DataError",
+    "Fault",
+    "PositionError",
+    "UsageError",
+    "cut_long",
+    "nearest",
+    "shown",
+    "unknown",
+]
+
 
 class ClockhandsError(Exception):
     """Something could not be done. The message is complete: the command line prints it and nothing else.
@@ -21,8 +37,25 @@ class UsageError(ClockhandsError):
     exit_code = 2
 
 
+class Fault(str):
+    """A sentence about a configuration that cannot be, with the ``keys`` whose values together make it so.
+
+    ``Fault("num_heads is 3, which does not divide d_model 64", "num_heads", "d_model")`` is printed as its sentence.
+    """
+
+    keys: tuple[str, ...]
+
+    def __new__(cls, sentence: str, *keys: str) -> Fault:
+        fault = super().__new__(cls, sentence)
+        fault.keys = keys
+        return fault
+
+
 class ConfigError(UsageError):
-    """A configuration has faults; all of them are reported together, one a line."""
+    """A configuration has faults; all of them are reported together, one a line.
+
+    ``faults`` are the sentences; one that follows from several keys together is a ``Fault``, which names them.
+    """
 
     def __init__(self, faults: Sequence[str], source: str = "configuration") -> None:
         self.faults = tuple(map(cut_long, faults))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args, get_origin
 
-from clockhands.errors import ConfigError, shown
+from clockhands.errors import ConfigError, Fault, shown
 from clockhands.model.config import LARGEST_HEAD, SIDES_OF, Position, Side, TransformerConfig
 from clockhands.model.outline import Outline
 from clockhands.options import check_options, check_value, options_of
@@ -70,36 +70,41 @@ def value_faults(table: Any, prefix: str) -> list[str]:
 
 
 def size_faults(config: TransformerConfig) -> list[str]:
-    """Return which sizes do not go together: heads that do not divide the width, layers that cannot be parallel."""
-    wrong = []
+    """Return which sizes do not go together: heads that do not divide the width, layers that cannot be parallel.
+
+    Each is a ``Fault`` that names every field on which it depends.
+    """
+    wrong: list[str] = []
+    heads = ("d_model", "num_heads", "head_dim")
     if config.d_head > LARGEST_HEAD:
-        wrong.append(f"d_model / num_heads is {config.d_head:,}; the largest head that is taken is {LARGEST_HEAD:,}")
+        sentence = f"d_model / num_heads is {config.d_head:,}; the largest head that is taken is {LARGEST_HEAD:,}"
+        wrong.append(Fault(sentence, *heads))
     if config.head_dim is None and config.d_model % config.num_heads:
         divisors = [n for n in range(1, min(config.d_model, 2**16) + 1) if config.d_model % n == 0]
         best = min(divisors, key=lambda n: abs(n - config.num_heads))
-        wrong.append(
-            f"num_heads is {config.num_heads}, which does not divide d_model {config.d_model}; "
-            f"take {best}, or set head_dim"
-        )
+        sentence = f"num_heads is {config.num_heads}, which does not divide d_model {config.d_model}"
+        wrong.append(Fault(f"{sentence}; take {best}, or set head_dim", *heads))
     if config.num_heads % config.kv_heads:
-        wrong.append(f"num_kv_heads is {config.num_kv_heads}, which does not divide num_heads {config.num_heads}")
+        sentence = f"num_kv_heads is {config.num_kv_heads}, which does not divide num_heads {config.num_heads}"
+        wrong.append(Fault(sentence, "num_kv_heads", "num_heads"))
     if config.parallel and config.norm != "pre":
-        wrong.append("parallel attention and feed-forward need norm = 'pre'; norm is 'post'")
+        sentence = "parallel attention and feed-forward need norm = 'pre'; norm is 'post'"
+        wrong.append(Fault(sentence, "parallel", "norm"))
     if config.parallel and config.kind == "encoder-decoder":
-        wrong.append("parallel attention and feed-forward have no place for cross-attention; set parallel = false")
+        sentence = "parallel attention and feed-forward have no place for cross-attention; set parallel = false"
+        wrong.append(Fault(sentence, "parallel", "kind"))
     return wrong
 
 
 def vocabulary_faults(config: TransformerConfig) -> list[str]:
-    """Return which tied matrices cannot be one because their shapes differ."""
-    wrong = []
+    """Return which tied matrices cannot be one because their shapes differ, each as a ``Fault`` with its fields."""
+    wrong: list[str] = []
     source, target = config.vocabulary("encoder"), config.vocab_size
     pair = config.kind == "encoder-decoder"
     if pair and config.tying == "three-way" and source != target:
-        wrong.append(
-            f"tying is 'three-way', but the vocabularies have {source} (source) and {target} (target) tokens; "
-            "set tying = 'target'"
-        )
+        sizes = f"{source} (source) and {target} (target) tokens"
+        sentence = f"tying is 'three-way', but the vocabularies have {sizes}; set tying = 'target'"
+        wrong.append(Fault(sentence, "tying", "kind", "vocab_size", "source_vocab_size"))
     for side in config.sides:
         own_matrix = side == "encoder" and pair and config.tying != "three-way"
         if side != "cross" and not own_matrix and config.tying != "none":
@@ -111,10 +116,11 @@ def _width_faults_of_tying(config: TransformerConfig, side: Side) -> list[str]:
     width = config.position(side).token_width(config.d_model)
     if width == config.d_model or width <= 0:
         return []
-    return [
+    sentence = (
         f"tying is {config.tying!r}, but {side}.combine = 'concatenate' leaves {width} channels to the tokens "
         f"and the output needs {config.d_model}; set tying = 'none', or {side}.combine = 'project'"
-    ]
+    )
+    return [Fault(sentence, "tying", "kind", "d_model")]
 
 
 def position_faults(position: Position, side: Side) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from clockhands.data import CORPORA, Task
 from clockhands.data.pairs import ITEMS
-from clockhands.errors import ConfigError, shown
+from clockhands.errors import ConfigError, Fault, shown
 from clockhands.model.config import TransformerConfig
 from clockhands.model.presets import PRESETS
 from clockhands.options import MISSING, check_options, defaults_of
@@ -113,12 +113,16 @@ def read_model(
 def _make_model(
     table: Mapping[str, Any], replaced: set[str], position: Mapping[str, Any]
 ) -> tuple[TransformerConfig | None, list[str]]:
-    """Return the model of a table, or its faults but those that name a key whose value was ``replaced``."""
+    """Return the model of a table, or its faults but those that depend on a key whose value was ``replaced``."""
     try:
         return TransformerConfig.from_dict(table), []
     except ConfigError as fault:
-        remaining = [text for text in fault.faults if not any(re.search(rf"\b{key}\b", text) for key in replaced)]
-        return None, [_in_recipe(text, position) for text in remaining]
+        return None, [_in_recipe(text, position) for text in fault.faults if not _depends_on(text, replaced)]
+
+
+def _depends_on(fault: str, keys: set[str]) -> bool:
+    """Return whether a fault follows from the value of one of these keys; a plain sentence follows from its own."""
+    return isinstance(fault, Fault) and not keys.isdisjoint(fault.keys)
 
 
 def _side_faults(config: TransformerConfig, position: Mapping[str, Any]) -> list[str]:
