@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from clockhands.catalogue import Catalogue, first_sentence
+from clockhands.data.kinds import TokenKind
 from clockhands.data.pairs import Corpus, Task
 from clockhands.errors import ConfigError
 from clockhands.options import Option, check_options, options_of
@@ -23,11 +24,14 @@ class CorpusEntry:
         open: the function that reads or makes it; its keyword-only parameters are the options.
         task: what a model learns from it; a function of the options where these decide.
         one_answer: whether every source has exactly one right translation, so that exact matches are counted.
+        tokenizer: the kind of tokenizer for it where none is asked for; where that is ``morpheme``, the corpus has a
+            closed list of them.
     """
 
     open: Callable[..., Corpus]
     task: Task | TaskOf
     one_answer: bool = False
+    tokenizer: TokenKind = "bpe"
 
     @property
     def options(self) -> Mapping[str, Option]:
@@ -46,11 +50,13 @@ CORPORA: Catalogue[CorpusEntry] = Catalogue(
 )
 
 
-def corpus(name: str, task: Task | TaskOf, *, one_answer: bool = False) -> Callable[[Opener], Opener]:
+def corpus(
+    name: str, task: Task | TaskOf, *, one_answer: bool = False, tokenizer: TokenKind = "bpe"
+) -> Callable[[Opener], Opener]:
     """Return a decorator that adds a function to the catalogue of corpora; see ``CorpusEntry``."""
 
     def register(function: Opener) -> Opener:
-        CORPORA.register(name)(CorpusEntry(function, task, one_answer))
+        CORPORA.register(name)(CorpusEntry(function, task, one_answer, tokenizer))
         return function
 
     return register

@@ -14,7 +14,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from clockhands.errors import UsageError, unknown
 
 Normalisation: TypeAlias = Literal["none", "nfc", "nfkc"]
-TokenKind: TypeAlias = Literal["bpe", "unigram", "word", "character"]
+TokenKind: TypeAlias = Literal["bpe", "unigram", "word", "character", "morpheme"]
 SPECIAL = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>"}
 LOOKS_SPECIAL = pre_tokenizers.Split(Regex("<(?=/?s>|pad>|unk>|mask>)"), "isolated")
 """Cuts what looks like a special token, so that no piece of a unigram tokenizer is one; the others cut at brackets."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from clockhands.data.morphemes import Morphemes
 from clockhands.errors import UsageError, unknown
 
 Task: TypeAlias = Literal["translation", "language modelling"]
@@ -37,6 +38,8 @@ class Corpus:
     ``task`` says what a split holds: ``translation`` a list of ``Pair``, ``language modelling`` a list of documents
     (``str``).
     ``facts`` are measured or counted, such as the accuracy that a reader without word order cannot exceed.
+    ``morphemes`` makes the closed lists of the two sides, for a tokenizer of kind ``morpheme``; of most corpora there
+    are none.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Corpus:
     splits: Mapping[str, Items]
     description: str = ""
     facts: Mapping[str, Fact] = field(default_factory=dict)
+    morphemes: Callable[[], tuple[Morphemes, Morphemes]] | None = None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.splits)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from tokenizers import Tokenizer, processors
 
 from clockhands.data.kinds import KINDS, SPECIAL, normalizer
+from clockhands.data.morphemes import make_tokenizer
 from clockhands.data.pairs import Corpus, Task
 from clockhands.errors import CheckpointError, DataError, UsageError, unknown
 from clockhands.pretrained import TRUST, load_tokenizer
@@ -82,7 +83,7 @@ def train_tokenizers(
     *,
     task: str | None = None,
     shared: bool = True,
-    kind: str = "bpe",
+    kind: str | None = None,
     vocabulary: int | None = None,
     lowercase: bool = False,
     normalisation: str = "nfc",
@@ -90,8 +91,14 @@ def train_tokenizers(
 ) -> Tokenizers:
     """Tokenizers learned from the training split: one for both sides, or one each. Raises as ``train_tokenizer``.
 
-    ``task`` follows from the corpus where it is None.
+    ``task`` follows from the corpus where it is None. ``kind``: as for ``train_tokenizer``, or ``morpheme``, the closed
+    list of the corpus, of which nothing is learned; None is ``morpheme`` where the corpus has such a list and no
+    ``vocabulary`` is asked for, else ``bpe``. Raises UsageError for ``morpheme`` where there is no such list.
     """
+    if kind is None:
+        kind = "morpheme" if corpus.morphemes and vocabulary is None else "bpe"
+    if kind == "morpheme":
+        return _list_morphemes(corpus, task or corpus.task, shared, lowercase, normalisation)
 
     def learn(texts: list[str]) -> PreTrainedTokenizerBase:
         return train_tokenizer(
@@ -129,11 +136,9 @@ def train_tokenizer(
     """
     if kind not in KINDS:
         raise UsageError(unknown("kind of tokenizer", kind, KINDS))
-    if task not in TASKS:
-        raise UsageError(unknown("task of a tokenizer", task, TASKS))
+    special = _special_tokens(task)
     if min_frequency < 1:
         raise UsageError(f"min_frequency={min_frequency}; a token occurs at least once")
-    special = [token for name, token in SPECIAL.items() if task == "masked language modelling" or name != "mask_token"]
     tokenizer, trainer = KINDS[kind](task == "translation", special, vocabulary, min_frequency)
     tokenizer.normalizer = normalizer(lowercase, normalisation, tokenizer.normalizer)
     if kind == "unigram" and vocabulary is not None:
@@ -142,12 +147,27 @@ def train_tokenizer(
         trainer.vocab_size = max(vocabulary, len(characters | {"▁"}) + len(special))
     _train(tokenizer, trainer, texts)
     _check_size(tokenizer.get_vocab_size(), vocabulary, kind)
-    if task == "translation":
-        end = SPECIAL["eos_token"]
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"$A {end}", special_tokens=[(end, special.index(end))]
+    return _for_transformers(tokenizer, special, task)
+
+
+def _list_morphemes(corpus: Corpus, task: str, shared: bool, lowercase: bool, normalisation: str) -> Tokenizers:
+    """Make the tokenizers of the corpus's own list: of both sides together, or of each."""
+    if corpus.morphemes is None:
+        raise UsageError(
+            f"corpus {corpus.name!r} has no list of morphemes; take another kind of tokenizer, such as bpe"
         )
-    return _for_transformers(tokenizer, special)
+    special = _special_tokens(task)
+    source, target = corpus.morphemes()
+    lists = [source + target] if shared else [source, target]
+    made = [make_tokenizer(morphemes, special, normalizer(lowercase, normalisation, None)) for morphemes in lists]
+    ready = [_for_transformers(tokenizer, special, task) for tokenizer in made]
+    return Tokenizers(ready[0], ready[-1])
+
+
+def _special_tokens(task: str) -> list[str]:
+    if task not in TASKS:
+        raise UsageError(unknown("task of a tokenizer", task, TASKS))
+    return [token for name, token in SPECIAL.items() if task == "masked language modelling" or name != "mask_token"]
 
 
 def open_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
@@ -199,9 +219,15 @@ def _save(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
         raise DataError(f"cannot write the tokenizer to {folder}: {fault}") from fault
 
 
-def _for_transformers(tokenizer: Tokenizer, special: list[str]) -> PreTrainedTokenizerBase:
+def _for_transformers(tokenizer: Tokenizer, special: list[str], task: str) -> PreTrainedTokenizerBase:
+    """Return the tokenizer as transformers has them; for translation it ends each text."""
     from transformers import PreTrainedTokenizerFast
 
+    if task == "translation":
+        end = SPECIAL["eos_token"]
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"$A {end}", special_tokens=[(end, special.index(end))]
+        )
     named = {name: token for name, token in SPECIAL.items() if token in special}
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, clean_up_tokenization_spaces=False, padding_side="right", **named

@@ -27,6 +27,7 @@ from clockhands.data import (
     train_tokenizers,
 )
 from clockhands.data.encoding import LONGEST
+from clockhands.errors import DataError
 from clockhands.progress import Say, say_nothing
 from clockhands.runs.recipe import Recipe
 
@@ -121,9 +122,22 @@ def _prepare_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers) -> Ma
     if batching.max_length is None:
         limits |= {"max_length": LONGEST, "longer": "drop"}
     train = encode_pairs(corpus.pairs("train"), tokenizers, **limits)
+    if recipe.tokenizer.kind == "morpheme":
+        _refuse_unknown(train, tokenizers, corpus)
     has_validation = "validation" in corpus
     validation = encode_pairs(corpus.pairs("validation"), tokenizers, **limits) if has_validation else None
     return Material(corpus, tokenizers, train, validation, PairCollator(int(tokenizers.source.pad_token_id)))
+
+
+def _refuse_unknown(data: PairDataset, tokenizers: Tokenizers, corpus: Corpus) -> None:
+    """Raise DataError where the closed list of a corpus lacks a form that its text has, so that it would be lost."""
+    for side, tokenizer in ((data.sources, tokenizers.source), (data.targets, tokenizers.target)):
+        unknown = int((side.values == tokenizer.unk_token_id).sum())
+        if unknown:
+            raise DataError(
+                f"{corpus.description}: {unknown:,} pieces of the training text are not in the list of morphemes of "
+                "this corpus; set tokenizer.kind = 'bpe'"
+            )
 
 
 def _tokenizers(recipe: Recipe, corpus: Corpus) -> Tokenizers:

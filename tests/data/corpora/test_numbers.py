@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
 
 import pytest
 from num2words import CONVERTER_CLASSES, num2words
 
-from clockhands.data import Corpus, open_corpus
+from clockhands.data import Corpus, Tokenizers, encode_texts, open_corpus, train_tokenizers
 from clockhands.data.corpora.numbers import FAULTS, spell
 from clockhands.errors import UsageError
 
@@ -85,3 +89,49 @@ def test_numbers_cover_a_small_range_completely() -> None:
 def test_numbers_refuses(options: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         open_corpus("numbers", **options)
+
+
+def check_round_trip(chosen: Sequence[int], tokenizers: Tokenizers) -> list[int]:
+    """Every number in both languages is written back; return how many tokens each had."""
+    lengths = []
+    for language in ("de", "en"):
+        texts = [num2words(number, lang=language) for number in chosen]
+        encoded = encode_texts(tokenizers.source, texts)
+        assert tokenizers.source.backend_tokenizer.decode_batch(encoded) == texts
+        lengths += [len(ids) - 1 for ids in encoded]
+    return lengths
+
+
+def test_the_morphemes_write_back_numbers_and_are_few(tmp_path: Path) -> None:
+    """All numbers below 3,000, a sample of the rest and of the longer splits; all of them in the slow test below."""
+    from transformers import AutoTokenizer
+
+    corpus = open_corpus("numbers")
+    tokenizers = train_tokenizers(corpus)
+    check_round_trip([*range(3000), *random.Random(0).sample(range(3000, 10**9), 2000)], tokenizers)
+    for side in (corpus.sources("test"), corpus.targets("test")):
+        assert fmean(len(ids) - 1 for ids in encode_texts(tokenizers.source, side)) < 8
+    assert len(tokenizers.source) < 150
+    german = tokenizers.source("einhunderteinundzwanzigtausendsiebzehn")["input_ids"]
+    cut = ["ein", "hundert", "ein", "und", "zwanzig", "tausend", "siebzehn", "</s>"]
+    assert tokenizers.source.convert_ids_to_tokens(german) == cut
+    tokenizers.save(tmp_path)
+    opened = AutoTokenizer.from_pretrained(tmp_path, trust_remote_code=False)
+    assert opened("zweiundvierzig")["input_ids"] == tokenizers.source("zweiundvierzig")["input_ids"]
+    assert opened.decode(german, skip_special_tokens=True) == "einhunderteinundzwanzigtausendsiebzehn"
+
+
+@pytest.mark.slow
+def test_the_morphemes_write_back_all_numbers() -> None:
+    tokenizers = train_tokenizers(open_corpus("numbers"))
+    for start in range(0, 10**6, 20_000):
+        assert max(check_round_trip(range(start, start + 20_000), tokenizers)) <= 11
+
+
+@pytest.mark.parametrize("language", ["es", "fr", "sv", "pl", "ja"])
+def test_other_languages_have_their_morphemes(language: str) -> None:
+    corpus = open_corpus("numbers", **SMALL, source=language)
+    tokenizer = train_tokenizers(corpus, shared=False).source
+    for split in corpus:
+        encoded = encode_texts(tokenizer, corpus.sources(split))
+        assert tokenizer.batch_decode(encoded, skip_special_tokens=True) == corpus.sources(split)

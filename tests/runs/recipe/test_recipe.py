@@ -71,6 +71,11 @@ def test_all_faults_are_reported_together_with_the_nearest_names() -> None:
         ({"batches": {"longer": "cut"}}, "means nothing without batches.max_length"),
         ({"batches": {"masked": 1.5}}, "batches.masked is 1.5, but must be above 0 and below 1"),
         ({"tokenizer": {"name": "x", "kind": "word"}}, "tokenizer.kind is for a tokenizer learned here"),
+        ({"tokenizer": {"kind": "morpheme", "vocabulary": 9}}, "tokenizer.vocabulary is for a tokenizer that is"),
+        (
+            {"data": {"corpus": "roles"}, "tokenizer": {"kind": "morpheme"}},
+            "tokenizer.kind is 'morpheme', and corpus 'roles' has no list of morphemes",
+        ),
         ({"tokenizer": {"target_name": "x"}}, "tokenizer.target_name needs tokenizer.name"),
         ({"training": {"max_steps": 1, "epochs": 2}}, "both say how long; give one of them"),
         ({"training": {}}, "training.max_steps is missing, or training.epochs"),
@@ -200,6 +205,23 @@ def test_only_a_checkpoint_takes_the_tokenizer_of_the_folder_above(tmp_path: Pat
 def test_the_preset_gives_the_position_where_the_recipe_names_none() -> None:
     recipe = combine(NUMBERS, {"model.preset": "tutorial", "model.d_ff": 256})
     assert (recipe.model.head_dim, recipe.model.d_ff, recipe.model.encoder.options["layout"]) == (128, 256, "half")
+
+
+@pytest.mark.parametrize(
+    ("table", "kind"),
+    [({}, "morpheme"), ({"shared": False}, "morpheme"), ({"vocabulary": 400}, "bpe"), ({"kind": "word"}, "word")],
+)
+def test_the_corpus_gives_the_tokenizer_where_the_recipe_asks_for_none(table: dict[str, Any], kind: str) -> None:
+    assert Recipe.of({**NUMBERS, "tokenizer": table}).tokenizer.kind == kind
+    assert Recipe.of({**NUMBERS, "data": {"corpus": "roles"}}).tokenizer.kind == "bpe"
+
+
+def test_what_the_corpus_says_of_the_tokenizer_ends_with_another_corpus_or_tokenizer() -> None:
+    recipe = Recipe.of(NUMBERS)
+    assert vary(recipe, {"training.seed": 3}).tokenizer.kind == "morpheme"
+    assert vary(recipe, {"data.corpus": "roles"}).tokenizer.kind == "bpe"
+    assert vary(recipe, {"tokenizer.vocabulary": 300}).tokenizer.vocabulary == 300
+    assert vary(recipe, {"tokenizer.name": "gpt2"}).tokenizer.name == "gpt2"
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)

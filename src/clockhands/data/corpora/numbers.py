@@ -7,13 +7,15 @@ know the order of what it reads cannot do it.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from copy import copy
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from typing import Any
 
 from clockhands.data.catalogue import corpus
+from clockhands.data.morphemes import Morphemes, find_roots
 from clockhands.data.pairs import Corpus, Fact, Pair
 from clockhands.data.room import check_sentences
 from clockhands.errors import UsageError, unknown
@@ -23,7 +25,7 @@ FAULTS = (NotImplementedError, OverflowError, LookupError, ValueError, TypeError
 """What num2words raises for numbers that a language of its cannot write."""
 
 
-@corpus("numbers", "translation", one_answer=True)
+@corpus("numbers", "translation", one_answer=True, tokenizer="morpheme")
 def numbers(
     *,
     source: str = "de",
@@ -42,6 +44,9 @@ def numbers(
     ``longer-7`` and so on by their digits: every number in them is longer, on both sides, than everything in
     ``train``. Training also sees the round ones (two million), so that no word in them is new: what they test
     is length. 0 leaves them out.
+
+    Where no tokenizer is asked for, the texts are cut into the morphemes of the number words: on average fewer than
+    eight tokens a number.
 
     Raises UsageError for a language that num2words does not know or cannot count so far in, and for splits larger
     than the range or than the memory.
@@ -68,7 +73,43 @@ def numbers(
         "largest number trained on": largest,
     }
     description = f"numbers from 0 to {largest:,} written out, {source} to {target}"
-    return Corpus("numbers", "translation", splits, description, facts)
+    morphemes = partial(list_morphemes, source, target, len(str(largest)) + 3)
+    return Corpus("numbers", "translation", splits, description, facts, morphemes)
+
+
+def list_morphemes(source: str, target: str, digits: int) -> tuple[Morphemes, Morphemes]:
+    """List the morphemes of number words of at most ``digits`` digits in both languages, from the words themselves."""
+    return _list_morphemes(source, digits), _list_morphemes(target, digits)
+
+
+@cache
+def _list_morphemes(language: str, digits: int) -> Morphemes:
+    """The words of 0 to 19 and of the tens are roots, and so is what stands between them in other numbers."""
+    texts = tuple(dict.fromkeys(_spell_known(_samples(digits), language)))
+    tens = _spell_known((*range(20), *range(20, 100, 10)), language)
+    return Morphemes(find_roots(texts, {word for text in tens for word in re.findall(r"\w+", text)}), texts)
+
+
+def _samples(digits: int) -> list[int]:
+    """Return numbers in which every morpheme stands beside whatever it can stand beside: all below 1000, and of each
+    larger power of 1000 its multiples and what follows it."""
+    low, high = (*range(1, 121), *range(200, 1000, 100)), (321, 999)
+    powers = [1000**power for power in range(1, -(-digits // 3))]
+    above = [times * power for power in powers for times in (*low, *high)]
+    after = [times * power + rest for power in powers for times in (1, 2, 5) for rest in (*low, *high, power // 10)]
+    below = [2 * power + times * (power // 1000) for power in powers[1:] for times in (*low, *high)]
+    return sorted(number for number in {*range(1000), *above, *after, *below} if number < 10**digits)
+
+
+def _spell_known(numbers: Iterable[int], language: str) -> list[str]:
+    """Spell the numbers that the language reaches."""
+    spelled = []
+    for number in numbers:
+        try:
+            spelled.append(spell(number, language))
+        except UsageError:
+            continue  # What it cannot spell, no split holds either.
+    return spelled
 
 
 def _check(source: str, target: str, largest: int, sizes: dict[str, int], longer: int) -> None:

@@ -80,6 +80,14 @@ def add_default_position(tables: Tables) -> Tables:
     return {**tables, "position": {**preset.get("decoder", {"scheme": "sinusoidal"}), **position}}
 
 
+def add_default_tokenizer(tables: Tables) -> Tables:
+    """Return the tables with the corpus's kind of tokenizer where ``[tokenizer]`` asks for no kind, size or name."""
+    table, corpus = tables.get("tokenizer", {}), CORPORA.find(tables.get("data", {}).get("corpus"))
+    if corpus is None or {"kind", "vocabulary", "min_frequency", "name"} & table.keys():
+        return tables
+    return {**tables, "tokenizer": {"kind": corpus.tokenizer, **table}}
+
+
 def make_paths_absolute(tables: Tables, base: Path) -> Tables:
     """Return the tables with every relative path in ``[data]`` and ``[training]`` taken from ``base``, as strings."""
     moved = dict(tables)

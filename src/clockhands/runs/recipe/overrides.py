@@ -22,6 +22,8 @@ from clockhands.runs.recipe.keys import (
 NESTED = ("transform_options",)
 EXCLUSIVE = (("batches.tokens", "batches.size"), ("training.max_steps", "training.epochs"))
 """Pairs of keys of which a recipe may set one; an override of one alone removes the other."""
+BESIDE_MORPHEMES = ("data.corpus", "tokenizer.name", "tokenizer.vocabulary", "tokenizer.min_frequency")
+"""Keys whose override ends what the former corpus said of its tokenizer."""
 
 
 def set_key(tables: Tables, dotted: str, value: Any, *, written: bool = False) -> None:
@@ -65,6 +67,7 @@ def try_overrides(tables: Tables, overrides: Mapping[str, Any], *, written: bool
                 faults.append(str(fault))
         changed = add_default_position(changed)
     _remove_alternatives(changed, overrides)
+    _remove_morphemes(changed, overrides)
     return changed, faults
 
 
@@ -75,6 +78,13 @@ def _remove_alternatives(tables: Tables, overrides: Mapping[str, Any]) -> None:
             table, _, key = dotted.partition(".")
             if dotted in overrides and alternative not in overrides and tables.get(table, {}).get(key) is not None:
                 tables[table].pop(alternative.partition(".")[2], None)
+
+
+def _remove_morphemes(tables: Tables, overrides: Mapping[str, Any]) -> None:
+    """Remove the kind ``morpheme`` where another corpus is set, or what only other kinds have."""
+    table, ended = tables.get("tokenizer", {}), bool(set(BESIDE_MORPHEMES) & overrides.keys())
+    if isinstance(table, dict) and table.get("kind") == "morpheme" and ended and "tokenizer.kind" not in overrides:
+        del table["kind"]
 
 
 def _in_waves(overrides: Mapping[str, Any]) -> Iterator[list[str]]:

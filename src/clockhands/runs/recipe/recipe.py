@@ -22,12 +22,20 @@ from clockhands.runs.recipe.keys import (
     TABLES,
     Tables,
     add_default_position,
+    add_default_tokenizer,
     keys_of,
     make_paths_absolute,
 )
 from clockhands.runs.recipe.overrides import try_overrides
 from clockhands.runs.recipe.sections import Batching, Tokenization, Training
-from clockhands.runs.recipe.validation import fill_in_options, keep_tables, read_corpus, read_model, read_section
+from clockhands.runs.recipe.validation import (
+    check_tokenizer,
+    fill_in_options,
+    keep_tables,
+    read_corpus,
+    read_model,
+    read_section,
+)
 
 USUAL_SIZES = {"encoder-decoder": 64, "decoder": 16, "encoder": 64}
 """Pairs, or windows, of a batch: about 2,000 tokens that are predicted, of a masked model about 1,200."""
@@ -59,12 +67,13 @@ class Recipe:
         faults = [unknown("table", name, TABLES) for name in tables if name not in TABLES]
         known, wrong = keep_tables(tables)
         faults += wrong
-        given = add_default_position({name: known.get(name, {}) for name in TABLES})
+        given = add_default_tokenizer(add_default_position({name: known.get(name, {}) for name in TABLES}))
         given["position"] = fill_in_options(given["position"])
         before = len(faults)
         corpus, data = read_corpus(given, faults)
         data_stands = len(faults) == before
         sections = {name: read_section(given, name, faults) for name in SECTIONS}
+        faults += check_tokenizer(corpus, sections["tokenizer"])
         model = read_model(given, corpus, data, faults, data_stands=data_stands)
         if faults or model is None:
             raise ConfigError(list(dict.fromkeys(faults)), source)

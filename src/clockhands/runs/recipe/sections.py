@@ -20,7 +20,8 @@ class Tokenization:
     """``[tokenizer]``: learned from the training text, or an existing one by name.
 
     ``name`` is a folder or a name on the Hugging Face hub; ``target_name`` one of its own for the target side. Without
-    a name a tokenizer of this ``kind`` is learned, ``shared`` by both sides or one for each.
+    a name a tokenizer of this ``kind`` is learned, ``shared`` by both sides or one for each; of kind ``morpheme`` it is
+    the closed list that a corpus has of its own, as *numbers* does, and is taken there where nothing else is asked for.
     """
 
     kind: TokenKind = "bpe"
@@ -37,6 +38,13 @@ class Tokenization:
         learned = ("kind", "vocabulary", "shared", "lowercase", "normalisation", "min_frequency")
         default = Tokenization()
         found: list[str] = []
+        if self.kind == "morpheme":
+            given = [key for key in ("vocabulary", "min_frequency") if getattr(self, key) != getattr(default, key)]
+            found += [
+                f"tokenizer.{key} is for a tokenizer that is learned, and kind 'morpheme' is a closed list; "
+                "leave it out, or set tokenizer.kind"
+                for key in given
+            ]
         if self.name is not None:
             given = [key for key in learned if getattr(self, key) != getattr(default, key)]
             found += [f"tokenizer.{key} is for a tokenizer learned here, but tokenizer.name is given" for key in given]

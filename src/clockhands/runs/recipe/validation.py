@@ -22,6 +22,7 @@ from clockhands.runs.recipe.keys import (
     position_options,
     split_by_side,
 )
+from clockhands.runs.recipe.sections import Tokenization
 from clockhands.schemes import CATALOGUE
 
 USUAL_ARCHITECTURES: dict[Task, str] = {"translation": "encoder-decoder", "language modelling": "decoder"}
@@ -80,6 +81,16 @@ def read_section(given: Tables, name: str, faults: list[str]) -> Any:
     section = SECTIONS[name](**values)
     faults += section.faults()
     return section
+
+
+def check_tokenizer(corpus: str, tokenization: Tokenization | None) -> list[str]:
+    """Return a fault where the list of a corpus is asked for and it has none."""
+    entry = CORPORA.find(corpus)
+    if entry is None or tokenization is None or tokenization.kind != "morpheme" or entry.tokenizer == "morpheme":
+        return []
+    return [
+        f"tokenizer.kind is 'morpheme', and corpus {corpus!r} has no list of morphemes; take bpe, word or character"
+    ]
 
 
 def read_model(
