@@ -42,7 +42,7 @@ NAMES: list[tuple[str, str, dict[str, str]]] = [
 are, and why)"""
 
 EMPTY = ("one", "found", "each", "given", "asked", "told")
-OLDER = {"checking", "cli", "comparison", "data", "files", "findings", "generation", "inspection", "locking", "machine",
+OLDER = {"checking", "cli", "data", "files", "findings", "generation", "inspection", "locking", "machine",
          "pretrained", "progress", "runs", "studies", "training"}  # fmt: skip
 """Names of variables that say nothing, and the packages and modules that still have some. It only gets shorter."""
 

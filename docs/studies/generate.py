@@ -114,7 +114,7 @@ def _write_orderings(study: Study, comparison: Comparison) -> list[str]:
     rows = [[getattr(checked, name) for name in columns] for checked in check_orderings(study, comparison)]
     lines = [_row(cells, range(4)) for cells in (columns, ["---"] * 4, *rows)]
     title = "### What the literature reports, and what was measured here"
-    method = "Differences are paired by seed, with simultaneous 95 % intervals (bootstrap t, Bonferroni)."
+    method = "Differences are paired by seed, with simultaneous 95 % intervals (two-way clustering, Bonferroni)."
     return [title, "", *lines, "", method, ""]
 
 

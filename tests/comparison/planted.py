@@ -40,6 +40,25 @@ def plan(**changes: Any) -> Plan:
     return make_plan(recipe, **asked)
 
 
+def shares(rates: dict[str, list[float | None]], items: int = 300, **changes: Any) -> Comparison:
+    """Exact match of each variant and seed, drawn; None diverged. The first variant is the baseline."""
+    names = list(rates)
+    variants = [Variant(name, {"training.clip": 2.0 + place}) for place, name in enumerate(names)]
+    asked = make_plan(
+        tables(), vary=None, variants=variants, seeds=len(rates[names[0]]), budget={"steps": 6}, **changes
+    )  # fmt: skip
+    rng = np.random.default_rng(12)
+    trials = [
+        Trial(name, seed, "diverged", error="the loss is nan")
+        if rate is None
+        else _finished(name, seed, "".join(str(int(hit)) for hit in rng.random(items) < rate))
+        for name, row in rates.items()
+        for seed, rate in enumerate(row, 1)
+    ]
+    costs = {name: Cost(parameters=1000, steps=6, flops=10, seconds=0.1, changes={}) for name in names}
+    return Comparison(asked, costs, tuple(trials))
+
+
 def results(seeds: int = 6, items: int = 200, lost: tuple[str, ...] = ()) -> Comparison:
     """Exact match of 60 % for the base and its equal, 75 % and 45 % for the others; ``lost`` diverged at seed 1."""
     shares = {"base": 0.60, "better": 0.75, "same": 0.60, "worse": 0.45}

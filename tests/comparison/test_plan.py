@@ -26,6 +26,14 @@ def test_a_plan_is_read_back_and_its_fingerprint_ignores_the_seeds_alone() -> No
     assert plan(match="parameters").fingerprint != made.fingerprint
 
 
+def test_a_margin_belongs_to_the_plan_and_is_absent_where_the_metric_decides() -> None:
+    made = plan(margin=2.0, learned=30.0)
+    assert Plan.from_dict(made.to_dict()) == made and made.equal_within == 2.0
+    assert made.fingerprint != plan().fingerprint, "a margin is set before measuring"
+    assert not {"margin", "learned"} & plan().to_dict().keys(), "the fingerprint of older plans stays"
+    assert (plan().equal_within, plan(metric="chrf").equal_within, plan(metric="loss").equal_within) == (1.0, 0.3, 0.01)
+
+
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"vary": {"position.schem": ["rope"]}}, "variant 'rope': cannot set 'position.schem': unknown key"),
     ({"vary": {"position.scheme": ["rope", "ropee"]}}, "variant 'ropee': .*did you mean 'rope'"),
@@ -48,6 +56,9 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"budget": {"seconds": math.inf}}, "the budget of seconds is inf, but must be a finite number above 0"),
     ({"budget": {"steps": True}}, "the budget of steps is True, but must be a finite number above 0"),
     ({"target": math.nan}, "target is nan, but must be a finite number"),
+    ({"margin": 0}, "margin is 0, but must be above 0: differences below it count as equal"),
+    ({"margin": math.nan}, "margin is nan, but must be a finite number"),
+    ({"learned": math.inf}, "learned is inf, but must be a finite number"),
     ({"seeds": 10**9}, "seeds is 1000000000; at most 1,000 are trained"),
     ({"seeds": [2**32]}, r"seeds is \[4294967296\], but must be a count or a list"),
     ({"vary": {f"training.{n}": list(range(99)) for n in "abcdef"}}, "the grid has 941,480,149,401 variants; at most"),

@@ -1,48 +1,169 @@
-"""Verdicts are sentences with their numbers."""
+"""Every sentence of a verdict is said where it is true, and not where it is false."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
-from clockhands.comparison.statistics import (
-    difference,
-)
+from clockhands.comparison.results import Comparison, Cost
+from clockhands.comparison.statistics import Difference, difference
+from clockhands.comparison.trial import Trial
 from clockhands.comparison.verdict_findings import conclude
-from clockhands.comparison.verdicts import describe_difference, judge
-from tests.comparison.planted import results
+from clockhands.comparison.verdicts import Verdict, describe_difference, find_groups, judge
+from clockhands.errors import DataError
+from tests.comparison.planted import results, shares
+
+
+def judged(comparison: Comparison) -> dict[str, Verdict]:
+    return {verdict.variant: verdict for verdict in judge(comparison)}
 
 
 def test_the_planted_truth_is_found() -> None:
-    judged = {verdict.variant: verdict for verdict in judge(results())}
-    assert judged["base"].sentence == "the baseline"
-    assert judged["better"].sentence.startswith("better by 1") and judged["better"].probability == 1
-    assert judged["worse"].sentence.startswith("worse by 1") and judged["worse"].probability == 0
-    assert judged["same"].sentence.startswith("no significant difference (")
-    assert judged["better"].difference is not None and judged["better"].difference.comparisons == 3
-    assert judged["better"].difference.adjusted < 0.01 < judged["same"].difference.adjusted
+    verdicts = judged(results())
+    assert verdicts["base"].sentence == "the baseline"
+    assert verdicts["better"].sentence.startswith("better by 1") and verdicts["better"].probability == 1
+    assert verdicts["worse"].sentence.startswith("worse by 1") and verdicts["worse"].probability == 0
+    assert verdicts["same"].sentence.startswith("undecided: the difference is from −")
+    assert verdicts["better"].difference is not None and verdicts["better"].difference.comparisons == 3
+    assert verdicts["better"].difference.adjusted < 0.01 < verdicts["same"].difference.adjusted
 
 
 def test_two_seeds_are_too_few() -> None:
     assert {verdict.sentence for verdict in judge(results(seeds=2))[1:]} == {"too few seeds to tell (2 of at least 5)"}
     assert judge(results(seeds=1))[1].sentence == "too few seeds to tell (1 of at least 5)"
     assert conclude(results(seeds=2))["compare.verdict"].light == "warn"
+    assert [verdict.interval is None for verdict in judge(results(seeds=2))] == [True] * 4
+
+
+def gap_of(noise: np.ndarray, shift: float) -> Difference:
+    return difference(shift + noise - noise.mean(), np.zeros_like(noise))
 
 
 def test_verdicts_are_sentences_with_their_numbers() -> None:
-    rng = np.random.default_rng(2)
-    noise = rng.normal(0, 2, (6, 100))
-    zeros = np.zeros_like(noise)
-    up, down, none = (difference(shift + noise, zeros) for shift in (5, -5, -noise.mean()))
-    better = describe_difference(up, 6, higher_is_better=True)[1]
+    noise = np.random.default_rng(2).normal(0, 2, (6, 100))
+    up, down = gap_of(noise, 5), gap_of(noise, -5)
+    better = describe_difference(up, 6, higher_is_better=True, margin=1.0)[1]
     assert better == f"better by {up.value:.1f} [{up.low:.1f}, {up.high:.1f}]"
-    assert describe_difference(up, 6, higher_is_better=False)[0] == "worse"
-    worse = describe_difference(down, 6, higher_is_better=True)[1]
+    assert describe_difference(up, 6, higher_is_better=False, margin=1.0)[0] == "worse"
+    worse = describe_difference(down, 6, higher_is_better=True, margin=1.0)[1]
     assert worse == f"worse by {-down.value:.1f} [{-down.high:.1f}, {-down.low:.1f}]"
-    said = describe_difference(none, 6, higher_is_better=True, digits=2)[1]
-    assert said == f"no significant difference ({none.detectable:.2f} points could have been detected)"
+    assert describe_difference(up, 6, higher_is_better=True, margin=9.0)[1].endswith(
+        ", less than the margin of 9 points"
+    )
     narrow = replace(up, value=5.0, low=4.961, high=4.964)
-    assert describe_difference(narrow, 6, higher_is_better=True)[1] == "better by 5.000 [4.961, 4.964]"
-    assert describe_difference(up, 4, higher_is_better=True)[1] == "too few seeds to tell (4 of at least 5)"
-    assert describe_difference(None, 1, higher_is_better=True)[1] == "too few seeds to tell (1 of at least 5)"
+    assert describe_difference(narrow, 6, higher_is_better=True, margin=1.0)[1] == "better by 5.000 [4.961, 4.964]"
+    assert describe_difference(up, 4, higher_is_better=True, margin=1.0)[1] == "too few seeds to tell (4 of at least 5)"
+    assert (
+        describe_difference(None, 1, higher_is_better=True, margin=1.0)[1] == "too few seeds to tell (1 of at least 5)"
+    )
+
+
+def test_equal_is_said_within_the_margin_alone() -> None:
+    none = gap_of(np.random.default_rng(2).normal(0, 2, (6, 100)), 0.0)
+    widest = max(-none.inner[0], none.inner[1])
+    kind, said = describe_difference(none, 6, higher_is_better=True, margin=1.01 * widest, digits=2)
+    assert kind == "equivalent"
+    assert said == (
+        f"equivalent: the difference is from −{-none.inner[0]:.2f} to +{none.inner[1]:.2f} points, "
+        f"within ±{1.01 * widest:g}"
+    )
+    kind, said = describe_difference(none, 6, higher_is_better=True, margin=0.99 * widest, digits=2)
+    assert kind == "undecided"
+    assert said == (
+        f"undecided: the difference is from −{-none.low:.2f} to +{none.high:.2f} points "
+        f"({none.detectable:.2f} could have been detected)"
+    )
+    said = describe_difference(none, 6, higher_is_better=True, margin=0.1, detecting=False)[1]
+    assert "detected" not in said
+
+
+def test_a_margin_of_the_plan_decides_what_is_equal() -> None:
+    rates = {"base": [0.5] * 8, "other": [0.5] * 8}
+    assert judged(shares(rates, items=2000, margin=6.0))["other"].kind == "equivalent"
+    assert judged(shares(rates, items=2000))["other"].kind == "undecided"
+
+
+def test_perfect_scores_are_not_certain() -> None:
+    verdicts = judged(shares({"base": [1.0] * 5, "same": [1.0] * 5}))
+    assert verdicts["base"].interval == pytest.approx((98.78, 100.0), abs=0.01)
+    assert verdicts["same"].kind == "undecided"
+    assert verdicts["same"].sentence == (
+        "undecided: the same on every test item of every seed; over further items the difference is from −1.5 to +1.5 "
+        "points"
+    )
+    assert judged(shares({"base": [1.0] * 5, "same": [1.0] * 5}, items=1000))["same"].kind == "equivalent"
+
+
+def test_nothing_learned_is_no_equality() -> None:
+    made = shares({"base": [0.0] * 5, "other": [0.0] * 5}, items=2000)
+    other = judged(made)["other"]
+    assert other.kind == "undecided"
+    assert other.sentence == (
+        "undecided: neither learned (0.0 % against 0.0 %), so nothing is known of their difference"
+    )
+    finding = conclude(made)["compare.verdict"]
+    assert "Nothing was learned by any variant" in finding.verdict and finding.light == "warn"
+    assert "Nothing was learned" not in conclude(results())["compare.verdict"].verdict
+
+
+def test_divergence_of_all_seeds_is_a_finding() -> None:
+    verdicts = judged(shares({"base": [0.9] * 5, "lost": [None] * 5, "rare": [None, None, 0.9, 0.9, 0.9]}))
+    assert verdicts["lost"].kind == "worse" and verdicts["lost"].score is None
+    assert verdicts["lost"].sentence == (
+        "worse: 0 of 5 seeds learned, 5 of 5 of the baseline (exact test, p = 0.008); 5 of 5 diverged"
+    )
+    assert verdicts["rare"].kind == "too few seeds", "two of five may be chance"
+    turned = judged(shares({"base": [None] * 5, "sound": [0.9] * 5}))["sound"]
+    assert (turned.kind, turned.learning_p) == ("better", pytest.approx(2 / 252))
+
+
+def test_scores_are_of_the_seeds_that_learned() -> None:
+    made = shares({"base": [0.9] * 10, "torn": [0.9] * 7 + [0.0] * 3}, items=400)
+    torn = judged(made)["torn"]
+    assert torn.score == pytest.approx(90, abs=2) and torn.interval is not None and torn.interval[0] > 80
+    assert torn.difference is not None and torn.difference.seeds == 7
+    assert torn.sentence.endswith(
+        " points among the seeds that learned: 7 of 10, 35 to 93 %; 10 of 10, at least 69 % of the baseline"
+    )
+    assert "could have been detected" not in torn.sentence and torn.kind == "undecided"
+
+
+def test_fewer_seeds_that_learn_better_are_both_told() -> None:
+    """One of ten seeds learns; the scores of the baseline that mostly learns are lower than its."""
+    made = shares({"base": [0.5] * 12, "torn": [0.9] * 5 + [0.0] * 7}, items=400)
+    torn = judged(made)["torn"]
+    assert torn.kind == "worse"
+    assert re.search(r"^worse: 5 of 12 seeds learned, 12 of 12 .*; those better by \d", torn.sentence)
+
+
+def test_a_longer_budget_is_shown() -> None:
+    made = results()
+    costs = {**made.costs, "better": replace(made.costs["better"], steps=900)}
+    verdicts = judged(replace(made, costs=costs))
+    assert verdicts["better"].sentence.endswith("; 900 steps against 6")
+    assert "against" not in verdicts["worse"].sentence
+    assert isinstance(costs["better"], Cost)
+
+
+def test_items_without_a_score_are_named() -> None:
+    made = results()
+    numbers = Trial("same", 2, "finished", items=(1.0, float("nan"), *[2.0] * 197, float("inf")))
+    trials = tuple(numbers if trial.key == ("same", 2) else trial for trial in made.trials)
+    with pytest.raises(DataError, match=r"trial of 'same' with seed 2 has no score for test items 1, 199 \(from 0\)"):
+        judge(replace(made, trials=trials))
+
+
+def test_twins_make_intervals_wider() -> None:
+    rng = np.random.default_rng(4)
+    made = results()
+    trials = [replace(trial, items=tuple(np.repeat(100.0 * (rng.random(100) < 0.5), 2))) for trial in made.trials]
+    groups = tuple(n // 2 for n in range(200))
+    alone = judge(replace(made, trials=tuple(trials)))[0]
+    twins = judge(replace(made, trials=tuple(replace(trial, groups=groups) for trial in trials)))[0]
+    assert find_groups(replace(made, trials=tuple(replace(trial, groups=groups) for trial in trials))) == groups
+    assert alone.score == twins.score and alone.interval is not None and twins.interval is not None
+    assert twins.interval[1] - twins.interval[0] >= alone.interval[1] - alone.interval[0]
+    assert twins.difference is None and judge(replace(made, trials=tuple(trials)))[1].difference.items == 200

@@ -15,7 +15,8 @@ ORDERINGS = (
     (Ordering("holds", "A", more="better", less="base"), "reproduced"),
     (Ordering("is wrong", "B", more="worse", less="base"), "contradicted"),
     (Ordering("cannot be told", "C", more="same", less="base"), "undecided"),
-    (Ordering("alike", "D", alike=("same", "base")), "reproduced ("),
+    (Ordering("alike", "D", alike=("same", "base")), "undecided (not shown to be equal within ±1)"),
+    (Ordering("not alike", "E", alike=("better", "base")), "contradicted"),
 )
 STUDY = replace(STUDIES["scale"], orderings=tuple(ordering for ordering, _ in ORDERINGS))
 
@@ -25,7 +26,13 @@ def test_a_planted_ordering_is_found() -> None:
     for (ordering, verdict), row in zip(ORDERINGS, checked, strict=True):
         assert row.claim == ordering.claim and row.verdict.startswith(verdict), row
     assert checked[0].measured.startswith("better − base, score: +1")
-    assert tally_orderings(STUDY, results()).endswith("2 are reproduced here, 1 contradicted and 1 undecided")
+    assert tally_orderings(STUDY, results()).endswith("1 are reproduced here, 2 contradicted and 2 undecided")
+
+
+def test_equality_is_reproduced_within_the_margin_of_the_plan() -> None:
+    made, study = results(), replace(STUDY, orderings=(Ordering("alike", "D", alike=("same", "base")),))
+    (row,) = check_orderings(study, replace(made, plan=replace(made.plan, margin=6.0)))
+    assert row.verdict == "reproduced (equal within ±6)"
 
 
 def test_longer_text_is_compared_by_its_loss() -> None:
@@ -34,7 +41,7 @@ def test_longer_text_is_compared_by_its_loss() -> None:
     (row,) = check_orderings(study, results())
     assert (row.measured, row.verdict) == (
         "base − worse, longer-7: +0 [+0, +0]",
-        "reproduced (the same on every item)",
+        "reproduced (equal within ±0.01)",
     )
 
 

@@ -45,6 +45,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", metavar="NAME", help="the variant that others are compared with")
     parser.add_argument("--metric", help="exact, chrf or loss (default: the task's own)")
     parser.add_argument("--match", help="also equalise width, parameters or compute")
+    parser.add_argument("--margin", type=number, help="differences below it count as equal (default: 1 point)")
+    parser.add_argument("--learned", type=number, help="the score from which a seed has learned")
     parser.add_argument("--target", type=number, help="note when the validation loss reaches this")
     budget = parser.add_mutually_exclusive_group()
     for kind in BUDGETS:
@@ -110,7 +112,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     from clockhands.comparison.plan_file import read_grid
 
     overrides: dict[str, Any] = {
-        name: value for name in ("seeds", "baseline", "metric", "match", "target")
+        name: value for name in ("seeds", "baseline", "metric", "match", "margin", "learned", "target")
         if (value := getattr(options, name)) is not None
     }  # fmt: skip
     budget = {kind: amount for kind in BUDGETS if (amount := getattr(options, kind)) is not None}
@@ -180,6 +182,8 @@ def command(options: argparse.Namespace) -> str:
         "baseline",
         "metric",
         "match",
+        "margin",
+        "learned",
         "target",
         "steps",
         "tokens",

@@ -11,7 +11,7 @@ from clockhands.comparison.results import Comparison
 from clockhands.comparison.verdicts import Verdict, format_score, judge
 from clockhands.findings import digits_apart
 
-COLUMNS = ("variant", "score", "difference", "P(better)", "p", "seeds", "verdict")
+COLUMNS = ("variant", "score", "difference", "P(better)", "p", "learned", "verdict")
 # fmt: off
 SPECIAL = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
            "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "√": r"$\surd$",
@@ -62,8 +62,7 @@ def _row(verdict: Verdict, digits: int) -> tuple[str, ...]:
     signed = "" if gap is None else f"{gap.value:+.{places}f} [{gap.low:+.{places}f}, {gap.high:+.{places}f}]"
     better = "" if verdict.probability is None else f"{verdict.probability:.2f}"
     p = "" if gap is None else "< 0.001" if gap.adjusted < 0.001 else f"{gap.adjusted:.3f}"
-    seeds = f"{verdict.finished} of {verdict.planned}"
-    return verdict.variant, format_score(verdict, digits), signed, better, p, seeds, verdict.sentence
+    return verdict.variant, format_score(verdict, digits), signed, better, p, str(verdict.learning), verdict.sentence
 
 
 def _bars(cells: Sequence[str]) -> str:

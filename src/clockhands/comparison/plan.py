@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.comparison.plan_settings import (
+    MARGINS,
     MATCHES,
     MEASURES,
     METRICS,
     check_architecture,
+    check_scores,
     choose_metric,
     read_budget,
     read_seeds,
@@ -24,10 +26,17 @@ from clockhands.findings import Number
 from clockhands.options import check_value
 from clockhands.runs.recipe import Recipe, combine, load, vary
 
+NEWER = ("margin", "learned")
+"""Fields that plans of the first release do not have; without them the fingerprint of a plan is as it was then."""
+
 
 @dataclass(frozen=True)
 class Plan:
-    """What is trained. ``of`` checks it whole; ``recipe_of`` gives one trial's recipe before matching."""
+    """What is trained and how it is judged. ``make_plan`` checks it; ``recipe_of`` gives a trial's recipe.
+
+    ``margin``: differences below it count as equal; ``learned``: the score from which a seed has learned. None leaves
+    either to the metric (``equal_within``; ``find_threshold`` of ``learning.py``).
+    """
 
     recipe: Recipe
     variants: tuple[Variant, ...]
@@ -39,6 +48,13 @@ class Plan:
     target: Number | None = None
     inside: tuple[str, ...] = ()
     title: str = "A comparison"
+    margin: Number | None = None
+    learned: Number | None = None
+
+    @property
+    def equal_within(self) -> float:
+        """The margin of equivalence: the plan's own, or that of the metric."""
+        return float(MARGINS[self.metric] if self.margin is None else self.margin)
 
     @property
     def higher_is_better(self) -> bool:
@@ -75,7 +91,8 @@ class Plan:
         return vary(self.recipe, {**self.variant(name).overrides, "training.seed": seed})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data that ``from_dict`` reads back."""
+        """Return plain data that ``from_dict`` reads back; of the newer fields those that are set."""
+        newer = {name: getattr(self, name) for name in NEWER if getattr(self, name) is not None}
         return {
             "title": self.title,
             "recipe": json.loads(json.dumps(self.recipe.tables)),
@@ -87,18 +104,21 @@ class Plan:
             "budget": list(self.budget),
             "target": self.target,
             "inside": list(self.inside),
+            **newer,
         }
 
     @classmethod
     def from_dict(cls, written: Mapping[str, Any]) -> Plan:
         """Return the plan that ``to_dict`` wrote. Raises KeyError for a key that is missing."""
         rest = {key: written[key] for key in ("title", "baseline", "metric", "match", "target")}
+        newer: dict[str, Any] = {name: written.get(name) for name in NEWER}
         return cls(
             recipe=Recipe.of(written["recipe"]),
             variants=tuple(Variant(name, overrides) for name, overrides in written["variants"]),
             seeds=tuple(written["seeds"]),
             budget=(written["budget"][0], written["budget"][1]),
             inside=tuple(written["inside"]),
+            **newer,
             **rest,
         )
 
@@ -116,13 +136,15 @@ def make_plan(
     target: Number | None = None,
     inside: Sequence[str] = (),
     title: str = "A comparison",
+    margin: Number | None = None,
+    learned: Number | None = None,
     source: str = "the plan",
 ) -> Plan:
     """Return a checked plan. ``vary`` is a grid: every combination is a variant; ``variants`` have names of their own.
 
     Raises ConfigError with every fault at once, those of each variant under its name.
     """
-    faults = check_value("target", target, float | None)
+    faults = check_value("target", target, float | None) + check_scores(margin, learned)
     if faults:
         raise ConfigError(faults, source)
     base = _recipe(recipe)
@@ -142,7 +164,9 @@ def make_plan(
         faults += check_variant(base, variant)
     if faults:
         raise ConfigError(list(dict.fromkeys(faults)), source)
-    return Plan(base, chosen, numbers, baseline, metric, match, (kind, amount), target, tuple(inside), title)
+    return Plan(
+        base, chosen, numbers, baseline, metric, match, (kind, amount), target, tuple(inside), title, margin, learned
+    )
 
 
 def _recipe(recipe: Recipe | str | Path | Mapping[str, Any]) -> Recipe:

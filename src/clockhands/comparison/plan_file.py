@@ -7,6 +7,8 @@ As a file::
     baseline = "sinusoidal"          # default: the first variant
     metric = "exact"                 # exact, chrf or loss
     match = "width"                  # width, parameters or compute
+    margin = 1.0                     # smaller differences count as equal (default: 1 point, 0.3 chrF, 0.01 nats)
+    learned = 20.0                   # the score from which a seed has learned (default: a share of the best seed's)
     target = 0.1                     # the validation loss whose step and second are noted
     inside = ["loudness"]            # what is measured inside the model before and after training
     budget = {steps = 400}           # steps, tokens or seconds
@@ -34,7 +36,8 @@ from clockhands.runs.recipe import Recipe
 from clockhands.runs.recipe.keys import keys_of
 
 KEYS = (
-    "title", "recipe", "seeds", "baseline", "metric", "match", "target", "inside", "budget", "vary", "variant",
+    "title", "recipe", "seeds", "baseline", "metric", "match", "margin", "learned", "target", "inside", "budget",
+    "vary", "variant",
 )  # fmt: skip
 KINDS: dict[str, Any] = {
     "title": str,
@@ -42,6 +45,8 @@ KINDS: dict[str, Any] = {
     "baseline": str | None,
     "metric": str | None,
     "match": str,
+    "margin": float | None,
+    "learned": float | None,
     "target": float | None,
     "inside": Sequence[str],
     "vary": Mapping[str, Any],

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from clockhands.data import CORPORA
 from clockhands.errors import shown
 from clockhands.findings import Number
-from clockhands.options import LARGEST_SEED, fits
+from clockhands.options import LARGEST_SEED, check_value, fits
 from clockhands.runs.recipe import Recipe
 
 METRICS = {"exact": "exact match %", "chrf": "chrF of a sentence", "loss": "loss, nats per token"}
+MARGINS = {"exact": 1.0, "chrf": 0.3, "loss": 0.01}
+"""Smaller differences count as equal, unless the plan sets another margin: in points, or nats per token."""
 MATCHES = ("width", "parameters", "compute")
 BUDGETS = ("steps", "tokens", "seconds")
 MOST_SEEDS = 1000
@@ -50,6 +52,14 @@ def read_budget(budget: Mapping[str, Number] | None, recipe: Recipe, faults: lis
         faults.append(f"the budget of {kind} is {shown(amount)}, but must be a finite number above 0")
         return kind, 0
     return kind, amount
+
+
+def check_scores(margin: Number | None, learned: Number | None) -> list[str]:
+    """Return the faults of a margin, and of the score from which a seed has learned."""
+    faults = check_value("margin", margin, float | None) + check_value("learned", learned, float | None)
+    if not faults and margin is not None and margin <= 0:
+        faults.append(f"margin is {shown(margin)}, but must be above 0: differences below it count as equal")
+    return faults
 
 
 def choose_metric(recipe: Recipe) -> str:

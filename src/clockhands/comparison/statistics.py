@@ -1,39 +1,50 @@
 """Is the difference real? Published methods, on seeds × test items.
 
 Every variant is trained from the same seeds and judged on the same test items, so what is compared is the matrix of
-paired differences: seed s, item n. Seeds and items are both samples (another seed, another sentence), and both are
-resampled: the pigeonhole bootstrap (Owen 2007, "The pigeonhole bootstrap", Annals of Applied Statistics 1). With a
-handful of seeds a percentile interval is too narrow (Hesterberg 2015, "What Teachers Should Know About the Bootstrap",
-The American Statistician 69, section 4.3); this one is the bootstrap t interval with the bootstrap's standard error,
-widened by √(n/(n-1)), on the seeds' degrees of freedom (sections 4.3 and 5.5 there). Several comparisons share the
-error among them: simultaneous intervals at level 1 - α/m (Bonferroni; Dunn 1961), so that interval and verdict agree.
+paired differences: seed s, item n. Items that hang together (twins) are one group, and count as one. Seeds and groups
+are both samples (another seed, another sentence): the variance of the mean is that of two-way clustering (Cameron,
+Gelbach & Miller 2011, "Robust Inference With Multiway Clustering", Journal of Business & Economic Statistics 29), to
+which the pigeonhole bootstrap tends (Owen 2007). Intervals are t intervals, on degrees of freedom after Satterthwaite
+1946.
+
+At a ceiling, where fewer than ``FEW`` groups tell two variants apart, or a variant from perfection, no variance can be
+estimated; there the exact interval of a binomial share (``exact.py``) is taken where it is wider.
+
+``simultaneous.py`` compares many variants with one baseline; ``difference`` with ``comparisons`` above 1 serves any
+other family of comparisons (Bonferroni; Dunn 1961).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 from scipy import optimize, stats
 
-from clockhands.errors import UsageError
+from clockhands.comparison.exact import exact_difference, exact_difference_p, exact_share
+from clockhands.errors import DataError, UsageError
 from clockhands.shapes import Float
 
 Matrix = Float[np.ndarray, "S N"]
+Sizes = Float[np.ndarray, " G"]
 MIN_SEEDS = 5
 """Fewer give no verdict: with four, a difference has to be 3.2 standard errors, so one bad seed decides."""
-RESAMPLES = 4000
 POWER = 0.8
 ALPHA = 0.05
+FEW = 10
+"""Fewer groups of items that differ than these, and their count is too small for a normal approximation."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean paired difference with its interval; ``detectable``: the smallest that has 80 % power to be found.
+    """A mean paired difference with its simultaneous 1 - α interval; ``items`` counts groups of test items.
 
-    ``p`` is of this comparison alone; ``comparisons`` is how many share the error of ``low`` and ``high``.
+    ``p`` is of this comparison alone, ``adjusted`` for all ``comparisons`` together; ``adjusted`` is below α where the
+    interval excludes 0, and nowhere else. ``inner``: the 1 - 2α interval, by which equivalence is judged (two one-sided
+    tests; Schuirmann 1987). ``detectable``: the smallest difference that has 80 % power to be found; None at a ceiling,
+    where no variance can be estimated.
     """
 
     value: float
@@ -41,19 +52,21 @@ class Difference:
     high: float
     error: float
     p: float
-    detectable: float
+    adjusted: float
+    inner: tuple[float, float]
+    detectable: float | None
     seeds: int
     items: int
     comparisons: int = 1
 
-    @property
-    def adjusted(self) -> float:
-        """p for all comparisons together (Bonferroni): below α where the interval excludes 0, and nowhere else."""
-        return min(1.0, self.p * self.comparisons)
-
     def within(self, reach: float) -> Difference:
-        """Return the same with its interval cut at ±reach: two shares of 100 are never further than 100 apart."""
-        return replace(self, low=max(self.low, -reach), high=min(self.high, reach))
+        """Return the same with its intervals cut at ±reach: two shares of 100 are never further than 100 apart."""
+        inner = (max(self.inner[0], -reach), min(self.inner[1], reach))
+        return replace(self, low=max(self.low, -reach), high=min(self.high, reach), inner=inner)
+
+    def is_within(self, margin: float) -> bool:
+        """Whether the variants are equivalent: both one-sided tests show a difference smaller than the margin."""
+        return self.inner[0] > -margin and self.inner[1] < margin
 
     @property
     def significant(self) -> bool:
@@ -61,57 +74,150 @@ class Difference:
         return self.low > 0 or self.high < 0
 
 
+@dataclass(frozen=True)
+class Parts:
+    """Variances of a mean over seeds × groups: as estimated over seeds, over groups, and of the rest by cell."""
+
+    seed: float
+    item: float
+    cell: float
+    seeds: int
+    groups: int
+
+    @property
+    def excess(self) -> float:
+        """The variance that groups add to that over seeds, which holds the chance of every cell already."""
+        return max(self.item - self.cell, self.item - self.seed, 0.0)
+
+    @property
+    def total(self) -> float:
+        """The variance of the mean: two-way clustering, and no less than that of the seeds or the groups alone."""
+        return self.seed + self.excess
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom (Satterthwaite 1946)."""
+        free_seed, free_item = self.seeds - 1, max(self.groups - 1, 1)
+        spread = self.seed**2 / free_seed + self.item**2 / free_item + self.cell**2 / (free_seed * free_item)
+        own = max(self.seed + self.item - self.cell, 0.0) ** 2 / spread if spread else 0.0
+        return max(float(free_seed), own)
+
+
+def group_items(items_SN: Matrix, groups: Sequence[int] | None) -> tuple[Matrix, Sizes]:
+    """Return the mean over each group of items, S × G, and the groups' sizes; without groups each item is one.
+
+    Raises UsageError where there are not as many group numbers as items.
+    """
+    if groups is None:
+        return items_SN, np.ones(items_SN.shape[1])
+    if len(groups) != items_SN.shape[1]:
+        raise UsageError(f"{len(groups)} group numbers were given for {items_SN.shape[1]} test items")
+    _, place_N, sizes_G = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
+    order_N = np.argsort(place_N, kind="stable")
+    starts_G = np.concatenate([[0], np.cumsum(sizes_G)[:-1]])
+    sums_SG = np.add.reduceat(items_SN[:, order_N], starts_G, axis=1)
+    return sums_SG / sizes_G, sizes_G.astype(np.float64)
+
+
+def estimate_parts(gap_SG: Matrix, sizes_G: Sizes) -> tuple[float, Parts]:
+    """Return the mean over items, and what its variance is made of.
+
+    Where groups differ in size the mean is a ratio; it is linearised (Cochran 1977, section 6.3), so that a large group
+    weighs as many times more as it has items.
+    """
+    seeds, groups = gap_SG.shape
+    value = float((gap_SG @ sizes_G).sum() / (seeds * sizes_G.sum()))
+    linear_SG = value + (gap_SG - value) * (sizes_G / sizes_G.mean())
+    rows_S, columns_G = linear_SG.mean(axis=1), linear_SG.mean(axis=0)
+    by_seed = float(rows_S.var(ddof=1)) / seeds
+    by_item = float(columns_G.var(ddof=1)) / groups if groups > 1 else 0.0
+    rest_SG = linear_SG - rows_S[:, None] - columns_G + value
+    cells = (seeds - 1) * max(groups - 1, 1)
+    return value, Parts(by_seed, by_item, float((rest_SG**2).sum()) / cells / (seeds * groups), seeds, groups)
+
+
 def difference(
-    ours_SN: Matrix, theirs_SN: Float[np.ndarray, "R M"], comparisons: int = 1, alpha: float = ALPHA
+    ours_SN: Matrix,
+    theirs_SN: Float[np.ndarray, "R M"],
+    comparisons: int = 1,
+    alpha: float = ALPHA,
+    *,
+    groups: Sequence[int] | None = None,
+    top: float | None = None,
 ) -> Difference:
     """Return the mean of ours - theirs, seed by seed and item by item.
 
-    ``comparisons`` is m of the simultaneous level 1 - α/m. Raises UsageError for matrices that are not paired, and for
-    one seed.
+    ``comparisons`` is m of the simultaneous level 1 - α/m. ``top``: scores are between 0 and this, so that exact bounds
+    hold at a ceiling. Raises UsageError for matrices that are not paired and for one seed, DataError for items that are
+    not numbers.
     """
+    gap_SG, sizes_G = pair_items(ours_SN, theirs_SN, groups)
+    value, parts = estimate_parts(gap_SG, sizes_G)
+    error, freedom, level = math.sqrt(parts.total), parts.freedom, alpha / comparisons
+    reach, inner = (float(stats.t.ppf(1 - share, freedom)) * error for share in (level / 2, level))
+    p = float(2 * stats.t.sf(abs(value) / error, freedom)) if error else float(value == 0)
+    plain = Difference(
+        value, value - reach, value + reach, error, p, min(1.0, p * comparisons), (value - inner, value + inner),
+        detectable(error, freedom, comparisons, alpha), parts.seeds, parts.groups, comparisons,
+    )  # fmt: skip
+    return plain if top is None else widen_at_ceiling(plain, gap_SG, sizes_G, top, alpha)
+
+
+def pair_items(
+    ours_SN: Matrix, theirs_SN: Float[np.ndarray, "R M"], groups: Sequence[int] | None
+) -> tuple[Matrix, Sizes]:
+    """Return the paired differences by group of items, S × G, and the groups' sizes. Raises as ``difference``."""
     if ours_SN.shape != theirs_SN.shape:
         raise UsageError(f"{ours_SN.shape} and {theirs_SN.shape} seeds × items are not paired")
-    seeds, items = ours_SN.shape
+    seeds, _ = ours_SN.shape
     if seeds < 2:
         raise UsageError(f"{seeds} seed has no spread; an interval needs two at least")
     gap_SN = ours_SN - theirs_SN
-    value = float(gap_SN.mean())
-    error, freedom = standard_error(gap_SN)
-    reach = float(stats.t.ppf(1 - alpha / (2 * comparisons), freedom)) * error
-    p = float(2 * stats.t.sf(abs(value) / error, freedom)) if error else float(value == 0)
-    smallest = detectable(error, freedom, comparisons, alpha)
-    return Difference(value, value - reach, value + reach, error, p, smallest, seeds, items, comparisons)
+    if not np.isfinite(gap_SN).all():
+        raise DataError(f"there is no number for {name_cells(gap_SN)} (counted from 0)")
+    return group_items(gap_SN, groups)
 
 
-def standard_error(gap_SN: Matrix, resamples: int = RESAMPLES) -> tuple[float, float]:
-    """Return the bootstrap standard error of the mean over seeds × items, and its degrees of freedom.
+def name_cells(items_SN: Matrix, most: int = 5) -> str:
+    """Return where a matrix holds no finite number, in words: the first few test items of each row."""
+    rows = []
+    for row, items_N in enumerate(items_SN):
+        places = np.flatnonzero(~np.isfinite(items_N))
+        if len(places):
+            more = f" and {len(places) - most} more" if len(places) > most else ""
+            rows.append(f"test item{'s' * (len(places) > 1)} {', '.join(map(str, places[:most]))}{more} of row {row}")
+    return "; ".join(rows)
 
-    Resampling rows and columns counts what is chance in every single cell three times (Owen 2007, theorem 3). Two
-    thirds of that are taken off again, which gives the variance of two-way clustering (Cameron, Gelbach & Miller
-    2011), and no less than that of the seeds alone or the items alone. Freedom: Satterthwaite 1946.
+
+def widen_at_ceiling(plain: Difference, gap_SG: Matrix, sizes_G: Sizes, top: float, alpha: float = ALPHA) -> Difference:
+    """Return a difference of shares with exact bounds where fewer than ``FEW`` groups of items tell the two apart.
+
+    A group counts once, with the mean over seeds of what it says for either side, because the seeds repeat the same
+    items: what is bounded is the difference over further items, and the t interval over seeds is kept where wider.
     """
-    seeds, items = gap_SN.shape
-    if not np.ptp(gap_SN):
-        return 0.0, float(seeds - 1)
-    rows_RS, columns_RN = _draws(seeds, items, resamples)
-    means_R = np.einsum("rn,rn->r", rows_RS @ gap_SN, columns_RN) / (seeds * items)
-    by_seed = float(stats.sem(gap_SN.mean(axis=1))) ** 2
-    by_item = float(stats.sem(gap_SN.mean(axis=0))) ** 2 if items > 1 else 0.0
-    cell_SN = gap_SN - gap_SN.mean(axis=1, keepdims=True) - gap_SN.mean(axis=0) + gap_SN.mean()
-    cells = (seeds - 1) * max(items - 1, 1)
-    by_cell = float((cell_SN**2).sum()) / cells / (seeds * items)
-    drawn = float(means_R.var(ddof=1)) * seeds / (seeds - 1) - 2 * by_cell
-    variance = max(drawn, by_seed, by_item)
-    spread = by_seed**2 / (seeds - 1) + by_item**2 / max(items - 1, 1) + by_cell**2 / cells
-    return math.sqrt(variance), max(seeds - 1.0, (by_seed + by_item - by_cell) ** 2 / spread)
+    if int((gap_SG != 0).any(axis=0).sum()) >= FEW:
+        return plain
+    count = effective_groups(sizes_G)
+    weights_G = sizes_G / sizes_G.sum()
+    ours, theirs = (float((part.mean(axis=0) * weights_G).sum()) / top for part in (gap_SG.clip(0), (-gap_SG).clip(0)))
+    level = alpha / plain.comparisons
+    low, high = (top * bound for bound in exact_difference(ours, theirs, count, level))
+    inner = tuple(top * bound for bound in exact_difference(ours, theirs, count, 2 * level))
+    p = max(plain.p, exact_difference_p(ours, theirs, count))
+    return replace(
+        plain,
+        low=min(plain.low, low),
+        high=max(plain.high, high),
+        inner=(min(plain.inner[0], inner[0]), max(plain.inner[1], inner[1])),
+        p=p,
+        adjusted=max(plain.adjusted, min(1.0, p * plain.comparisons)),
+        detectable=None,
+    )
 
 
-@lru_cache(maxsize=4)
-def _draws(seeds: int, items: int, resamples: int) -> tuple[np.ndarray, np.ndarray]:
-    """How often each seed and each item is drawn: the same resamples for every comparison of these sizes."""
-    rng = np.random.default_rng(20_071)
-    rows_RS = rng.multinomial(seeds, np.full(seeds, 1 / seeds), resamples).astype(np.float64)
-    return rows_RS, rng.multinomial(items, np.full(items, 1 / items), resamples).astype(np.float64)
+def effective_groups(sizes_G: Sizes) -> float:
+    """Return how many groups of equal size tell as much as these (Kish 1965)."""
+    return float(sizes_G.sum() ** 2 / (sizes_G**2).sum())
 
 
 def detectable(
@@ -139,7 +245,20 @@ def probability_of_improvement(ours_S: Float[np.ndarray, " S"], theirs_R: Float[
     return float(wins) / (len(ours_S) * len(theirs_R))
 
 
-def mean_interval(scores_SN: Matrix, alpha: float = ALPHA) -> tuple[float, float]:
-    """Return the interval of a mean over seeds and items, as for a difference."""
-    mean = difference(scores_SN, np.zeros_like(scores_SN), 1, alpha)
-    return mean.low, mean.high
+def mean_interval(
+    scores_SN: Matrix, alpha: float = ALPHA, *, groups: Sequence[int] | None = None, top: float | None = None
+) -> tuple[float, float]:
+    """Return the interval of a mean over seeds and items.
+
+    ``top``: scores are between 0 and this. Where fewer than ``FEW`` groups of items are short of it in any seed (or
+    above 0), the exact interval of a share over the groups is taken where it is wider. Raises as ``difference``.
+    """
+    mean = difference(scores_SN, np.zeros_like(scores_SN), 1, alpha, groups=groups)
+    if top is None:
+        return mean.low, mean.high
+    low, high = max(mean.low, 0.0), min(mean.high, top)
+    scores_SG, sizes_G = group_items(scores_SN, groups)
+    if min(int((scores_SG < top).any(axis=0).sum()), int((scores_SG > 0).any(axis=0).sum())) < FEW:
+        bounds = exact_share(mean.value / top, effective_groups(sizes_G), alpha)
+        low, high = min(low, top * bounds[0]), max(high, top * bounds[1])
+    return low, high

@@ -19,11 +19,16 @@ from clockhands.findings import Figure, Finding, Findings, Light, Mark, Panel, T
 
 METHOD = (
     "Every variant is trained from the same seeds, with the same batches and, where names and shapes agree, the same "
-    "initial weights, and judged on the same test items. Differences are paired by seed and item; intervals resample "
-    "both (pigeonhole bootstrap, Owen 2007), as bootstrap t intervals on the seeds' degrees of freedom (Hesterberg "
-    "2015), simultaneous over all comparisons at 95 % (Bonferroni). In brackets the smallest difference that would "
-    "have been detected with 80 % power. P: probability that a seed of the variant beats one of the baseline (Agarwal "
-    "et al. 2021). p: two-sided, times the number of comparisons (Dunn 1961)."
+    "initial weights, and judged on the same test items. Differences are paired by seed and item; items that hang "
+    "together (twins) count as one. Intervals count seeds and items as samples (two-way clustering, Cameron, Gelbach & "
+    "Miller 2011), and hold for all comparisons together at 95 % (max-t, Dunnett 1955; variances over seeds moderated "
+    "after Smyth 2004). Where fewer than ten groups of items tell two variants apart, the exact interval of a share "
+    "over these groups (Clopper & Pearson 1934) is taken where it is wider. Equivalent: two one-sided tests at 5 % "
+    "(Schuirmann 1987) show a difference below the plan's margin. In brackets the smallest difference that would have "
+    "been detected with 80 % power. Learned: seeds that reached the score from which a seed counts as having learned, "
+    "with the exact interval of their share, compared by Fisher's exact test (after Tarone 1990); scores are of the "
+    "seeds that learned, where some did. P: probability that a seed of the variant beats one of the baseline (Agarwal "
+    "et al. 2021). p: two-sided, for all comparisons together."
 )
 
 
@@ -60,6 +65,8 @@ def find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterat
     """Yield the table that a reader looks at first."""
     plan, (baseline, *others) = comparison.plan, verdicts
     sentences = [f"{verdict.variant}: {verdict.sentence}." for verdict in others]
+    if warning := warn_of_nothing(verdicts):
+        sentences.insert(0, warning)
     marks = _marks(comparison, verdicts)
     yield Finding(
         name="compare.verdict",
@@ -72,8 +79,15 @@ def find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterat
         table=_verdict_table(comparison, verdicts),
         figure=Figure((Panel(marks, xlabel=METRICS[plan.metric]),)) if marks else None,
         method=METHOD,
-        source="Owen 2007; Hesterberg 2015; Agarwal et al. 2021; Dunn 1961",
+        source="Cameron, Gelbach & Miller 2011; Dunnett 1955; Smyth 2004; Clopper & Pearson 1934; Agarwal et al. 2021",
     )
+
+
+def warn_of_nothing(verdicts: Sequence[Verdict]) -> str:
+    """Return a sentence where no seed of any variant learned, so that nothing can be compared; else an empty text."""
+    if any(verdict.learning.learned for verdict in verdicts) or all(verdict.score is None for verdict in verdicts):
+        return ""
+    return "Nothing was learned by any variant, so nothing is known of their differences: give a longer budget."
 
 
 def _marks(comparison: Comparison, verdicts: Sequence[Verdict]) -> tuple[Mark, ...]:
@@ -103,7 +117,8 @@ def _verdict_table(comparison: Comparison, verdicts: Sequence[Verdict]) -> Table
     """A row a variant."""
     columns = (
         "variant", METRICS[comparison.plan.metric], "from", "to", "interquartile mean", "difference", "low", "high",
-        "P(better)", "p (Bonferroni)", "finished", "diverged", "failed", "reached the target", "parameters", "verdict",
+        "P(better)", "p (max-t)", "learned", "p (learned)", "finished", "diverged", "failed", "reached the target",
+        "parameters", "verdict",
     )  # fmt: skip
     return Table.of(columns, [_verdict_row(comparison, verdict) for verdict in verdicts])
 
@@ -118,6 +133,8 @@ def _verdict_row(comparison: Comparison, verdict: Verdict) -> tuple[Any, ...]:
         *((gap.value, gap.low, gap.high) if gap else (None, None, None)),
         verdict.probability,
         gap.adjusted if gap else None,
+        str(verdict.learning),
+        verdict.learning_p,
         f"{verdict.finished} of {verdict.planned}",
         verdict.diverged,
         verdict.failed,
@@ -180,5 +197,5 @@ def _median(values: Sequence[float | None]) -> float | None:
 
 
 def _light(verdicts: Sequence[Verdict]) -> Light:
-    lost = any(verdict.diverged or verdict.failed for verdict in verdicts)
+    lost = any(verdict.failed or not verdict.learning.complete for verdict in verdicts)
     return "warn" if lost or all(verdict.finished < MIN_SEEDS for verdict in verdicts) else "info"

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from clockhands.comparison import Comparison
+from clockhands.comparison.plan_settings import MARGINS
 from clockhands.comparison.statistics import Difference, Matrix, difference
-from clockhands.comparison.verdicts import score_matrix
+from clockhands.comparison.verdicts import find_groups, find_top, score_matrix
 from clockhands.errors import UsageError
 from clockhands.studies.study import Ordering, Study
 
@@ -41,24 +42,25 @@ WORDS = {"reproduced": "are reproduced here", "contradicted": "contradicted", "u
 def _check(ordering: Ordering, comparison: Comparison, comparisons: int) -> CheckedOrdering:
     """The first minus the second: above 0 if the claim holds; a claim of equality has ``alike``."""
     first, second = ordering.variants
+    whole = ordering.on == "score"
+    groups, top = (find_groups(comparison), find_top(comparison.plan)) if whole else (None, None)
     higher, lower = (_values(comparison, variant, ordering.on) for variant in (first, second))
     try:
-        gap = difference(higher, lower, comparisons)
+        gap = difference(higher, lower, comparisons, groups=groups, top=top)
     except UsageError:
         return CheckedOrdering(ordering.claim, ordering.source, "", "undecided: too few seeds of both finished")
     measured = f"{first} − {second}, {ordering.on}: {gap.value:+.3g} [{gap.low:+.3g}, {gap.high:+.3g}]"
-    return CheckedOrdering(ordering.claim, ordering.source, measured, _agreement(ordering, gap))
+    plan = comparison.plan
+    margin = plan.equal_within if ordering.on == "score" else MARGINS["loss"]
+    return CheckedOrdering(ordering.claim, ordering.source, measured, _agreement(ordering, gap, margin))
 
 
-def _agreement(ordering: Ordering, gap: Difference) -> str:
+def _agreement(ordering: Ordering, gap: Difference, margin: float) -> str:
     if not ordering.alike:
         return ("reproduced" if gap.value > 0 else "contradicted") if gap.significant else "undecided"
-    if gap.significant:
-        return "contradicted"
-    return f"reproduced ({f'{gap.detectable:.2g} could have been detected' if gap.detectable else SAME})"
-
-
-SAME = "the same on every item"
+    if gap.is_within(margin):
+        return f"reproduced (equal within ±{margin:g})"
+    return "contradicted" if gap.significant else f"undecided (not shown to be equal within ±{margin:g})"
 
 
 def _values(comparison: Comparison, variant: str, on: str) -> Matrix:

@@ -15,7 +15,7 @@
     seeds = 5
 
     [[reading]]                               # a sentence that is said only where the verdicts are such
-    when = { "sine alone" = "no difference" }
+    when = { "sine alone" = "equivalent" }
     say = "So the cosine is not needed here."
 
     [[ordering]]                              # what the literature reports of two variants, to be checked

@@ -1,0 +1,79 @@
+"""Exact tests and intervals of counts: shares of items at a ceiling, and of seeds that learned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from scipy import optimize, stats
+
+ALPHA = 0.05
+LOWEST_P = 1e-12
+"""Smaller ones are not told apart."""
+
+
+def exact_share(share: float, count: float, alpha: float = ALPHA) -> tuple[float, float]:
+    """Return the interval of a binomial share (Clopper & Pearson 1934).
+
+    ``count`` may be an effective number and ``share * count`` a fraction (Korn & Graubard 1998, "Confidence Intervals
+    For Proportions With Small Expected Number of Positive Counts Estimated From Survey Data").
+
+    >>> tuple(round(bound, 3) for bound in exact_share(1.0, 5))
+    (0.478, 1.0)
+    """
+    hits, misses = count * share, count * (1 - share)
+    low = float(stats.beta.ppf(alpha / 2, hits, misses + 1)) if hits > 0 else 0.0
+    high = float(stats.beta.ppf(1 - alpha / 2, hits + 1, misses)) if misses > 0 else 1.0
+    return low, high
+
+
+def exact_difference(ours: float, theirs: float, count: float, alpha: float = ALPHA) -> tuple[float, float]:
+    """Return an interval of the difference of two shares of the same items, from the items on which they differ.
+
+    ``ours``, ``theirs``: shares of items that only the one or only the other has right. Either share has an exact
+    interval at 1 - α/2, so that both hold together at 1 - α.
+    """
+    (our_low, our_high), (their_low, their_high) = (exact_share(share, count, alpha / 2) for share in (ours, theirs))
+    return our_low - their_high, our_high - their_low
+
+
+def exact_difference_p(ours: float, theirs: float, count: float) -> float:
+    """Return the α at which ``exact_difference`` just reaches 0; 1 where it always holds 0."""
+    more, less = max(ours, theirs), min(ours, theirs)
+
+    def distance(alpha: float) -> float:
+        return exact_difference(more, less, count, alpha)[0]
+
+    if distance(1.0) <= 0:
+        return 1.0
+    if distance(LOWEST_P) >= 0:
+        return LOWEST_P
+    return float(optimize.brentq(distance, LOWEST_P, 1.0, xtol=1e-9))
+
+
+def compare_counts(counts: Sequence[tuple[int, int]], baseline: tuple[int, int], alpha: float = ALPHA) -> list[float]:
+    """Return for each (learned, of how many) the p of an exact test against the baseline's, for all of them together.
+
+    Fisher's exact test (1935), two-sided. A comparison whose numbers could give no small p, as where all seeds of both
+    learned, does not count among those that share the error (Tarone 1990).
+
+    >>> compare_counts([(0, 5), (5, 5)], (5, 5))
+    [0.007936507936507936, 1.0]
+    """
+    ps = [_fisher(right, total, *baseline) for right, total in counts]
+    shared = next(m for m in range(1, len(ps) + 2) if sum(smallest <= alpha / m for _, smallest in ps) <= m)
+    return [min(1.0, shared * p) if smallest <= alpha / shared else 1.0 for p, smallest in ps]
+
+
+@lru_cache(maxsize=10_000)
+def _fisher(right: int, total: int, base_right: int, base_total: int) -> tuple[float, float]:
+    """The p of a table, and the smallest that any table of the same margins has."""
+    learned = right + base_right
+    if not total or not base_total:
+        return 1.0, 1.0
+
+    def p_of(hits: int) -> float:
+        table = [[hits, total - hits], [learned - hits, base_total - learned + hits]]
+        return float(stats.fisher_exact(table).pvalue)
+
+    return p_of(right), min(p_of(max(0, learned - base_total)), p_of(min(learned, total)))

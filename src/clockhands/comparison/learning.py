@@ -1,0 +1,102 @@
+"""Which seeds of a variant learned, diverged or learned nothing: an outcome of its own, beside the score.
+
+Where some seeds of a variant fail altogether, its scores are of two kinds, and no interval of their mean over a handful
+of seeds can hold. So the share of seeds that learned is told with its exact interval, and the score is of those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clockhands.comparison.exact import exact_share
+from clockhands.comparison.results import Comparison
+
+SHARE = {"exact": 0.2, "chrf": 0.5}
+"""Of the best seed of a comparison: a seed below it has not learned, where the plan does not say what has."""
+LEAST = {"exact": 1.0, "chrf": 5.0}
+"""Below it no seed has learned, however bad the others are."""
+
+
+@dataclass(frozen=True)
+class Learning:
+    """The seeds of a variant by what became of them; a trial that failed for a reason of the machine's is in none."""
+
+    learned: tuple[int, ...] = ()
+    unlearned: tuple[int, ...] = ()
+    diverged: tuple[int, ...] = ()
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many seeds learned, and of how many."""
+        return len(self.learned), len(self.learned) + len(self.unlearned) + len(self.diverged)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every seed learned."""
+        return not self.unlearned and not self.diverged
+
+    @property
+    def mixed(self) -> bool:
+        """Whether some seeds learned and some trained to their end without."""
+        return bool(self.learned and self.unlearned)
+
+    @property
+    def scored(self) -> tuple[int, ...]:
+        """The seeds whose scores stand for the variant: those that learned, or all that ended where none did."""
+        return self.learned or self.unlearned
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The exact 95 % interval of the share of seeds that learn, in percent."""
+        learned, total = self.counts
+        if not total:
+            return 0.0, 100.0
+        low, high = exact_share(learned / total, total)
+        return 100 * low, 100 * high
+
+    def __str__(self) -> str:
+        """Return the counts with the interval of the share.
+
+        >>> str(Learning((1, 2, 3, 4, 5)))
+        '5 of 5, at least 48 %'
+        """
+        learned, total = self.counts
+        low, high = self.interval
+        if not total:
+            return "none ended"
+        if learned == total:
+            return f"{learned} of {total}, at least {np.ceil(low - 0.5):.0f} %"
+        if not learned:
+            return f"{learned} of {total}, at most {np.floor(high + 0.5):.0f} %"
+        return f"{learned} of {total}, {low:.0f} to {high:.0f} %"
+
+
+def find_threshold(comparison: Comparison) -> float | None:
+    """Return the score from which a seed has learned: the plan's, or a share of the best seed's.
+
+    None for a loss of which the plan says nothing: there every seed that ended counts as having learned.
+    """
+    plan = comparison.plan
+    if plan.learned is not None:
+        return float(plan.learned)
+    if plan.metric not in SHARE:
+        return None
+    best = max((float(trial.items_N.mean()) for trial in comparison.trials if trial.finished), default=0.0)
+    return max(SHARE[plan.metric] * best, LEAST[plan.metric])
+
+
+def classify_seeds(comparison: Comparison, variant: str, threshold: float | None) -> Learning:
+    """Return which seeds of a variant learned."""
+    scores = {trial.seed: float(trial.items_N.mean()) for trial in comparison.trials_of(variant)}
+    higher = comparison.plan.higher_is_better
+    right = {
+        seed: threshold is None or (score >= threshold if higher else score <= threshold)
+        for seed, score in scores.items()
+    }
+    return Learning(
+        learned=tuple(seed for seed in right if right[seed]),
+        unlearned=tuple(seed for seed in right if not right[seed]),
+        diverged=tuple(trial.seed for trial in comparison.trials_of(variant, "diverged")),
+    )

@@ -1,0 +1,50 @@
+"""Seeds that learned, did not, or diverged: counted from planted scores."""
+
+from __future__ import annotations
+
+import pytest
+from scipy import stats
+
+from clockhands.comparison.learning import Learning, classify_seeds, find_threshold
+from tests.comparison.planted import shares
+
+
+def test_seeds_are_told_apart_by_a_share_of_the_best() -> None:
+    made = shares({"base": [0.9, 0.9, 0.9, 0.9, 0.9], "torn": [0.9, 0.02, None, 0.85, 0.01]})
+    threshold = find_threshold(made)
+    assert threshold is not None and 15 < threshold < 20
+    torn = classify_seeds(made, "torn", threshold)
+    assert torn == Learning(learned=(1, 4), unlearned=(2, 5), diverged=(3,))
+    assert torn.counts == (2, 5) and torn.mixed and not torn.complete and torn.scored == (1, 4)
+    assert classify_seeds(made, "base", threshold).complete
+
+
+def test_the_plan_decides_where_it_says_so() -> None:
+    rates = {"base": [0.9] * 5, "half": [0.5, 0.9, 0.5, 0.9, 0.5]}
+    assert classify_seeds(shares(rates), "half", find_threshold(shares(rates))).complete
+    strict = shares(rates, learned=70.0)
+    assert find_threshold(strict) == 70.0
+    assert classify_seeds(strict, "half", 70.0).counts == (2, 5)
+
+
+def test_where_nobody_learned_a_share_of_the_best_means_nothing() -> None:
+    made = shares({"base": [0.0] * 5, "other": [0.0, 0.004, 0.0, 0.0, 0.0]})
+    assert find_threshold(made) == 1.0
+    assert classify_seeds(made, "other", 1.0).counts == (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("learning", "text"),
+    [
+        (Learning((1, 2, 3, 4, 5)), "5 of 5, at least 48 %"),
+        (Learning((), (1, 2, 3), (4, 5)), "0 of 5, at most 52 %"),
+        (Learning((1, 2, 3, 4), (5,)), "4 of 5, 28 to 99 %"),
+        (Learning(), "none ended"),
+    ],
+)
+def test_a_share_is_told_with_its_exact_interval(learning: Learning, text: str) -> None:
+    assert str(learning) == text
+    learned, total = learning.counts
+    if total:
+        known = stats.binomtest(learned, total).proportion_ci(0.95, "exact")
+        assert learning.interval == pytest.approx((100 * known.low, 100 * known.high))

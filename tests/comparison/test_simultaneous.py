@@ -1,0 +1,90 @@
+"""Many variants against one baseline: Dunnett's tables, planted truths, and scores without variance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from clockhands.comparison.simultaneous import choose_weight, compare_with_baseline, draw_null
+from clockhands.comparison.statistics import difference
+
+
+def scores(variants: int, seeds: int, items: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Equal variants; seeds make most of their variance."""
+    return [50 + rng.normal(0, 2, (seeds, 1)) + rng.normal(0, 5, (seeds, items)) for _ in range(variants)]
+
+
+def test_a_single_variant_has_the_interval_of_a_single_difference() -> None:
+    theirs, ours = scores(2, 5, 40, np.random.default_rng(0))
+    assert compare_with_baseline([ours], [theirs]) == [difference(ours, theirs)]
+
+
+def test_the_null_has_the_correlation_and_the_variance_of_differences_from_one_baseline() -> None:
+    null = draw_null(5, 3, 100)
+    assert np.corrcoef(null.means_BM.T) == pytest.approx(
+        np.array([[1, 0.5, 0.5], [0.5, 1, 0.5], [0.5, 0.5, 1]]), abs=0.06
+    )
+    assert null.means_BM.var(axis=0) == pytest.approx(np.ones(3), abs=0.1)
+    assert null.variances_BM.mean(axis=0) == pytest.approx(np.ones(3), abs=0.1)
+
+
+def test_with_many_seeds_the_threshold_is_that_of_dunnett() -> None:
+    """With variances that are known the largest of five |z| of correlation 1/2 is 2.51 (Dunnett 1964, table II)."""
+    rng = np.random.default_rng(1)
+    base, *others = scores(6, 60, 30, rng)
+    gap = compare_with_baseline(others, [base] * 5)[0]
+    assert (gap.high - gap.value) / gap.error == pytest.approx(2.54, abs=0.1)
+    assert (gap.high - gap.value) / gap.error < stats.t.ppf(1 - 0.025 / 5, 59)
+
+
+def test_many_variants_with_five_seeds_need_no_miracle() -> None:
+    """Bonferroni at four degrees of freedom asks for 8.2 standard errors of 42 variants."""
+    rng = np.random.default_rng(2)
+    base, *others = scores(43, 5, 60, rng)
+    others[7] = others[7] + 9
+    gaps = compare_with_baseline(others, [base] * 42)
+    assert [k for k, gap in enumerate(gaps) if gap.significant] == [7]
+    assert max((gap.high - gap.value) / gap.error for gap in gaps) < 6
+    assert stats.t.ppf(1 - 0.025 / 42, 4) > 8
+
+
+def test_p_and_interval_never_disagree() -> None:
+    rng = np.random.default_rng(3)
+    for shift in np.linspace(0, 8, 12):
+        base, *others = scores(6, 5, 20, rng)
+        for gap in compare_with_baseline([ours + shift for ours in others], [base] * 5):
+            assert (gap.adjusted < 0.05) == gap.significant
+            assert gap.low < gap.inner[0] < gap.inner[1] < gap.high
+
+
+def test_what_is_promised_to_be_detected_is_detected() -> None:
+    rng = np.random.default_rng(4)
+    promised, found = [], []
+    for _ in range(120):
+        base, *others = scores(7, 5, 40, rng)
+        gaps = compare_with_baseline(others, [base] * 6)
+        promised.append(np.mean([gap.detectable for gap in gaps]))
+    shift = float(np.mean(promised))
+    for _ in range(120):
+        base, *others = scores(7, 5, 40, rng)
+        found += [gap.significant for gap in compare_with_baseline([ours + shift for ours in others], [base] * 6)]
+    assert 0.7 <= np.mean(found) <= 0.9
+
+
+def test_unequal_variances_stand_alone() -> None:
+    """Where they spread much more than chance makes them, none tells of another."""
+    null = draw_null(5, 20, 100)
+    equal, unequal = np.full(20, 2.0), 10.0 ** np.arange(-10, 10)
+    assert choose_weight(list(equal), null) > 0.5
+    assert choose_weight(list(unequal), null) < 0.05
+    assert choose_weight([1.0] * 4 + [0.0] * 16, null) == 0.0
+
+
+def test_a_variant_without_variance_has_exact_bounds() -> None:
+    rng = np.random.default_rng(5)
+    base = np.full((5, 200), 100.0)
+    noisy = [100.0 * (rng.random((5, 200)) < 0.6) for _ in range(5)]
+    same, *others = compare_with_baseline([base, *noisy], [base] * 6, top=100.0)
+    assert same.low < -1 and same.high > 1 and same.low == -same.high and same.adjusted == 1 and same.detectable is None
+    assert all(gap.high < -20 for gap in others)
