@@ -90,7 +90,7 @@ def planted(seed: int) -> dict[str, float | str | bool]:
     if kind == "trend":
         rows = rows + 5 * trend(count, width, rng)
     start = time.process_time()
-    turns = np.array([count / line.period for line in find_lines(rows).turning])
+    turns = np.array([count / line.period for line in find_lines(rows).rotating])
     seconds = time.process_time() - start
     wanted = findable(left, count, mixed, fewest=3 if kind == "trend" else 2)
     every = left * count / (2 * np.pi)
@@ -169,7 +169,7 @@ SMOOTH: dict[str, Callable[[int, int, Random], Array]] = {
 def invented(kind: str, count: int, width: int, seed: int) -> bool:
     """Whether hands are seen in a smooth table."""
     found = find_lines(SMOOTH[kind](count, width, np.random.default_rng(seed)))
-    return bool(found.turning)
+    return bool(found.rotating)
 
 
 def main() -> None:

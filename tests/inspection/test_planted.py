@@ -7,9 +7,9 @@ from functools import cache
 import pytest
 import torch
 
-from clockhands.inspection.estimators.intervals import toeplitz_share
+from clockhands.inspection.estimators.matrix_statistics import compute_toeplitz_r2
 from clockhands.inspection.estimators.probes import CrossValidation
-from clockhands.inspection.estimators.variance_share import share_interval, unbiased_share
+from clockhands.inspection.estimators.variance_share import estimate_position_share, jackknife_position_share
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.directions import compute_overlap
 from clockhands.inspection.measures.heads_distance import _median_interval
@@ -88,7 +88,7 @@ def test_replacing_the_position_rows_changes_the_model_with_a_positional_head() 
 def test_no_position_reads_as_no_position() -> None:
     subject, recorded = _blind()
     assert answer("loudness", subject, recorded).value == pytest.approx(0.0, abs=1e-6)
-    assert abs(unbiased_share(recorded.hidden[-1])) < 0.01
+    assert abs(estimate_position_share(recorded.hidden[-1])) < 0.01
     shares = _split(recorded, 1).layer()
     assert abs(positional_share(shares)) < 0.02
     found = probe_layers(subject, recorded)
@@ -157,11 +157,11 @@ def test_the_intervals_cover_what_is_true(seed: int) -> None:
     """The share of planted positions, and the distance of a head, against the truth and a bootstrap."""
     generator = torch.Generator().manual_seed(seed)
     places, rest = torch.randn(LENGTH, 16, generator=generator), torch.randn(40, LENGTH, 16, generator=generator)
-    low, high = share_interval(places + rest)
+    low, high = jackknife_position_share(places + rest)
     true = float(places.var(0, correction=0).sum()) / (float(places.var(0, correction=0).sum()) + 16)
     assert low - (high - low) / 2 < true < high + (high - low) / 2
     picks = torch.randint(40, (100, 40), generator=generator)
-    drawn = torch.tensor([unbiased_share((places + rest)[rows]) for rows in picks])
+    drawn = torch.tensor([estimate_position_share((places + rest)[rows]) for rows in picks])
     assert high - low == pytest.approx(3.92 * float(drawn.std()), rel=0.5)
     distances = 5 + torch.randn(60, 4, generator=generator, dtype=torch.float64)
     low, high = _median_interval(distances)
@@ -180,8 +180,8 @@ def test_nulls_stay_null(seed: int) -> None:
     assert table_answer("table.hands", subject).value == 0
     assert table_answer("table.shift", subject).light == "info"
     states = torch.randn(24, LENGTH, 16, generator=generator)
-    assert abs(unbiased_share(states)) < 0.01
-    assert float(position_hits(states, CrossValidation.of(torch.arange(24))).mean()) < 4 / LENGTH
+    assert abs(estimate_position_share(states)) < 0.01
+    assert float(position_hits(states, CrossValidation.draw(torch.arange(24))).mean()) < 4 / LENGTH
 
 
 def test_a_clock_is_a_rotation_and_depends_on_distance_alone() -> None:
@@ -191,7 +191,7 @@ def test_a_clock_is_a_rotation_and_depends_on_distance_alone() -> None:
     assert linear < 1e-3
     assert rotation < 1e-2
     gram = rows @ rows.T
-    assert toeplitz_share(gram) > 0.98
+    assert compute_toeplitz_r2(gram) > 0.98
     assert symmetry(gram) > 0.98
 
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clockhands.inspection.estimators.probes import STRENGTH, CrossValidation, Ridge, corrected_interval
+from clockhands.inspection.estimators.probes import STRENGTH, CrossValidation, Ridge, correct_interval
 from clockhands.inspection.measures.survival import position_hits
 
 
 def test_texts_of_one_group_stay_on_one_side() -> None:
     groups = torch.tensor([0, 0, 0, 3, 4, 4, 6, 7, 8, 9, 10, 11, 12, 13, 13, 15])
-    splits = CrossValidation.of(groups)
-    assert len(splits.held) == 10 and len(set(splits.held)) == 10
+    splits = CrossValidation.draw(groups)
+    assert len(splits.held_blocks) == 10 and len(set(splits.held_blocks)) == 10
     for fitted, held in splits:
         assert sorted([*fitted.tolist(), *held.tolist()]) == list(range(16))
         assert not set(groups[fitted].tolist()) & set(groups[held].tolist())
-    assert splits.fitted == pytest.approx(12, abs=1.5)
+    assert splits.fitted_texts == pytest.approx(12, abs=1.5)
 
 
 @pytest.mark.parametrize("count", [2, 3, 8])
 def test_few_texts_and_texts_that_are_all_alike_are_split_all_the_same(count: int) -> None:
     for groups in (torch.arange(count), torch.zeros(count, dtype=torch.long)):
-        for fitted, held in CrossValidation.of(groups):
+        for fitted, held in CrossValidation.draw(groups):
             assert len(fitted) >= 1 <= len(held)
 
 
@@ -31,8 +31,8 @@ def test_ridge_on_every_split_is_the_ridge_of_the_textbook() -> None:
     generator = torch.Generator().manual_seed(0)
     x = 100 + torch.randn(12, 5, 4, generator=generator)
     y = x @ torch.randn(4, 3, generator=generator) + 0.1 * torch.randn(12, 5, 3, generator=generator)
-    splits = CrossValidation.of(torch.arange(12))
-    for (fitted, held), (same, guess) in zip(splits, Ridge(x, y, splits).predictions(), strict=True):
+    splits = CrossValidation.draw(torch.arange(12))
+    for (fitted, held), (same, guess) in zip(splits, Ridge(x, y, splits).predict(), strict=True):
         assert torch.equal(held, same)
         a, b = x[fitted].flatten(0, 1).double(), y[fitted].flatten(0, 1).double()
         gram = (a - a.mean(0)).T @ (a - a.mean(0))
@@ -44,7 +44,7 @@ def test_ridge_on_every_split_is_the_ridge_of_the_textbook() -> None:
 
 def test_states_without_any_difference_are_read_as_chance() -> None:
     """Where all states are equal, a system without a solution was solved."""
-    hits = position_hits(torch.zeros(16, 8, 6), CrossValidation.of(torch.arange(16)))
+    hits = position_hits(torch.zeros(16, 8, 6), CrossValidation.draw(torch.arange(16)))
     assert float(hits.mean()) == pytest.approx(1 / 8)
 
 
@@ -58,10 +58,10 @@ def _states(generator: torch.Generator, texts: int = 24, length: int = 6) -> tor
 def test_the_interval_holds_the_true_score_and_an_uncorrected_one_does_not() -> None:
     """The score that probes fitted on 18 texts have on average, over 150 samples of texts."""
     generator = torch.Generator().manual_seed(0)
-    runs = [position_hits(_states(generator), CrossValidation.of(torch.arange(24), seed=seed)) for seed in range(150)]
+    runs = [position_hits(_states(generator), CrossValidation.draw(torch.arange(24), seed=seed)) for seed in range(150)]
     truth = float(torch.stack(runs).mean())
     held = {
-        ratio: sum(low <= truth <= high for low, high in (corrected_interval(run, ratio) for run in runs)) / len(runs)
+        ratio: sum(low <= truth <= high for low, high in (correct_interval(run, ratio) for run in runs)) / len(runs)
         for ratio in (1 / 3, 0.0)
     }
     assert held[1 / 3] >= 0.9
@@ -69,4 +69,4 @@ def test_the_interval_holds_the_true_score_and_an_uncorrected_one_does_not() -> 
 
 
 def test_one_split_gives_no_interval_but_a_point() -> None:
-    assert corrected_interval(torch.tensor([0.5]), 0.3) == (0.5, 0.5)
+    assert correct_interval(torch.tensor([0.5]), 0.3) == (0.5, 0.5)

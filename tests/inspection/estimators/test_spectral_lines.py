@@ -7,10 +7,10 @@ import pytest
 from benchmarks.hands import SMOOTH, encoding_speeds, findable, hands_of, invented, planted, rotation, walk
 from scipy.signal import lfilter
 
-from clockhands.inspection.estimators.autoregression import burg
-from clockhands.inspection.estimators.column_lines import AGREEMENT
+from clockhands.inspection.estimators.autoregression import fit_autoregression
+from clockhands.inspection.estimators.column_lines import LEAST_AGREEMENT
 from clockhands.inspection.estimators.spectral_lines import find_lines
-from clockhands.inspection.estimators.wave_fit import agreements, waves
+from clockhands.inspection.estimators.wave_fit import make_waves, measure_agreement
 
 Random = np.random.Generator
 
@@ -50,7 +50,7 @@ def test_a_table_as_it_stands_gives_up_hands_that_are_close() -> None:
     rng = np.random.default_rng(0)
     speeds = encoding_speeds(32, 128, rng)
     rows, left = hands_of(128, 64, speeds, rng, 0.1, mixed=False)
-    turns = [128 / line.period for line in find_lines(rows).turning]
+    turns = [128 / line.period for line in find_lines(rows).rotating]
     wanted = findable(left, 128, mixed=False, fewest=2)
     assert len(wanted) >= 8
     assert all(min(abs(np.array(turns) / turn - 1)) < 0.01 for turn in wanted)
@@ -61,7 +61,7 @@ def test_the_error_of_a_period_is_covered_by_its_interval() -> None:
     for seed in range(12):
         rng = np.random.default_rng(seed)
         rows, speeds = hands_of(128, 16, np.array([0.7]), rng, 0.3, mixed=True)
-        (line,) = find_lines(rows).turning
+        (line,) = find_lines(rows).rotating
         inside.append(abs(line.frequency - speeds[0]) < 1.96 * line.error)
     assert sum(inside) >= 9
 
@@ -71,7 +71,7 @@ def test_a_hand_whose_speed_varies_is_one_hand() -> None:
     t = np.arange(512)
     angle = 2 * np.pi * t / 8 + 1.5 * np.sin(2 * np.pi * t / 512)
     rows = np.stack([np.cos(angle), np.sin(angle)], 1) @ rotation(64, rng)[:2] + 0.02 * rng.standard_normal((512, 64))
-    (line,) = find_lines(rows).turning
+    (line,) = find_lines(rows).rotating
     assert line.parts, "lines beside the carrier are no hands of their own"
     assert line.period == pytest.approx(8, rel=0.01)
 
@@ -81,30 +81,30 @@ def test_what_swings_does_not_turn() -> None:
     wave = np.cos(2 * np.pi * np.arange(256) / 20)
     rows = wave[:, None] * rng.standard_normal(64) + 0.1 * rng.standard_normal((256, 64))
     found = find_lines(rows)
-    assert not found.turning
-    assert [line.period for line in found.swinging] == pytest.approx([20], rel=0.01)
+    assert not found.rotating
+    assert [line.period for line in found.oscillating] == pytest.approx([20], rel=0.01)
 
 
 def test_power_alone_makes_no_line() -> None:
     """In a random walk of two dimensions the strongest waves agree by chance: only surrogates tell."""
     seen = [find_lines(walk(128, 2, np.random.default_rng(seed))) for seed in range(12)]
-    assert sum(found.best_other > AGREEMENT for found in seen) > 6
-    assert sum(bool(found.turning) for found in seen) <= 2
+    assert sum(found.best_other > LEAST_AGREEMENT for found in seen) > 6
+    assert sum(bool(found.rotating) for found in seen) <= 2
 
 
 def test_noise_agrees_by_the_share_of_common_rows() -> None:
     rng = np.random.default_rng(0)
     noise = rng.standard_normal((512, 400))
-    found = agreements(noise, 2 * np.pi * np.array([20.0, 55.5, 130.2]) / 512)
+    found = measure_agreement(noise, 2 * np.pi * np.array([20.0, 55.5, 130.2]) / 512)
     assert found == pytest.approx(2 / 3, abs=0.08)
-    wave = waves(np.arange(512.0), np.array([0.5])) @ rng.standard_normal((2, 400))
-    assert agreements(wave, np.array([0.5])) == pytest.approx(1)
+    wave = make_waves(np.arange(512.0), np.array([0.5])) @ rng.standard_normal((2, 400))
+    assert measure_agreement(wave, np.array([0.5])) == pytest.approx(1)
 
 
 def test_burg_finds_a_planted_autoregression() -> None:
     drawn = np.random.default_rng(0).standard_normal((400, 30))
     rows = lfilter([1.0], [1.0, -1.2, 0.5], drawn, axis=0)[50:]
-    assert burg(rows, 2) == pytest.approx([1, -1.2, 0.5], abs=0.03)
+    assert fit_autoregression(rows, 2) == pytest.approx([1, -1.2, 0.5], abs=0.03)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 9, 17, 24, 33])
@@ -117,7 +117,7 @@ def test_degenerate_tables_have_no_hands_and_raise_nothing(count: int, kind: str
         rows = {"zero": 0 * rows, "constant": 0 * rows + 0.1, "one column": rows[:, :1]}[kind]
     with np.errstate(all="raise"):
         found = find_lines(rows)
-    assert not found.turning
+    assert not found.rotating
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -125,5 +125,5 @@ def test_one_mixed_hand_is_one(seed: int) -> None:
     """Some pair of its columns looks like a circle of its own."""
     rng = np.random.default_rng(seed)
     rows, _ = hands_of(128, 64, np.array([0.7]), rng, 0.02, mixed=True)
-    (line,) = find_lines(rows).turning
+    (line,) = find_lines(rows).rotating
     assert line.share == pytest.approx(1, abs=0.1)

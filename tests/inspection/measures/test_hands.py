@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from clockhands.findings import Finding
-from clockhands.inspection.estimators.column_lines import Line, _merged
+from clockhands.inspection.estimators.column_lines import SpectralLine, _merge_equal_speeds
 from clockhands.inspection.measures.table_hands import COLUMNS, _row
 from clockhands.inspection.subject.subject import Subject
 
@@ -58,8 +58,8 @@ def test_hands_across_columns_are_told_with_what_they_beat() -> None:
     assert finding.figure is not None and len(finding.figure.panels) == 3
 
 
-def _line(**changes: Any) -> Line:
-    return replace(Line(0.5, np.zeros((2, 4)), 0.3, 0.99, 1.0, 0.01), **changes)
+def _line(**changes: Any) -> SpectralLine:
+    return replace(SpectralLine(0.5, np.zeros((2, 4)), 0.3, 0.99, 1.0, 0.01), **changes)
 
 
 def test_a_period_has_no_upper_end_where_its_frequency_may_be_zero() -> None:
@@ -80,7 +80,7 @@ def test_the_range_of_a_speed_that_varies_is_no_interval() -> None:
 def test_two_pairs_of_columns_at_one_speed_are_told_as_one_hand_in_all_four() -> None:
     """It was told to be in the first two alone, and to agree as well as those."""
     first, second = _line(columns=(0, 4)), _line(columns=(1, 5), agreement=0.9, roundness=0.8)
-    (line,) = _merged([first, second])
+    (line,) = _merge_equal_speeds([first, second])
     assert line.columns == (0, 1, 4, 5) and (line.agreement, line.roundness) == (0.9, 0.8)
     assert _row(line)[7] == "columns 0, 1, 4 and 5"
 

@@ -1,1 +1,1 @@
-"""The statistics of the measures: intervals, probes, and spectral lines of a table."""
+"""The statistics of the measures: intervals, shares of variance, probes, and the spectral lines of a table."""

@@ -1,4 +1,4 @@
-"""Pairs of columns of a table that are one spectral line each."""
+"""Spectral lines, and the pairs of columns of a table that hold one line each."""
 
 from __future__ import annotations
 
@@ -8,24 +8,41 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.inspection.estimators.surrogates import FEWEST_TURNS
-from clockhands.inspection.estimators.wave_fit import Array, agreements, find_peak, refine, times_of, waves
+from clockhands.inspection.estimators.surrogates import LEAST_ROTATIONS
+from clockhands.inspection.estimators.wave_fit import (
+    Array,
+    find_peak,
+    make_times,
+    make_waves,
+    measure_agreement,
+    refine_frequencies,
+)
 
-AGREEMENT = 0.85
-"""The least agreement of a line; of noise in many channels two thirds are expected, and at most 0.8 were seen."""
-SMALLEST_SHARE = 1e-4
-"""Lines with less of the table's variance are left aside: what leaks from a trend can be so large."""
+LEAST_AGREEMENT = 0.85
+"""What a line must exceed; of noise in many channels two thirds are expected, and at most 0.8 was seen."""
+LEAST_SHARE = 1e-4
+"""The share of the table's variance below which a line is not counted: it may be a remainder of a large trend."""
+LEAST_EXPLAINED = 0.6
+"""The part of a pair's sum of squares that its highest peak must explain to be refined at all."""
+MOST_RESIDUAL = 0.05
+"""The part of its sum of squares that a pair of columns may keep beside its line."""
+LEAST_AXIS_RATIO = 0.8
+"""The least ratio of the short axis of the orbit in a pair of columns to its long axis."""
 
 
 @dataclass(frozen=True)
-class Line:
-    """One frequency, in radians per row: its two vectors, and how well they hold.
+class SpectralLine:
+    """One frequency of a table: a pair of vectors across its channels, and how well they hold along the rows.
 
-    ``plane_2D`` are the amplitudes of cosine and sine in each of the D channels, for rows counted from the middle;
-    ``share`` is the share of the table's variance, ``agreement`` of its two ends (1: the same line in both),
-    ``roundness`` the short axis of its orbit over the long one (1: a circle, 0: it swings on a straight line),
-    ``error`` the standard error of the frequency, ``columns`` the channels, two or more, that are this line alone.
-    ``parts`` are the lines that make up one whose speed or size varies: ``frequency`` is then its mean speed.
+    Attributes:
+        frequency: in radians per row; of a line with ``parts`` their mean speed.
+        plane_2D: the amplitudes of cosine and sine in each of the D channels, for rows counted from the middle.
+        share: of the table's variance.
+        agreement: between the first and the last three quarters of the rows (``measure_agreement``).
+        roundness: the short axis of the orbit over its long axis: 1 for a circle, 0 for a straight line.
+        error: the standard error of the frequency, in radians per row.
+        columns: the channels, two or more, that hold this line and nothing else; None where it lies across channels.
+        parts: neighbouring lines in one plane that make up one hand whose speed or size varies.
     """
 
     frequency: float
@@ -35,78 +52,97 @@ class Line:
     roundness: float
     error: float = 0.0
     columns: tuple[int, ...] | None = None
-    parts: tuple[Line, ...] = ()
+    parts: tuple[SpectralLine, ...] = ()
 
     @property
     def amplitude_D(self) -> NDArray[np.complex128]:
         """The complex amplitude in every channel."""
         return self.plane_2D[0] - 1j * self.plane_2D[1]
 
-    def waves(self, count: int) -> Array:
-        """What it adds to each of ``count`` rows."""
-        if self.parts:
-            return np.asarray(sum(part.waves(count) for part in self.parts), dtype=np.float64)
-        return np.asarray(waves(times_of(count), np.array([self.frequency])) @ self.plane_2D, dtype=np.float64)
-
     @property
     def period(self) -> float:
-        """Rows in one turn."""
+        """Rows in one rotation."""
         return 2 * np.pi / self.frequency
 
+    def compute_rows(self, count: int) -> Array:
+        """Compute what the line adds to each of ``count`` rows: [count, D]."""
+        if self.parts:
+            return np.asarray(sum(part.compute_rows(count) for part in self.parts), dtype=np.float64)
+        waves = make_waves(make_times(count), np.array([self.frequency]))
+        return np.asarray(waves @ self.plane_2D, dtype=np.float64)
 
-def column_lines(rows: Array, power: float) -> tuple[list[Line], Array]:
-    """Read the pairs of columns that are one line each, and take them out; pairs stand as (2i, 2i+1) or (i, i + D/2).
 
-    So a table of sinusoids as it stands gives up its lines one by one, however close they are to each other.
+def take_column_lines(rows: Array, power: float) -> tuple[list[SpectralLine], Array]:
+    """Find the pairs of columns that hold one line each, and subtract these lines from the rows.
+
+    The pairs are (2i, 2i+1) or (i, i + D/2), whichever finds more lines. So the lines of a table of sinusoids are found
+    one by one, however close their frequencies are.
+
+    Args:
+        rows: the table, [N, D], of mean zero.
+        power: its variance, summed over the channels.
+
+    Returns:
+        The lines, and the rows [N, D] without them.
     """
     width = rows.shape[1] // 2
     layouts = [[(2 * i, 2 * i + 1) for i in range(width)], [(i, i + width) for i in range(width)]]
-    read = max(([*_read(rows, pairs, power)] for pairs in layouts), key=len)
+    lines = max(([*_fit_pairs(rows, pairs, power)] for pairs in layouts), key=len)
     rest = rows.copy()
-    for line in read:
-        rest -= line.waves(len(rows))
-    return _merged(read), rest
+    for line in lines:
+        rest -= line.compute_rows(len(rows))
+    return _merge_equal_speeds(lines), rest
 
 
-def _read(rows: Array, pairs: list[tuple[int, int]], power: float) -> Iterator[Line]:
-    constant = np.ones((len(rows), 1))
-    fewest = FEWEST_TURNS * 2 * np.pi / len(rows)
+def _fit_pairs(rows: Array, pairs: list[tuple[int, int]], power: float) -> Iterator[SpectralLine]:
+    """Yield the line of each pair of columns that holds one line and little else."""
+    least_frequency = LEAST_ROTATIONS * 2 * np.pi / len(rows)
     for pair in pairs:
-        own = rows[:, pair]
-        square = float((own**2).sum())
-        if square <= SMALLEST_SHARE * power * len(rows):
+        columns = rows[:, pair]
+        squares = float((columns**2).sum())
+        if squares <= LEAST_SHARE * power * len(rows):
             continue
-        frequency, _ = find_peak(own, np.zeros(0))
-        wave = waves(times_of(len(rows)), np.array([frequency]))
-        if ((wave.T @ own) ** 2).sum() < 0.6 * square * len(rows) / 2:
+        frequency, _ = find_peak(columns, np.zeros(0))
+        waves = make_waves(make_times(len(rows)), np.array([frequency]))
+        if ((waves.T @ columns) ** 2).sum() < LEAST_EXPLAINED * squares * len(rows) / 2:
             continue
-        model = refine(own, np.array([frequency]), constant, steps=8)
-        spread = np.linalg.svd(model.amplitudes, compute_uv=False)
-        agreement = float(agreements(own, model.frequencies)[0])
-        alone = float((model.residual**2).sum()) < 0.05 * square and spread[1] > 0.8 * spread[0]
-        if alone and agreement > AGREEMENT and model.frequencies[0] >= fewest:
-            plane = np.zeros((2, rows.shape[1]))
-            plane[:, pair] = model.amplitudes
-            share = float((spread**2).sum() / 2 / power)
-            error = float(model.errors()[0])
-            yield Line(float(model.frequencies[0]), plane, share, agreement, float(spread[1] / spread[0]), error, pair)
+        model = refine_frequencies(columns, np.array([frequency]), np.ones((len(rows), 1)), steps=8)
+        axes = np.linalg.svd(model.amplitudes, compute_uv=False)
+        agreement = float(measure_agreement(columns, model.frequencies)[0])
+        is_circle = axes[1] > LEAST_AXIS_RATIO * axes[0]
+        if (
+            is_circle
+            and float((model.residual**2).sum()) < MOST_RESIDUAL * squares
+            and agreement > LEAST_AGREEMENT
+            and model.frequencies[0] >= least_frequency
+        ):
+            plane_2D = np.zeros((2, rows.shape[1]))
+            plane_2D[:, pair] = model.amplitudes
+            yield SpectralLine(
+                frequency=float(model.frequencies[0]),
+                plane_2D=plane_2D,
+                share=float((axes**2).sum() / 2 / power),
+                agreement=agreement,
+                roundness=float(axes[1] / axes[0]),
+                error=float(model.standard_errors()[0]),
+                columns=pair,
+            )
 
 
-def _merged(lines: list[Line]) -> list[Line]:
-    """Merge lines that turn at one speed into one, which agrees and is round as the worst of them."""
-    found: list[Line] = []
+def _merge_equal_speeds(lines: list[SpectralLine]) -> list[SpectralLine]:
+    """Merge lines of equal frequency (within 0.1 %) into one, whose agreement and roundness are the least of them."""
+    merged: list[SpectralLine] = []
     for line in sorted(lines, key=lambda line: -line.frequency):
-        if found and found[-1].frequency - line.frequency < 1e-3 * line.frequency:
-            both = found[-1]
-            plane = both.plane_2D + line.plane_2D
-            found[-1] = replace(
-                both,
-                plane_2D=plane,
-                share=both.share + line.share,
-                agreement=min(both.agreement, line.agreement),
-                roundness=min(both.roundness, line.roundness),
-                columns=tuple(sorted((*(both.columns or ()), *(line.columns or ())))),
+        if merged and merged[-1].frequency - line.frequency < 1e-3 * line.frequency:
+            last = merged[-1]
+            merged[-1] = replace(
+                last,
+                plane_2D=last.plane_2D + line.plane_2D,
+                share=last.share + line.share,
+                agreement=min(last.agreement, line.agreement),
+                roundness=min(last.roundness, line.roundness),
+                columns=tuple(sorted((*(last.columns or ()), *(line.columns or ())))),
             )
         else:
-            found.append(line)
-    return found
+            merged.append(line)
+    return merged

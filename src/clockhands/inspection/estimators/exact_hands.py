@@ -1,4 +1,4 @@
-"""Clock hands of sinusoids as they are computed: read from pairs of columns, with nothing estimated."""
+"""Clock hands of computed sinusoids: read from pairs of columns, without any estimate."""
 
 from __future__ import annotations
 
@@ -7,43 +7,52 @@ from dataclasses import dataclass
 
 import torch
 
-from clockhands.inspection.estimators.intervals import linear_fit
+from clockhands.inspection.estimators.matrix_statistics import fit_line
 from clockhands.shapes import Float, Tensor
 
 
 @dataclass(frozen=True)
 class ExactHands:
-    """Pairs of columns that turn at exactly constant speed: their periods and orbits, and how many are zero."""
+    """The pairs of columns that rotate at exactly constant speed.
+
+    ``periods`` are in tokens per turn, ``orbits`` the rows of the table in each pair, ``pairs`` the numbers of its two
+    columns; ``zero_pairs`` counts the pairs that are zero throughout.
+    """
 
     periods: tuple[float, ...] = ()
-    orbits: tuple[Float[Tensor, "T two"], ...] = ()
+    orbits: tuple[Float[Tensor, "N two"], ...] = ()
     pairs: tuple[tuple[int, int], ...] = ()
-    zero: int = 0
+    zero_pairs: int = 0
 
 
-def exact_hands(rows_PD: Float[Tensor, "P D"]) -> ExactHands:
-    """The hands of sinusoids as they are computed, neighbours or halves paired; none unless every pair that is not zero
-    is one. Nothing is estimated here, so that hands far slower than the table are read too."""
-    width = rows_PD.shape[1] // 2
-    if rows_PD.shape[1] % 2:
+def read_exact_hands(rows_ND: Float[Tensor, "N D"]) -> ExactHands:
+    """Read the hands of a table of sinusoids as it was computed; none unless every pair that is not zero is a hand.
+
+    The pairs are neighbouring columns, (2i, 2i+1), or columns half the width apart, (i, i + D/2), as in Vaswani et al.
+    2017, section 3.5. Nothing is estimated, so that hands far slower than the table are read too.
+    """
+    width = rows_ND.shape[1] // 2
+    if rows_ND.shape[1] % 2:
         return ExactHands()
     for pairs in ([(2 * i, 2 * i + 1) for i in range(width)], [(i, i + width) for i in range(width)]):
-        lively = [pair for pair in pairs if bool(rows_PD[:, pair].any())]
-        periods = [exact_period(rows_PD[:, pair]) for pair in lively]
-        if lively and all(period is not None for period in periods):
-            known = [period for period in periods if period is not None]
-            return ExactHands(
-                tuple(known), tuple(rows_PD[:, pair] for pair in lively), tuple(lively), width - len(lively)
-            )
+        nonzero = [pair for pair in pairs if bool(rows_ND[:, pair].any())]
+        orbits = tuple(rows_ND[:, pair] for pair in nonzero)
+        periods = [period for period in map(read_period, orbits) if period is not None]
+        if nonzero and len(periods) == len(nonzero):
+            return ExactHands(tuple(periods), orbits, tuple(nonzero), width - len(nonzero))
     return ExactHands()
 
 
-def exact_period(orbit_T2: Float[Tensor, "T two"]) -> float | None:
-    """Tokens per turn of a point that turns around zero with steps alike; None for any other."""
-    radius = orbit_T2.norm(dim=-1)
+def read_period(orbit_N2: Float[Tensor, "N two"]) -> float | None:
+    """Return the tokens per turn of a point that rotates around zero in equal steps; None for any other.
+
+    Its distance from zero must vary by less than 0.1 % (standard deviation over mean), and its angle must be a straight
+    line over the rows with R² above 0.9999.
+    """
+    radius = orbit_N2.norm(dim=-1)
     if float(radius.std()) >= 1e-3 * float(radius.mean()):
         return None
-    angle = torch.atan2(orbit_T2[:, 1], orbit_T2[:, 0])
-    turn = torch.remainder(angle.diff() + math.pi, 2 * math.pi) - math.pi
-    slope, straightness = linear_fit(torch.cat([angle[:1], angle[0] + turn.cumsum(0)]))
-    return 2 * math.pi / abs(slope) if straightness > 0.9999 and slope != 0 else None
+    angle = torch.atan2(orbit_N2[:, 1], orbit_N2[:, 0])
+    steps = torch.remainder(angle.diff() + math.pi, 2 * math.pi) - math.pi
+    slope, r2 = fit_line(torch.cat([angle[:1], angle[0] + steps.cumsum(0)]))
+    return 2 * math.pi / abs(slope) if r2 > 0.9999 and slope != 0 else None

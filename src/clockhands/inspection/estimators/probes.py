@@ -1,4 +1,4 @@
-"""Reading a property back out of vectors: ridge regression, and a small network where a line cannot see.
+"""Probes that read a property back out of vectors: ridge regression, and a small network for what is not linear.
 
 Probes are fitted and judged on repeated random splits of the texts. Texts that repeat each other are never divided
 between the two sides.
@@ -14,26 +14,32 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from clockhands.inspection.estimators.intervals import compute_t_factor
 from clockhands.shapes import Float, Int, Tensor
 
 STRENGTH = 1e-3
-"""Ridge strength relative to the mean variance of a dimension: without one, n ≈ d gives a spike of error."""
+"""Ridge strength, relative to the mean variance of a dimension. Without it, errors explode where there are about as
+many tokens as dimensions."""
 BLOCKS, REPEATS = 8, 10
-"""Texts are dealt into so many blocks, and split so many times."""
+"""Blocks that the texts are divided into, and random choices of the blocks that are held out."""
 
 
 @dataclass(frozen=True)
 class CrossValidation:
-    """Blocks of texts (indices), and which blocks are held out in each repeat."""
+    """Repeated random splits of N texts: ``blocks`` of texts, by number, and the blocks held out in each repeat."""
 
     blocks: tuple[Int[Tensor, " _n"], ...]
-    held: tuple[tuple[int, ...], ...]
+    held_blocks: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, groups_N: Int[Tensor, " N"], repeats: int = REPEATS, seed: int = 0) -> CrossValidation:
-        """Deal texts into blocks, whole groups at a time, and choose a quarter of the blocks for every repeat.
+    def draw(cls, groups_N: Int[Tensor, " N"], repeats: int = REPEATS, seed: int = 0) -> CrossValidation:
+        """Divide texts into blocks of about equal size, and choose a quarter of the blocks for every repeat.
 
-        Where all texts are one group they are dealt one by one, for else nothing could be fitted.
+        Args:
+            groups_N: the group of each text; a group is never divided. Where all N ≥ 2 texts are one group, they are
+                divided one by one, for else nothing could be fitted.
+            repeats: how many splits are drawn, at most as many as there are.
+            seed: of the order of the groups and of the choices.
         """
         generator = torch.Generator().manual_seed(seed)
         if len(groups_N.unique()) < 2:
@@ -57,37 +63,41 @@ class CrossValidation:
         return sum(len(block) for block in self.blocks)
 
     @property
-    def fitted(self) -> float:
-        """How many texts a probe is fitted on, on average."""
-        return self.texts / (1 + self.ratio)
+    def fitted_texts(self) -> float:
+        """How many texts a probe is fitted on, on average over the repeats."""
+        return self.texts / (1 + self.held_ratio)
 
     @property
-    def ratio(self) -> float:
+    def held_ratio(self) -> float:
         """Texts held out over texts fitted on, on average over the repeats."""
-        held = sum(len(self.blocks[block]) for blocks in self.held for block in blocks) / len(self.held)
+        held = sum(len(self.blocks[block]) for blocks in self.held_blocks for block in blocks) / len(self.held_blocks)
         return held / (self.texts - held)
 
     def __iter__(self) -> Iterator[tuple[Int[Tensor, " n"], Int[Tensor, " m"]]]:
-        """The texts to fit on and those to judge on, repeat by repeat."""
-        for blocks in self.held:
-            rest = [block for index, block in enumerate(self.blocks) if index not in blocks]
-            yield torch.cat(rest), torch.cat([self.blocks[index] for index in blocks])
+        """Yield for each repeat the texts to fit on and those held out, by number."""
+        for blocks in self.held_blocks:
+            fitted = [block for index, block in enumerate(self.blocks) if index not in blocks]
+            yield torch.cat(fitted), torch.cat([self.blocks[index] for index in blocks])
 
 
-def solve(gram_DD: Float[Tensor, "D D"], cross_DC: Float[Tensor, "D C"]) -> Float[Tensor, "D C"]:
-    """Return ridge weights from centred Σ x xᵀ and Σ x yᵀ; zero where x does not vary."""
-    size = float(gram_DD.diagonal().mean())
-    if not size > 0:
+def solve_ridge(gram_DD: Float[Tensor, "D D"], cross_DC: Float[Tensor, "D C"]) -> Float[Tensor, "D C"]:
+    """Return the ridge weights from centred sums Σ x xᵀ and Σ x yᵀ; zero where x does not vary."""
+    scale = float(gram_DD.diagonal().mean())
+    if not scale > 0:
         return torch.zeros_like(cross_DC)
-    strength = STRENGTH * size * torch.eye(len(gram_DD), dtype=gram_DD.dtype, device=gram_DD.device)
-    return torch.linalg.solve(gram_DD + strength, cross_DC)
+    penalty = STRENGTH * scale * torch.eye(len(gram_DD), dtype=gram_DD.dtype, device=gram_DD.device)
+    return torch.linalg.solve(gram_DD + penalty, cross_DC)
 
 
 @dataclass
 class Ridge:
-    """Ridge regression with intercept on every split: sums of each block are made once, and added up split by split.
+    """Ridge regression with intercept on every split: the sums of each block are computed once and added by split.
 
-    ``x_NTD`` are states, ``y_NTC`` what is to be read from them, both float32. ``fit_NTD``: other states to fit on.
+    Attributes:
+        x_NTD: the states of N texts of T tokens, in float32.
+        y_NTC: what is to be read from them, C numbers for each token, in float32.
+        splits: the texts to fit on and those held out.
+        fit_NTD: other states to fit on; None for the same ones.
     """
 
     x_NTD: Float[Tensor, "N T D"]
@@ -95,80 +105,89 @@ class Ridge:
     splits: CrossValidation
     fit_NTD: Float[Tensor, "N T D"] | None = None
 
-    def predictions(self) -> Iterator[tuple[Int[Tensor, " m"], Float[Tensor, "m T C"]]]:
-        """Predict on the texts held out, split by split."""
+    def predict(self) -> Iterator[tuple[Int[Tensor, " m"], Float[Tensor, "m T C"]]]:
+        """Yield for each split the numbers of the m texts held out, and the predictions on them."""
         x_NTD = self.x_NTD if self.fit_NTD is None else self.fit_NTD
-        middle, goal = x_NTD.mean((0, 1)), self.y_NTC.mean((0, 1))  # so that sums of squares do not cancel
-        sums = [self._sums(x_NTD[block] - middle, self.y_NTC[block] - goal) for block in self.splits.blocks]
-        whole = [torch.stack(parts).sum(0) for parts in zip(*sums, strict=True)]
-        for blocks, (fitted, held) in zip(self.splits.held, self.splits, strict=True):
-            rest = [total - sum(sums[block][i] for block in blocks) for i, total in enumerate(whole)]
-            gram, cross, x_sum, y_sum = rest
+        x_offset, y_offset = x_NTD.mean((0, 1)), self.y_NTC.mean((0, 1))  # so that sums of squares do not cancel
+        sums = [_add_products(x_NTD[block] - x_offset, self.y_NTC[block] - y_offset) for block in self.splits.blocks]
+        totals = [torch.stack(parts).sum(0) for parts in zip(*sums, strict=True)]
+        for blocks, (fitted, held) in zip(self.splits.held_blocks, self.splits, strict=True):
+            gram, cross, x_sum, y_sum = (total - sum(sums[b][i] for b in blocks) for i, total in enumerate(totals))
             count = len(fitted) * x_NTD.shape[1]
             gram, cross = gram - x_sum[:, None] * x_sum / count, cross - x_sum[:, None] * y_sum / count
-            weights = solve(gram, cross).float()
-            x_mean, y_mean = (middle + x_sum / count).float(), (goal + y_sum / count).float()
+            weights = solve_ridge(gram, cross).float()
+            x_mean, y_mean = (x_offset + x_sum / count).float(), (y_offset + y_sum / count).float()
             yield held, (self.x_NTD[held] - x_mean) @ weights + y_mean
 
-    @staticmethod
-    def _sums(x_nTD: Tensor, y_nTC: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        x, y = x_nTD.flatten(0, 1), y_nTC.flatten(0, 1)
-        return (x.T @ x).double(), (x.T @ y).double(), x.double().sum(0), y.double().sum(0)
+
+def _add_products(x_nTD: Tensor, y_nTC: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return Σ x xᵀ, Σ x yᵀ, Σ x and Σ y over texts and tokens, in float64."""
+    x, y = x_nTD.flatten(0, 1), y_nTC.flatten(0, 1)
+    return (x.T @ x).double(), (x.T @ y).double(), x.double().sum(0), y.double().sum(0)
 
 
-def corrected_interval(scores_R: Float[Tensor, " R"], ratio: float) -> tuple[float, float]:
-    """The 95 % interval of a score over R repeated splits, Student's t with the variance corrected for their overlap.
+def correct_interval(scores_n: Float[Tensor, " n"], held_ratio: float) -> tuple[float, float]:
+    """Return the 95 % interval of a score over n repeated splits, its variance corrected for their overlap.
 
-    ``ratio`` is texts held out over texts fitted on: σ² (1/R + ratio), Nadeau & Bengio 2003, equation 9.
+    Student's t with the variance σ² (1/n + held_ratio), Nadeau & Bengio 2003, equation 9. The mean, twice, for n < 2.
+
+    Args:
+        scores_n: the score in each split.
+        held_ratio: texts held out over texts fitted on (``CrossValidation.held_ratio``).
     """
-    from scipy.stats import t
-
-    repeats, mean = len(scores_R), float(scores_R.double().mean())
+    repeats, mean = len(scores_n), float(scores_n.double().mean())
     if repeats < 2:
         return mean, mean
-    error = (float(scores_R.double().var()) * (1 / repeats + ratio)) ** 0.5
-    reach = float(t.ppf(0.975, repeats - 1)) * error
-    return mean - reach, mean + reach
+    error = (float(scores_n.double().var()) * (1 / repeats + held_ratio)) ** 0.5
+    half = compute_t_factor(repeats - 1) * error
+    return mean - half, mean + half
 
 
-def nearest_row(
-    predicted_MD: Float[Tensor, "M D"], rows_VD: Float[Tensor, "V D"], block: int = 1024
-) -> Int[Tensor, " M"]:
-    """The row with the largest cosine to each prediction."""
-    unit = F.normalize(rows_VD, dim=-1)
-    return torch.cat([(part @ unit.T).argmax(-1) for part in predicted_MD.split(block)])
+def find_nearest_row(
+    predicted_ND: Float[Tensor, "N D"], rows_VD: Float[Tensor, "V D"], block: int = 1024
+) -> Int[Tensor, " N"]:
+    """Return the number of the row with the largest cosine to each prediction; ``block`` of these at a time."""
+    unit_VD = F.normalize(rows_VD, dim=-1)
+    return torch.cat([(part @ unit_VD.T).argmax(-1) for part in predicted_ND.split(block)])
 
 
 def fit_network_r2(
     train_ND: Float[Tensor, "N D"],
-    places_N: Float[Tensor, " N"],
-    test_MD: Float[Tensor, "M D"],
-    answers_M: Float[Tensor, " M"],
+    targets_N: Float[Tensor, " N"],
+    test_nD: Float[Tensor, "n D"],
+    answers_n: Float[Tensor, " n"],
     steps: int = 300,
 ) -> float:
-    """Return R² on ``test`` of a two-layer network with the log of the centred length as an extra input.
+    """Fit a two-layer network to one number of each vector and return its R² on the test vectors.
 
-    A model without positional encoding can hold the place in the size of its vectors (Chi et al. 2023), where a linear
-    probe is blind.
+    The log of a vector's length, less the mean vector, is an extra input: a model without positional encoding can hold
+    the position in that length (Chi et al. 2023), and a linear probe cannot read it.
+
+    Args:
+        train_ND: vectors of N tokens to fit on.
+        targets_N: the number of each that is to be read.
+        test_nD: vectors of n other tokens.
+        answers_n: their numbers, which must vary.
+        steps: updates of Adam, of 512 tokens each.
     """
-    mean, spread = train_ND.mean(0), train_ND.std().clamp_min(1e-12)
-    middle, unit = places_N.mean(), places_N.std().clamp_min(1e-12)
+    mean, scale = train_ND.mean(0), train_ND.std().clamp_min(1e-12)
+    target_mean, target_scale = targets_N.mean(), targets_N.std().clamp_min(1e-12)
 
-    def features(x: Tensor) -> Tensor:
-        x = (x - mean) / spread
+    def add_length(x: Tensor) -> Tensor:
+        x = (x - mean) / scale
         return torch.cat([x, x.norm(dim=-1, keepdim=True).clamp_min(1e-12).log()], dim=-1)
 
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(0)
-        x, y = features(train_ND), ((places_N - middle) / unit)[:, None]
-        net = nn.Sequential(nn.Linear(x.shape[1], 128), nn.ReLU(), nn.Linear(128, 1)).to(x)
-        optimiser = torch.optim.Adam(net.parameters(), lr=3e-3)
+        x, y = add_length(train_ND), ((targets_N - target_mean) / target_scale)[:, None]
+        network = nn.Sequential(nn.Linear(x.shape[1], 128), nn.ReLU(), nn.Linear(128, 1)).to(x)
+        optimiser = torch.optim.Adam(network.parameters(), lr=3e-3)
         for _ in range(steps):
             batch = torch.randint(len(x), (512,))
-            loss = F.mse_loss(net(x[batch]), y[batch])
+            loss = F.mse_loss(network(x[batch]), y[batch])
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
     with torch.no_grad():
-        guess = net(features(test_MD)).squeeze(-1) * unit + middle
-    return float(1 - (guess - answers_M).square().sum() / (answers_M - answers_M.mean()).square().sum())
+        predicted_n = network(add_length(test_nD)).squeeze(-1) * target_scale + target_mean
+    return float(1 - (predicted_n - answers_n).square().sum() / (answers_n - answers_n.mean()).square().sum())

@@ -1,10 +1,10 @@
-"""Spectral lines of a table: what turns at constant speed from its first row to its last, and how sure that is.
+"""Spectral lines of a table: what rotates at constant speed from its first row to its last, and how sure that is.
 
 A smooth table (a random walk, filtered noise, a trend) has large and smooth columns, and any two of them look like a
 slow circle. So a line is not judged by its power but by its agreement: its amplitude in every channel, fitted to the
-first three quarters of the rows and again to the last three quarters, must be the same complex number. Noise agrees
-only as far as the rows are the same ones. How well noise agrees at best depends on how many channels are independent,
-so it is simulated with the table's own noise: surrogates with randomised phases, and with an autoregressive fit.
+first three quarters of the rows and again to the last three quarters, must be the same complex number. In noise the
+two agree only because half of the rows are in both. How well noise agrees at best depends on how many channels are
+independent, so it is simulated with the table's own noise: surrogates with random phases, and with an autoregression.
 """
 
 from __future__ import annotations
@@ -13,49 +13,60 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from clockhands.inspection.estimators.autoregression import burg
-from clockhands.inspection.estimators.column_lines import AGREEMENT, SMALLEST_SHARE, Line, column_lines
+from clockhands.inspection.estimators.autoregression import fit_autoregression
+from clockhands.inspection.estimators.column_lines import (
+    LEAST_AGREEMENT,
+    LEAST_SHARE,
+    SpectralLine,
+    take_column_lines,
+)
 from clockhands.inspection.estimators.surrogates import (
-    FEWEST_TURNS,
+    LEAST_ROTATIONS,
     PATIENCE,
     draw_surrogates,
-    leading_components,
+    project_on_components,
 )
 from clockhands.inspection.estimators.wave_fit import (
-    CLOSEST,
+    LEAST_SEPARATION,
     WINDOW,
     Array,
     WaveModel,
-    agreements,
     find_peak,
     fit_waves,
-    refine,
-    slow_basis,
-    times_of,
+    make_times,
+    make_trend,
+    measure_agreement,
+    refine_frequencies,
 )
 
-ROUND = 1 / 3
-"""The least ratio of an orbit's short axis to its long one; below it a line swings and does not turn."""
-BESIDE, NEAR = 3.0, 0.15
-"""Turns within the table, and share of the speed, by which lines in one plane may differ that are one hand."""
+LEAST_ROUNDNESS = 1 / 3
+"""The least ratio of an orbit's short axis to its long one; below it a line oscillates and does not rotate."""
+SAME_HAND_ROTATIONS, SAME_HAND_SPEED = 3.0, 0.15
+"""Neighbouring lines in one plane are one hand if they differ by at most so many rotations, or this part of speed."""
 MOST_LINES = 48
-STEEP, STEEP_ROWS = 0.3, 32
+"""Lines that are fitted to a table at most."""
+STEEP_SHARE, STEEP_ROWS = 0.3, 32
 """From this share of its variance, and this number of rows, the trend of a table is fitted with decays too."""
-STEEP_TURNS = 2.98
-"""Beside such a trend a line must turn three times: two turns and a trend cannot be told apart."""
+STEEP_ROTATIONS = 2.98
+"""Beside such a trend a line must rotate three times: two rotations cannot be told from the trend."""
 
 
 @dataclass(frozen=True)
-class Spectrum:
-    """The lines of a table, the fastest first. ``turning`` are hands, ``swinging`` lines whose orbit is flat.
+class TableLines:
+    """The spectral lines of a table, the fastest first, and what they were compared with.
 
-    ``needed`` is the agreement that a line had to beat, ``best_other`` the best of those that did not (0 if there was
-    none), ``surrogates`` the number of surrogates, ``best_surrogate`` the best agreement of a line in any of them, and
-    ``by_chance`` the mean number of lines in one that agree by ``AGREEMENT``.
+    Attributes:
+        rotating: lines whose orbit is round enough to be a clock hand.
+        oscillating: lines whose orbit is flat.
+        needed: the agreement that a line had to exceed.
+        best_other: the best agreement of a line that did not exceed it; 0 if there was none.
+        by_chance: the mean number of lines of a surrogate that agree by more than ``LEAST_AGREEMENT``.
+        surrogates: how many were drawn; 0 where the lines leave no noise.
+        best_surrogate: the best agreement of a line in any of them.
     """
 
-    turning: tuple[Line, ...]
-    swinging: tuple[Line, ...]
+    rotating: tuple[SpectralLine, ...]
+    oscillating: tuple[SpectralLine, ...]
     needed: float
     best_other: float
     by_chance: float = 0.0
@@ -63,149 +74,173 @@ class Spectrum:
     best_surrogate: float = 0.0
 
 
-NOTHING = Spectrum((), (), AGREEMENT, 0.0)
+NO_LINES = TableLines((), (), LEAST_AGREEMENT, 0.0)
 
 
-def find_lines(rows_nD: Array, seed: int = 0) -> Spectrum:
-    """Find what turns at constant speed all along n rows of D channels.
+def find_lines(table: Array, seed: int = 0) -> TableLines:
+    """Find what rotates at constant speed all along N rows of D channels.
 
-    Pairs of columns that are one line each are read first and taken out. In the rest, where channels may be mixed in
-    any way, the rows are whitened by one autoregressive coefficient for all channels. The strongest peak of the summed
-    periodogram is added to the model, all frequencies are refined together by least squares (Gauss-Newton; the
-    amplitudes are solved for in every step: variable projection, Golub & Pereyra 1973), and so on with the residual.
+    Pairs of columns that hold one line each are found first and subtracted. In the rest, where channels may be mixed in
+    any way, the rows are whitened by one autoregressive coefficient for all channels. The highest peak of the summed
+    periodogram is added to the model, all frequencies are refined together by least squares (variable projection, Golub
+    & Pereyra 1973), and so on with the residual. Surrogates after Theiler et al. 1992.
+
+    Args:
+        table: the rows, [N, D], in float64.
+        seed: of the surrogates.
     """
-    rows = rows_nD - rows_nD.mean(0)
+    rows = table - table.mean(0)
     power = float((rows**2).mean(0).sum())
-    if power <= 1e-18 * float((rows_nD**2).mean(0).sum()):
-        return NOTHING
-    read, rest = column_lines(rows, power)
-    mixed = _mixed_lines(rest - rest.mean(0), power, seed)
-    turning = _joined(read, mixed.turning, CLOSEST * 2 * np.pi / len(rows))
-    return replace(mixed, turning=tuple(sorted(turning, key=lambda line: -line.frequency)))
+    if power <= 1e-18 * float((table**2).mean(0).sum()):
+        return NO_LINES
+    column_lines, rest = take_column_lines(rows, power)
+    mixed = _find_mixed_lines(rest - rest.mean(0), power, seed)
+    rotating = _join(column_lines, mixed.rotating, LEAST_SEPARATION * 2 * np.pi / len(rows))
+    return replace(mixed, rotating=tuple(sorted(rotating, key=lambda line: -line.frequency)))
 
 
-def _joined(read: list[Line], mixed: tuple[Line, ...], near: float) -> list[Line]:
-    """All lines; a mixed hand of which two columns happen to show a circle is one hand."""
-    found = list(read)
+def _join(column_lines: list[SpectralLine], mixed: tuple[SpectralLine, ...], separation: float) -> list[SpectralLine]:
+    """Return all lines; a mixed hand of which two columns happen to show a circle becomes one with that circle."""
+    joined = list(column_lines)
     for line in mixed:
-        same = next((known for known in found if known.columns and abs(known.frequency - line.frequency) < near), None)
+        near = (other for other in joined if other.columns and abs(other.frequency - line.frequency) < separation)
+        same = next(near, None)
         if same is not None:
-            found.remove(same)
-            whole = line.plane_2D if line.parts else line.plane_2D + same.plane_2D
-            line = replace(line, plane_2D=whole, share=line.share + same.share)
-        found.append(line)
-    return found
+            joined.remove(same)
+            plane_2D = line.plane_2D if line.parts else line.plane_2D + same.plane_2D
+            line = replace(line, plane_2D=plane_2D, share=line.share + same.share)
+        joined.append(line)
+    return joined
 
 
-def _mixed_lines(rows: Array, power: float, seed: int) -> Spectrum:
+def _find_mixed_lines(rows: Array, power: float, seed: int) -> TableLines:
+    """Find lines that lie across channels; ``power`` is the variance of the whole table."""
     if float((rows**2).sum()) <= 1e-12 * power * len(rows):
-        return NOTHING
-    coefficient = -burg(rows, 1)[1]
-    white, axes = leading_components(rows[1:] - coefficient * rows[:-1])
+        return NO_LINES
+    coefficient = -fit_autoregression(rows, 1)[1]
+    whitened, components = project_on_components(rows[1:] - coefficient * rows[:-1])
     steep = _is_steep(rows)
-    model = _search(white, steep)
-    lines = _lines(model, white, axes, coefficient, power, steep) if len(model.frequencies) else []
-    slow = (STEEP_TURNS if steep else FEWEST_TURNS) * 2 * np.pi / len(rows)
-    lines = [line for line in lines if line.frequency >= slow and line.share >= SMALLEST_SHARE]
-    if float((model.residual**2).sum()) <= 1e-12 * float((white**2).sum()):
-        return _spectrum(lines, [], len(rows))
+    model = _search(whitened, steep)
+    lines = _undo_whitening(model, whitened, components, coefficient, power, steep) if len(model.frequencies) else []
+    least_frequency = (STEEP_ROTATIONS if steep else LEAST_ROTATIONS) * 2 * np.pi / len(rows)
+    lines = [line for line in lines if line.frequency >= least_frequency and line.share >= LEAST_SHARE]
+    if float((model.residual**2).sum()) <= 1e-12 * float((whitened**2).sum()):
+        return _judge(lines, [], len(rows))
     surrogates = list(draw_surrogates(model.residual, np.random.default_rng(seed), steep=steep))
-    return _spectrum(lines, surrogates, len(rows))
+    return _judge(lines, surrogates, len(rows))
 
 
 def _is_steep(rows: Array) -> bool:
-    """Whether much of a table is a trend, of which half waves alone would leave too much beside slow lines."""
-    basis = np.linalg.qr(slow_basis(len(rows)))[0]
-    return len(rows) >= STEEP_ROWS and float(((basis.T @ rows) ** 2).sum()) > STEEP * float((rows**2).sum())
+    """Tell whether much of a table is a trend, of which half waves alone would leave too much beside slow lines."""
+    basis = np.linalg.qr(make_trend(len(rows)))[0]
+    return len(rows) >= STEEP_ROWS and float(((basis.T @ rows) ** 2).sum()) > STEEP_SHARE * float((rows**2).sum())
 
 
-def _spectrum(lines: list[Line], surrogates: list[Array], count: int) -> Spectrum:
-    """Judge the lines by the agreements in surrogates; by ``AGREEMENT`` alone where no noise is left."""
-    highest = max((float(one.max()) for one in surrogates), default=0.0)
-    needed = max(AGREEMENT, highest)
-    found = _gathered([line for line in lines if line.agreement > needed], count)
-    return Spectrum(
-        turning=tuple(line for line in found if line.roundness >= ROUND),
-        swinging=tuple(line for line in found if line.roundness < ROUND),
+def _judge(lines: list[SpectralLine], surrogates: list[Array], rows: int) -> TableLines:
+    """Keep the lines that agree better than any in the surrogates, and than ``LEAST_AGREEMENT`` in any case."""
+    best_surrogate = max((float(agreements.max()) for agreements in surrogates), default=0.0)
+    needed = max(LEAST_AGREEMENT, best_surrogate)
+    kept = _gather_hands([line for line in lines if line.agreement > needed], rows)
+    by_chance = [(agreements > LEAST_AGREEMENT).sum() for agreements in surrogates]
+    return TableLines(
+        rotating=tuple(line for line in kept if line.roundness >= LEAST_ROUNDNESS),
+        oscillating=tuple(line for line in kept if line.roundness < LEAST_ROUNDNESS),
         needed=needed,
         best_other=max((line.agreement for line in lines if line.agreement <= needed), default=0.0),
-        by_chance=float(np.mean([(one > AGREEMENT).sum() for one in surrogates])) if surrogates else 0.0,
+        by_chance=float(np.mean(by_chance)) if surrogates else 0.0,
         surrogates=len(surrogates),
-        best_surrogate=highest,
+        best_surrogate=best_surrogate,
     )
 
 
-def _gathered(lines: list[Line], count: int) -> list[Line]:
-    """The fastest first; neighbours in one plane become one line whose speed varies."""
-    groups: list[list[Line]] = []
+def _gather_hands(lines: list[SpectralLine], rows: int) -> list[SpectralLine]:
+    """Make neighbouring lines in one plane one line whose speed varies; return all, the fastest first."""
+    groups: list[list[SpectralLine]] = []
     for line in sorted(lines, key=lambda line: -line.frequency):
         last = groups[-1][-1] if groups else None
-        reach = max(BESIDE * 2 * np.pi / count, NEAR * line.frequency)
-        if last and last.frequency - line.frequency < reach and _overlap(last, line) > 0.5:
+        reach = max(SAME_HAND_ROTATIONS * 2 * np.pi / rows, SAME_HAND_SPEED * line.frequency)
+        if last and last.frequency - line.frequency < reach and _compare_planes(last, line) > 0.5:
             groups[-1].append(line)
         else:
             groups.append([line])
-    return [group[0] if len(group) == 1 else _varying(group, count) for group in groups]
+    return [group[0] if len(group) == 1 else _combine_parts(group, rows) for group in groups]
 
 
-def _overlap(one: Line, other: Line) -> float:
-    """How far two lines lie in the same plane, and turn the same way in it: 1 if they do, 0 if at right angles."""
-    both = np.abs(np.vdot(one.amplitude_D, other.amplitude_D))
-    return float(both / np.linalg.norm(one.amplitude_D) / np.linalg.norm(other.amplitude_D))
+def _compare_planes(first: SpectralLine, second: SpectralLine) -> float:
+    """Return 1 if two lines rotate the same way in one plane, 0 if their planes are at right angles."""
+    product = np.abs(np.vdot(first.amplitude_D, second.amplitude_D))
+    return float(product / np.linalg.norm(first.amplitude_D) / np.linalg.norm(second.amplitude_D))
 
 
-def _varying(parts: list[Line], count: int) -> Line:
-    """One line of several in one plane, that of the strongest, with its mean speed from the first row to the last."""
+def _combine_parts(parts: list[SpectralLine], rows: int) -> SpectralLine:
+    """Return one line for several in one plane: that of the strongest, with the mean speed of their sum."""
     strongest = max(parts, key=lambda line: line.share)
     line = replace(strongest, parts=tuple(parts))
-    path = line.waves(count)
+    path = line.compute_rows(rows)
     angle = np.unwrap(np.angle(path @ strongest.amplitude_D.conj()))
-    speed = abs(float(np.polyfit(times_of(count), angle, 1)[0]))
-    total, alone = float((path**2).sum()), float((strongest.waves(count) ** 2).sum())
+    speed = abs(float(np.polyfit(make_times(rows), angle, 1)[0]))
+    total, alone = float((path**2).sum()), float((strongest.compute_rows(rows) ** 2).sum())
     agreement = min(part.agreement for part in parts)
     return replace(line, frequency=speed, share=strongest.share * total / alone, agreement=agreement)
 
 
 def _search(rows: Array, steep: bool) -> WaveModel:
-    """Add lines until ``PATIENCE`` of them in vain did not agree with themselves; those that stand out count half."""
-    slow = slow_basis(len(rows), steep=steep)
-    model = fit_waves(rows, np.zeros(0), slow)
-    most = min(MOST_LINES, int((WINDOW * len(rows) / 2 - slow.shape[1]) / 2))
-    total, vain, tried = float((rows**2).sum()), 0.0, np.zeros(0)
-    while len(model.frequencies) < most and vain < PATIENCE:
-        frequency, height = find_peak(model.residual, np.append(model.frequencies, tried))
+    """Add lines to a model one by one, until ``PATIENCE`` of them did not agree with themselves.
+
+    A line that does not agree counts half if its peak is three times the median of the periodogram or more, and so does
+    one that cannot be fitted beside those before it.
+    """
+    trend = make_trend(len(rows), steep=steep)
+    model = fit_waves(rows, np.zeros(0), trend)
+    most = min(MOST_LINES, int((WINDOW * len(rows) / 2 - trend.shape[1]) / 2))
+    total, failures, rejected = float((rows**2).sum()), 0.0, np.zeros(0)
+    while len(model.frequencies) < most and failures < PATIENCE:
+        frequency, height = find_peak(model.residual, np.append(model.frequencies, rejected))
         if height == 0 or float((model.residual**2).sum()) < 1e-12 * total:
             break
-        longer = refine(rows, np.append(model.frequencies, frequency), slow, steps=2)
-        if _crowded(longer.frequencies, len(rows)):
-            tried = np.append(tried, frequency)
-            vain += 0.5
+        extended = refine_frequencies(rows, np.append(model.frequencies, frequency), trend, steps=2)
+        if _are_inseparable(extended.frequencies, len(rows)):
+            rejected = np.append(rejected, frequency)
+            failures += 0.5
             continue
-        model = longer
-        if agreements(rows, model.frequencies, steep=steep)[-1] < AGREEMENT:
-            vain += 1 if height < 3 else 0.5
+        model = extended
+        if measure_agreement(rows, model.frequencies, steep=steep)[-1] < LEAST_AGREEMENT:
+            failures += 1 if height < 3 else 0.5
     if not len(model.frequencies):
         return model
-    final = refine(rows, model.frequencies, slow, steps=15)
-    return model if _crowded(final.frequencies, len(rows)) else final
+    final = refine_frequencies(rows, model.frequencies, trend, steps=15)
+    return model if _are_inseparable(final.frequencies, len(rows)) else final
 
 
-def _crowded(frequencies: Array, count: int) -> bool:
-    """Whether two lines are so close that their amplitudes cannot be told apart."""
-    return bool((np.diff(np.sort(frequencies)) * count < CLOSEST * 2 * np.pi).any())
+def _are_inseparable(frequencies: Array, rows: int) -> bool:
+    """Tell whether two frequencies are so close that their amplitudes cannot be told apart."""
+    return bool((np.diff(np.sort(frequencies)) * rows < LEAST_SEPARATION * 2 * np.pi).any())
 
 
-def _lines(model: WaveModel, white: Array, axes: Array, coefficient: float, power: float, steep: bool) -> list[Line]:
-    """The lines of the table itself, from those of its whitened rows."""
-    agreement, errors = agreements(white, model.frequencies, steep=steep), model.errors()
-    found = []
-    for at, frequency in enumerate(model.frequencies):
-        cosine, sine = model.amplitudes[2 * at : 2 * at + 2]
-        # a wave of amplitude c leaves the filter x_t − φ x_(t−1) with c (1 − φ e^(−iω)), half a row later
+def _undo_whitening(
+    model: WaveModel, whitened: Array, components: Array, coefficient: float, power: float, steep: bool
+) -> list[SpectralLine]:
+    """Return the lines of the table itself from those fitted to its whitened rows.
+
+    ``coefficient`` φ is that of the filter x_t − φ x_(t−1), ``components`` [C, D] those of the whitened coordinates.
+    """
+    agreement = measure_agreement(whitened, model.frequencies, steep=steep)
+    errors = model.standard_errors()
+    lines = []
+    for index, frequency in enumerate(model.frequencies):
+        cosine, sine = model.amplitudes[2 * index : 2 * index + 2]
+        # A wave of amplitude c leaves the filter x_t − φ x_(t−1) with c (1 − φ e^(−iω)), half a row later.
         amplitude = (cosine - 1j * sine) / (1 - coefficient * np.exp(-1j * frequency)) * np.exp(-0.5j * frequency)
-        plane = np.stack([amplitude.real, -amplitude.imag]) @ axes
-        spread = np.linalg.svd(plane, compute_uv=False)
-        share = float((spread**2).sum() / 2 / power)
-        roundness = float(spread[-1] / spread[0]) if len(spread) > 1 else 0.0
-        found.append(Line(float(frequency), plane, share, float(agreement[at]), roundness, float(errors[at])))
-    return found
+        plane_2D = np.stack([amplitude.real, -amplitude.imag]) @ components
+        axes = np.linalg.svd(plane_2D, compute_uv=False)
+        lines.append(
+            SpectralLine(
+                frequency=float(frequency),
+                plane_2D=plane_2D,
+                share=float((axes**2).sum() / 2 / power),
+                agreement=float(agreement[index]),
+                roundness=float(axes[-1] / axes[0]) if len(axes) > 1 else 0.0,
+                error=float(errors[index]),
+            )
+        )
+    return lines

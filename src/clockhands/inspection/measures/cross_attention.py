@@ -9,7 +9,8 @@ import torch
 
 from clockhands.findings import Finding, Table
 from clockhands.inspection.drawing import draw_head_grid, percent, percent_range, untrained_as
-from clockhands.inspection.estimators.intervals import PlaceSums, jackknife_mean
+from clockhands.inspection.estimators.intervals import compute_jackknife_interval
+from clockhands.inspection.estimators.position_sums import PositionSums
 from clockhands.inspection.measures.measure import LAYERS, SIGHT, Measure
 from clockhands.inspection.reading.attention_call import AttentionCall
 from clockhands.inspection.reading.attention_hooks import listen
@@ -38,7 +39,7 @@ class _Counts:
     """Sums over the texts of one cross-attention layer."""
 
     def __init__(self, ordinary_T: Bool[Tensor, " T"]) -> None:
-        self.ordinary_T, self.places = ordinary_T, PlaceSums()
+        self.ordinary_T, self.places = ordinary_T, PositionSums()
         self.weights = self.uniform = torch.zeros(())
 
     def add(self, call: AttentionCall, count: int) -> None:
@@ -49,7 +50,7 @@ class _Counts:
         self.weights, self.uniform = self.weights + weights.sum(0), self.uniform + uniform.sum(0)
 
     def statistics(self) -> CrossStatistics:
-        share, _, without = self.places.shares()
+        share, _, without = self.places.estimate_shares()
         rows, columns = self.weights.shape[-2:]
         places = self.ordinary_T.nonzero()
         near = (places - torch.arange(columns)).abs() <= NEAR
@@ -102,7 +103,9 @@ class CrossAttention(Measure):
         fresh = None if control is None else float(_grid(statistics(control.subject, control.capture)).mean())
         grid = _grid(found)
         value = float(grid.mean())
-        low, high = jackknife_mean(value, torch.stack([layer.without_GH.mean(1) for layer in found]).mean(0))
+        low, high = compute_jackknife_interval(
+            value, torch.stack([layer.without_GH.mean(1) for layer in found]).mean(0)
+        )
         untrained = f"; untrained {percent(fresh)}" if fresh is not None else ""
         return self.finding(
             _describe(value, low, f"95 % interval {percent_range(low, high)}{untrained}", _most(grid, found)),

@@ -9,7 +9,8 @@ import torch
 
 from clockhands.findings import Figure, Finding, Light, Panel, Reference, Table
 from clockhands.inspection.drawing import mark
-from clockhands.inspection.estimators.intervals import covariance, interval, jackknife, rank_of_share
+from clockhands.inspection.estimators.intervals import compute_central_range, jackknife
+from clockhands.inspection.estimators.matrix_statistics import compute_covariance, count_leading
 from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
 from clockhands.inspection.reading.capture import WITHOUT_FIRST
 from clockhands.inspection.reading.reading import Reading
@@ -40,7 +41,7 @@ def subspace(matrix_DD: Float[Tensor, "D D"], share: float) -> Tensor:
     """The leading eigenvectors that hold this share of a covariance."""
     values, vectors = torch.linalg.eigh(matrix_DD)
     values, vectors = values.flip(0).clamp_min(0), vectors.flip(1)
-    return vectors[:, : rank_of_share(values, share)]
+    return vectors[:, : count_leading(values, share)]
 
 
 class Directions(Measure):
@@ -71,7 +72,7 @@ class Directions(Measure):
             return self.skip("Words and positions are concatenated: they cannot share directions.")
         ids_NT = capture.ids_NT[:, capture.counted_T]
         rows_TD = tables.positions_PD[: capture.length][capture.counted_T]
-        words, places = _word_covariance(tables, ids_NT), covariance(rows_TD)
+        words, places = _word_covariance(tables, ids_NT), compute_covariance(rows_TD)
         for what, matrix, rows in (
             ("position rows", places, rows_TD),
             ("token rows of the text", words, tables.tokens_VD),
@@ -105,7 +106,7 @@ def _judge(z: float) -> tuple[Light, str]:
 
 def _word_covariance(tables: Tables, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "D D"]:
     ids, counts = torch.unique(ids_NT, return_counts=True)
-    return covariance(tables.tokens_VD[ids], counts)
+    return compute_covariance(tables.tokens_VD[ids], counts)
 
 
 def _angles(words: Tensor, places: Tensor, draws: int = 20) -> tuple[Table, float, float]:
@@ -121,7 +122,7 @@ def _angles(words: Tensor, places: Tensor, draws: int = 20) -> tuple[Table, floa
         ("smallest", angles[0], chance[:, 0]),
         ("median", angles[len(angles) // 2], chance[:, 1]),
     ):
-        rows.append((f"{name} angle (degrees)", found, drawn.mean(), *interval(drawn)))
+        rows.append((f"{name} angle (degrees)", found, drawn.mean(), *compute_central_range(drawn)))
     rows.append(("dimensions of the words' subspace", first.shape[1], None, None, None))
     rows.append(("dimensions of the positions' subspace", second.shape[1], None, None, None))
     table = Table.of(("quantity", "value", "by chance", "chance low", "chance high"), rows)

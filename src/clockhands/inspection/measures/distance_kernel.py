@@ -8,7 +8,7 @@ import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import level, mark, percent, percent_range, untrained_as
-from clockhands.inspection.estimators.intervals import interval
+from clockhands.inspection.estimators.intervals import compute_central_range
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import Split, parts
@@ -54,7 +54,7 @@ class DistanceKernel(Measure):
         low, high = group_interval(splits[best], GROUP)
         # the layer is chosen as the largest of all, and so is that of every shuffle
         shuffled_n = torch.stack([shuffled_shares(c, s) for (c, _), s in zip(curves, splits, strict=True)]).amax(0)
-        floor, ceiling = interval(shuffled_n)
+        floor, ceiling = compute_central_range(shuffled_n)
         beyond = low > max(ceiling, LEAST)
         untrained = f"; untrained {percent(fresh[best])}" if fresh else ""
         numbers = (

@@ -8,7 +8,7 @@ import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import listed, mark, percent
-from clockhands.inspection.estimators.intervals import interval
+from clockhands.inspection.estimators.intervals import compute_central_range
 from clockhands.inspection.measures.measure import LAYERS, SIGHT, Measure
 from clockhands.inspection.reading.head_statistics import REACH, HeadStatistics
 from clockhands.inspection.reading.reading import Reading
@@ -61,7 +61,7 @@ def _median_interval(distance_NH: Float[Tensor, "N H"], draws: int = 400) -> tup
     """Return the 95 % interval of the median over heads when the texts are drawn again with replacement."""
     count = len(distance_NH)
     picks = torch.randint(count, (draws, count), generator=torch.Generator().manual_seed(0))
-    return interval(distance_NH[picks].mean(1).quantile(0.5, dim=-1))
+    return compute_central_range(distance_NH[picks].mean(1).quantile(0.5, dim=-1))
 
 
 def _reaches(middles: Sequence[float], uniform: Sequence[float]) -> str:

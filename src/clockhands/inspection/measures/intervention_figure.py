@@ -8,13 +8,13 @@ import torch
 
 from clockhands.findings import Figure, Panel
 from clockhands.inspection.drawing import level, mark
-from clockhands.inspection.estimators.intervals import bootstrap
+from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.shapes import Float, Tensor
 
 
 def find_span(change_N: Float[Tensor, " N"]) -> tuple[float, float]:
     """Return the 95 % interval of the mean change over texts."""
-    return bootstrap(change_N, torch.ones_like(change_N))
+    return bootstrap_ratio(change_N, torch.ones_like(change_N))
 
 
 def draw_changes(changes: Sequence[tuple[str, Tensor]], whole: str, what: str) -> Figure:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from clockhands.findings import Finding, Table
 from clockhands.inspection.drawing import percent, untrained_as
-from clockhands.inspection.estimators.intervals import bootstrap
+from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.inspection.measures.logit_figure import METHOD, SOURCE, draw_shares
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
 from clockhands.inspection.reading.logit_split import TERMS, Split
@@ -64,7 +64,7 @@ def _listeners(splits: Sequence[Split]) -> tuple[int, int, int, int]:
     along = [positional_share(row) for split in splits for row in split.heads()]
     wanted = [TERMS.index(term) for name in POSITIONAL for term in GROUPS[name]]
     ends = [
-        bootstrap(split.cov_NHt[:, head, wanted].sum(-1), split.var_NH[:, head])
+        bootstrap_ratio(split.cov_NHt[:, head, wanted].sum(-1), split.var_NH[:, head])
         for split in splits
         for head in range(split.var_NH.shape[1])
     ]

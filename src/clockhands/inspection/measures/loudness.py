@@ -9,7 +9,7 @@ import torch
 
 from clockhands.findings import Figure, Finding, Light, Panel, Table
 from clockhands.inspection.drawing import level, mark, percent, percent_range, untrained_as
-from clockhands.inspection.estimators.intervals import bootstrap
+from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
 from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
 from clockhands.inspection.reading.reading import Reading
@@ -93,7 +93,7 @@ class Loudness(Measure):
         fresh_tables = reading.control.subject.read_tables() if reading.control else None
         fresh = measure_levels(fresh_tables, capture) if fresh_tables else None
         rest = trained.position + trained.constant
-        low, high = bootstrap(torch.full_like(trained.word_N, trained.position), trained.word_N + rest)
+        low, high = bootstrap_ratio(torch.full_like(trained.word_N, trained.position), trained.word_N + rest)
         light, comment = _judge(trained)
         untrained = f"; untrained {percent(fresh.share)}" if fresh else ""
         verdict = (

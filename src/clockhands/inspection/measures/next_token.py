@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from clockhands.findings import Finding, Light, Reference, Table
-from clockhands.inspection.estimators.intervals import mean_interval
+from clockhands.inspection.estimators.intervals import estimate_mean_interval
 from clockhands.inspection.measures.measure import OUTPUT, WINDOWS, Measure
 from clockhands.inspection.reading.capture import Capture
 from clockhands.inspection.reading.interventions import CHANGED, draw_orders
@@ -41,7 +41,7 @@ class NextToken(Measure):
             return self.skip("The model came without its output layer, so that it predicts no token.")
         ordered, permuted = pair
         difference_N = (permuted - ordered).mean(1)
-        span = mean_interval(difference_N)
+        span = estimate_mean_interval(difference_N)
         verdict, light = _judge(ordered, permuted, *span)
         return self.finding(
             verdict,

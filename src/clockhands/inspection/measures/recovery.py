@@ -9,8 +9,8 @@ from torch.nn import functional as F
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import mark, percent
-from clockhands.inspection.estimators.intervals import hit_interval
-from clockhands.inspection.estimators.probes import nearest_row
+from clockhands.inspection.estimators.intervals import bootstrap_hit_share
+from clockhands.inspection.estimators.probes import find_nearest_row
 from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
 from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
 from clockhands.inspection.reading.reading import Reading
@@ -60,7 +60,7 @@ class Recovery(Measure):
             f"({percent(chance)} with a random vector of that length), and {percent(kept)} of their neighbours stay "
             f"({percent(kept_chance)}). {_limit(sweep)}",
             value,
-            interval=hit_interval(hits, sample.texts),
+            interval=bootstrap_hit_share(hits, sample.texts),
             references=(Reference("random vectors", chance),),
             light="good" if value > 0.95 else "warn" if value > 0.5 else "bad",
             table=Table.of(
@@ -97,7 +97,7 @@ class _Sample:
 
     def hits(self, added_nD: Float[Tensor, "n D"]) -> Float[Tensor, " n"]:
         """Tell for each token whether its own row is the nearest once ``added`` is added (1) or another (0)."""
-        return (nearest_row(self.rows[self.targets] + added_nD, self.rows) == self.targets).float()
+        return (find_nearest_row(self.rows[self.targets] + added_nD, self.rows) == self.targets).float()
 
     def neighbours(self, added_nD: Float[Tensor, "n D"], count: int = 10, most: int = 300) -> float:
         """Return the share of the nearest other rows that stay the nearest, the mean over the first tokens."""

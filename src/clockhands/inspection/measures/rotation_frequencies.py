@@ -8,7 +8,7 @@ import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import mark, percent, percent_range, untrained_as
-from clockhands.inspection.estimators.intervals import bootstrap_layers
+from clockhands.inspection.estimators.intervals import bootstrap_layer_mean
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import centre_logits
@@ -75,7 +75,7 @@ def _mean_shares(subject: Subject, control: Reading) -> Float[Tensor, " F"]:
 
 def _quarter_interval(sums: list[tuple[Tensor, Tensor]], quarter: int) -> tuple[float, float]:
     """Return the 95 % interval of the share of the fastest ``quarter`` of the pairs, texts resampled."""
-    return bootstrap_layers(
+    return bootstrap_layer_mean(
         torch.stack([products_NF[:, :quarter].sum(1) for products_NF, _ in sums]),
         torch.stack([variance_N for _, variance_N in sums]),
     )

@@ -6,7 +6,11 @@ import torch
 
 from clockhands.findings import Figure, Finding, Panel, Table
 from clockhands.inspection.drawing import mark, percent, untrained_as
-from clockhands.inspection.estimators.variance_share import share_interval, stable_rank, unbiased_share
+from clockhands.inspection.estimators.variance_share import (
+    compute_stable_rank,
+    estimate_position_share,
+    jackknife_position_share,
+)
 from clockhands.inspection.measures.measure import LAYERS, TASK, Measure
 from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
 from clockhands.inspection.reading.reading import Reading
@@ -39,7 +43,7 @@ class StateShare(Measure):
             f"{percent(along[0])} of the variance behind the embedding and {percent(along[-1])} behind the last layer "
             f"is due to the place{untrained}; the most, {percent(along[peak])}, {_where(peak)}.",
             along[-1],
-            interval=share_interval(capture.hidden[-1][:, capture.counted_T]),
+            interval=jackknife_position_share(capture.hidden[-1][:, capture.counted_T]),
             references=untrained_as(fresh[-1] if fresh is not None else None),
             light="info",
             table=Table.of(
@@ -52,7 +56,9 @@ class StateShare(Measure):
 
 def _shares(capture: Capture) -> list[tuple[float, float]]:
     kept = capture.counted_T
-    return [(unbiased_share(states[:, kept]), stable_rank(states[:, kept])) for states in capture.hidden]
+    return [
+        (estimate_position_share(states[:, kept]), compute_stable_rank(states[:, kept])) for states in capture.hidden
+    ]
 
 
 def _figure(along: list[float], fresh: list[float] | None) -> Figure:

@@ -10,13 +10,13 @@ import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import level, mark, percent, percent_range, untrained_as
-from clockhands.inspection.estimators.intervals import exact_at_ends
+from clockhands.inspection.estimators.intervals import bound_exactly
 from clockhands.inspection.estimators.probes import (
     CrossValidation,
     Ridge,
-    corrected_interval,
+    correct_interval,
+    find_nearest_row,
     fit_network_r2,
-    nearest_row,
 )
 from clockhands.inspection.measures.measure import LAYERS, TASK, Measure
 from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
@@ -53,9 +53,9 @@ class Probe:
     @cached_property
     def position_intervals(self) -> list[tuple[float, float]]:
         """The 95 % interval of each, cut at 0 and 1; exact where every position of every text is read back, or none."""
-        ends = [corrected_interval(hits_R, self.ratio) for hits_R in self.hits]
+        ends = [correct_interval(hits_R, self.ratio) for hits_R in self.hits]
         cut = [(max(0.0, low), min(1.0, high)) for low, high in ends]
-        return [exact_at_ends(span, share, self.texts) for span, share in zip(cut, self.position, strict=True)]
+        return [bound_exactly(span, share, self.texts) for span, share in zip(cut, self.position, strict=True)]
 
 
 def probe_layers(subject: Subject, capture: Capture, tick: Callable[[], None] = lambda: None) -> Probe:
@@ -72,11 +72,11 @@ def probe_layers(subject: Subject, capture: Capture, tick: Callable[[], None] = 
         token.append(_token_hits(chosen, labels, rows, splits))
         tick()
     permuted = float(position_hits(chosen, splits, permuted=True).mean())
-    return Probe(tuple(hits), token, permuted, splits.ratio, splits.fitted, splits.texts)
+    return Probe(tuple(hits), token, permuted, splits.held_ratio, splits.fitted_texts, splits.texts)
 
 
 def _splits(capture: Capture) -> CrossValidation:
-    return CrossValidation.of(capture.repeats.groups_N[: min(capture.texts, MOST_TEXTS)])
+    return CrossValidation.draw(capture.repeats.groups_N[: min(capture.texts, MOST_TEXTS)])
 
 
 def position_hits(
@@ -89,17 +89,17 @@ def position_hits(
     if permuted:
         generator = torch.Generator().manual_seed(0)
         fit_NTD = torch.stack([text[torch.randperm(length, generator=generator)] for text in states_NTD])
-    found = Ridge(states_NTD, places, splits, fit_NTD).predictions()
+    found = Ridge(states_NTD, places, splits, fit_NTD).predict()
     return torch.tensor([float((guess.argmax(-1) == torch.arange(length)).float().mean()) for _, guess in found])
 
 
 def _token_hits(states_NTD: Tensor, labels_NT: Int[Tensor, "N T"], rows_VD: Tensor, splits: CrossValidation) -> float:
     """The part of tokens whose word is read back, the mean over the splits."""
     generator, scores = torch.Generator().manual_seed(0), []
-    for held, guess in Ridge(states_NTD, rows_VD[labels_NT], splits).predictions():
+    for held, guess in Ridge(states_NTD, rows_VD[labels_NT], splits).predict():
         rows, answers = guess.flatten(0, 1), labels_NT[held].flatten()
         picks = torch.randperm(len(rows), generator=generator)[:MOST_JUDGED]
-        scores.append(float((nearest_row(rows[picks], rows_VD) == answers[picks]).float().mean()))
+        scores.append(float((find_nearest_row(rows[picks], rows_VD) == answers[picks]).float().mean()))
     return sum(scores) / len(scores)
 
 
@@ -198,7 +198,7 @@ def _cut_text(cut: Sequence[Float[Tensor, " R"]], ratio: float, chance: float) -
     if not cut:
         return ""
     value = float(cut[-1].mean())
-    if corrected_interval(cut[-1], ratio)[0] > chance:
+    if correct_interval(cut[-1], ratio)[0] > chance:
         return f" With the residual connections cut, {percent(value)} of positions reach the last layer."
     return (
         f" With the residual connections cut, it is undecided whether any position reaches the last layer "

@@ -9,7 +9,7 @@ import torch
 
 from clockhands.findings import Finding, Reference, Table
 from clockhands.inspection.drawing import percent, percent_range
-from clockhands.inspection.estimators.intervals import bootstrap
+from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.inspection.measures.measure import OUTPUT, TASK, Measure
 from clockhands.inspection.reading.interventions import CHANGED, relative_change, squared_distance
 from clockhands.inspection.reading.reading import Reading
@@ -69,7 +69,7 @@ class SwappedWords(Measure):
         if distance == 0.0:
             return self.skip("All sentences have the same output, so there is no distance to measure by.")
         change_N = relative_change((after - before).square().sum(-1), distance)
-        value, (low, high) = float(change_N.mean()), bootstrap(change_N, torch.ones_like(change_N))
+        value, (low, high) = float(change_N.mean()), bootstrap_ratio(change_N, torch.ones_like(change_N))
         changes = (
             f"In {len(swaps)} {which}, swapping two words changes the mean of the output by {percent(value)} of the "
             f"squared distance between two sentences (95 % interval {percent_range(low, high)}; 0 would mean that "

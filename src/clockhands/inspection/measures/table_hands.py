@@ -10,11 +10,11 @@ import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import listed, mark, percent
-from clockhands.inspection.estimators.column_lines import AGREEMENT, Line
-from clockhands.inspection.estimators.exact_hands import ExactHands, exact_hands
-from clockhands.inspection.estimators.spectral_lines import ROUND, Spectrum, find_lines
-from clockhands.inspection.estimators.surrogates import FEWEST_TURNS, SURROGATES
-from clockhands.inspection.estimators.wave_fit import Array, slow_basis
+from clockhands.inspection.estimators.column_lines import LEAST_AGREEMENT, SpectralLine
+from clockhands.inspection.estimators.exact_hands import ExactHands, read_exact_hands
+from clockhands.inspection.estimators.spectral_lines import LEAST_ROUNDNESS, TableLines, find_lines
+from clockhands.inspection.estimators.surrogates import LEAST_ROTATIONS, SURROGATES
+from clockhands.inspection.estimators.wave_fit import Array, make_trend
 from clockhands.inspection.measures.measure import INPUT, Measure
 from clockhands.inspection.measures.position_rows import PositionRows, read_rows
 from clockhands.inspection.reading.reading import Reading
@@ -53,9 +53,9 @@ class TableHands(Measure):
         "added to a least-squares model, all frequencies are refined together, and so on with what is left. A line "
         "counts if its amplitudes in all channels, fitted to the first three quarters of the rows, agree with those "
         "fitted to the last: agreement is 2 Re⟨c₁, c₂⟩ / (|c₁|² + |c₂|²), 1 for a line without noise, about two "
-        f"thirds for noise, because half of the rows are the same. It must be above {AGREEMENT}, and above that of "
-        f"every line in surrogates of what the lines leave: {SURROGATES} with the same spectrum and random phases, "
-        f"{SURROGATES} of an autoregression fitted to it. Reference: the number of lines above {AGREEMENT} in a "
+        f"thirds for noise, because half of the rows are the same. It must be above {LEAST_AGREEMENT}, and above that "
+        f"of every line in surrogates of what the lines leave: {SURROGATES} with the same spectrum and random phases, "
+        f"{SURROGATES} of an autoregression fitted to it. Reference: the number of lines above {LEAST_AGREEMENT} in a "
         "surrogate, on average; rows in random order are none here, for any smooth table beats them. Neighbouring "
         "lines in one plane are one hand whose speed or size varies. A hand must make two turns within the table: "
         "slower ones cannot be told from a trend. Mixed hands are told apart if one makes about two turns more than "
@@ -70,7 +70,7 @@ class TableHands(Measure):
         rows = read_rows(reading.subject, MOST_ROWS)
         if isinstance(rows, str):
             return self.skip(rows)
-        exact = exact_hands(rows.raw_PD)
+        exact = read_exact_hands(rows.raw_PD)
         return self._exact(rows, exact) if exact.periods else self._estimated(rows.centred_PD.numpy())
 
     def _estimated(self, rows_nD: Array) -> Finding:
@@ -78,12 +78,12 @@ class TableHands(Measure):
         found = find_lines(rows_nD)
         return self.finding(
             _verdict(rows_nD, found),
-            float(len(found.turning)),
+            float(len(found.rotating)),
             references=(Reference("smooth surrogates", found.by_chance),) if found.surrogates else (),
             unit="hands",
-            light="good" if found.turning else "info",
-            table=Table.of(COLUMNS, [_row(line) for line in (*found.turning, *found.swinging)]),
-            figure=_figure([(line.period, orbit(rows_nD, found, line)) for line in found.turning]),
+            light="good" if found.rotating else "info",
+            table=Table.of(COLUMNS, [_row(line) for line in (*found.rotating, *found.oscillating)]),
+            figure=_figure([(line.period, orbit(rows_nD, found, line)) for line in found.rotating]),
             details={
                 "agreement needed": found.needed,
                 "best agreement without a hand": found.best_other,
@@ -96,7 +96,7 @@ class TableHands(Measure):
         """Read the hands of a table of which every pair of columns is one."""
         ordered = sorted(zip(found.periods, found.orbits, found.pairs, strict=True), key=lambda hand: hand[0])
         return self.finding(
-            _exact_verdict([period for period, _, _ in ordered], found.zero, len(rows.raw_PD)),
+            _exact_verdict([period for period, _, _ in ordered], found.zero_pairs, len(rows.raw_PD)),
             float(len(ordered)),
             unit="hands",
             light="good",
@@ -110,23 +110,25 @@ class TableHands(Measure):
         )
 
 
-def _row(line: Line) -> tuple[float | str | None, ...]:
+def _row(line: SpectralLine) -> tuple[float | str | None, ...]:
     low, high = (None, None) if line.parts else _interval(line)
     fastest, slowest = _range(line) if line.parts else (None, None)
-    does = "swings" if line.roundness < ROUND else "turns, its speed or size varies" if line.parts else "turns"
+    does = (
+        "swings" if line.roundness < LEAST_ROUNDNESS else "turns, its speed or size varies" if line.parts else "turns"
+    )
     where = f"columns {listed(map(str, line.columns))}" if line.columns else "a plane across columns"
     return (line.period, low, high, line.share, line.agreement, line.roundness, does, where, fastest, slowest)
 
 
-def _interval(line: Line) -> tuple[float, float | None]:
+def _interval(line: SpectralLine) -> tuple[float, float | None]:
     """Return the 95 % interval of the period of one line; no upper end where the frequency's interval reaches 0."""
     fast, slow = (line.frequency + sign * 1.96 * line.error for sign in (1, -1))
     return 2 * math.pi / fast, 2 * math.pi / slow if slow > 0 else None
 
 
-def _verdict(rows_nD: Array, found: Spectrum) -> str:
+def _verdict(rows_nD: Array, found: TableLines) -> str:
     slow = slow_share(rows_nD, found)
-    told = [_turning(found), _varying(found), _swinging(found.swinging)]
+    told = [_turning(found), _varying(found), _swinging(found.oscillating)]
     if slow > 0.1:
         told.append(
             f"{percent(slow)} of the variance moves more slowly than one turn in {len(rows_nD) / 2:.0f} tokens; a "
@@ -135,74 +137,74 @@ def _verdict(rows_nD: Array, found: Spectrum) -> str:
     return " ".join(sentence for sentence in told if sentence)
 
 
-def _turning(found: Spectrum) -> str:
-    if not found.turning:
+def _turning(found: TableLines) -> str:
+    if not found.rotating:
         reached = f" (best agreement {found.best_other:.2f}; {found.needed:.2f} needed)" if found.best_other > 0 else ""
         return f"No hand of two turns or more was found in the table{reached}."
-    number = f"{len(found.turning)} hands turn" if len(found.turning) > 1 else "One hand turns"
-    lowest = min(line.agreement for line in found.turning)
+    number = f"{len(found.rotating)} hands turn" if len(found.rotating) > 1 else "One hand turns"
+    lowest = min(line.agreement for line in found.rotating)
     beaten = f"; {found.surrogates} smooth surrogates reach {found.best_surrogate:.2f}" if found.surrogates else ""
-    speed = "" if any(line.parts for line in found.turning) else " at constant speed"
+    speed = "" if any(line.parts for line in found.rotating) else " at constant speed"
     return (
-        f"{number}{speed}, once in {_periods(found.turning)} tokens (the table's two ends agree by at least "
+        f"{number}{speed}, once in {_periods(found.rotating)} tokens (the table's two ends agree by at least "
         f"{lowest:.2f}{beaten})."
     )
 
 
-def _varying(found: Spectrum) -> str:
-    varying = [line for line in found.turning if line.parts]
+def _varying(found: TableLines) -> str:
+    varying = [line for line in found.rotating if line.parts]
     if not varying:
         return ""
     ranges = listed("{:.1f} to {:.1f}".format(*_range(line)) for line in varying)
     return f"{len(varying)} of them {'turns' if len(varying) == 1 else 'turn'} at a speed that varies: {ranges}."
 
 
-def _range(line: Line) -> tuple[float, float]:
+def _range(line: SpectralLine) -> tuple[float, float]:
     """The shortest and the longest period of a hand whose speed varies."""
     periods = [line.period, *(part.period for part in line.parts)]
     return min(periods), max(periods)
 
 
-def _swinging(lines: Sequence[Line]) -> str:
+def _swinging(lines: Sequence[SpectralLine]) -> str:
     if not lines:
         return ""
     return f"Something swings back and forth without turning, once in {_periods(lines)} tokens."
 
 
-def _periods(lines: Sequence[Line]) -> str:
+def _periods(lines: Sequence[SpectralLine]) -> str:
     periods = [f"{line.period:.1f}" for line in lines]
     if len(periods) <= MOST_NAMED:
         return listed(periods)
     return f"{', '.join(periods[: MOST_NAMED - 1])} ... {periods[-1]}"
 
 
-def slow_share(rows_nD: Array, found: Spectrum) -> float:
+def slow_share(rows_nD: Array, found: TableLines) -> float:
     """The share of the variance that is slower than half a table, beyond what white noise would have there; hands are
     taken out."""
-    left = rows_nD - _waves_of(rows_nD, (*found.turning, *found.swinging))
-    basis = np.linalg.qr(slow_basis(len(left), 3))[0]
+    left = rows_nD - _waves_of(rows_nD, (*found.rotating, *found.oscillating))
+    basis = np.linalg.qr(make_trend(len(left), 3))[0]
     slow, total = float(((basis.T @ (left - left.mean(0))) ** 2).sum()), float((left**2).sum())
     by_chance = total * (basis.shape[1] - 1) / (len(left) - 1)
     return max(slow - by_chance, 0.0) / float((rows_nD**2).sum())
 
 
-def _waves_of(rows_nD: Array, lines: Sequence[Line]) -> Array:
-    return sum((line.waves(len(rows_nD)) for line in lines), np.zeros_like(rows_nD))
+def _waves_of(rows_nD: Array, lines: Sequence[SpectralLine]) -> Array:
+    return sum((line.compute_rows(len(rows_nD)) for line in lines), np.zeros_like(rows_nD))
 
 
-def orbit(rows_nD: Array, found: Spectrum, line: Line) -> Float[Tensor, "T two"]:
+def orbit(rows_nD: Array, found: TableLines, line: SpectralLine) -> Float[Tensor, "T two"]:
     """The table's rows in the plane of one line, less the other lines and what is slow."""
-    others = [other for other in (*found.turning, *found.swinging) if other is not line]
+    others = [other for other in (*found.rotating, *found.oscillating) if other is not line]
     left = rows_nD - _waves_of(rows_nD, others)
     own = _waves_of(rows_nD, [line])
-    basis = np.linalg.qr(slow_basis(len(left), 3))[0]
+    basis = np.linalg.qr(make_trend(len(left), 3))[0]
     left = left - basis @ (basis.T @ (left - own))
     axes = np.linalg.svd(line.plane_2D, full_matrices=False)[2]
     return torch.from_numpy(left @ axes.T)
 
 
 def _exact_verdict(periods: Sequence[float], zero: int, rows: int) -> str:
-    slower = sum(period > rows / FEWEST_TURNS for period in periods)
+    slower = sum(period > rows / LEAST_ROTATIONS for period in periods)
     nothing = f" {zero} pairs are zero." if zero > 1 else " One pair is zero." if zero else ""
     if len(periods) == 1:
         return f"The one pair of columns turns at exactly constant speed, once in {periods[0]:.1f} tokens.{nothing}"

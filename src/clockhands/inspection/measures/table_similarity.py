@@ -6,7 +6,8 @@ import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import heatmap, level, mark, percent, signed
-from clockhands.inspection.estimators.intervals import interval, off_diagonal_means, toeplitz_share
+from clockhands.inspection.estimators.intervals import compute_central_range
+from clockhands.inspection.estimators.matrix_statistics import average_diagonals, compute_toeplitz_r2
 from clockhands.inspection.measures.measure import INPUT, Measure
 from clockhands.inspection.measures.position_rows import read_rows
 from clockhands.inspection.reading.reading import Reading
@@ -40,16 +41,16 @@ class TableSimilarity(Measure):
         gram = _cosines(rows.centred_PD)
         generator = torch.Generator().manual_seed(0)
         orders = [_shuffled(rows.centred_PD, generator) for _ in range(DRAWS)]
-        chance = torch.tensor([toeplitz_share(_cosines(order)) for order in orders])
-        value, by_distance = toeplitz_share(gram), off_diagonal_means(gram)
+        chance = torch.tensor([compute_toeplitz_r2(_cosines(order)) for order in orders])
+        value, by_distance = compute_toeplitz_r2(gram), average_diagonals(gram)
         falling = monotonicity(by_distance)
         return self.finding(
             f"Distance alone explains {percent(value)} of the similarities ({percent(float(chance.mean()))} with the "
             f"rows shuffled); neighbours have cosine {signed(float(by_distance[0]))}, and similarity {_trend(falling)} "
             "with distance.",
             value,
-            references=(Reference("rows shuffled", float(chance.mean()), interval(chance)),),
-            light="good" if value > 2 * interval(chance)[1] else "warn",
+            references=(Reference("rows shuffled", float(chance.mean()), compute_central_range(chance)),),
+            light="good" if value > 2 * compute_central_range(chance)[1] else "warn",
             table=Table.of(("distance", "mean cosine"), list(enumerate(by_distance, start=1))),
             figure=_similarity_figure(gram, by_distance),
             details={"monotonicity": falling, "symmetry": symmetry(gram)},

@@ -8,7 +8,8 @@ import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import mark, percent
-from clockhands.inspection.estimators.intervals import mean_interval, rank_of_share
+from clockhands.inspection.estimators.intervals import estimate_mean_interval
+from clockhands.inspection.estimators.matrix_statistics import count_leading
 from clockhands.inspection.measures.measure import INPUT, Measure
 from clockhands.inspection.measures.position_rows import read_rows
 from clockhands.inspection.reading.reading import Reading
@@ -53,7 +54,7 @@ class StepErrors:
 
         It is the interval with the lower end that is lower, so that above zero the map beats both.
         """
-        return min(mean_interval(self.by_stretch_S4[:, at] - self.by_stretch_S4[:, map_at]) for at in (2, 3))
+        return min(estimate_mean_interval(self.by_stretch_S4[:, at] - self.by_stretch_S4[:, map_at]) for at in (2, 3))
 
     @property
     def best(self) -> int:
@@ -98,7 +99,7 @@ class TableStep(Measure):
         return self.finding(
             _shift_verdict(found),
             value,
-            interval=mean_interval(first.by_stretch_S4[:, 0 if not first.best else 1]),
+            interval=estimate_mean_interval(first.by_stretch_S4[:, 0 if not first.best else 1]),
             references=(
                 Reference("standing still", first.still),
                 Reference("best multiple of the row", first.multiple),
@@ -173,14 +174,14 @@ def _principal_axes(rows: Tensor) -> tuple[Tensor, Tensor]:
     """The mean and the leading principal axes: 99 % of the variance, at most a quarter as many as rows."""
     mean = rows.mean(0)
     _, s, vt = torch.linalg.svd(rows - mean, full_matrices=False)
-    held = rank_of_share(s.square(), 0.99)
+    held = count_leading(s.square(), 0.99)
     return mean, vt[: max(1, min(held, MOST_COMPONENTS, len(rows) // 4))].T
 
 
 def principal(rows: Tensor, most: int = 10) -> Float[Tensor, "P k"]:
     """Coordinates in the leading principal components, as many as hold 99 % of the variance, at most ``most``."""
     u, s, _ = torch.linalg.svd(rows, full_matrices=False)
-    count = min(most, rank_of_share(s.square(), 0.99))
+    count = min(most, count_leading(s.square(), 0.99))
     return u[:, :count] * s[:count]
 
 

@@ -9,7 +9,7 @@ import torch
 
 from clockhands.findings import Figure, Finding, Panel, Table
 from clockhands.inspection.drawing import mark, percent, percent_range, untrained_as
-from clockhands.inspection.estimators.intervals import bootstrap_layers
+from clockhands.inspection.estimators.intervals import bootstrap_layer_mean
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
 from clockhands.inspection.reading.capture import Capture
 from clockhands.inspection.reading.layer import Layer
@@ -125,7 +125,7 @@ def _sums(capture: Capture) -> list[Sums]:
 
 def _interval(sums: Sequence[Sums]) -> tuple[float, float]:
     """Return the 95 % interval of both shares together, texts resampled."""
-    return bootstrap_layers(
+    return bootstrap_layer_mean(
         torch.stack([asked + answered for asked, answered, _ in sums]), torch.stack([variance for *_, variance in sums])
     )
 

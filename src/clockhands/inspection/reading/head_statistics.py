@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from clockhands.inspection.estimators.intervals import PlaceSums
+from clockhands.inspection.estimators.position_sums import PositionSums
 from clockhands.inspection.reading.attention_call import AttentionCall
 from clockhands.shapes import Bool, Float, Tensor
 
@@ -52,7 +52,7 @@ class HeadCounts:
     """What is summed over one layer's attention, batch by batch; memory grows with length² once, not with texts."""
 
     def __init__(self, ordinary_T: Bool[Tensor, " T"]) -> None:
-        self.ordinary_T, self.places = ordinary_T, PlaceSums()
+        self.ordinary_T, self.places = ordinary_T, PositionSums()
         self.first = torch.zeros(())
         self.mask_ST = torch.ones(1, 1, dtype=torch.bool)
         self.reach: list[Tensor] = []
@@ -81,8 +81,8 @@ class HeadCounts:
     def statistics(self) -> HeadStatistics:
         """Places, offsets and distances of every head."""
         allowed, texts, uniform_ST = self.mask_ST, self.places.texts, self._uniform()
-        mean_HST = self.places.total_GHST.sum(0) / texts + uniform_ST
-        by_place, by_place_H2, _ = self.places.shares()
+        mean_HST = self.places.total_gHST.sum(0) / texts + uniform_ST
+        by_place, by_place_H2, _ = self.places.estimate_shares()
         queries = _queries(allowed)
         distance_ST = (torch.arange(len(allowed)) - torch.arange(len(allowed))[:, None]).double()
         uniform = float((uniform_ST * distance_ST.abs()).sum(-1)[queries].mean())

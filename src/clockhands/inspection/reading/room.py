@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from clockhands.errors import UsageError
-from clockhands.inspection.estimators.intervals import GROUPS
+from clockhands.inspection.estimators.position_sums import GROUPS
 from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.subject.subject import Subject
 from clockhands.machine import free_memory, in_words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clockhands.inspection.estimators.intervals import bootstrap
+from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.inspection.reading.logit_split import DATA, TERMS, Split
 from clockhands.shapes import Float, Tensor
 
@@ -37,4 +37,4 @@ def positional_share(shares_t: Float[Tensor, " t"]) -> float:
 def group_interval(split: Split, *groups: str) -> tuple[float, float]:
     """The 95 % interval of the share that these ``GROUPS`` have of a layer's logits together."""
     wanted = [TERMS.index(term) for name in groups for term in GROUPS[name]]
-    return bootstrap(split.cov_NHt[..., wanted].sum((1, 2)), split.var_NH.sum(1))
+    return bootstrap_ratio(split.cov_NHt[..., wanted].sum((1, 2)), split.var_NH.sum(1))
