@@ -1,12 +1,19 @@
-"""Change the code in one place at a time, and list the changes that the tests beside it do not notice.
+"""Change the code in one place at a time, and list the changes that no test notices.
 
     python tests/mutants.py                                  # the files that differ from main
     python tests/mutants.py src/clockhands/schemes/bias/fire.py
     python tests/mutants.py --sample 300 --seed 0            # places drawn from all packages
+    python tests/mutants.py --map                            # first measure which test runs which line
+    python tests/mutants.py --sample 300 --again             # those that survived once more, by the tests as they are
+
+With a map (``.mutants/map``, kept until it is made again) a mutant is tried by the tests that run its line; without
+one, or where the module changed since, by the tests beside its module (`tests/covering.py` says how both are chosen).
+Every mutant has at most ``--seconds`` of processor time, so that a survivor is one that no test noticed within it.
 
 cosmic-ray finds the places, makes the changes and keeps the results in a session, so that a run that was stopped goes
 on where it was. Every mutant is tested in a copy of the tree, by a fork of a process that has imported torch and
-transformers already, under a limit of processor time. Needs the extra ``mutants``.
+transformers already. In the end the tests that noticed something run once without a change: those that fail then too
+are named, and what they noticed does not count. Needs the extra ``mutants``.
 """
 
 from __future__ import annotations
@@ -17,26 +24,36 @@ import hashlib
 import importlib
 import os
 import random
-import re
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = Path("src/clockhands")
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
+
+from tests.covering import PACKAGE, ROOT, Chosen, Map, beside, git, mirror, noticed_by  # noqa: E402
+
 SESSIONS = ROOT / ".mutants"
-HEAVY = ("torch", "torch._dynamo", "transformers", "transformers.models.llama.modeling_llama", "scipy.stats", "pytest")
-MEMORY, LEAST_SECONDS, UNKNOWN_SECONDS = 16 << 30, 40, 300
+MAP = Map(SESSIONS / "map.coverage")
+HEAVY = (
+    "torch",
+    "torch._dynamo",
+    "transformers",
+    "transformers.models.llama.modeling_llama",
+    "scipy.stats",
+    "pytest",
+    "hypothesis",
+    "datasets",
+    "pandas",
+)
+MEMORY, SECONDS, FIRST_FILES = 16 << 30, 40, 2
 ARGUMENTS = ("-x", "-q", "-p", "no:cacheprovider", "--no-header")
 
 
@@ -54,6 +71,26 @@ class Mutant:
         return f"{self.path}:{self.start[0]} {self.operator.removeprefix('core/')}"
 
 
+@dataclass(frozen=True)
+class Result:
+    """What became of a mutant: "killed", "survived" or "no tests"; the change as a diff; the test that noticed it."""
+
+    told: str
+    shown: str
+    test: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.told}\n{self.shown}\n{self.test}"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Arguments of pytest, and the ids of the tests that run of what they collect, in order (none: all)."""
+
+    arguments: tuple[str, ...]
+    ids: tuple[str, ...] = ()
+
+
 def changed(against: str) -> list[str]:
     """The modules of the package that differ from a branch, in commits or in the working tree."""
     base = git("merge-base", "HEAD", against).strip()
@@ -63,11 +100,6 @@ def changed(against: str) -> list[str]:
 def modules(paths: Sequence[str]) -> list[str]:
     """Those of some paths that are modules of the package."""
     return sorted(path for path in paths if path.endswith(".py") and Path(path).is_relative_to(PACKAGE))
-
-
-def git(*words: str) -> str:
-    """What git answers in this repository."""
-    return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
 def mutants(path: str) -> list[Mutant]:
@@ -108,45 +140,6 @@ def draw(found: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
     return [stream.choice(by_place[place]) for place in places]
 
 
-def beside(path: str, root: Path = ROOT) -> list[str]:
-    """The arguments of pytest for the tests beside a module.
-
-    The test at the mirrored path; the oracle and laws of the schemes that the module defines; otherwise the tests of
-    its package that import the module; otherwise all of the mirrored folder, or of the nearest above it.
-    """
-    module = Path(path).relative_to(PACKAGE)
-    folder = Path("tests") / module.parent
-    mirrored = folder / f"test_{module.stem}.py"
-    if module.stem == "__init__":
-        mirrored = folder.parent / f"test_{folder.name}.py"
-    chosen = [str(mirrored)] if (root / mirrored).is_file() else []
-    if module.parts[0] == "schemes" and (names := schemes_of(root / path)):
-        chosen += [f"tests/schemes/{file}.py" for file in ("test_laws", "test_declarations")]
-        # The ids of the laws are "scheme(options)-side", after the values of other parameters; others are of the file.
-        chosen += ["-k", " or ".join([f"{before}{name}" for name in names for before in "[-"] + [mirrored.stem])]
-    if chosen:
-        return chosen
-    dotted = ".".join(("clockhands", *module.with_suffix("").parts)).removesuffix(".__init__")
-    every = sorted((root / "tests" / module.parts[0]).rglob("test_*.py")) + sorted((root / "tests").glob("test_*.py"))
-    named = [file for file in every if file.name == f"test_{module.parts[0]}.py"]
-    importing = [file for file in every if re.search(imports(dotted), file.read_text("utf8"))]
-    near = [sorted((root / parent).glob("test_*.py")) for parent in (folder, *folder.parents[:-1])]
-    return [str(file.relative_to(root)) for file in importing or named or next(filter(None, near), [])]
-
-
-def imports(module: str) -> str:
-    """An expression for what imports a module or something from it."""
-    package, _, name = module.rpartition(".")
-    return rf"\b{re.escape(module)}\b|from {re.escape(package)} import .*\b{re.escape(name)}\b"
-
-
-def schemes_of(path: Path) -> list[str]:
-    """The catalogue's names of the classes that a file defines, read without importing it."""
-    defined = set(re.findall(r"^class (\w+)", path.read_text("utf8"), flags=re.MULTILINE))
-    text = (ROOT / PACKAGE / "schemes" / "__init__.py").read_text("utf8")
-    return [name for name, kind in re.findall(r'"([\w-]+)": (\w+),', text) if kind in defined]
-
-
 @contextmanager
 def copy_of_tree() -> Iterator[Path]:
     """The files of the working tree somewhere else, with the real text beside it where there is any."""
@@ -162,66 +155,113 @@ def copy_of_tree() -> Iterator[Path]:
         yield root
 
 
-def run_tests(root: Path, arguments: Sequence[str], seconds: int) -> tuple[str, float]:
-    """How the tests end in a fork of this process ("passed", "failed", "no tests", "out of time"), and after how long.
+def tests_for(mutant: Mutant, root: Path) -> list[Group]:
+    """The tests to try a mutant with: those that run its line, and those beside it that the map does not know.
 
-    ``seconds``: of processor time; by the clock it may take thirty times as long.
+    Those of the mirrored file are first in either.
+    """
+    near = beside(mutant.path, root)
+    text = (root / mutant.path).read_text("utf8")
+    mapped = [test for test in MAP.choose(mutant.path, text, mutant.start[0]) if (root / test.split("::")[0]).is_file()]
+    if not mapped:
+        return [Group(tuple(near))]
+    files = list(dict.fromkeys(test.split("::")[0] for test in mapped))
+    # Most changes are noticed by the first files; the others are not even collected then.
+    chosen = [
+        Group(tuple(some), tuple(test for test in mapped if test.split("::")[0] in some))
+        for some in (files[:FIRST_FILES], files[FIRST_FILES:])
+        if some
+    ]
+    known = {test.split("::")[0] for test in MAP.lines_run}
+    if any(name.endswith(".py") and name not in known for name in near):
+        chosen.insert(0 if near[0] == mirror(mutant.path) not in known else len(chosen), Group(tuple(near)))
+    return chosen
+
+
+def run_tests(root: Path, chosen: Sequence[Group], seconds: float) -> str:
+    """How tests end in a fork of this process: "passed", "no tests" or "failed". `noticed_by` says which failed.
+
+    ``seconds``: of processor time. What began before they were over may take a minute more, and what does not end
+    then has failed.
     """
     begun, child = time.monotonic(), os.fork()
     if not child:
-        os.setsid()
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        out = os.open(root.parent / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(out, 1)
-        os.dup2(out, 2)
-        os.chdir(root)
-        import pytest
-
-        code = int(pytest.main([*ARGUMENTS, *arguments]))
-        sys.stdout.flush()
-        os._exit(code)
+        os._exit(run_in_child(root, chosen, seconds))
     while True:
-        done, status, usage = os.wait4(child, os.WNOHANG)
+        done, status, _ = os.wait4(child, os.WNOHANG)
         if done:
             break
-        if time.monotonic() - begun > 30 * seconds:
+        if time.monotonic() - begun > 5 * (seconds + 60):
             os.killpg(child, signal.SIGKILL)
         time.sleep(0.1)
     code = os.waitstatus_to_exitcode(status)
-    told = {0: "passed", 1: "failed", 2: "failed", 3: "failed", 5: "no tests"}.get(code, "out of time")
-    return told, usage.ru_utime + usage.ru_stime
+    if code == 4:
+        raise SystemExit(f"pytest was called wrongly:\n{(root.parent / 'output.txt').read_text('utf8')[-3000:]}")
+    return {0: "passed", 5: "no tests"}.get(code, "failed")
 
 
-def try_mutant(root: Path, mutant: Mutant, limits: dict[tuple[str, ...], int]) -> tuple[str, str]:
-    """Whether the tests notice a change: "killed", "survived" or "no tests"; and the change as a diff."""
+def run_in_child(root: Path, chosen: Sequence[Group], seconds: float) -> int:
+    """Run tests one group after the other until one fails, and return the exit code that pytest gives."""
+    os.setsid()
+    limit = int(min(seconds + 60, 1e6))
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    out = os.open(root.parent / "output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    os.chdir(root)
+    # This file was imported as a module of the tests that it changes copies of: those are to be imported.
+    for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
+        del sys.modules[name]
+    import pytest
+
+    codes = []
+    for group in chosen:
+        plugin = Chosen(group.ids, seconds, root.parent / "ran.txt")
+        code = int(pytest.main([*ARGUMENTS, *group.arguments], plugins=[plugin]))
+        codes.append(0 if plugin.over else code)
+        if plugin.over or code not in (0, 5):
+            break
+    sys.stdout.flush()
+    return max(codes) if any(code not in (0, 5) for code in codes) else min(codes)
+
+
+def try_mutant(root: Path, mutant: Mutant, seconds: float) -> Result:
+    """Whether the tests notice a change, and which test does."""
     import cosmic_ray.plugins
     from cosmic_ray.mutating import mutate_code
 
-    file, arguments = root / mutant.path, tuple(beside(mutant.path, root))
-    if arguments and arguments not in limits and not isinstance(limits, defaultdict):
-        told, spent = run_tests(root, arguments, 3600)
-        if told not in ("passed", "no tests"):
-            output = (root.parent / "output.txt").read_text("utf8")
-            raise SystemExit(
-                f"the tests fail before anything is changed: pytest {' '.join(arguments)}\n{output[-3000:]}"
-            )
-        limits[arguments] = 0 if told == "no tests" else max(LEAST_SECONDS, int(3 * spent))
+    file, record = root / mutant.path, root.parent / "ran.txt"
     text = file.read_text("utf8")
     changed_text = mutate_code(text, cosmic_ray.plugins.get_operator(mutant.operator)(), mutant.occurrence)
     if changed_text is None:
         raise SystemExit(f"cosmic-ray finds no place for {mutant}; was the file changed meanwhile?")
-    shown = difference(text, changed_text)
-    if not arguments or not limits[arguments]:
-        return "no tests", shown
+    chosen = tests_for(mutant, root)
+    record.unlink(missing_ok=True)
     try:
         file.write_text(changed_text, "utf8")
         forget_compiled(file)
-        told, _ = run_tests(root, arguments, limits[arguments])
+        told = run_tests(root, chosen, seconds)
     finally:
         file.write_text(text, "utf8")
         forget_compiled(file)
-    return {"passed": "survived", "no tests": "survived"}.get(told, "killed"), shown
+    told = {"passed": "survived", "failed": "killed"}.get(told, told)
+    return Result(told, difference(text, changed_text), noticed_by(record) if told == "killed" else "")
+
+
+def failing_anyway(root: Path, tests: Sequence[str]) -> set[str]:
+    """Those of some tests that fail without any change."""
+    record = root.parent / "ran.txt"
+    failing = set()
+    while left := [test for test in tests if test not in failing]:
+        record.unlink(missing_ok=True)
+        files = tuple(dict.fromkeys(test.split("::")[0] for test in left))
+        run_tests(root, [Group(files, tuple(left))], 1e5)
+        failed = noticed_by(record)
+        if not failed:
+            break
+        failing.add(failed)
+    return failing
 
 
 def forget_compiled(file: Path) -> None:
@@ -239,51 +279,60 @@ def difference(before: str, after: str) -> str:
 
 
 def go_on(
-    chosen: Sequence[Mutant], session: Path, minutes: float | None, trust: bool = False
-) -> dict[Mutant, tuple[str, str]]:
-    """Test the mutants that a session has no result for, and return all results.
-
-    ``trust``: the tests are known to pass without a change, so nobody measures how long they take.
-    """
+    chosen: Sequence[Mutant], session: Path, minutes: float | None, seconds: float, again: bool = False
+) -> dict[Mutant, Result]:
+    """Try the mutants that a session has no result for (``again``: that it has no kill of), and return all results."""
     from cosmic_ray.work_db import WorkDB, use_db
     from cosmic_ray.work_item import MutationSpec, WorkItem, WorkResult
 
     session.parent.mkdir(exist_ok=True)
     until = time.monotonic() + 60 * (minutes or 1e9)
-    limits: dict[tuple[str, ...], int] = defaultdict(lambda: UNKNOWN_SECONDS) if trust else {}
     with use_db(str(session), WorkDB.Mode.create) as db, copy_of_tree() as root:
         if not db.num_work_items:
             for number, one in enumerate(chosen):
                 spec = MutationSpec(one.path, one.operator, one.occurrence, one.start, one.end)
                 db.add_work_item(WorkItem.single(f"{number:05}", spec))
-        results = {int(job): tuple(result.output.split("\n", 1)) for job, result in db.results}
-        sys.path[:0] = [str(root), str(root / "src")]
-        os.environ.update(PYTHONPATH=str(root / "src"), HF_HUB_OFFLINE="1")
-        for name in HEAVY:
-            importlib.import_module(name)
-        sys.modules["torch"].set_num_threads(1)
+        results = {int(job): Result(*result.output.split("\n")) for job, result in db.results}
+        import_what_is_heavy(root)
         for number, one in enumerate(chosen):
-            if number in results or time.monotonic() > until:
+            before = results.get(number)
+            if (before and not (again and before.told != "killed")) or time.monotonic() > until:
                 continue
-            told, shown = results[number] = try_mutant(root, one, limits)
-            outcome = "survived" if told == "no tests" else told
-            db.set_result(f"{number:05}", WorkResult("normal", f"{told}\n{shown}", outcome, shown))
-            print(f"{len(results):>5}/{len(chosen)} {told:<9} {one}  {shown}", flush=True)
-    return {chosen[number]: result for number, result in sorted(results.items())}
+            result = results[number] = try_mutant(root, one, seconds)
+            outcome = "killed" if result.told == "killed" else "survived"
+            db.set_result(f"{number:05}", WorkResult("normal", str(result), outcome, result.shown))
+            print(f"{len(results):>5}/{len(chosen)} {result.told:<9} {one}  {result.shown}  {result.test}", flush=True)
+        unsure = failing_anyway(root, sorted({result.test for result in results.values()} - {""}))
+    kept = {number: unless_failing(result, unsure) for number, result in sorted(results.items())}
+    return {chosen[number]: result for number, result in kept.items()}
 
 
-def report(results: dict[Mutant, tuple[str, str]], chosen: int) -> str:
+def import_what_is_heavy(root: Path) -> None:
+    """Import in this process what its forks need and no mutant changes, with the copy's package on the path."""
+    sys.path[:0] = [str(root), str(root / "src")]
+    os.environ.update(PYTHONPATH=str(root / "src"), HF_HUB_OFFLINE="1")
+    for name in HEAVY:
+        importlib.import_module(name)
+    sys.modules["torch"].set_num_threads(1)
+
+
+def unless_failing(result: Result, failing: set[str]) -> Result:
+    """A result as it is, or "unsure" where the test that noticed the change fails without it too."""
+    return replace(result, told="unsure") if result.test in failing else result
+
+
+def report(results: dict[Mutant, Result], chosen: int) -> str:
     """How many were killed, with the interval, and those that were not."""
     from scipy.stats import binomtest
 
-    alive = {mutant: shown for mutant, (told, shown) in results.items() if told != "killed"}
+    alive = {mutant: result for mutant, result in results.items() if result.told != "killed"}
     killed, tested = len(results) - len(alive), len(results)
     if not tested:
         return "no mutant was tested"
     low, high = binomtest(killed, tested).proportion_ci(method="wilson")
     lines = [f"{killed} of {tested} mutants killed: {killed / tested:.1%} [{low:.1%}, {high:.1%}] (95 %, Wilson)"]
     lines += [f"{chosen - tested} of {chosen} were not tested; run the same command again"] if tested < chosen else []
-    lines += [f"  {results[mutant][0]}: {mutant}  {shown}" for mutant, shown in alive.items()]
+    lines += [f"  {one.told}: {mutant}  {one.shown}  {one.test}".rstrip() for mutant, one in alive.items()]
     return "\n".join(lines)
 
 
@@ -293,19 +342,29 @@ def main() -> int:
     parser.add_argument("--against", default="main", help="the branch (default: main)")
     parser.add_argument("--sample", type=int, help="so many places drawn from the files, or from all packages")
     parser.add_argument("--seed", type=int, default=0, help="of the sample (default: 0)")
-    parser.add_argument("--trust", action="store_true", help="do not run the tests without a change first")
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, help=f"of the tests of one mutant (default: {SECONDS})"
+    )
+    parser.add_argument("--again", action="store_true", help="try those again that were not killed")
+    parser.add_argument(
+        "--map", action="store_true", help="run all tests and keep which lines each one runs; nothing else"
+    )
     parser.add_argument("--minutes", type=float, help="stop after so long; the same command goes on")
     given = parser.parse_args()
+    if given.map:
+        Map.make(MAP.data)
+        return 0
     everything = modules(git("ls-files", str(PACKAGE)).split())
     files = given.files or (everything if given.sample else changed(given.against))
     if strange := sorted(set(files) - {*everything, *changed(given.against)}):
         parser.error(f"no modules of the package: {', '.join(strange)}")
     found = [mutant for path in files for mutant in mutants(path)]
     chosen = draw(found, given.sample, given.seed) if given.sample else found
-    print(f"{len(chosen)} of {len(found)} mutants in {len(files)} files")
+    print(f"{len(chosen)} of {len(found)} mutants in {len(files)} files", flush=True)
     texts = "".join((ROOT / path).read_text("utf8") for path in files)
     plan = hashlib.sha256(repr((chosen, texts)).encode()).hexdigest()[:12]
-    results = go_on(chosen, SESSIONS / f"{plan}.sqlite", given.minutes, given.trust) if chosen else {}
+    session = SESSIONS / f"{plan}.sqlite"
+    results = go_on(chosen, session, given.minutes, given.seconds, given.again) if chosen else {}
     print(report(results, len(chosen)))
     return 0
 

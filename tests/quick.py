@@ -21,7 +21,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from tests.mutants import PACKAGE, beside, git, imports  # noqa: E402
+from tests.covering import PACKAGE, beside, git, imports  # noqa: E402
 
 SECONDS = 75
 """Time in which tests begin; what is left of the 90 seconds is for the last of them."""
