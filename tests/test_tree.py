@@ -25,7 +25,8 @@ ELSEWHERE = {
         "schemes/test_parity_rotary.py inspection/test_every_family.py inspection/test_planted.py "
         "inspection/test_schemes.py inspection/measures/test_cause.py inspection/measures/test_hands.py "
         "inspection/measures/test_table.py inspection/measures/test_verdicts.py checking/checks/test_planted.py "
-        "checking/checks/test_planted_transformers.py checking/test_own_models.py checking/test_regressions.py"
+        "checking/checks/test_planted_transformers.py checking/test_own_models.py checking/test_regressions.py "
+        "explanation/test_threads.py"
     ),
     WHOLE: (
         "cli/test_main.py cli/test_mutations.py cli/test_use.py data/test_imports.py inspection/test_hostile_text.py "

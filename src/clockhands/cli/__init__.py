@@ -29,6 +29,7 @@ VERBS = {
     "compare": "train variants over seeds and say whether the difference is real",
     "study": "run one of the built-in studies of the questions people ask",
     "check": "test whether a model handles position correctly",
+    "explain": "say what a position configuration means, and where two of them part",
 }
 
 

@@ -9,6 +9,9 @@ or ``load_dataset``; a test reads the source for it.
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from clockhands.pretrained.configuration import (
     is_known,
     is_own,
@@ -21,16 +24,18 @@ from clockhands.pretrained.configuration import (
 from clockhands.pretrained.data_sets import load_data_set
 from clockhands.pretrained.file_names import CONFIG, GENERATION, PICKLES, TOKENIZER, WEIGHTS
 from clockhands.pretrained.guards import TRUST, explain_faults, first_line, forbid_questions
-from clockhands.pretrained.models import build_model, count_numbers, load_model
 from clockhands.pretrained.tokenizers import load_tokenizer
-from clockhands.pretrained.weights import (
-    check_fits,
-    check_weights,
-    count_bytes,
-    list_weight_files,
-    load_state,
-    refuse_not_finite,
-)
+
+if TYPE_CHECKING:
+    from clockhands.pretrained.models import build_model, count_numbers, load_model
+    from clockhands.pretrained.weights import (
+        check_fits,
+        check_weights,
+        count_bytes,
+        list_weight_files,
+        load_state,
+        refuse_not_finite,
+    )
 
 __all__ = [
     "CONFIG",
@@ -61,3 +66,24 @@ __all__ = [
     "refuse_not_finite",
     "reload_configuration",
 ]
+
+# These import torch, which reading a configuration does not need: they are imported when one of them is asked for.
+_WITH_TORCH = {
+    "models": ("build_model", "count_numbers", "load_model"),
+    "weights": (
+        "check_fits",
+        "check_weights",
+        "count_bytes",
+        "list_weight_files",
+        "load_state",
+        "refuse_not_finite",
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a function that needs torch. Raises AttributeError for a name that this package does not have."""
+    for module, names in _WITH_TORCH.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

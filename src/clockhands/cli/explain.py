@@ -1,0 +1,79 @@
+"""``clockhands explain``: what a position configuration means in numbers, and where two of them part."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from clockhands.cli.common import whole
+
+if TYPE_CHECKING:
+    from clockhands.explanation import Positions
+
+EXAMPLES = (
+    "clockhands explain llama",
+    "clockhands explain llama --as vllm --json",
+    "clockhands explain llama --other-as transformers4",
+    'clockhands explain llama --hf-overrides \'{"rope_parameters": {"rope_theta": 500000}}\'',
+    "clockhands explain llama --llama-flags '--rope-scaling yarn --rope-scale 4'",
+    "clockhands explain llama --to llama.cpp",
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    from clockhands.explanation import FORMATS, PROGRAMS
+
+    parser.add_argument(
+        "file", help="config.json or its folder, a hub name, a .gguf, params.json, or Megatron's arguments"
+    )
+    parser.add_argument("other", nargs="?", help="another one: say where the two part, and which field causes it")
+    parser.add_argument("--as", dest="program", choices=PROGRAMS, default="transformers5",
+                        help="the program that reads config.json (default: transformers5)")  # fmt: skip
+    parser.add_argument("--other-as", dest="other_program", choices=PROGRAMS,
+                        help="the program that reads the other one, or the same file again")  # fmt: skip
+    parser.add_argument("--hf-overrides", metavar="JSON", help="compare with the same file under vLLM's --hf-overrides")
+    parser.add_argument("--llama-flags", metavar="FLAGS", help="compare with the same file under flags of llama.cpp")
+    parser.add_argument("--length", type=whole, metavar="TOKENS", help="of the text, where the angles depend on it")
+    parser.add_argument("--to", choices=FORMATS, help="write the configuration for another program")
+    parser.add_argument("--json", action="store_true", help="the table, or the difference, as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Explain one configuration, compare two, or write one for another program."""
+    from clockhands.errors import UsageError
+    from clockhands.explanation import compare, convert, describe, describe_difference, read_positions, to_json
+
+    if options.length is not None and options.length < 1:
+        raise UsageError(f"--length is {options.length}, but a text has at least 1 token")
+    first = read_positions(options.file, options.program)
+    other = _find_other(options)
+    if options.to:
+        if other is not None:
+            raise UsageError("--to writes one configuration; leave out the other")
+        print(convert(first, options.to))
+        return 0
+    if other is None:
+        print(json.dumps(to_json(first, options.length), indent=1) if options.json else describe(first, options.length))
+        return 0
+    difference = compare(first, other, options.length)
+    if options.json:
+        import dataclasses
+
+        print(json.dumps(dataclasses.asdict(difference) if difference else None, indent=1))
+    else:
+        print(describe_difference(difference, first, other))
+    return 0
+
+
+def _find_other(options: argparse.Namespace) -> Positions | None:
+    """Return the configuration to compare with, if any is asked for."""
+    from clockhands.explanation import apply_llama_flags, read_positions
+
+    changed = [name for name in ("other", "other_program", "hf_overrides", "llama_flags") if getattr(options, name)]
+    if not changed:
+        return None
+    program = options.other_program or options.program
+    other = read_positions(options.other or options.file, program, options.hf_overrides)
+    return apply_llama_flags(other, options.llama_flags) if options.llama_flags else other

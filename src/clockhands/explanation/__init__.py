@@ -1,0 +1,35 @@
+"""What a position configuration means, as numbers: read without weights and without torch.
+
+The same numbers mean different things in transformers 4 and 5, vLLM, llama.cpp, Megatron and Mistral's own files.
+`read_positions` makes one table of any of them; `compare` says where two of them part, and which field causes it;
+`convert` writes it for another program.
+"""
+
+from __future__ import annotations
+
+from clockhands.explanation.conversion import FORMATS, convert
+from clockhands.explanation.difference import Difference, compare
+from clockhands.explanation.huggingface import PROGRAMS
+from clockhands.explanation.other_files import apply_llama_flags
+from clockhands.explanation.reading import read_positions
+from clockhands.explanation.rotation import Rotation
+from clockhands.explanation.table import Layer, Positions
+from clockhands.explanation.text import describe, describe_difference, to_json
+from clockhands.explanation.warnings import list_warnings
+
+__all__ = [
+    "FORMATS",
+    "PROGRAMS",
+    "Difference",
+    "Layer",
+    "Positions",
+    "Rotation",
+    "apply_llama_flags",
+    "compare",
+    "convert",
+    "describe",
+    "describe_difference",
+    "list_warnings",
+    "read_positions",
+    "to_json",
+]

@@ -1,0 +1,168 @@
+"""Writes a position configuration for another program, and refuses what cannot be said there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from clockhands.errors import ConfigError, UsageError, unknown
+from clockhands.explanation.rotation import Rotation, temperature_of
+from clockhands.explanation.table import Positions
+
+__all__ = ["FORMATS", "convert"]
+
+
+def convert(positions: Positions, form: str) -> str:
+    """Return the configuration as another program wants it: JSON, GGUF keys, or flags.
+
+    ``form``: a key of `FORMATS`. Raises UsageError for another, ConfigError for what that program cannot be told.
+    """
+    if form not in FORMATS:
+        raise UsageError(unknown("format", form, FORMATS))
+    if not positions.rotations():
+        _refuse(f"{positions.source} rotates nothing, so there is nothing to write")
+    return FORMATS[form](positions)
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise ConfigError([reason], "the configuration")
+
+
+def _only_rotation(positions: Positions, program: str) -> Rotation:
+    """Return the one rotation of all layers. Raises ConfigError where kinds of layers rotate differently."""
+    rotations = positions.rotations()
+    if len({(r.base, r.rule, r.factor, r.channels) for r in rotations}) > 1:
+        raise ConfigError(
+            [f"{program} has one rotation for all layers, and here are {len(rotations)}"], "the configuration"
+        )
+    return rotations[0]
+
+
+def _rope_table(rotation: Rotation) -> dict[str, Any]:
+    """Return ``rope_parameters`` of transformers for one rotation."""
+    table: dict[str, Any] = {"rope_type": rotation.rule, "rope_theta": rotation.base}
+    if rotation.rule == "proportional":
+        table["partial_rotary_factor"] = rotation.share
+    elif rotation.channels != rotation.head_dim:
+        table["partial_rotary_factor"] = rotation.channels / rotation.head_dim
+    if rotation.rule == "default":
+        if rotation.factors:
+            _refuse("transformers has no list of factors without a rule (longrope)")
+        return table
+    if rotation.rule != "proportional" or rotation.factor != 1.0:
+        table["factor"] = rotation.factor
+    if rotation.rule in ("yarn", "llama3", "longrope"):
+        table["original_max_position_embeddings"] = rotation.original_length
+    if rotation.rule == "yarn":
+        table |= {"beta_fast": rotation.beta_fast, "beta_slow": rotation.beta_slow, "truncate": rotation.truncate}
+    if rotation.rule in ("yarn", "longrope"):
+        table["attention_factor"] = rotation.amplitude
+    if rotation.rule == "llama3":
+        table |= {"low_freq_factor": rotation.low_frequency_factor, "high_freq_factor": rotation.high_frequency_factor}
+    if rotation.rule == "longrope":
+        table |= {"short_factor": list(rotation.factors), "long_factor": list(rotation.long_factors)}
+    return table
+
+
+def _to_transformers5(positions: Positions) -> str:
+    kinds = {layer.kind: layer.rotation for layer in positions.layers if layer.attends}
+    if len(set(kinds.values())) == 1:
+        table = _rope_table(positions.rotations()[0])
+    else:
+        table = {kind: None if rotation is None else _rope_table(rotation) for kind, rotation in kinds.items()}
+    return json.dumps({"rope_parameters": table, **_claimed(positions)}, indent=2)
+
+
+def _claimed(positions: Positions) -> dict[str, int]:
+    return {"max_position_embeddings": positions.claimed_length} if positions.claimed_length else {}
+
+
+def _to_transformers4(positions: Positions) -> str:
+    rotations = positions.rotations()
+    local = {layer.rotation for layer in positions.layers if "sliding" in layer.kind and layer.rotation}
+    whole = {layer.rotation for layer in positions.layers if "sliding" not in layer.kind and layer.rotation}
+    if len(rotations) == 2 and len(local) == 1 and len(whole) == 1 and next(iter(local)).rule == "default":
+        table = _rope_table(next(iter(whole)))
+        outside = {"rope_local_base_freq": next(iter(local)).base}
+    else:
+        table, outside = _rope_table(_only_rotation(positions, "transformers 4")), {}
+    if table["rope_type"] == "proportional":
+        _refuse("transformers 4 has no rule 'proportional'")
+    written: dict[str, Any] = {"rope_theta": table.pop("rope_theta"), **outside}
+    if "partial_rotary_factor" in table:
+        written["partial_rotary_factor"] = table.pop("partial_rotary_factor")
+    written["rope_scaling"] = table if table["rope_type"] != "default" else None
+    return json.dumps({**written, **_claimed(positions)}, indent=2)
+
+
+def _to_vllm(positions: Positions) -> str:
+    table = _rope_table(_only_rotation(positions, "--hf-overrides of vLLM"))
+    if table["rope_type"] == "yarn":
+        # vLLM multiplies what it computes itself by attn_factor, and reads no attention_factor.
+        table["attn_factor"] = table.pop("attention_factor") / temperature_of(table["factor"], 1.0)
+    length = f" --max-model-len {positions.claimed_length}" if positions.claimed_length else ""
+    return f"--hf-overrides '{json.dumps({'rope_parameters': table})}'{length}"
+
+
+def _to_gguf(positions: Positions) -> str:
+    rotation = _only_rotation(positions, "a GGUF file without a list of layers")
+    _refuse_for_llama(rotation)
+    name = positions.model or "llama"
+    lines = [f"{name}.rope.freq_base = {rotation.base:.10g}", f"{name}.rope.dimension_count = {rotation.channels}"]
+    if rotation.rule != "default":
+        lines += [
+            f"{name}.rope.scaling.type = {rotation.rule}",
+            f"{name}.rope.scaling.factor = {rotation.factor:.10g}",
+        ]
+    if rotation.rule == "yarn":
+        attention = rotation.amplitude / temperature_of(rotation.factor, 1.0)
+        lines += [
+            f"{name}.rope.scaling.original_context_length = {rotation.original_length}",
+            f"{name}.rope.scaling.yarn_beta_fast = {rotation.beta_fast:.10g}",
+            f"{name}.rope.scaling.yarn_beta_slow = {rotation.beta_slow:.10g}",
+        ]
+        lines += [f"{name}.rope.scaling.attn_factor = {attention:.10g}"] if abs(attention - 1) > 1e-9 else []
+    return "\n".join(lines)
+
+
+def _to_llama(positions: Positions) -> str:
+    rotation = _only_rotation(positions, "llama.cpp's flags")
+    _refuse_for_llama(rotation)
+    flags = [f"--rope-freq-base {rotation.base:.10g}", f"--rope-scaling {rotation.rule.replace('default', 'none')}"]
+    if rotation.rule != "default":
+        flags.append(f"--rope-scale {rotation.factor:.10g}")
+    if rotation.rule == "yarn":
+        attention = rotation.amplitude / temperature_of(rotation.factor, 1.0)
+        flags += [
+            f"--yarn-orig-ctx {rotation.original_length}",
+            f"--yarn-beta-fast {rotation.beta_fast:.10g}",
+            f"--yarn-beta-slow {rotation.beta_slow:.10g}",
+        ]
+        flags += [f"--yarn-attn-factor {attention:.10g}"] if abs(attention - 1) > 1e-9 else []
+    return " ".join(flags)
+
+
+def _refuse_for_llama(rotation: Rotation) -> None:
+    reasons = {
+        "dynamic": "llama.cpp has no dynamic NTK",
+        "llama3": "llama.cpp takes Llama 3's rule from a tensor of factors (rope_freqs.weight), not from keys or flags",
+        "longrope": "llama.cpp takes the factors of LongRoPE from tensors, not from keys or flags",
+        "proportional": "llama.cpp has no rule 'proportional'",
+    }
+    if rotation.rule in reasons:
+        _refuse(reasons[rotation.rule])
+    if rotation.rule == "yarn" and not rotation.truncate:
+        raise ConfigError(
+            ["llama.cpp always rounds the bounds of YaRN, and truncate is false here"], "the configuration"
+        )
+
+
+FORMATS: dict[str, Callable[[Positions], str]] = {
+    "hf5": _to_transformers5,
+    "hf4": _to_transformers4,
+    "vllm": _to_vllm,
+    "gguf": _to_gguf,
+    "llama.cpp": _to_llama,
+}
+"""What a configuration can be written for, by the name that ``--to`` takes."""

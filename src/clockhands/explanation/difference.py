@@ -1,0 +1,193 @@
+"""Finds where two position configurations part: the layer, the channel, the angle by distance, and the field."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from clockhands.explanation.rotation import Rotation
+from clockhands.explanation.table import Layer, Positions
+
+__all__ = ["Difference", "compare"]
+
+EQUAL, EQUAL_IN_FLOAT32 = 1e-9, 1e-6
+"""Relative difference of two frequencies that counts as none: of numbers in text, and in GGUF, which keeps float32."""
+DISTANCES = (1, 16, 256, 4096, 65536)
+OF_A_RULE = [
+    *("rule", "factor", "original_length", "beta_fast", "beta_slow", "truncate", "low_frequency_factor"),
+    *("high_frequency_factor", "factors", "long_factors", "share"),
+]
+"""Fields that mean nothing without the rule that reads them."""
+FIELDS = ("base", "channels", *OF_A_RULE, "amplitude", "logit_factor", "pairing", "direction")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first place at which two configurations part, and why.
+
+    ``layer``: its number, with ``kind``; ``layers``: all that differ. ``what``: what differs there, a sentence.
+    ``channel``: the first pair whose frequency differs, with both frequencies in radians per token.
+    ``errors``: distance in tokens -> the largest error of an angle there, in radians, at most π.
+    ``causes``: (field, its value and origin here, its value and origin there).
+    """
+
+    layer: int
+    kind: str
+    layers: tuple[int, ...]
+    what: str
+    channel: int | None = None
+    frequencies: tuple[float, float] | None = None
+    errors: dict[int, float] = dataclasses.field(default_factory=dict)
+    causes: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """How two configurations are compared.
+
+    ``length``: of the text in tokens. ``same_format``: whether the pairing is compared: converters to GGUF and from
+    Mistral's files reorder the weights, so that another pairing means the same there. ``tolerance``: see `EQUAL`.
+    """
+
+    length: int | None
+    same_format: bool
+    tolerance: float
+
+    def differ(self, left: float, right: float) -> bool:
+        """Whether two numbers differ by more than the rounding of the files."""
+        return abs(left - right) > self.tolerance * max(abs(left), abs(right))
+
+    def same(self, a: Rotation, b: Rotation) -> bool:
+        """Whether two rotations turn by the same angles, with the same amplitude."""
+        left, right = a.frequencies(self.length), b.frequencies(self.length)
+        if len(left) != len(right) or any(map(self.differ, left, right)):
+            return False
+        return (a.pairing, a.direction) == (b.pairing, b.direction) and not self.differ(scale(a), scale(b))
+
+
+def compare(first: Positions, second: Positions, length: int | None = None) -> Difference | None:
+    """Return the first difference between two configurations; None if every layer means the same.
+
+    ``length``: of the text in tokens, where frequencies depend on it; the longer claimed length if none is given.
+    """
+    if len(first.layers) != len(second.layers):
+        what = f"{len(first.layers)} layers against {len(second.layers)}"
+        return Difference(min(len(first.layers), len(second.layers)), "", (), what)
+    length = length or max(first.claimed_length or 0, second.claimed_length or 0) or None
+    formats = {_file_format(first), _file_format(second)}
+    terms = _Terms(length, len(formats) == 1, EQUAL_IN_FLOAT32 if "llama.cpp" in formats else EQUAL)
+    differences = [
+        (number, difference)
+        for number, (here, there) in enumerate(zip(first.layers, second.layers, strict=True))
+        if (difference := _compare_layers(number, here, there, terms)) is not None
+    ]
+    if not differences:
+        return None
+    return dataclasses.replace(differences[0][1], layers=tuple(number for number, _ in differences))
+
+
+def _compare_layers(number: int, here: Layer, there: Layer, terms: _Terms) -> Difference | None:
+    a, b = here.rotation, there.rotation
+    if (a is None) != (b is None):
+        rotates = ("does not rotate", "rotates")
+        return Difference(number, here.kind, (), f"the layer {rotates[a is not None]} against {rotates[b is not None]}")
+    if a is not None and b is not None and (difference := _compare_rotations(number, here, a, b, terms)) is not None:
+        return difference
+    for name, unit in (("window", "tokens of window"), ("chunk", "tokens of a chunk"), ("temperature", "")):
+        left, right = getattr(here, name), getattr(there, name)
+        if left != right:
+            what = f"{_say(left)} {unit} against {_say(right)}".replace("  ", " ")
+            return Difference(number, here.kind, (), what, causes=((name, _say(left), _say(right)),))
+    return None
+
+
+def _file_format(positions: Positions) -> str:
+    """Return the kind of file that a configuration comes from: programs that read config.json share one."""
+    return positions.program if positions.program in ("llama.cpp", "Mistral", "Megatron") else "config.json"
+
+
+def _say(value: object) -> str:
+    return "none" if value in (None, "") else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _compare_rotations(number: int, layer: Layer, a: Rotation, b: Rotation, terms: _Terms) -> Difference | None:
+    left, right = a.frequencies(terms.length), b.frequencies(terms.length)
+    pairs = enumerate(zip(left, right, strict=False))
+    channel = next((pair for pair, two in pairs if terms.differ(*two)), None)
+    if len(left) != len(right):
+        what = f"{len(left)} pairs of channels rotate against {len(right)}"
+        channel = min(len(left), len(right)) if channel is None else channel
+    elif channel is not None:
+        what = f"pair {channel} rotates by {left[channel]:.6g} against {right[channel]:.6g} radians per token"
+    elif terms.same_format and (a.pairing != b.pairing or a.direction != b.direction):
+        what = f"channels are paired as {_sense(a)} against {_sense(b)}"
+    elif terms.differ(scale(a), scale(b)):
+        what = f"logits are multiplied by {scale(a):.4f} against {scale(b):.4f}"
+    else:
+        return None
+    known = channel is not None and channel < min(len(left), len(right))
+    return Difference(
+        number,
+        layer.kind,
+        (),
+        what,
+        channel,
+        (left[channel], right[channel]) if known and channel is not None else None,
+        {distance: largest_error(left, right, distance) for distance in DISTANCES} if channel is not None else {},
+        find_causes(a, b, terms),
+    )
+
+
+def _sense(rotation: Rotation) -> str:
+    return rotation.pairing if rotation.direction == 1 else f"{rotation.pairing}, in the opposite sense"
+
+
+def scale(rotation: Rotation) -> float:
+    """Return what rotation multiplies the logits by: the square of its amplitude, and a factor of the architecture."""
+    return rotation.amplitude**2 * rotation.logit_factor
+
+
+def largest_error(left: list[float], right: list[float], distance: int) -> float:
+    """Return the largest difference of two angles at a distance, in radians; a whole turn is none, so at most π."""
+    error = 0.0
+    for a, b in zip(left, right, strict=False):
+        rest = abs(a - b) * distance % (2 * math.pi)
+        error = max(error, min(rest, 2 * math.pi - rest))
+    return error
+
+
+def find_causes(a: Rotation, b: Rotation, terms: _Terms) -> tuple[tuple[str, str, str], ...]:
+    """Return the fields that make two rotations differ.
+
+    A field that alone accounts for everything is told alone; otherwise all whose exchange changes something. Where the
+    rules differ, the rule is one field with all that only it reads.
+    """
+    parts = {name: [name] for name in FIELDS if name not in OF_A_RULE or a.rule == b.rule}
+    if a.rule != b.rule:
+        parts["rule"] = OF_A_RULE
+    if not terms.same_format:
+        a = dataclasses.replace(a, pairing=b.pairing, direction=b.direction)
+    different = [name for name, part in parts.items() if any(getattr(a, field) != getattr(b, field) for field in part)]
+    swapped = {name: _with_fields(b, parts[name], a) for name in different}
+    alone = [name for name in different if terms.same(swapped[name], a)]
+    with_effect = [name for name in different if not terms.same(swapped[name], b)]
+    return tuple((name, _value(a, name), _value(b, name)) for name in alone[:1] or with_effect or different)
+
+
+def _with_fields(rotation: Rotation, names: list[str], other: Rotation) -> Rotation:
+    """Return a rotation with some fields of another."""
+    return dataclasses.replace(rotation, **{name: getattr(other, name) for name in names})
+
+
+def _value(rotation: Rotation, name: str) -> str:
+    value = getattr(rotation, name)
+    shown = (
+        f"{value:,.6g}"
+        if isinstance(value, float)
+        else f"a list of {len(value)}"
+        if isinstance(value, tuple)
+        else value
+    )
+    origin = rotation.origin.get(name)
+    return f"{shown} ({origin})" if origin else f"{shown}"

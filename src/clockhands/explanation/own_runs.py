@@ -1,0 +1,80 @@
+"""Reads the configuration of a run of this project: the decoder's side, or the encoder's where there is no decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clockhands.errors import CheckpointError
+from clockhands.explanation.rotation import Rotation, check_number, temperature_of
+from clockhands.explanation.table import Layer, Positions, check_layers
+
+__all__ = ["read_own"]
+
+SPECTRA = {"ntk": "default"}
+"""Spectra that another rule expresses: NTK-aware scaling is a larger base."""
+
+
+def read_own(raw: Mapping[str, Any], source: str) -> Positions:
+    """Read ``config.json`` of a run. Raises CheckpointError for one that is damaged."""
+    transformer = raw.get("transformer")
+    if not isinstance(transformer, Mapping):
+        raise CheckpointError(f"{source} has no table 'transformer' in config.json, so it is no run of this project")
+
+    def number(key: str, default: float) -> float:
+        value = transformer.get(key)
+        return default if value is None else check_number(value, f"transformer.{key}", source)
+
+    side = "encoder" if transformer.get("kind") == "encoder" else "decoder"
+    position = transformer.get(side)
+    if not isinstance(position, Mapping):
+        raise CheckpointError(f"{source} has no table 'transformer.{side}' in config.json")
+    width = int(number("head_dim", number("d_model", 0) // max(number("num_heads", 1), 1)))
+    rotation = _make_rotation(position, width, source) if position.get("scheme") == "rope" else None
+    every = int(check_number(position.get("skip_every") or 0, f"transformer.{side}.skip_every", source))
+    count = check_layers(number(f"{side}_layers", 1), source)
+    layers = tuple(Layer(side, None if every and (layer + 1) % every == 0 else rotation) for layer in range(count))
+    claimed = int(number("max_positions", 0)) or None
+    entry = "" if position.get("scheme") == "rope" else f"the scheme {position.get('scheme')!r}"
+    trained = rotation.original_length if rotation else None
+    return Positions(source, "Clockhands", "clockhands", layers, entry, trained, claimed)
+
+
+def _make_rotation(position: Mapping[str, Any], width: int, source: str) -> Rotation:
+    options = position.get("options")
+    options = options if isinstance(options, Mapping) else {}
+
+    def number(key: str, default: float) -> float:
+        value = options.get(key)
+        return default if value is None else check_number(value, f"options.{key}", source)
+
+    spectrum, factor = str(options.get("spectrum", "default")), number("factor", 1.0)
+    channels = int(width * number("fraction", 1.0)) // 2 * 2
+    base = number("base", 10000.0)
+    if spectrum == "ntk":
+        base *= factor ** (channels / max(channels - 2, 1))
+    amplitude = temperature_of(factor, 1.0) if spectrum == "yarn" else 1.0
+    return Rotation(
+        head_dim=width,
+        channels=channels,
+        base=base,
+        rule=SPECTRA.get(spectrum, spectrum),  # type: ignore[arg-type]
+        factor=factor,
+        original_length=int(number("original_length", 0)) or None,
+        beta_fast=number("beta_fast", 32.0),
+        beta_slow=number("beta_slow", 1.0),
+        truncate=options.get("truncate") is not False,
+        low_frequency_factor=number("low_frequency_factor", 1.0),
+        high_frequency_factor=number("high_frequency_factor", 4.0),
+        factors=tuple(options.get("short_factor") or ()),
+        long_factors=tuple(options.get("long_factor") or ()),
+        share=number("share", 1.0),
+        amplitude=number("attention_factor", amplitude),
+        pairing="halves" if options.get("layout", "half") == "half" else "interleaved",
+        origin={
+            "base": "options.base",
+            "rule": "options.spectrum",
+            "factor": "options.factor",
+            "amplitude": "the rule",
+        },
+    )

@@ -1,0 +1,60 @@
+"""Opens a configuration of any program: finds out which format a file has, and reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clockhands.errors import CheckpointError, UsageError, unknown
+from clockhands.explanation.gguf_file import read_gguf
+from clockhands.explanation.huggingface import PROGRAMS, read_huggingface
+from clockhands.explanation.other_files import lay_over, read_megatron, read_mistral
+from clockhands.explanation.own_runs import read_own
+from clockhands.explanation.table import Positions
+from clockhands.pretrained.configuration import read_configuration, read_json
+from clockhands.pretrained.file_names import OWN
+
+__all__ = ["read_positions"]
+
+LARGEST_ARGUMENTS = 1 << 20
+
+
+def read_positions(source: str | Path, program: str = "transformers5", overrides: str | None = None) -> Positions:
+    """Read what a file says of positions; no weights are read.
+
+    ``source``: a ``config.json`` or a folder that holds one, a name on the Hugging Face hub, a GGUF file, Mistral's
+    ``params.json``, or a text file with the arguments of a Megatron training. ``program``: who reads a ``config.json``,
+    a key of `PROGRAMS`. ``overrides``: vLLM's ``--hf-overrides``, laid over a ``config.json``.
+
+    Raises CheckpointError for what cannot be read, UsageError for an unknown program and for overrides of another file.
+    """
+    if program not in PROGRAMS:
+        raise UsageError(unknown("program", program, PROGRAMS))
+    path = Path(source)
+    if path.is_dir():
+        path = next((path / name for name in ("config.json", "params.json") if (path / name).exists()), path)
+    is_config = not path.is_file() or (path.suffix == ".json" and path.name != "params.json")
+    if overrides is not None and not is_config:
+        raise UsageError(f"--hf-overrides change a config.json, and {source} is none")
+    if path.suffix == ".gguf" and path.is_file():
+        return read_gguf(path)
+    if path.name == "params.json" and path.is_file():
+        return read_mistral(read_json(path), str(source))
+    if not is_config:
+        return read_megatron(_read_text(path), str(source))
+    raw = read_json(path) if path.is_file() else read_configuration(source)
+    if "model_type" not in raw and "dim" in raw and "n_heads" in raw:
+        return read_mistral(raw, str(source))
+    if raw.get("model_type") == OWN:
+        return read_own(raw, str(source))
+    if overrides is not None:
+        raw = lay_over(raw, overrides)
+    return read_huggingface(raw, str(source), program)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        if path.stat().st_size > LARGEST_ARGUMENTS:
+            raise CheckpointError(f"{path} has {path.stat().st_size:,} bytes; give a config.json, a .gguf or arguments")
+        return path.read_text("utf8")
+    except (OSError, UnicodeDecodeError) as fault:
+        raise CheckpointError(f"{path} cannot be read as text: {fault}") from fault

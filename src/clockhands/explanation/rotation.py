@@ -1,0 +1,138 @@
+"""How a kind of layer rotates queries and keys: the settings, and the angles that they mean, in float64.
+
+Plain Python on purpose: a configuration is explained without torch. ``clockhands.schemes.rotary`` computes the same
+frequencies on tensors, and a test compares the two.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from clockhands.errors import CheckpointError
+
+__all__ = ["Pairing", "Rotation", "Rule", "check_number", "temperature_of"]
+
+Pairing = Literal["halves", "interleaved"]
+Rule = Literal["default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional"]
+
+
+MOST_CHANNELS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """What one kind of layer rotates, and by which angles.
+
+    ``head_dim``: channels of a head of queries and keys, or of the slice that rotates where it is separate (MLA).
+    ``channels``: how many of them rotate. ``base``: θ of the frequencies base^(-2c/channels). ``rule``: how these are
+    changed for longer texts, by ``factor`` and what follows. ``factors``: what each frequency is divided by, where a
+    file lists them. ``amplitude``: the factor of cosines and sines where it is given; otherwise the rule's own.
+    ``pairing``: channel c is paired with c + channels/2 (halves) or 2c with 2c + 1 (interleaved).
+    ``direction``: 1 as in the paper, -1 for the opposite sense. ``origin``: field -> where its value was found.
+    """
+
+    head_dim: int
+    channels: int
+    base: float
+    rule: Rule = "default"
+    factor: float = 1.0
+    original_length: int | None = None
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    truncate: bool = True
+    low_frequency_factor: float = 1.0
+    high_frequency_factor: float = 4.0
+    factors: tuple[float, ...] = ()
+    long_factors: tuple[float, ...] = ()
+    share: float = 1.0
+    amplitude: float = 1.0
+    logit_factor: float = 1.0
+    pairing: Pairing = "halves"
+    direction: int = 1
+    origin: dict[str, str] = field(default_factory=dict, compare=False, hash=False)
+
+    def __post_init__(self) -> None:
+        """Raise CheckpointError for more channels than any head has, whose frequencies would all be listed."""
+        if self.channels > MOST_CHANNELS:
+            raise CheckpointError(f"{self.channels:,} channels rotate; a head has at most {MOST_CHANNELS:,}")
+
+    def frequencies(self, length: int | None = None) -> list[float]:
+        """Return the radians per token of each pair, for a text of ``length`` tokens where the rule depends on it."""
+        plain = [self.base ** (-2 * pair / self.channels) for pair in range(self.pairs)]
+        match self.rule:
+            case "linear":
+                return [omega / self.factor for omega in plain]
+            case "dynamic":
+                return self._dynamic(length)
+            case "yarn":
+                return self._yarn(plain)
+            case "llama3":
+                return [self._llama3(omega) for omega in plain]
+            case "longrope":
+                long = length is not None and self.original_length is not None and length > self.original_length
+                by = self.long_factors if long else self.factors
+                return [omega / factor for omega, factor in zip(plain, by, strict=True)] if by else plain
+            case "proportional":
+                kept = int(self.share * self.channels // 2)
+                return [omega / self.factor if pair < kept else 0.0 for pair, omega in enumerate(plain)]
+        return [omega / factor for omega, factor in zip(plain, self.factors, strict=True)] if self.factors else plain
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of channels rotate; an odd channel is paired with one that no frequency has."""
+        return (self.channels + 1) // 2
+
+    @property
+    def depends_on_length(self) -> bool:
+        """Whether the frequencies change once a text is longer than ``original_length``."""
+        return self.rule == "dynamic" or bool(self.rule == "longrope" and self.long_factors)
+
+    def _dynamic(self, length: int | None) -> list[float]:
+        """Enlarge the base with the length of the text (dynamic NTK)."""
+        trained = self.original_length or 1
+        ratio = max(length or trained, trained) / trained
+        power = self.channels / (self.channels - 2)
+        base = self.base * (self.factor * ratio - (self.factor - 1)) ** power
+        return [base ** (-2 * pair / self.channels) for pair in range(self.pairs)]
+
+    def _yarn(self, plain: list[float]) -> list[float]:
+        """Keep the fast frequencies, divide the slow ones, and pass between them along a line (YaRN, section 3.2)."""
+        low, high = self.yarn_bounds()
+        high = high + 0.001 if low == high else high
+        angles = []
+        for pair, omega in enumerate(plain):
+            divided = min(max((pair - low) / (high - low), 0.0), 1.0)
+            angles.append(omega / self.factor * divided + omega * (1 - divided))
+        return angles
+
+    def yarn_bounds(self) -> tuple[float, float]:
+        """Return the pairs that come round ``beta_fast`` and ``beta_slow`` times within the original length."""
+        length = self.original_length or 1
+        low, high = (
+            self.channels * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(self.base))
+            for turns in (self.beta_fast, self.beta_slow)
+        )
+        if self.truncate:
+            low, high = math.floor(low), math.ceil(high)
+        return max(low, 0.0), min(high, self.channels - 1.0)
+
+    def _llama3(self, omega: float) -> float:
+        """Keep short waves, divide long ones, and pass smoothly between (Llama 3.1)."""
+        turns = (self.original_length or 1) * omega / (2 * math.pi)
+        low, high = self.low_frequency_factor, self.high_frequency_factor
+        kept = min(max((turns - low) / (high - low), 0.0), 1.0)
+        return (1 - kept) * omega / self.factor + kept * omega
+
+
+def check_number(value: Any, origin: str, source: str) -> float:
+    """Return a number that a file gives. Raises CheckpointError unless it is one and finite."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise CheckpointError(f"{source} sets {origin} = {value!r}, which is not a finite number")
+    return value
+
+
+def temperature_of(factor: float, scale: float) -> float:
+    """Return YaRN's amplitude, 0.1·scale·ln(factor) + 1 (Peng et al. 2023, equation 22)."""
+    return 0.1 * scale * math.log(factor) + 1.0 if factor > 1 else 1.0

@@ -1,0 +1,70 @@
+"""The position configuration of a model as one table: layer -> what it rotates, how far it sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from clockhands.errors import CheckpointError
+from clockhands.explanation.rotation import Rotation
+
+__all__ = ["Layer", "Positions", "check_layers"]
+
+MOST_LAYERS = 2000
+"""Layers of the largest model that is believed; each is listed."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer: its kind, how it rotates (None: not at all), how many tokens back it sees (None: all).
+
+    ``chunk``: tokens of a chunk, where attention stays within chunks. ``temperature``: what multiplies the queries by
+    position, in words; empty for nothing. ``attends``: False for a layer without softmax attention.
+    """
+
+    kind: str
+    rotation: Rotation | None = None
+    window: int | None = None
+    chunk: int | None = None
+    temperature: str = ""
+    attends: bool = True
+
+
+@dataclass(frozen=True)
+class Positions:
+    """What a file says of positions, as one program reads it.
+
+    ``source``: the file. ``program``: who reads it. ``model``: the architecture as the file names it.
+    ``entry``: where else positions enter ("a learned table of 1,024 rows"), empty for rotation alone.
+    ``trained_length``, ``claimed_length``: tokens, None where the file does not say. ``notes``: what the reader should
+    know. ``unread``: keys about position that this program does not read.
+    """
+
+    source: str
+    program: str
+    model: str
+    layers: tuple[Layer, ...]
+    entry: str = ""
+    trained_length: int | None = None
+    claimed_length: int | None = None
+    notes: tuple[str, ...] = ()
+    unread: tuple[str, ...] = field(default=())
+
+    def groups(self) -> Iterator[tuple[list[int], Layer]]:
+        """Yield the different layers in order of first appearance, each with the numbers of those that equal it."""
+        numbers: dict[Layer, list[int]] = {}
+        for number, layer in enumerate(self.layers):
+            numbers.setdefault(layer, []).append(number)
+        for layer, those in numbers.items():
+            yield those, layer
+
+    def rotations(self) -> list[Rotation]:
+        """Return the different rotations of all layers."""
+        return list(dict.fromkeys(layer.rotation for layer in self.layers if layer.rotation is not None))
+
+
+def check_layers(count: float, source: str) -> int:
+    """Return a number of layers. Raises CheckpointError for one that no model has."""
+    if not 1 <= count <= MOST_LAYERS:
+        raise CheckpointError(f"{source} has {count:,} layers; a model has 1 to {MOST_LAYERS:,}")
+    return int(count)

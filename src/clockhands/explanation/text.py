@@ -1,0 +1,152 @@
+"""Tells a position configuration in words and numbers, and where two of them part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from clockhands.explanation.difference import Difference, scale
+from clockhands.explanation.rotation import Rotation
+from clockhands.explanation.table import Layer, Positions
+from clockhands.explanation.warnings import list_warnings, name_layers
+
+__all__ = ["describe", "describe_difference", "to_json"]
+
+EXACT_TO = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24}
+"""Tokens to which whole positions are exact in a format; from the next on, neighbours become equal."""
+
+
+def describe(positions: Positions, length: int | None = None) -> str:
+    """Return the configuration as lines of text: each kind of layer, its hands, and what is known to go wrong."""
+    lines = [f"{positions.source}: {positions.model or 'a model'} as {positions.program} reads it"]
+    claimed, trained = positions.claimed_length, positions.trained_length
+    if claimed:
+        trained_text = f", trained with {trained:,}" if trained and trained != claimed else ""
+        lines.append(f"claims {claimed:,} tokens{trained_text}")
+    if positions.entry:
+        lines.append(f"positions enter through {positions.entry}")
+    for numbers, layer in positions.groups():
+        lines += ["", *_describe_layer(numbers, layer, positions, length)]
+    for title, sentences in (("note", positions.notes), ("warning", list_warnings(positions))):
+        lines += [""] * bool(sentences) + [f"{title}: {sentence}" for sentence in sentences]
+    return "\n".join(lines)
+
+
+def _describe_layer(numbers: list[int], layer: Layer, positions: Positions, length: int | None) -> Iterator[str]:
+    count = f"layer {numbers[0]}" if len(numbers) == 1 else f"{len(numbers)} layers ({name_layers(numbers)})"
+    reach = (
+        f", {layer.window:,} tokens of window"
+        if layer.window
+        else f", chunks of {layer.chunk:,}"
+        if layer.chunk
+        else ""
+    )
+    yield f"{count}, {layer.kind}{reach}"
+    if layer.temperature:
+        yield f"  {layer.temperature}"
+    rotation = layer.rotation
+    if rotation is None:
+        yield "  rotates nothing" if layer.attends else "  has no softmax attention"
+        return
+    yield from _describe_rotation(rotation)
+    yield from _describe_hands(rotation, positions.trained_length, length)
+
+
+def _describe_rotation(rotation: Rotation) -> Iterator[str]:
+    part = "all" if rotation.channels == rotation.head_dim else f"{rotation.channels} of"
+    sense = "" if rotation.direction == 1 else ", in the opposite sense"
+    yield f"  rotates {part} {rotation.head_dim} channels of a head, paired as {rotation.pairing}{sense}"
+    yield f"  base {rotation.base:,.10g} ({rotation.origin.get('base', 'given')})"
+    if rotation.rule != "default":
+        factor = f", factor {rotation.factor:g}" if rotation.rule not in ("longrope",) else ""
+        length = f", original length {rotation.original_length:,}" if rotation.original_length else ""
+        yield f"  rule {rotation.rule}{factor}{length} ({rotation.origin.get('rule', 'given')})"
+    if rotation.amplitude != 1.0 or rotation.rule in ("yarn", "longrope"):
+        yield f"  cosines and sines × {rotation.amplitude:.4f} ({rotation.origin.get('amplitude', 'the rule')})"
+    if scale(rotation) != 1.0:
+        yield f"  so logits × {scale(rotation):.4f}"
+
+
+def _describe_hands(rotation: Rotation, trained: int | None, length: int | None) -> Iterator[str]:
+    """Tell the hands: how fast, how many turns within the trained length, which never come round."""
+    frequencies = rotation.frequencies(length)
+    moving = [omega for omega in frequencies if omega > 0]
+    fastest, slowest = max(moving), min(moving)
+    yield (
+        f"  {len(moving)} hands, from {2 * math.pi / fastest:,.1f} to {2 * math.pi / slowest:,.0f} tokens a turn"
+        + (f"; {len(frequencies) - len(moving)} pairs stand still" if len(moving) < len(frequencies) else "")
+    )
+    if trained:
+        rounds = [trained * omega / (2 * math.pi) for omega in moving]
+        open_hands = sum(count < 1 for count in rounds)
+        yield (
+            f"  within {trained:,} tokens the fastest turns {max(rounds):,.0f} times, the slowest {min(rounds):.3g} "
+            f"times; {open_hands} of {len(moving)} never come round"
+        )
+    first = int(2**9 / fastest)
+    yield (
+        f"  positions are exact to {EXACT_TO['bfloat16']:,} tokens in bfloat16, {EXACT_TO['float16']:,} in float16; an "
+        f"angle of the fastest hand made in bfloat16 is wrong by up to 1 radian from position {first:,} on"
+    )
+
+
+def describe_difference(difference: Difference | None, first: Positions, second: Positions) -> str:
+    """Return where two configurations part, in words; "the same" if nowhere."""
+    names = f"A: {first.source} ({first.program})\nB: {second.source} ({second.program})"
+    if difference is None:
+        return f"{names}\nthe same: every layer rotates by the same angles, with the same amplitude, and sees as far"
+    lines = [names, f"they part in layer {difference.layer}" + (f", {difference.kind}" if difference.kind else "")]
+    if len(difference.layers) > 1:
+        lines[-1] += f", and {len(difference.layers)} of {len(first.layers)} layers differ"
+    lines.append(f"  {difference.what} (A against B)")
+    if difference.errors:
+        shown = ", ".join(f"{error:.3g} at {distance:,}" for distance, error in difference.errors.items())
+        lines.append(f"  largest error of an angle, in radians, by distance in tokens: {shown}")
+    for name, here, there in difference.causes:
+        lines.append(f"  because of {name}: {here} against {there}")
+    return "\n".join(lines)
+
+
+def to_json(positions: Positions, length: int | None = None) -> dict[str, Any]:
+    """Return the table: each kind of layer with its numbers, frequencies in radians per token."""
+    layers = []
+    for numbers, layer in positions.groups():
+        rotation = layer.rotation
+        layers.append(
+            {
+                "layers": numbers,
+                "kind": layer.kind,
+                "attends": layer.attends,
+                "window": layer.window,
+                "chunk": layer.chunk,
+                "temperature": layer.temperature,
+                "rotation": None
+                if rotation is None
+                else {
+                    "head_dim": rotation.head_dim,
+                    "channels": rotation.channels,
+                    "base": rotation.base,
+                    "rule": rotation.rule,
+                    "factor": rotation.factor,
+                    "original_length": rotation.original_length,
+                    "pairing": rotation.pairing,
+                    "direction": rotation.direction,
+                    "amplitude": rotation.amplitude,
+                    "logit_factor": rotation.logit_factor,
+                    "frequencies": rotation.frequencies(length),
+                    "origin": rotation.origin,
+                },
+            }
+        )
+    return {
+        "source": positions.source,
+        "program": positions.program,
+        "model": positions.model,
+        "entry": positions.entry,
+        "trained_length": positions.trained_length,
+        "claimed_length": positions.claimed_length,
+        "layers": layers,
+        "warnings": list_warnings(positions),
+        "notes": list(positions.notes),
+    }

@@ -1,0 +1,247 @@
+"""A config.json is read as transformers reads it: frequencies, amplitude and pairing equal its modules, to 1e-12."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import CONFIG_MAPPING, LlamaConfig
+
+from clockhands.errors import CheckpointError
+from clockhands.explanation import describe
+from clockhands.explanation.config_reader import families
+from clockhands.explanation.huggingface import read_huggingface
+from tests.explanation.modules import rotary_modules
+
+RULES: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "linear": {"rope_type": "linear", "factor": 4.0},
+    "dynamic": {"rope_type": "dynamic", "factor": 4.0},
+    "yarn": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 1024},
+    "llama3": {
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 1024,
+    },
+}  # fmt: skip
+NOT_COMPARED = {
+    "ernie4_5_vl_moe_text": "its module lists the frequencies of three axes in an order of its own",
+}
+
+
+def with_rule(name: str, rule: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The default configuration of an architecture under a rule, as transformers opens it and as it writes it."""
+    config = CONFIG_MAPPING[name]()
+    if rule:
+        raw = json.loads(config.to_json_string(use_diff=False))
+        table = raw["rope_parameters"]
+        inside = [inner for inner in table.values() if isinstance(inner, dict)] or [table]
+        for inner in inside:
+            inner.pop("type", None)
+            inner.update(rule)
+        config = CONFIG_MAPPING[name].from_dict(raw)
+    return config, json.loads(config.to_json_string())
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", sorted(families()))
+def test_equals_the_rotary_module(name: str, rule: str) -> None:
+    if name in NOT_COMPARED:
+        pytest.skip(NOT_COMPARED[name])
+    try:
+        config, raw = with_rule(name, RULES[rule])
+        modules = rotary_modules(config)
+    except Exception as fault:  # transformers refuses the rule for this architecture, or its module fails
+        pytest.skip(f"transformers itself does not build it: {str(fault)[:80]}")
+    if not modules:
+        pytest.skip("rotates in its attention, without a module to compare with")
+    ours = read_huggingface(raw, name)
+    compared = 0
+    for kind, (frequencies, amplitude) in modules.items():
+        rotations = {layer.rotation for layer in ours.layers if layer.rotation and kind in (None, layer.kind)}
+        for rotation in rotations:
+            assert rotation.frequencies() == pytest.approx(frequencies, rel=1e-12, abs=0)
+            assert rotation.amplitude == pytest.approx(amplitude, rel=1e-12)
+            compared += 1
+    assert compared or not any(layer.kind in modules for layer in ours.layers)
+
+
+def test_most_architectures_are_compared() -> None:
+    """The test above skips what transformers does not build: that must stay the exception."""
+    built = 0
+    for name in families():
+        try:
+            built += bool(rotary_modules(CONFIG_MAPPING[name]()))
+        except Exception:
+            continue
+    assert built >= 0.85 * len(families())
+
+
+@pytest.mark.parametrize("name", ["llama", "glm", "cohere", "nanochat", "gpt_neox", "ernie4_5", "deepseek_v4"])
+def test_pairing_and_sense_are_those_of_the_code(name: str) -> None:
+    """Turn one channel at a time by the model's own function: the channel that appears beside it is its partner."""
+    import importlib
+
+    config = CONFIG_MAPPING[name]()
+    code = importlib.import_module(type(config).__module__.replace("configuration_", "modeling_"))
+    rotation = next(layer.rotation for layer in read_huggingface(json.loads(config.to_json_string()), name).layers)
+    assert rotation is not None
+    rotated = code.rotate_half(torch.eye(8))  # row c: what a 1 in channel c becomes after a quarter turn
+    partner = 4 if rotation.pairing == "halves" else 1
+    assert rotated[0].tolist() == [float(rotation.direction) * (channel == partner) for channel in range(8)]
+
+
+def llama(**changes: Any) -> dict[str, Any]:
+    return {"model_type": "llama", "hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2} | changes
+
+
+def test_the_base_beside_the_table_counts_where_the_table_has_none() -> None:
+    inside = read_huggingface(llama(rope_parameters={"rope_type": "default", "rope_theta": 5e5}), "f")
+    outside = read_huggingface(llama(rope_theta=5e5), "f")
+    assert [one.layers[0].rotation.base for one in (inside, outside)] == [5e5, 5e5]  # type: ignore[union-attr]
+    both = read_huggingface(llama(rope_theta=1e6, rope_parameters={"rope_type": "default", "rope_theta": 5e5}), "f")
+    assert (
+        both.layers[0].rotation.base
+        == LlamaConfig(rope_theta=1e6, rope_parameters={"rope_type": "default", "rope_theta": 5e5}).rope_parameters[
+            "rope_theta"
+        ]
+    )  # type: ignore[union-attr]
+
+
+def test_transformers_4_does_not_read_the_new_table_and_says_so() -> None:
+    raw = llama(rope_parameters={"rope_type": "default", "rope_theta": 5e5})
+    old = read_huggingface(raw, "f", "transformers4")
+    assert old.layers[0].rotation.base == 10000.0  # type: ignore[union-attr]
+    assert old.unread == ("rope_parameters",)
+
+
+def test_a_pattern_of_windows_makes_layers_of_two_bases() -> None:
+    raw = {"model_type": "gemma3_text", "num_hidden_layers": 12, "sliding_window_pattern": 6, "sliding_window": 512,
+           "head_dim": 64, "rope_theta": 1e6, "rope_local_base_freq": 1e4,
+           "rope_scaling": {"rope_type": "linear", "factor": 8.0}}  # fmt: skip
+    layers = read_huggingface(raw, "f", "transformers4").layers
+    assert [layer.kind == "full_attention" for layer in layers] == [number % 6 == 5 for number in range(12)]
+    assert [(layer.rotation.base, layer.rotation.factor, layer.window) for layer in (layers[0], layers[5])] == [  # type: ignore[union-attr]
+        (1e4, 1.0, 512),
+        (1e6, 8.0, None),
+    ]
+
+
+LEGACY: dict[str, dict[str, Any]] = {
+    "gemma3_text": {"rope_theta": 1e6, "rope_local_base_freq": 2e4,
+                    "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
+    "modernbert": {"global_rope_theta": 3e5, "local_rope_theta": 2e4},
+    "gpt_neox": {"rotary_pct": 0.5, "rotary_emb_base": 2e4},
+    "stablelm": {"partial_rotary_factor": 0.5, "rope_theta": 2e4},
+    "glm": {"partial_rotary_factor": 0.25},
+    "llama": {"rope_theta": 5e5, "rope_scaling": {"type": "linear", "factor": 2.0}},
+    "deepseek_v3": {"rope_theta": 2e4, "rope_scaling": {"type": "yarn", "factor": 40.0, "mscale": 0.7,
+                                                        "mscale_all_dim": 1.0,
+                                                        "original_max_position_embeddings": 4096}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEGACY)
+def test_files_of_transformers_4_are_read_as_transformers_5_reads_them(name: str) -> None:
+    config = CONFIG_MAPPING[name].from_dict(dict(LEGACY[name]))
+    ours = read_huggingface({"model_type": name, **LEGACY[name]}, name)
+    for kind, (frequencies, amplitude) in rotary_modules(config).items():
+        rotation = next(layer.rotation for layer in ours.layers if kind in (None, layer.kind))
+        assert rotation is not None
+        assert rotation.frequencies() == pytest.approx(frequencies, rel=1e-12, abs=0)
+        assert rotation.amplitude == pytest.approx(amplitude, rel=1e-12)
+
+
+def test_flags_that_mean_the_opposite_of_their_name() -> None:
+    raw = {"model_type": "smollm3", "num_hidden_layers": 4, "no_rope_layers": [1, 1, 1, 0]}
+    layers = read_huggingface(raw, "f").layers
+    assert [layer.rotation is not None for layer in layers] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        (llama(rope_parameters=[1]), "which is not a table"),
+        (llama(rope_theta="many"), "rope_theta = 'many'"),
+        (llama(rope_theta=float("nan")), "not a finite number"),
+        (llama(rope_parameters={"rope_type": "moebius"}), "rope_type 'moebius'"),
+        (llama(rope_theta=-1.0), "both must be positive"),
+        ({"model_type": "strange"}, "neither head_dim nor hidden_size"),
+        (
+            llama(rope_parameters={"rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}),
+            "1 factors, but 32",
+        ),
+    ],
+)
+def test_what_means_nothing_is_refused(raw: dict[str, Any], told: str) -> None:
+    with pytest.raises(CheckpointError, match=told.replace("(", r"\(")):
+        read_huggingface(raw, "f")
+
+
+KEYS = (
+    *(
+        "model_type",
+        "head_dim",
+        "hidden_size",
+        "num_attention_heads",
+        "num_hidden_layers",
+        "rope_theta",
+        "rope_scaling",
+    ),
+    *("rope_parameters", "layer_types", "sliding_window", "sliding_window_pattern", "partial_rotary_factor"),
+    *("no_rope_layers", "text_config", "max_position_embeddings", "original_max_position_embeddings"),
+    *("per_layer_config", "rope_local_base_freq"),
+)
+INSIDE = (
+    "rope_type",
+    "rope_theta",
+    "factor",
+    "short_factor",
+    "original_max_position_embeddings",
+    "beta_fast",
+    "mscale",
+)
+NUMBERS = st.one_of(st.none(), st.booleans(), st.integers(-3, 10**12), st.floats())
+TABLES = st.dictionaries(
+    st.sampled_from((*INSIDE, "full_attention")),
+    st.one_of(
+        NUMBERS,
+        st.sampled_from(["yarn", "llama3", "longrope", "x"]),
+        st.lists(st.floats(), max_size=2),
+        st.dictionaries(st.just("rope_type"), st.just("yarn")),
+    ),
+)
+ANYTHING = st.one_of(
+    NUMBERS,
+    st.sampled_from(["llama", "gemma3_text", "smollm3"]),
+    st.lists(st.sampled_from([0, 1, "full_attention", None]), max_size=3),
+    TABLES,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.sampled_from(KEYS), ANYTHING))
+def test_any_configuration_is_read_and_told_or_refused_in_one_sentence(raw: dict[str, Any]) -> None:
+    try:
+        positions = read_huggingface({**llama(), **raw}, "f")
+        describe(positions)
+    except CheckpointError as fault:
+        assert "\n" not in str(fault)
+
+
+def test_an_unknown_architecture_is_read_as_llama_and_that_is_told() -> None:
+    positions = read_huggingface(llama(model_type="my-llama"), "f")
+    assert "my-llama" in positions.notes[0]
+    assert positions.layers[0].rotation is not None
+
+
+@pytest.mark.skipif(not transformers.__version__.startswith("5.23"), reason="the facts are those of transformers 5.23")
+def test_the_facts_are_those_of_the_installed_transformers() -> None:
+    from clockhands.explanation.make_families import describe, list_text_configs
+
+    fresh = {name: describe(name, kind) for name, kind in list_text_configs()}
+    assert families() == json.loads(json.dumps({name: facts for name, facts in fresh.items() if facts}))

@@ -1,0 +1,55 @@
+"""A run of this project is explained from its config.json: the frequencies are those of its scheme."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from clockhands.errors import CheckpointError
+from clockhands.explanation.own_runs import read_own
+from clockhands.model import Position, TransformerConfig
+from clockhands.model.huggingface_config import ClockhandsConfig
+from clockhands.schemes import RoPE
+
+
+def written(scheme: str, **options: Any) -> dict[str, Any]:
+    """What a run's config.json holds."""
+    config = TransformerConfig(
+        kind="decoder", vocab_size=10, d_model=64, num_heads=4, d_ff=64, decoder_layers=3,
+        decoder=Position(scheme, options),
+    )  # fmt: skip
+    raw: dict[str, Any] = json.loads(ClockhandsConfig(transformer=config.to_dict()).to_json_string())
+    return raw
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"base": 500000.0, "fraction": 0.5, "layout": "interleaved"},
+        {"spectrum": "linear", "factor": 4.0},
+        {"spectrum": "ntk", "factor": 4.0},
+        {"spectrum": "yarn", "factor": 4.0, "original_length": 256},
+        {"spectrum": "llama3", "factor": 4.0, "original_length": 256},
+        {"spectrum": "proportional", "share": 0.5},
+    ],
+)
+def test_frequencies_amplitude_and_pairing_are_those_of_the_scheme(options: dict[str, Any]) -> None:
+    (rotation,) = read_own(written("rope", **options), "run").rotations()
+    scheme = RoPE(16, **options)
+    assert rotation.frequencies() == pytest.approx(scheme.frequencies().tolist(), rel=1e-12, abs=0)
+    assert rotation.amplitude == pytest.approx(scheme.spectrum.amplitude())
+    assert rotation.pairing == ("interleaved" if options.get("layout") == "interleaved" else "halves")
+
+
+def test_another_scheme_is_named() -> None:
+    positions = read_own(written("sinusoidal"), "run")
+    assert positions.entry == "the scheme 'sinusoidal'"
+    assert (len(positions.layers), positions.rotations()) == (3, [])
+
+
+def test_a_damaged_run_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="no table 'transformer'"):
+        read_own({"model_type": "clockhands", "transformer": [1]}, "run")
