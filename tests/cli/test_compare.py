@@ -77,4 +77,5 @@ def test_a_plan_is_described_without_training(tmp_path: Path, capsys: pytest.Cap
     assert main([*VARY, *few, "--seeds", "2", "--steps", "5", "--out", str(tmp_path / "out"), "--dry-run"]) == 0
     shown = capsys.readouterr().out
     assert "2 variants × 2 seeds = 4 trials; baseline sinusoidal" in shown and "about" in shown
+    assert "\nA model that ignores word order can get at most " in shown
     assert not (tmp_path / "out").exists()

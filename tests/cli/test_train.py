@@ -36,6 +36,7 @@ def test_a_corpus_by_flags_alone_and_on_from_there(here: Path, capsys: pytest.Ca
     assert said[0] == "reading the text (roles)"
     assert said[1] == "learning a tokenizer (bpe); the text has 80 pairs for training"
     assert re.fullmatch(r"encoding the text with \d+ tokens", said[2])
+    assert re.match(r"A model that ignores word order can get at most 4\d\.\d % of these items right", said[3])
     # d_model is 16 and the warm-up a tenth of 4 steps; what is known before the first step is said before it.
     ahead = next(i for i, line in enumerate(said) if line.startswith("training "))
     assert "parameters for 4 steps; learning rate 0.008, warm-up 0 steps; the loss is in nats per token" in said[ahead]
@@ -113,6 +114,7 @@ def test_a_dry_run_says_what_would_be_trained_and_makes_nothing(here: Path, caps
     assert tomllib.loads(printed)["training"]["max_steps"] == 4, "what is printed is itself a recipe"
     assert "parameters, vocabulary" in printed
     assert "80 training examples" in printed
+    assert "# A model that ignores word order can get at most 4" in printed
     assert list(here.iterdir()) == []
 
 

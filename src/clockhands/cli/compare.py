@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,9 +94,11 @@ def present(comparison: Comparison, options: argparse.Namespace, words: str) -> 
     """The page, or a table on standard output. 1 if no trial finished."""
     if options.format == "page":
         from clockhands.comparison import conclude
+        from clockhands.comparison.ceiling_finding import describe_ceiling, find_plan_ceiling
         from clockhands.report import show, write
 
         findings = conclude(comparison, words)
+        findings = replace(findings, items=(*findings.items, describe_ceiling(find_plan_ceiling(comparison.plan))))
         page = write(findings, Path(options.out), name="report.html")[0]
         show(findings)
         print(f"\nThe page: {page}")

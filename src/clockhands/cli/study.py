@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,10 +61,12 @@ def _present(study: Study, comparison: Comparison, options: argparse.Namespace) 
     if options.format != "page":
         return present(comparison, options, "")
     from clockhands.cli.trials import print_verdicts
+    from clockhands.comparison.ceiling_finding import describe_ceiling, find_plan_ceiling
     from clockhands.report import show, write
     from clockhands.studies import conclude_study
 
     findings = conclude_study(study, comparison, f"clockhands study {study.name}{seeds}")
+    findings = replace(findings, items=(*findings.items, describe_ceiling(find_plan_ceiling(comparison.plan))))
     page = write(findings, Path(options.out), name="report.html")[0]
     show(findings)
     print_verdicts(comparison)

@@ -152,6 +152,7 @@ def _describe(recipe: Any) -> int:
     if begun is not None and begun.sentence:
         print(f"# {begun.sentence}")
     print(f"# {material.corpus.description}: {len(material.train):,} training examples")
+    print(f"# {material.find_ceiling().sentence}")
     print(f"# {len(material.batches(recipe)):,} batches an epoch, {recipe.training.accumulate} a step")
     return 0
 

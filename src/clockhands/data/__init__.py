@@ -25,8 +25,8 @@ UsageError; each names file and line, or the option.
 
 from clockhands.data.batches import LengthBatches, PlannedBatches, RandomBatches, padding_share
 from clockhands.data.catalogue import CORPORA, CorpusEntry, corpus, corpus_options, open_corpus
+from clockhands.data.ceiling import find_ceiling
 from clockhands.data.collate import Batch, MaskedCollator, PairCollator, WindowCollator
-from clockhands.data.corpora.roles import order_blind_ceiling
 from clockhands.data.encoding import (
     IGNORED,
     Example,
@@ -38,12 +38,14 @@ from clockhands.data.encoding import (
 )
 from clockhands.data.kinds import Normalisation, TokenKind
 from clockhands.data.pairs import Corpus, Pair, Task
+from clockhands.data.population import Ceiling
 from clockhands.data.tokens import Tokenizers, TokenizerTask, open_tokenizer, train_tokenizer, train_tokenizers
 
 __all__ = [
     "CORPORA",
     "IGNORED",
     "Batch",
+    "Ceiling",
     "Corpus",
     "CorpusEntry",
     "Example",
@@ -66,9 +68,9 @@ __all__ = [
     "encode_pairs",
     "encode_stream",
     "encode_texts",
+    "find_ceiling",
     "open_corpus",
     "open_tokenizer",
-    "order_blind_ceiling",
     "padding_share",
     "train_tokenizer",
     "train_tokenizers",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from clockhands.data.morphemes import Morphemes
+from clockhands.data.population import Population
 from clockhands.errors import UsageError, unknown
 
 Task: TypeAlias = Literal["translation", "language modelling"]
@@ -39,7 +40,8 @@ class Corpus:
     (``str``).
     ``facts`` are measured or counted, such as the accuracy that a reader without word order cannot exceed.
     ``morphemes`` makes the closed lists of the two sides, for a tokenizer of kind ``morpheme``; of most corpora there
-    are none.
+    are none. ``populations``: from what the pairs were drawn, to compute the order-blind ceiling; the first is taken
+    that can be computed with the tokenizer at hand.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Corpus:
     description: str = ""
     facts: Mapping[str, Fact] = field(default_factory=dict)
     morphemes: Callable[[], tuple[Morphemes, Morphemes]] | None = None
+    populations: tuple[Population, ...] = ()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.splits)

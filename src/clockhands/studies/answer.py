@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 
 from clockhands.comparison import Comparison, conclude
+from clockhands.comparison.ceiling_finding import find_plan_ceiling
 from clockhands.comparison.statistics import mean_interval
 from clockhands.comparison.verdicts import Verdict, format_score, judge, score_matrix
-from clockhands.data import open_corpus, order_blind_ceiling
 from clockhands.findings import Finding, Findings
 from clockhands.studies.literature import tally_orderings
 from clockhands.studies.study import Study
@@ -56,9 +56,7 @@ def _measured(slot: str, rest: str, comparison: Comparison, verdicts: Mapping[st
     if slot == "items":
         return f"{score_matrix(comparison, comparison.plan.baseline).shape[1]:,}"
     if slot == "ceiling":
-        recipe = comparison.plan.recipe
-        corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
-        return f"{100 * order_blind_ceiling(corpus.pairs('test')):.1f}"
+        return f"{100 * find_plan_ceiling(comparison.plan).share:.1f}"
     if slot in ("before", "after", "longer"):
         variant, _, name = rest.rpartition(":")
         return format_interval(_values(slot, name, comparison, verdicts[variant].variant), 2)

@@ -9,6 +9,7 @@ from typing import Any
 
 from clockhands.data import (
     Batch,
+    Ceiling,
     Corpus,
     Example,
     LengthBatches,
@@ -22,6 +23,7 @@ from clockhands.data import (
     WindowDataset,
     encode_pairs,
     encode_stream,
+    find_ceiling,
     open_corpus,
     open_tokenizer,
     train_tokenizers,
@@ -76,6 +78,12 @@ class Material:
             shard=shard,
             shards=shards,
         )
+
+    def find_ceiling(self) -> Ceiling:
+        """Return how much of the task can be done without order, by this tokenizer's tokens."""
+        window = self.train.length if isinstance(self.train, WindowDataset) else 0
+        masked = isinstance(self.collate, MaskedCollator)
+        return find_ceiling(self.corpus, self.tokenizers, window, masked=masked)
 
     @property
     def fingerprint(self) -> str:

@@ -91,6 +91,8 @@ def train(
                 material = material or prepare(recipe, progress=say if progress else say_nothing)
                 recipe = fill_in_auto(recipe, count_updates(recipe, material, arguments.world_size))
                 check_material(recipe, material)
+                if progress:
+                    say(material.find_ceiling().sentence)
                 _make_folder(recipe, material, arguments, out, held, overwrite=overwrite, progress=progress)
             else:
                 material = material or prepare(recipe, Run(out).tokenizers)

@@ -8,21 +8,27 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from clockhands.data.catalogue import corpus
 from clockhands.data.morphemes import Morphemes, find_roots
 from clockhands.data.pairs import Corpus, Fact, Pair
+from clockhands.data.population import Bags, Ceiling, Composed, Drawn, Population, permute
 from clockhands.data.room import check_sentences
 from clockhands.errors import UsageError, unknown
 from clockhands.options import Seed
 
 FAULTS = (NotImplementedError, OverflowError, LookupError, ValueError, TypeError)
 """What num2words raises for numbers that a language of its cannot write."""
+DRAWN, REARRANGED = 100, 60
+"""So many numbers are drawn where not all can be listed, and so many orders of the digits of each."""
 
 
 @corpus("numbers", "translation", one_answer=True, tokenizer="morpheme")
@@ -74,7 +80,8 @@ def numbers(
     }
     description = f"numbers from 0 to {largest:,} written out, {source} to {target}"
     morphemes = partial(list_morphemes, source, target, len(str(largest)) + 3)
-    return Corpus("numbers", "translation", splits, description, facts, morphemes)
+    populations = make_populations(source, target, largest, train + validation + test)
+    return Corpus("numbers", "translation", splits, description, facts, morphemes, populations)
 
 
 def list_morphemes(source: str, target: str, digits: int) -> tuple[Morphemes, Morphemes]:
@@ -112,6 +119,60 @@ def _spell_known(numbers: Iterable[int], language: str) -> list[str]:
     return spelled
 
 
+def make_populations(source: str, target: str, largest: int, total: int) -> tuple[Population, ...]:
+    """Return all numbers from 0 to ``largest``, as likely as they are drawn: listed up to a million, or else drawn."""
+    quotas = list(_quotas(largest, total))
+    drawn = Drawn(partial(_draw_with_rearranged, quotas, source, target), "numbers", DRAWN)
+    return (_Spelled(quotas, source, largest), drawn) if largest < 10**6 else (drawn,)
+
+
+@dataclass(frozen=True)
+class _Spelled:
+    """All numbers below a million, each the words of its thousands and those of the rest."""
+
+    quotas: list[tuple[int, int, int]]
+    source: str
+    largest: int
+
+    def measure(self, bags: Bags) -> Ceiling | None:
+        """Return the exact ceiling; None where words or tokens of a number are not those of its halves."""
+        weights_N = np.concatenate([np.full(end - start, quota / (end - start)) for start, end, quota in self.quotas])
+        thousands = range(1, max(self.largest // 1000, 1) + 1)
+        one = spell(1000, self.source)
+        followed = [spell(1000 + rest, self.source) for rest in range(1000)]
+        if not all(text.startswith(one) for text in followed):
+            return None
+        return Composed(
+            alone=[spell(number, self.source) for number in range(1000)],
+            heads=[spell(1000 * count, self.source) for count in thousands],
+            tails=[text.removeprefix(one) for text in followed],
+            weights_N=weights_N,
+            whole=partial(spell, language=self.source),
+            description=f"exact, over all {self.largest + 1:,} numbers",
+        ).measure(bags)
+
+
+def _draw_with_rearranged(
+    quotas: list[tuple[int, int, int]], source: str, target: str, rng: random.Random
+) -> tuple[Pair, list[Pair]]:
+    """Draw a number, and with it those of as many digits that have its tens and its other digits in another order."""
+    start, end, _ = rng.choices(quotas, [quota for *_, quota in quotas])[0]
+    number = rng.randrange(start, end)
+    digits = str(number)[::-1]
+    tens, others = permute(digits[1::3], rng, REARRANGED), permute(digits[::3] + digits[2::3], rng, REARRANGED)
+    found = {_put_together(*order) for order in zip(tens, others, strict=True)}
+    kept = sorted(other for other in found if start <= other < end)
+    return _pair(number, source, target), [_pair(other, source, target) for other in kept]
+
+
+def _put_together(tens: Sequence[str], others: Sequence[str]) -> int:
+    """Return the number with these digits, from the last on: the tens of each three, and the units before hundreds."""
+    digits = [""] * (len(tens) + len(others))
+    units = len(digits[::3])
+    digits[::3], digits[1::3], digits[2::3] = others[:units], tens, others[units:]
+    return int("".join(digits[::-1]))
+
+
 def _check(source: str, target: str, largest: int, sizes: dict[str, int], longer: int) -> None:
     from num2words import CONVERTER_CLASSES
 
@@ -136,17 +197,23 @@ def _check(source: str, target: str, largest: int, sizes: dict[str, int], longer
 
 def _draw(largest: int, total: int, rng: random.Random) -> list[int]:
     """Draw ``total`` different numbers in random order: as near as may be equally many of every count of digits."""
-    chosen: list[int] = []
-    ends = [min(10**count, largest + 1) for count in range(1, len(str(largest)) + 1)]
-    start = 0
-    for position, end in enumerate(ends):
-        fair = -(-(total - len(chosen)) // (len(ends) - position))
-        room_above = largest + 1 - end
-        quota = min(end - start, max(fair, total - len(chosen) - room_above))
-        chosen += rng.sample(range(start, end), quota)
-        start = end
+    chosen = [
+        number for start, end, quota in _quotas(largest, total) for number in rng.sample(range(start, end), quota)
+    ]
     rng.shuffle(chosen)
     return chosen
+
+
+def _quotas(largest: int, total: int) -> Iterator[tuple[int, int, int]]:
+    """Yield for every count of digits the first number, the end, and how many are drawn."""
+    ends = [min(10**count, largest + 1) for count in range(1, len(str(largest)) + 1)]
+    start = drawn = 0
+    for position, end in enumerate(ends):
+        fair = -(-(total - drawn) // (len(ends) - position))
+        room_above = largest + 1 - end
+        quota = min(end - start, max(fair, total - drawn - room_above))
+        yield start, end, quota
+        start, drawn = end, drawn + quota
 
 
 def _round(largest: int, digits: int) -> list[int]:

@@ -2,23 +2,25 @@
 
 "Tom bit a dog" and "a dog bit Tom" hold the same words. Their translations differ, "Tomo mordis hundon" and "hundo
 mordis Tomon": the ending -n marks the one to whom it was done. Every sentence has its role-swapped twin in the same
-split, so a reader that sees the words without their order is right at most as often as ``order_blind_ceiling`` says.
+split, so a reader that sees the words without their order is right at most half the time. Relative clauses make it
+harder: "a dog that saw Tom" and "a dog that Tom saw", "hundo kiu vidis Tomon" and "hundo kiun Tomo vidis"; and a
+place beside a noun ("a dog near the river bit Tom") moves who acts away from what is done.
 Sentences start in lower case, or else the capital of "A" would give the order away.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import TypeAlias
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 
 from clockhands.data.catalogue import corpus
-from clockhands.data.pairs import Corpus, Fact, Pair
+from clockhands.data.pairs import Corpus, Pair
+from clockhands.data.population import Drawn
 from clockhands.data.room import check_sentences
 from clockhands.errors import UsageError
-from clockhands.options import Seed
+from clockhands.options import Count, Seed
 
 NAMES = {
     "Tom": "Tomo", "Anna": "Anna", "Peter": "Petro", "Maria": "Maria",
@@ -36,23 +38,152 @@ VERBS = {
     "carried": "portis", "pushed": "puŝis", "watched": "rigardis", "admired": "admiris", "forgot": "forgesis",
 }  # fmt: skip
 
-Phrase: TypeAlias = tuple[str, str, str]
-"""English, Esperanto as the one who acts, Esperanto as the one to whom it is done."""
+PREPOSITIONS = {"near": "apud", "behind": "malantaŭ", "under": "sub", "inside": "en"}
+PLACES = {
+    "river": "rivero", "house": "domo", "bridge": "ponto", "tree": "arbo", "church": "preĝejo", "garden": "ĝardeno",
+    "mill": "muelejo", "market": "bazaro",
+}  # fmt: skip
 
 PATIENCE = 1000
 """So many draws in a row that bring nothing new mean that there is hardly anything new left."""
+REARRANGED = 100
+"""So many rearrangements of a sentence are tried, to count what else its words can mean."""
+
+
+@dataclass(frozen=True)
+class Clause:
+    """What a noun is told of: it did ``verb`` to ``other`` (``acts``), or ``other`` did it to the noun."""
+
+    verb: str
+    other: Phrase
+    acts: bool
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A participant: a name, or a noun with its article and perhaps an adjective, a place and a clause."""
+
+    head: str
+    article: str = ""
+    adjective: str = ""
+    place: tuple[str, str] | None = None
+    clause: Clause | None = None
+
+    def in_english(self) -> str:
+        """Return the words in English, where order alone tells the roles."""
+        before = self.adjective or self.head
+        # "an old dog", "a big dog": the article goes by the word after it.
+        article = "an" if self.article == "a" and before[0] in "aeiou" else self.article
+        words = [article, self.adjective, self.head]
+        if self.place is not None:
+            words += [self.place[0], "the", self.place[1]]
+        if self.clause is not None:
+            verb, other = self.clause.verb, self.clause.other.in_english()
+            words += ["that", verb, other] if self.clause.acts else ["that", other, verb]
+        return " ".join(word for word in words if word)
+
+    def in_esperanto(self, *, acts: bool) -> str:
+        """Return the words in Esperanto, as the one who acts, or the one to whom it is done."""
+        ending = "" if acts else "n"
+        head = NAMES.get(self.head) or NOUNS[self.head]
+        adjective = ADJECTIVES[self.adjective] + ending if self.adjective else ""
+        words = ["la" if self.article == "the" else "", adjective, head + ending]
+        if self.place is not None:
+            words += [PREPOSITIONS[self.place[0]], "la", PLACES[self.place[1]]]
+        if self.clause is not None:
+            verb, other = VERBS[self.clause.verb], self.clause.other.in_esperanto(acts=not self.clause.acts)
+            words += ["kiu", verb, other] if self.clause.acts else ["kiun", other, verb]
+        return " ".join(word for word in words if word)
+
+    def phrases(self) -> Iterator[Phrase]:
+        """Yield this phrase and those inside it, from the outside in."""
+        yield self
+        if self.clause is not None:
+            yield from self.clause.other.phrases()
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """``agent`` did ``verb`` to ``patient``."""
+
+    agent: Phrase
+    verb: str
+    patient: Phrase
+
+    @property
+    def swapped(self) -> Sentence:
+        """The twin, whose roles are swapped."""
+        return Sentence(self.patient, self.verb, self.agent)
+
+    @property
+    def phrases(self) -> list[Phrase]:
+        """All participants."""
+        return [*self.agent.phrases(), *self.patient.phrases()]
+
+    def to_pair(self) -> Pair:
+        """Return the sentence in both languages."""
+        return Pair(
+            f"{self.agent.in_english()} {self.verb} {self.patient.in_english()}",
+            f"{self.agent.in_esperanto(acts=True)} {VERBS[self.verb]} {self.patient.in_esperanto(acts=False)}",
+        )
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """How often a noun carries an adjective, a place and a clause, and how many clauses stand inside one another."""
+
+    adjectives: float
+    places: float
+    clauses: float
+    depth: int
+
+    def draw(self, rng: random.Random) -> Sentence:
+        """Draw a sentence; no two participants have the same head."""
+        while True:
+            verb = rng.choice(sorted(VERBS))
+            sentence = Sentence(self._draw_phrase(rng, self.depth), verb, self._draw_phrase(rng, self.depth))
+            heads = [phrase.head for phrase in sentence.phrases]
+            if len(set(heads)) == len(heads):
+                return sentence
+
+    def _draw_phrase(self, rng: random.Random, depth: int) -> Phrase:
+        if rng.random() < 0.4:
+            return Phrase(rng.choice(sorted(NAMES)))
+        head, article = rng.choice(sorted(NOUNS)), rng.choice(("a", "the"))
+        adjective = rng.choice(sorted(ADJECTIVES)) if rng.random() < self.adjectives else ""
+        place, clause = None, None
+        if self.places and rng.random() < self.places:
+            place = rng.choice(sorted(PREPOSITIONS)), rng.choice(sorted(PLACES))
+        if self.clauses and depth and rng.random() < self.clauses:
+            verb, acts = rng.choice(sorted(VERBS)), rng.random() < 0.5
+            clause = Clause(verb, self._draw_phrase(rng, depth - 1), acts)
+        return Phrase(head, article, adjective, place, clause)
+
+    def draw_with_rearranged(self, rng: random.Random) -> tuple[Pair, list[Pair]]:
+        """Draw a sentence, and with it others in which the same words have other parts."""
+        sentence = self.draw(rng)
+        found = {sentence, *(rearrange(sentence, rng) for _ in range(REARRANGED))}
+        return sentence.to_pair(), sorted((other.to_pair() for other in found), key=lambda pair: pair.source)
 
 
 @corpus("roles", "translation", one_answer=True)
 def roles(
-    *, train: int = 10_000, validation: int = 500, test: int = 1_000, adjectives: float = 0.3, seed: Seed = 0
+    *,
+    train: int = 10_000,
+    validation: int = 500,
+    test: int = 1_000,
+    adjectives: float = 0.3,
+    places: float = 0.0,
+    clauses: float = 0.0,
+    depth: Count = 1,
+    seed: Seed = 0,
 ) -> Corpus:
     """Make sentences of one verb and two participants, each beside its role-swapped twin.
 
     ``train``, ``validation`` and ``test`` count sentences and are even; no sentence is in two splits. Twins share the
-    ``group`` of their pairs.
-    ``adjectives`` is the share of nouns that carry one: they agree with their noun, so a reader without order does
-    not know whom they describe either. ``facts`` states the order-blind ceiling of each split.
+    ``group`` of their pairs. ``adjectives``, ``places`` and ``clauses`` are the shares of nouns that carry one; an
+    adjective agrees with its noun, so a reader without order does not know whom it describes either. Clauses stand
+    inside one another up to ``depth``.
     Raises UsageError for an odd or impossible size, or a share outside 0 to 1.
     """
     sizes = {"train": train, "validation": validation, "test": test}
@@ -60,78 +191,76 @@ def roles(
         if size < 2 or size % 2:
             raise UsageError(f"corpus 'roles': {name}={size}; sentences come in twins, give an even number from 2 on")
     check_sentences("roles", sizes)
-    if not 0 <= adjectives <= 1:
-        raise UsageError(f"corpus 'roles': adjectives={adjectives} is a share, from 0 to 1")
-    rng = random.Random(f"roles:{adjectives}:{seed}")
-    twins = _twins(sum(sizes.values()) // 2, adjectives, rng)
+    shares = {"adjectives": adjectives, "places": places, "clauses": clauses}
+    for name, share in shares.items():
+        if not 0 <= share <= 1:
+            raise UsageError(f"corpus 'roles': {name}={share} is a share, from 0 to 1")
+    harder = f":{places}:{clauses}:{depth}" if places or clauses else ""
+    rng = random.Random(f"roles:{adjectives}:{seed}{harder}")
+    grammar = Grammar(adjectives, places, clauses, depth)
+    twins = _twins(sum(sizes.values()) // 2, grammar, rng)
     splits: dict[str, list[Pair]] = {}
     for name, size in sizes.items():
         splits[name] = [replace(sentence, group=number) for number in range(size // 2) for sentence in twins.pop()]
         rng.shuffle(splits[name])
-    facts: dict[str, Fact] = {
-        f"order-blind ceiling, {name}": order_blind_ceiling(pairs) for name, pairs in splits.items()
-    }
-    ceiling = facts["order-blind ceiling, test"]
-    description = f"who did what to whom, English to Esperanto; without word order at most {ceiling:.1%} of test"
-    return Corpus("roles", "translation", splits, description, facts)
+    inside = ", with clauses" if clauses else ""
+    description = f"who did what to whom, English to Esperanto{inside}; each sentence beside its role-swapped twin"
+    populations = (Drawn(partial(grammar.draw_with_rearranged), "sentences"),)
+    return Corpus("roles", "translation", splits, description, populations=populations)
 
 
-def order_blind_ceiling(pairs: Iterable[Pair]) -> float:
-    """Return the largest share of ``pairs`` that a reader of unordered words can get exactly right, from 0 to 1.
+def rearrange(sentence: Sentence, rng: random.Random) -> Sentence:
+    """Return a sentence in which the same words have other parts, drawn at random; it is as likely as the first.
 
-    All sources with the same bag of words look the same to it, so it gives them one translation: at best the most
-    frequent one among them. Raises UsageError without pairs.
+    Participants, verbs, adjectives and places change their parts, and so do who acts in a clause and who is acted on.
+    Only nouns have clauses, so a name is put where none was. In English it may come out as other words ("an old dog
+    saw a big wolf", "an old wolf ...").
     """
-    readings: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
-    for pair in pairs:
-        readings[tuple(sorted(pair.source.split()))][pair.target] += 1
-    if not readings:
-        raise UsageError("the order-blind ceiling needs at least one pair")
-    right = sum(max(targets.values()) for targets in readings.values())
-    return right / sum(targets.total() for targets in readings.values())
+    phrases = sentence.phrases
+    nouns = [phrase for phrase in phrases if phrase.article]
+    verbs = rng.sample(
+        [sentence.verb, *(p.clause.verb for p in phrases if p.clause)], 1 + sum(map(_has_clause, phrases))
+    )
+    parts = {
+        name: rng.sample([getattr(noun, name) for noun in nouns], len(nouns))
+        for name in ("article", "adjective", "place")
+    }
+    loose = [
+        Phrase(noun.head, parts["article"][number], parts["adjective"][number], parts["place"][number])
+        for number, noun in enumerate(nouns)
+    ]
+    carriers = [loose.pop(rng.randrange(len(loose))) for _ in range(sum(map(_has_clause, phrases)))]
+    others = [*loose, *(phrase for phrase in phrases if not phrase.article)]
+    rng.shuffle(others)
+    left = iter(verbs[1:])
+
+    def fill(slot: Phrase) -> Phrase:
+        if slot.clause is None:
+            return others.pop()
+        clause = Clause(next(left), fill(slot.clause.other), rng.random() < 0.5)
+        return replace(carriers.pop(), clause=clause)
+
+    agent, patient = (sentence.agent, sentence.patient)[:: rng.choice((1, -1))]
+    return Sentence(fill(agent), verbs[0], fill(patient))
 
 
-def _twins(count: int, adjectives: float, rng: random.Random) -> list[tuple[Pair, Pair]]:
+def _has_clause(phrase: Phrase) -> bool:
+    return phrase.clause is not None
+
+
+def _twins(count: int, grammar: Grammar, rng: random.Random) -> list[tuple[Pair, Pair]]:
     """Draw ``count`` different sentences with their twins; no two of them are the same set of sentences."""
     found: dict[frozenset[str], tuple[Pair, Pair]] = {}
     misses = 0
     while len(found) < count and misses < PATIENCE:
-        verb = rng.choice(sorted(VERBS))
-        one, other = _phrase(adjectives, rng), _phrase(adjectives, rng)
-        if one[0].split()[-1] == other[0].split()[-1]:
-            continue
-        twin = _sentence(one, verb, other), _sentence(other, verb, one)
+        sentence = grammar.draw(rng)
+        twin = sentence.to_pair(), sentence.swapped.to_pair()
         key = frozenset(pair.source for pair in twin)
         misses = misses + 1 if key in found else 0
         found[key] = twin
     if len(found) == count:
         return list(found.values())
     raise UsageError(
-        f"corpus 'roles': there are not {2 * count:,} different sentences with adjectives={adjectives} "
+        f"corpus 'roles': there are not {2 * count:,} different sentences with adjectives={grammar.adjectives} "
         f"(only {2 * len(found):,} were found); ask for fewer or for more adjectives"
     )
-
-
-def _phrase(adjectives: float, rng: random.Random) -> Phrase:
-    if rng.random() < 0.4:
-        name = rng.choice(sorted(NAMES))
-        return name, NAMES[name], NAMES[name] + "n"
-    noun, article = rng.choice(sorted(NOUNS)), rng.choice(("a", "the"))
-    esperanto_article = "la " if article == "the" else ""
-    if rng.random() < adjectives:
-        adjective = rng.choice(sorted(ADJECTIVES))
-        acting = f"{ADJECTIVES[adjective]} {NOUNS[noun]}"
-        undergoing = f"{ADJECTIVES[adjective]}n {NOUNS[noun]}n"
-        # "an old dog", "a big dog": the article goes by the word after it.
-        written = f"{_article(article, adjective)} {adjective} {noun}"
-    else:
-        acting, undergoing, written = NOUNS[noun], NOUNS[noun] + "n", f"{article} {noun}"
-    return written, esperanto_article + acting, esperanto_article + undergoing
-
-
-def _article(article: str, following: str) -> str:
-    return "an" if article == "a" and following[0] in "aeiou" else article
-
-
-def _sentence(agent: Phrase, verb: str, patient: Phrase) -> Pair:
-    return Pair(f"{agent[0]} {verb} {patient[0]}", f"{agent[1]} {VERBS[verb]} {patient[2]}")

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from clockhands.comparison import Comparison
-from clockhands.data import Pair, order_blind_ceiling
+from clockhands.comparison.ceiling_finding import find_plan_ceiling
+from clockhands.data import Pair
 from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table
 from clockhands.generation import Translation, compute_cross_attention, draw_cross_attention
 from clockhands.runs import Run
@@ -27,7 +28,7 @@ def find_exact_match(study: Study, comparison: Comparison, translators: Translat
     return Finding(
         name="tour.exact",
         question=study.question,
-        verdict=answer_question(study, comparison),
+        verdict=f"{answer_question(study, comparison)} {find_plan_ceiling(comparison.plan).sentence}",
         value=main.value,
         unit="%",
         interval=(main.low, main.high),
@@ -97,7 +98,7 @@ def find_training_curves(translators: Translators) -> Finding:
 def find_roles(study: Study, comparison: Comparison, translators: Translators) -> Finding:
     """Return whether "Tom bit a dog" and "a dog bit Tom" are told apart, with positions and without."""
     seeing, blind = translators[ROLES], translators[ROLES_BLIND]
-    ceiling = 100 * order_blind_ceiling(seeing.pairs)
+    ceiling = 100 * find_plan_ceiling(comparison.plan).share
     apart, blind_apart = (100 * share_told_apart(t.pairs, t.evaluation.translations) for t in (seeing, blind))
     rows = [
         ("with positions", seeing.exact.value, seeing.exact.low, seeing.exact.high, apart),
@@ -118,8 +119,8 @@ def find_roles(study: Study, comparison: Comparison, translators: Translators) -
         table=Table.of(("model", "exact match %", "from", "to", "swapped pairs told apart %"), rows),
         figure=_bars(rows, Mark("hline", "ceiling of an order-blind reader", y=(ceiling,), emphasis="reference")),
         method=(
-            "A translator of the *roles* corpus, with and without positions. The ceiling is computed from the test "
-            "split: every bag of words gets its most frequent translation."
+            "A translator of the *roles* corpus, with and without positions. The ceiling is that of all sentences that "
+            "the corpus can draw: every bag of tokens gets its most frequent translation."
         ),
         source="the *roles* corpus: English tells roles by order, Esperanto by the ending -n",
         details={"group": "Word order"},
