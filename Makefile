@@ -51,13 +51,14 @@ check-shapes: $(VENV)/.test-installed
 test-elsewhere: $(VENV)/.test-installed
 	ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 CT2_FORCE_CPU_ISA=AVX2 OMP_NUM_THREADS=2 $(BIN)/python -m pytest -n 1
 
-# The tests with the lowest versions that pyproject.toml declares, but torch as constraints.txt has it.
+# The tests with the lowest versions that pyproject.toml declares, but torch as constraints.txt has it. What only tests
+# need (`[test]`) is as new as it can be beside them: without it whole files of tests are not collected.
 LOWEST := $(VENV)-lowest
 test-lowest: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(LOWEST)
 	$(PYTHON) -c "import tomllib; print(*(need.replace('>=', '==') for need in tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'] if not need.startswith('torch>')), sep='\n')" > $(LOWEST)/lowest.txt
-	$(LOWEST)/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) torch -r $(LOWEST)/lowest.txt beartype hypothesis pytest pytest-xdist
-	$(LOWEST)/bin/python -m pip install --quiet --no-deps --editable .
+	$(LOWEST)/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) torch
+	$(LOWEST)/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) --requirement $(LOWEST)/lowest.txt --editable '.[test]'
 	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n 2 --dist worksteal
 
 # Changes of one place each that no test notices: in the files that differ from main, or

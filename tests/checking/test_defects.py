@@ -30,6 +30,8 @@ def test_the_script_of_the_page_prints_what_the_page_says(page: Path, capsys: py
     exec(compile(script, page.name, "exec"), {"__name__": "__page__"})
     printed = capsys.readouterr().out
     assert NUMBER.sub("#", printed) == NUMBER.sub("#", said)
+    if f"Seen with transformers {transformers.__version__} " not in text:
+        return  # another version draws other weights; that the fault is there, the script has asserted
     for found, wanted in zip(NUMBER.findall(printed), NUMBER.findall(said), strict=True):
         assert float(found) == pytest.approx(float(wanted), rel=0.2, abs=1e-4)
 

@@ -38,6 +38,15 @@ def test_exact_match_is_a_count_with_an_interval() -> None:
     assert score.low <= 50 <= score.high and score.low < score.high
 
 
+@pytest.mark.parametrize(
+    ("written", "expected"), [("a", (100, 100 * 0.025 ** (1 / 20), 100)), ("x", (0, 0, 100 - 100 * 0.025 ** (1 / 20)))]
+)
+def test_twenty_of_twenty_leave_room_for_chance(written: str, expected: tuple[float, float, float]) -> None:
+    """If p^20 is 2.5 %, all of twenty are right that often by chance: the bound of Clopper & Pearson."""
+    score = compute_exact_match([written] * 20, ["a"] * 20)
+    assert (score.value, score.low, score.high) == pytest.approx(expected)
+
+
 def test_the_interval_covers_as_often_as_it_says() -> None:
     rng = np.random.default_rng(0)
     inside = 0

@@ -12,10 +12,16 @@ import pytest
 import torch
 import transformers as hf
 
+from clockhands.cli import main
+from clockhands.comparison import conclude
+from clockhands.comparison.folder import ComparisonFolder, read_comparison
 from clockhands.data import train_tokenizer
 from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Reference, Table
 from clockhands.inspection import inspect
 from clockhands.report import page, side_by_side, write
+from clockhands.training import train
+from tests.comparison.planted import results
+from tests.training.tiny import tables
 
 EVIL = "<script>alert(1)</script>"
 TEXT = [f"the old king number {i} {EVIL} saw the dog" for i in range(60)]
@@ -81,3 +87,54 @@ def test_a_findings_file_of_an_enemy_is_text() -> None:
     assert read.to_json() == whole.to_json()
     assert json.dumps(EVIL) in whole.to_json()
     assert _harmless(page(read)) and "alert(1)" in page(read)
+
+
+def _poison(value: Any) -> Any:
+    """The same with every text replaced, and one more key in every object."""
+    if isinstance(value, dict):
+        return {**{key: _poison(item) for key, item in value.items()}, EVIL: EVIL}
+    if isinstance(value, list):
+        return [_poison(item) for item in value]
+    return EVIL if isinstance(value, str) else value
+
+
+def test_every_other_file_of_a_run_of_an_enemy_is_text(tmp_path: Path) -> None:
+    """What the record, the metrics, the checkpoints and the recipe say reaches a page as text, or not at all."""
+    text = tmp_path / "<script>alert(1)<" / "script>"
+    text.parent.mkdir()
+    text.write_text("".join(f"{EVIL} the king {i} of {EVIL}\n" for i in range(60)))
+    recipe = tables(max_steps=4, save_steps=4, log_steps=1, eval_steps=None)
+    recipe["data"] = {"corpus": "parallel", "source": str(text), "target": str(text)}
+    run = train(recipe, tmp_path / "run").path
+    files = [run / "run.json", *run.glob("checkpoints/*/trainer_state.json"), run / "generation_config.json"]
+    assert len(files) == 3
+    for file in files:
+        file.write_text(json.dumps(_poison(json.loads(file.read_text()))))
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    (run / "metrics.jsonl").write_text("".join(json.dumps({**json.loads(line), EVIL: 1.0}) + "\n" for line in lines))
+    (run / "curves.svg").write_text(f"<svg>{EVIL}</svg>")
+    for name in ("config.json", "tokenizer_config.json"):
+        known = json.loads((run / name).read_text())
+        (run / name).write_text(json.dumps({**known, "_name_or_path": EVIL, EVIL: EVIL}))
+    (run / "recipe.toml").write_text(f"# {EVIL}\n" + (run / "recipe.toml").read_text() + f'["{EVIL}"]\na = "{EVIL}"\n')
+    told = ["inspect", str(run), "--texts", "8", "--length", "8", "--no-control"]
+    assert main([*told, "--out", str(tmp_path / "page")]) == 0
+    written = [path for path in (tmp_path / "page").rglob("*") if path.suffix in (".html", ".svg")]
+    assert "alert(1)" in "".join(path.read_text("utf8") for path in written), "the attack is there"
+    assert all(_harmless(path.read_text("utf8")) for path in written)
+
+
+def test_a_comparison_of_an_enemy_is_text(tmp_path: Path) -> None:
+    """Of its two files every text is hostile that is not a name which the reader knows."""
+    comparison = results(lost=("worse",))
+    folder = ComparisonFolder(tmp_path / "compare")
+    folder.open(comparison.plan, comparison.costs)
+    for trial in comparison.trials:
+        said = {"error": EVIL} if trial.error else {}
+        folder.add(replace(trial, **said, version=EVIL, torch=EVIL, device=EVIL, machine=EVIL))
+    for name in ("plan.json", "results.jsonl"):
+        file = folder.folder / name
+        file.write_text(file.read_text().replace('"better"', json.dumps(EVIL)).replace(comparison.plan.title, EVIL))
+    findings = conclude(read_comparison(folder.folder))
+    assert EVIL in str(findings["compare.verdict"].table.rows) and EVIL in findings.title, "the attack is there"
+    assert _harmless(page(findings))

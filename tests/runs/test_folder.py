@@ -21,6 +21,31 @@ def test_only_a_cut_off_last_line_of_metrics_is_left_out(tmp_path: Path) -> None
         read_metrics(path)
 
 
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("[]", "it has no step"),
+        ('{"loss": 2.0}', "it has no step"),
+        ('{"step": "<b>"}', "it has no step"),
+        ('{"step": 2, "loss": "<script>alert(1)</script>"}', r"'loss' is '<script>alert\(1\)</script>'"),
+        ('{"step": 2, "validation_loss": [1]}', r"'validation_loss' is \[1\]"),
+        ("[" * 5000, "not JSON"),
+    ],
+)
+def test_a_line_of_metrics_is_a_step_with_numbers(tmp_path: Path, line: str, wrong: str) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f'{{"step": 1, "loss": 3.5}}\n{line}\n{{"step": 3}}\n')
+    with pytest.raises(DataError, match=rf"metrics\.jsonl, line 2 .*{wrong}.*; delete that line"):
+        read_metrics(path)
+
+
+def test_metrics_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b"\xff\xfe\n")
+    with pytest.raises(DataError, match="is not UTF-8 text"):
+        read_metrics(path)
+
+
 class Files:
     """Saves two files, as a model does."""
 

@@ -44,6 +44,14 @@ from tests.training.tiny import tables
 NOBODY = 65534
 
 
+@pytest.fixture(autouse=True)
+def _heed_sighup() -> Iterator[None]:
+    """As in a terminal, also where the suite itself was started with nohup, under which a run is not to stop."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.fixture(scope="module")
 def material() -> Material:
     return prepare(Recipe.of(tables()))
@@ -347,6 +355,26 @@ def test_changed_text_and_damaged_checkpoints_are_refused(material: Material, tm
     last.rename(tmp_path / "away")
     with pytest.raises(DataError, match="is not what it was when training began"):
         resume(run.path)
+
+
+def test_a_run_from_before_pairs_were_bounded_keeps_those_that_are_long(
+    whole: Run, material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    """Its recipe has no batches.max_length, and it was trained on all pairs; with a usual bound of 6 tokens some go."""
+    run = train(tables(max_steps=14), tmp_path / "run", material=material)
+    monkeypatch.setattr("clockhands.training.material.LONGEST", 6)
+    assert 0 < len(prepare(Recipe.of(tables())).train) < len(material.train), "the bound leaves some out"
+    recwarn.clear()
+    longer = resume(run.path, {"training.max_steps": 24})
+    assert weights(longer) == weights(whole)
+    assert not [warning for warning in recwarn if "left out" in str(warning.message)]
+
+
+def test_a_run_of_bounded_pairs_stays_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clockhands.training.material.LONGEST", 6)
+    with pytest.warns(match="are left out"):
+        run = train(tables(max_steps=7), tmp_path / "run")
+        assert resume(run.path, {"training.max_steps": 8}).record["data"] == run.record["data"]
 
 
 def test_a_run_is_not_written_over_without_being_asked(material: Material, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import reprlib
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -154,17 +155,34 @@ def export_model(run: Path, model: PreTrainedModel, weights: Mapping[str, Any] |
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Read the lines of a ``metrics.jsonl``; a last line that was cut off while it was written is left out.
 
-    Raises DataError for any other line that is not JSON.
+    Raises DataError for any other line that is not JSON, and for one that is not a step with numbers.
     """
-    lines = path.read_text("utf8").splitlines() if path.is_file() else []
+    if not path.is_file():
+        return []
+    try:
+        lines = path.read_text("utf8").splitlines()
+    except ValueError as fault:
+        raise DataError(f"{path} is not UTF-8 text ({fault}); move it away") from fault
     metrics = []
     for number, line in enumerate(lines, 1):
         try:
-            metrics.append(json.loads(line))
-        except ValueError as fault:
+            values = json.loads(line)
+        except (ValueError, RecursionError) as fault:
             if number < len(lines):
                 raise DataError(f"{path}, line {number} is not JSON ({fault}); delete that line") from fault
+        else:
+            if wrong := _find_stray(values):
+                raise DataError(f"{path}, line {number} is not a step with its numbers: {wrong}; delete that line")
+            metrics.append(values)
     return metrics
+
+
+def _find_stray(values: Any) -> str:
+    """Say what does not belong in a line of metrics, which others read without looking; nothing where all does."""
+    if not isinstance(values, dict) or type(values.get("step")) is not int:
+        return "it has no step"
+    stray = next((name for name, value in values.items() if type(value) not in (int, float)), None)
+    return "" if stray is None else f"{reprlib.repr(stray)} is {reprlib.repr(values[stray])}"
 
 
 def describe_missing(path: Path, file: str) -> str:

@@ -95,10 +95,17 @@ class Material:
         return digest.hexdigest()
 
 
-def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None, *, progress: Say = say_nothing) -> Material:
+def prepare(
+    recipe: Recipe,
+    tokenizers: Tokenizers | None = None,
+    *,
+    fingerprint: str | None = None,
+    progress: Say = say_nothing,
+) -> Material:
     """Read the corpus, learn or open the tokenizers (unless given) and encode; ``progress`` gets a sentence on each.
 
-    Raises DataError and UsageError.
+    ``fingerprint``: of the data when a run that is resumed began. Runs from before pairs had a usual longest length
+    were trained on all of them, and go on so. Raises DataError and UsageError.
     """
     progress(f"reading the text ({recipe.corpus})")
     corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
@@ -109,7 +116,7 @@ def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None, *, progress: S
         tokenizers = _tokenizers(recipe, corpus)
     progress(f"encoding the text with {len(tokenizers.target):,} tokens")
     if corpus.task == "translation":
-        return _prepare_pairs(recipe, corpus, tokenizers)
+        return _prepare_pairs(recipe, corpus, tokenizers, fingerprint)
     window, tokenizer = recipe.batches.window, tokenizers.source
     train = WindowDataset(encode_stream(tokenizer, corpus.documents("train")), window, stride=1)
     held_out = encode_stream(tokenizer, corpus.documents("validation")) if "validation" in corpus else None
@@ -120,15 +127,21 @@ def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None, *, progress: S
     return Material(corpus, tokenizers, train, validation, collate)
 
 
-def _prepare_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers) -> Material:
+def _prepare_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers, fingerprint: str | None) -> Material:
     batching = recipe.batches
-    limits: dict[str, Any] = {
-        "max_length": batching.max_length,
-        "longer": batching.longer,
-        "option": "batches.max_length",
-    }
-    if batching.max_length is None:
-        limits |= {"max_length": LONGEST, "longer": "drop"}
+    if batching.max_length is not None:
+        return _encode(corpus, tokenizers, max_length=batching.max_length, longer=batching.longer)
+    if fingerprint is not None:
+        # First, since what is left out is said: a run that had everything must not be told that it has less.
+        whole = _encode(corpus, tokenizers)
+        if whole.fingerprint == fingerprint:
+            return whole
+    return _encode(corpus, tokenizers, max_length=LONGEST, longer="drop")
+
+
+def _encode(corpus: Corpus, tokenizers: Tokenizers, **limits: Any) -> Material:
+    """Encode the pairs, bounded by ``max_length`` and ``longer`` where they are given."""
+    limits["option"] = "batches.max_length"
     train = encode_pairs(corpus.pairs("train"), tokenizers, **limits)
     if recipe.tokenizer.kind == "morpheme":
         _refuse_unknown(train, tokenizers, corpus)

@@ -155,7 +155,8 @@ def resume(run: str | Path, overrides: Mapping[str, Any] | None = None, *, progr
         refuse_obstacles(opened.path)
         last = _check_last(opened)
         progress_line = say if progress and get_rank() == 0 else say_nothing
-        material = prepare(recipe, opened.tokenizers, progress=progress_line)
+        began_with = opened.record.get("data")
+        material = prepare(recipe, opened.tokenizers, fingerprint=began_with, progress=progress_line)
         check_resumed(opened, recipe, material, last)
         if arguments.process_index == 0:
             # In this order: a run that is unfinished with its former recipe only finishes, and can be made longer then.
