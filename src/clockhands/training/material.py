@@ -130,16 +130,16 @@ def prepare(
 def _prepare_pairs(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers, fingerprint: str | None) -> Material:
     batching = recipe.batches
     if batching.max_length is not None:
-        return _encode(corpus, tokenizers, max_length=batching.max_length, longer=batching.longer)
+        return _encode(recipe, corpus, tokenizers, max_length=batching.max_length, longer=batching.longer)
     if fingerprint is not None:
         # First, since what is left out is said: a run that had everything must not be told that it has less.
-        whole = _encode(corpus, tokenizers)
+        whole = _encode(recipe, corpus, tokenizers)
         if whole.fingerprint == fingerprint:
             return whole
-    return _encode(corpus, tokenizers, max_length=LONGEST, longer="drop")
+    return _encode(recipe, corpus, tokenizers, max_length=LONGEST, longer="drop")
 
 
-def _encode(corpus: Corpus, tokenizers: Tokenizers, **limits: Any) -> Material:
+def _encode(recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers, **limits: Any) -> Material:
     """Encode the pairs, bounded by ``max_length`` and ``longer`` where they are given."""
     limits["option"] = "batches.max_length"
     train = encode_pairs(corpus.pairs("train"), tokenizers, **limits)
