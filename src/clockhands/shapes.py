@@ -7,9 +7,11 @@
 ``D``   model width, d_model
 ``H``   heads
 ``K``   width of one head, d_head
+``E``   width of a token vector before it is projected or joined to another
 ``P``   width of a position vector, d_p
 ``A``   coordinates of one position (1 is written by leaving the axis out)
 ``R``   distances r = query position - key position
+``J``   offsets j = key position - query position, as a reader of text counts: -1 is the token before
 ``V``   vocabulary
 ``L``   layers
 ``F``   frequencies, the hands of the clock

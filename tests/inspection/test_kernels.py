@@ -10,8 +10,8 @@ import transformers as hf
 
 from clockhands.inspection.measures import distance_kernel, rotation_frequencies, word_terms
 from clockhands.inspection.reading.capture import Capture, capture
-from clockhands.inspection.reading.logit_split import compute_means, parts, split
-from clockhands.inspection.reading.term_groups import group_shares
+from clockhands.inspection.reading.logit_split import compute_means, split, split_batches
+from clockhands.inspection.reading.term_groups import sum_groups
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import Position, Transformer, TransformerConfig
 from clockhands.schemes import Alibi, Scheme
@@ -61,15 +61,15 @@ def test_own_alibi_and_its_share() -> None:
     subject, recorded = _own(Position("alibi"))
     scheme = subject.model.schemes[0]
     assert isinstance(scheme, Scheme) and isinstance(scheme, Alibi)
-    for _, batch in parts(recorded.layers[0]):
+    for _, batch in split_batches(recorded.layers[0]):
         expected = scheme.kernel(torch.arange(LENGTH)[:, None].sub(torch.arange(LENGTH)).flatten())
         expected = expected.unflatten(1, (LENGTH, LENGTH))
         allowed = batch.real.mask_BHST[0]
-        assert torch.allclose(batch.term("added, constant")[0][allowed], expected[allowed], atol=1e-5)
-        assert not batch.term("added, content").any()
+        assert torch.allclose(batch.compute_term("added, constant")[0][allowed], expected[allowed], atol=1e-5)
+        assert not batch.compute_term("added, content").any()
     shares = [
-        group_shares(row)["distance (kernel and bias)"]
-        for row in split(recorded.layers[0], recorded.ordinary_T).heads()
+        sum_groups(row)["distance (kernel and bias)"]
+        for row in split(recorded.layers[0], recorded.ordinary_T).head_shares()
     ]
     assert shares[0] > shares[1] > shares[2] > shares[3], "the steeper the slope, the larger its part"
 
@@ -169,8 +169,8 @@ def test_t5_shares_its_first_layers_bias_and_it_is_the_table() -> None:
     recorded = capture(subject.model, subject.forward, _ids())
     table = subject.model.block[0].layer[0].SelfAttention.relative_attention_bias.weight
     for layer in recorded.layers:
-        for _, batch in parts(layer):
-            bias = batch.term("added, constant")
+        for _, batch in split_batches(layer):
+            bias = batch.compute_term("added, constant")
             torch.testing.assert_close(torch.diagonal(bias[0], dim1=1, dim2=2), table[0][:, None].expand(-1, LENGTH))
             assert math.isclose(float(bias[0, 1, 3, 2]), float(table[1, 1]), rel_tol=1e-5)
 

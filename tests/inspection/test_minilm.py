@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from clockhands.data import open_corpus
-from clockhands.inspection import TERMS, Subject, Windows, capture, open_subject, split, windows
+from clockhands.inspection import TERMS, Subject, Windows, capture, cut_windows, open_subject, split
 from clockhands.inspection.estimators import variance_share
 from clockhands.inspection.estimators.spectral_lines import find_lines
 from clockhands.inspection.measures import loudness
@@ -30,7 +30,7 @@ def subject() -> Subject:
 @pytest.fixture(scope="module")
 def text(subject: Subject) -> Windows:
     documents = open_corpus("stdlib").documents("train")
-    return windows(subject.tokenizer, documents, length=128, count=24, longest=subject.longest)
+    return cut_windows(subject.tokenizer, documents, length=128, count=24, max_length=subject.max_length)
 
 
 @pytest.fixture(scope="module")
@@ -47,21 +47,21 @@ def test_every_window_has_its_special_tokens_at_the_same_places(text: Windows) -
 
 def test_layer_1_head_2_is_a_previous_token_head(recorded: Capture) -> None:
     found = heads_of(recorded)
-    assert found.title(2) == "previous token"
+    assert found.name_head(2) == "previous token"
     assert float(found.offset(-1)[2]) > 0.99
-    assert float(found.by_place_H[2]) > 0.99
+    assert float(found.by_position_H[2]) > 0.99
     second = heads_of(recorded, 1)
-    assert (second.title(8), second.title(9)) == ("next token", "previous token")
+    assert (second.name_head(8), second.name_head(9)) == ("next token", "previous token")
     assert float(second.distance_H.median()) == pytest.approx(7, abs=1)
 
 
 def test_position_decides_the_first_layers_and_vanishes_in_the_last(subject: Subject, recorded: Capture) -> None:
     place = TERMS.index("position–position")
     splits = [split(recorded.layers[layer], recorded.ordinary_T) for layer in (0, 2, 5)]
-    shares = [float(found.layer()[place]) for found in splits]
+    shares = [float(found.layer_shares()[place]) for found in splits]
     assert shares == pytest.approx([0.93, 0.68, 0.006], abs=0.04)
-    assert float(splits[0].heads()[2, place]) == pytest.approx(0.97, abs=0.01)
-    assert float(splits[0].heads()[11, TERMS.index("content–position")]) == pytest.approx(0.39, abs=0.08)
+    assert float(splits[0].head_shares()[2, place]) == pytest.approx(0.97, abs=0.01)
+    assert float(splits[0].head_shares()[11, TERMS.index("content–position")]) == pytest.approx(0.39, abs=0.08)
     assert max(found.error for found in splits) < 1e-5
     finding = answer("logits.layers", subject, recorded, splits=splits)
     assert finding.light == "info"
@@ -69,7 +69,7 @@ def test_position_decides_the_first_layers_and_vanishes_in_the_last(subject: Sub
 
 
 def test_the_split_is_exact_to_float64(subject: Subject, text: Windows) -> None:
-    exact = Subject.of(subject.untrained().model.double())
+    exact = Subject.of(subject.build_untrained().model.double())
     exact.model.load_state_dict(subject.model.double().state_dict())
     subject.model.float()
     small = capture(exact.model, exact.forward, text.ids_NT[:4])
@@ -88,7 +88,7 @@ def test_its_input_is_mostly_words_and_row_0_is_an_outlier(subject: Subject, rec
     tables = subject.read_tables()
     assert tables is not None
     assert loudness.outlier_rows(tables) == [0]
-    assert float(tables.positions_PD[0].norm()) == pytest.approx(2.36, abs=0.01)
+    assert float(tables.positions_ND[0].norm()) == pytest.approx(2.36, abs=0.01)
 
 
 def test_its_position_table_is_a_clock(subject: Subject) -> None:
@@ -97,7 +97,7 @@ def test_its_position_table_is_a_clock(subject: Subject) -> None:
     tables = subject.read_tables()
     assert tables is not None
     # The fastest hand turns by 1.1125 radians a token at first (independently measured, in principal components).
-    first = find_lines(tables.positions_PD[1:257].double().numpy()).rotating[0]
+    first = find_lines(tables.positions_ND[1:257].double().numpy()).rotating[0]
     assert first.frequency == pytest.approx(1.1125, rel=0.01)
     assert "turn at a speed that varies" in finding.verdict, "it slows down from 5.6 to 6.6 tokens a turn"
     assert table_answer("table.similarity", subject).value == pytest.approx(0.62, abs=0.02)
@@ -107,9 +107,9 @@ def test_its_position_table_is_a_clock(subject: Subject) -> None:
 
 
 def test_the_hidden_states_lose_position(recorded: Capture) -> None:
-    shares = [variance_share.unbiased_share(states[:, recorded.ordinary_T]) for states in recorded.hidden]
+    shares = [variance_share.estimate_position_share(states[:, recorded.ordinary_T]) for states in recorded.hidden]
     assert shares[0] == pytest.approx(0.118, abs=0.04)
     assert shares[1] > shares[0]
     assert shares[-1] < 0.04
-    assert variance_share.stable_rank(recorded.hidden[0][:, 2:-1]) == pytest.approx(7.6, abs=1.5)
+    assert variance_share.compute_stable_rank(recorded.hidden[0][:, 2:-1]) == pytest.approx(7.6, abs=1.5)
     assert torch.isfinite(recorded.hidden[-1]).all()

@@ -37,7 +37,7 @@ def test_a_folder_opens_with_its_weights(folder: Path) -> None:
     subject = open_subject(folder)
     assert subject.mechanisms == ("learned",)
     assert subject.tokenizer is None
-    torch.testing.assert_close(subject.read_embeddings(), tiny("bert").get_input_embeddings().weight.detach())
+    torch.testing.assert_close(subject.read_token_table(), tiny("bert").get_input_embeddings().weight.detach())
     assert not find_influence(subject.forward, torch.randint(3, 97, (4, 8))).causal
 
 

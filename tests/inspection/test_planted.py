@@ -20,7 +20,7 @@ from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.interventions import ANOTHER, MEAN_ROW, PERMUTED, intervene
 from clockhands.inspection.reading.logit_split import TERMS, Split, split
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.term_groups import positional_share
+from clockhands.inspection.reading.term_groups import compute_positional_share
 from clockhands.inspection.subject.subject import Subject
 
 from . import planted
@@ -51,10 +51,10 @@ def _split(recorded: Capture, layer: int = 0) -> Split:
 def test_a_head_that_looks_one_back_is_named_and_is_positional() -> None:
     subject, recorded = _previous()
     found = heads_of(recorded)
-    assert found.title(0) == "previous token"
-    assert found.title(1) == "itself", "the only word sure to equal a random word is itself"
+    assert found.name_head(0) == "previous token"
+    assert found.name_head(1) == "itself", "the only word sure to equal a random word is itself"
     assert float(found.offset(-1)[0]) > 0.95
-    assert float(found.by_place_H[0]) > 0.98
+    assert float(found.by_position_H[0]) > 0.98
     assert float(found.distance_H[0]) == pytest.approx(1.0, abs=0.2)
     finding = MEASURES["heads.positional"].run(Reading(subject, recorded, heads=[found]))
     assert finding.value == 2
@@ -63,7 +63,7 @@ def test_a_head_that_looks_one_back_is_named_and_is_positional() -> None:
 
 def test_the_split_gives_the_positional_head_to_position_and_the_other_to_content() -> None:
     _, recorded = _previous()
-    shares = _split(recorded).heads()
+    shares = _split(recorded).head_shares()
     assert float(shares[0, TERMS.index("position–position")]) > 0.98
     assert float(shares[1, TERMS.index("content–content")]) > 0.98
     torch.testing.assert_close(shares.sum(-1), torch.ones(2, dtype=shares.dtype), atol=1e-4, rtol=0)
@@ -82,35 +82,35 @@ def test_replacing_the_position_rows_changes_the_model_with_a_positional_head() 
     subject, recorded = _previous()
     found = intervene(subject, recorded)
     assert found[MEAN_ROW].pooled > 0.01  # type: ignore[operator]
-    assert torch.equal(subject.read_tables().positions_PD[:, :HALF], clock()), "the table is put back"  # type: ignore[union-attr]
+    assert torch.equal(subject.read_tables().positions_ND[:, :HALF], clock()), "the table is put back"  # type: ignore[union-attr]
 
 
 def test_no_position_reads_as_no_position() -> None:
     subject, recorded = _blind()
     assert answer("loudness", subject, recorded).value == pytest.approx(0.0, abs=1e-6)
     assert abs(estimate_position_share(recorded.hidden[-1])) < 0.01
-    shares = _split(recorded, 1).layer()
-    assert abs(positional_share(shares)) < 0.02
+    shares = _split(recorded, 1).layer_shares()
+    assert abs(compute_positional_share(shares)) < 0.02
     found = probe_layers(subject, recorded)
     assert max(found.position) < 3 / LENGTH
     statistics = heads_of(recorded, 1)
-    assert float(statistics.by_place_H.abs().max()) < 0.05
+    assert float(statistics.by_position_H.abs().max()) < 0.05
     assert table_answer("table.similarity", subject).light == "skip"
 
 
 def test_without_crossfit_noise_would_pass_as_position() -> None:
     """The reason for using the other half of the texts, shown on the model without position."""
-    from clockhands.inspection.reading.logit_split import PARTS, centre_logits, parts
+    from clockhands.inspection.reading.logit_split import PARTS, centre_logits, split_batches
 
     _, recorded = _blind()
     layer = recorded.layers[1]
     totals = dict.fromkeys((True, False), 0.0)
     variance = dict.fromkeys((True, False), 0.0)
     for crossfit in totals:
-        for _, batch in parts(layer, crossfit=crossfit):
+        for _, batch in split_batches(layer, crossfit=crossfit):
             logits = centre_logits(batch.real.logits_BHST, batch.real.mask_BHST)
             for query, key in ((a, b) for a in PARTS for b in PARTS if "position" in (a, b)):
-                totals[crossfit] += float((batch.term(f"{query}–{key}") * logits).sum())
+                totals[crossfit] += float((batch.compute_term(f"{query}–{key}") * logits).sum())
             variance[crossfit] += float(logits.square().sum())
     assert abs(totals[True] / variance[True]) < 0.01
     assert totals[False] / variance[False] > 0.02

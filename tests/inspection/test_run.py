@@ -112,7 +112,7 @@ def test_the_captured_input_of_an_own_model_is_its_tables() -> None:
         assert tables is not None
         ids = _ids(3)
         torch.testing.assert_close(
-            subject.forward(ids)[0], tables.tokens_VD[ids] + tables.positions_PD[: ids.shape[1]], atol=1e-5, rtol=1e-5
+            subject.forward(ids)[0], tables.tokens_VD[ids] + tables.positions_ND[: ids.shape[1]], atol=1e-5, rtol=1e-5
         )
 
 
@@ -308,7 +308,9 @@ def test_batches_do_not_change_what_is_recorded() -> None:
     parts = capture(subject.model, subject.forward, _ids(), batch=5)
     for one, other in zip(whole.layers, parts.layers, strict=True):
         torch.testing.assert_close(one.inputs_NTD, other.inputs_NTD)
-        torch.testing.assert_close(split(one, whole.ordinary_T).layer(), split(other, parts.ordinary_T).layer())
+        torch.testing.assert_close(
+            split(one, whole.ordinary_T).layer_shares(), split(other, parts.ordinary_T).layer_shares()
+        )
 
 
 def _attention_kept_at_once(layers: int, texts: int, monkeypatch: pytest.MonkeyPatch) -> int:

@@ -12,7 +12,7 @@ from clockhands.attention import record
 from clockhands.inspection.measures.distance_kernel import distance_curve
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.held_norms import HeldNorms
-from clockhands.inspection.reading.logit_split import DATA, TERMS, compute_means, parts, split
+from clockhands.inspection.reading.logit_split import DATA, TERMS, compute_means, split, split_batches
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import Position, Transformer, TransformerConfig
 from clockhands.schemes import CATALOGUE
@@ -52,14 +52,14 @@ def test_the_terms_sum_to_the_logits_that_the_model_computed(name: str) -> None:
     with record(heard.append):
         subject.forward(_ids())
     for layer, true in zip(recorded.layers, heard, strict=True):
-        for rows, batch in parts(layer):
+        for rows, batch in split_batches(layer):
             allowed = batch.real.mask_BHST
-            total = sum((batch.term(term) for term in TERMS), torch.zeros(()))[allowed]
+            total = sum((batch.compute_term(term) for term in TERMS), torch.zeros(()))[allowed]
             logits = true.logits_BHST[rows][allowed]
             error = float((total - logits).abs().max() / logits.abs().max())
             assert error < (1e-6 if name in ROUNDS_INSIDE else 1e-10)
-            assert batch.error() < (1e-6 if name in ROUNDS_INSIDE else 1e-10)
-        assert split(layer, recorded.ordinary_T).heads().sum(-1).sub(1).abs().max() < 1e-5
+            assert batch.measure_error() < (1e-6 if name in ROUNDS_INSIDE else 1e-10)
+        assert split(layer, recorded.ordinary_T).head_shares().sum(-1).sub(1).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"pope"}))
@@ -67,8 +67,8 @@ def test_the_order_of_the_parts_plays_no_role(name: str) -> None:
     """What the words give alone, less what nothing gives, is what they add to μ and place. (PoPE bends queries.)"""
     _, recorded = _captured(name)
     layer = recorded.layers[0]
-    rows, batch = next(parts(layer, crossfit=False))
-    mean, place = compute_means(layer, torch.arange(recorded.texts))
+    rows, batch = next(split_batches(layer, crossfit=False))
+    mean, place = compute_means(layer, torch.arange(recorded.num_texts))
     x = layer.inputs_NTD[rows]
     frozen = HeldNorms(layer.module, layer.scheme)
     with frozen.record():
@@ -84,10 +84,10 @@ def test_what_words_do_to_places_is_a_term_of_its_own(name: str) -> None:
     """The distance term does not depend on the text, and the data-dependent one is not nothing."""
     _, recorded = _captured(name)
     layer = recorded.layers[0]
-    for _, batch in parts(layer):
-        kernel = batch.term("constant–constant") + batch.term("added, constant")
+    for _, batch in split_batches(layer):
+        kernel = batch.compute_term("constant–constant") + batch.compute_term("added, constant")
         assert float((kernel - kernel[:1]).abs().max()) < 1e-12
-        assert float(batch.term(DATA).masked_fill(~batch.real.mask_BHST, 0.0).std()) > 1e-4
+        assert float(batch.compute_term(DATA).masked_fill(~batch.real.mask_BHST, 0.0).std()) > 1e-4
     if name in ("carope", "forgetting", "repo"):  # the others' convolutions begin with the text
         assert distance_curve(layer)[1] < 1e-6, "and is a function of the distance alone"
 
@@ -95,11 +95,11 @@ def test_what_words_do_to_places_is_a_term_of_its_own(name: str) -> None:
 @pytest.mark.parametrize("name", ["cope", "dape"])
 def test_rewritten_rows_are_data_dependent(name: str) -> None:
     _, recorded = _captured(name)
-    share = split(recorded.layers[0], recorded.ordinary_T).layer()
+    share = split(recorded.layers[0], recorded.ordinary_T).layer_shares()
     assert abs(float(share[TERMS.index(DATA)])) > 1e-3
 
 
 def test_schemes_that_know_no_words_have_no_such_term() -> None:
     for name in ("rope", "t5", "sinusoidal", "deberta"):
         _, recorded = _captured(name)
-        assert float(split(recorded.layers[0], recorded.ordinary_T).layer()[TERMS.index(DATA)]) == 0.0
+        assert float(split(recorded.layers[0], recorded.ordinary_T).layer_shares()[TERMS.index(DATA)]) == 0.0

@@ -12,8 +12,8 @@ from clockhands.errors import UsageError
 from clockhands.inspection import Subject, inspect
 from clockhands.inspection.measures import cross_attention
 from clockhands.inspection.reading.capture import Capture, capture
-from clockhands.inspection.reading.logit_split import TERMS, parts
-from clockhands.inspection.reading.windows import pair_windows
+from clockhands.inspection.reading.logit_split import TERMS, split_batches
+from clockhands.inspection.reading.windows import cut_pair_windows
 from clockhands.inspection.subject.influence import find_influence
 from clockhands.inspection.text_choice import PIECE, choose_windows
 from clockhands.model import Position, Text, Transformer, TransformerConfig
@@ -68,7 +68,7 @@ def test_the_decoder_is_read_as_the_whole_model_computes_it(name: str) -> None:
     )  # fmt: skip
     for ours, theirs in zip(recorded.hidden, told.decoder_hidden_states, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
-    assert len(recorded.layers) == len(recorded.across) == LAYERS
+    assert len(recorded.layers) == len(recorded.cross_modules) == LAYERS
     for layer, theirs in zip(recorded.layers, told.decoder_attentions, strict=True):
         for rows, call in layer.calls():
             torch.testing.assert_close(call.weights_BHST, theirs[rows], atol=1e-6, rtol=1e-5)
@@ -87,7 +87,7 @@ def test_our_own_decoder_is_read_as_the_whole_model_computes_it() -> None:
     recorded = _captured(subject)
     for ours, theirs in zip(recorded.hidden, states, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
-    assert len(recorded.layers) == len(recorded.across) == 2
+    assert len(recorded.layers) == len(recorded.cross_modules) == 2
 
 
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
@@ -99,9 +99,9 @@ def test_the_terms_sum_to_the_logits_on_either_side(name: str, side: Any) -> Non
         if side == "decoder"
         else capture(subject.model, subject.forward, _ids(), batch=4).layers
     ):
-        for _, batch in parts(layer):
+        for _, batch in split_batches(layer):
             allowed = batch.real.mask_BHST
-            total = sum((batch.term(term) for term in TERMS), torch.zeros(()))[allowed]
+            total = sum((batch.compute_term(term) for term in TERMS), torch.zeros(()))[allowed]
             logits = batch.real.logits_BHST[allowed]
             assert float((total - logits).abs().max() / logits.abs().max()) < 1e-10
 
@@ -136,7 +136,7 @@ def test_cross_attention_that_knows_only_places_is_found() -> None:
         subject = Subject.of(model, side="decoder")
         many = capture(subject.model, subject.forward, _ids(48), source_NS=_ids(48, 9, seed=1))
         shares[which] = float(
-            torch.stack([one.by_place_H for one in cross_attention.statistics(subject, many)])[0].mean()
+            torch.stack([one.by_position_H for one in cross_attention.statistics(subject, many)])[0].mean()
         )
     assert shares["places"] == pytest.approx(1.0, abs=1e-6)
     assert shares["words"] < 0.2
@@ -166,7 +166,7 @@ class Letters:
 
 def test_windows_of_translations_stand_beside_what_they_translate() -> None:
     pairs = [(f"s{number}", f"t{number}") for number in range(10, 58)]
-    found = pair_windows(Letters(), Letters(), pairs, length=8, count=9, start=0)
+    found = cut_pair_windows(Letters(), Letters(), pairs, length=8, count=9, start=0)
     assert found.ids_NT.shape == (9, 8)
     letters = ["".join(map(chr, row[2:])) for row in found.ids_NT.tolist()]
     assert letters[0] == "t10t11", "after the decoder's first token and the tokenizer's own"

@@ -14,7 +14,7 @@ from clockhands.inspection import Subject
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.swapped_words import _state
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.windows import encode_bare, find_frame
+from clockhands.inspection.reading.windows import encode_bare, find_special_tokens
 from clockhands.model import Position, Transformer, TransformerConfig
 
 
@@ -82,7 +82,7 @@ def test_words_that_are_all_unknown_cannot_be_told_apart(german: Any) -> None:
 def test_special_tokens_are_no_part_of_the_mean() -> None:
     text = ["the small dog saw Anna today"]
     subject = _subject(train_tokenizer(text, kind="word", task="translation"))
-    before, after = find_frame(subject.tokenizer, subject.start)
+    before, after = find_special_tokens(subject.tokenizer, subject.start_token)
     ids = [*before, *encode_bare(subject.tokenizer, text[0]), *after]
     assert len(before) + len(after) > 0
     states = subject.forward(torch.tensor([ids]))[-1][0]

@@ -12,7 +12,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from clockhands.data.encoding import encode_texts
 from clockhands.inspection import Subject, Windows
 from clockhands.inspection.during_training import CHEAP, NUMBERS
-from clockhands.inspection.reading.windows import windows_of_one_length
+from clockhands.inspection.reading.windows import select_one_length
 from clockhands.training import Material
 
 TEXTS = 96
@@ -31,7 +31,7 @@ class Inside:
     def texts(self) -> Windows:
         """The longest training sources of one length of which there are enough."""
         sources = self.material.corpus.sources("train")[:MOST_READ]
-        return windows_of_one_length(encode_texts(self.material.tokenizers.source, sources), TEXTS, enough=TEXTS)
+        return select_one_length(encode_texts(self.material.tokenizers.source, sources), TEXTS, enough=TEXTS)
 
     @torch.no_grad()
     def look(self, model: Any, measures: Sequence[str] | None = None) -> dict[str, float]:

@@ -8,7 +8,7 @@ from clockhands.inspection.opening import open_subject
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import TERMS, Split, split
-from clockhands.inspection.reading.windows import Windows, windows
+from clockhands.inspection.reading.windows import Windows, cut_windows
 from clockhands.inspection.run import inspect
 from clockhands.inspection.subject.subject import Subject
 
@@ -20,8 +20,8 @@ __all__ = [
     "Subject",
     "Windows",
     "capture",
+    "cut_windows",
     "inspect",
     "open_subject",
     "split",
-    "windows",
 ]

@@ -30,12 +30,12 @@ def draw_head_grid(grid_LH: Any, title: str) -> Figure:
     return Figure((Panel((picture,), title=title, xlabel="head", ylabel="layer"),))
 
 
-def level(y: float, label: str) -> Mark:
+def chance_line(y: float, label: str) -> Mark:
     """A horizontal line at what chance gives."""
     return Mark("hline", y=(y,), label=label, emphasis="reference")
 
 
-def signed(value: float) -> str:
+def format_signed(value: float) -> str:
     """``0.52``, ``−0.02``: two decimals, with a minus sign and no hyphen."""
     return f"{value:.2f}".replace("-", "−")
 
@@ -56,12 +56,12 @@ def percent_range(low: float, high: float) -> str:
     return f"{100 * low:.{digits}f} % to {100 * high:.{digits}f} %".replace("-", "−")
 
 
-def listed(words: Iterable[str]) -> str:
+def join_words(words: Iterable[str]) -> str:
     """``a, b and c``."""
     words = list(words)
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else "none"
 
 
-def untrained_as(value: Number | None) -> tuple[Reference, ...]:
+def reference_untrained(value: Number | None) -> tuple[Reference, ...]:
     """The same model with fresh weights as the reference; none if it was not measured."""
     return () if value is None else (Reference("untrained", value),)

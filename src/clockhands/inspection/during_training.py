@@ -26,7 +26,7 @@ CHEAP = ("loudness",)
 """Measures that cost next to nothing, so that they can be taken at every evaluation of a training run."""
 
 
-def input_levels(subject: Subject, windows: Windows) -> Levels | None:
+def read_input_levels(subject: Subject, windows: Windows) -> Levels | None:
     """Return the mean squared lengths of token and position at the input; None without a position table there."""
     tables = subject.read_tables()
     return None if tables is None else measure_levels(tables, _unread(windows))
@@ -38,7 +38,7 @@ def _unread(windows: Windows) -> Capture:
 
 
 def _loudness(subject: Subject, windows: Windows) -> dict[str, float]:
-    found = input_levels(subject, windows)
+    found = read_input_levels(subject, windows)
     return {} if found is None else {"word over position": found.ratio, "position's share": found.share}
 
 
@@ -72,7 +72,7 @@ def _shift(subject: Subject, windows: Windows) -> dict[str, float]:
     rows = read_rows(subject)
     if isinstance(rows, str):
         return {}
-    linear, rotation = shift_errors(principal(rows.centred_PD), 1)
+    linear, rotation = shift_errors(principal(rows.centred_ND), 1)
     similar = TableSimilarity().run(Reading(subject, _unread(windows))).value
     assert isinstance(similar, float)
     return {

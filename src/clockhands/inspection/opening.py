@@ -65,7 +65,7 @@ def _own_run(source: str | Path, device: str, side: Side | None) -> Subject:
     opened = open_run(source, device=device, dtype=torch.float32)
     subject = Subject.of(opened.model, opened.tokenizers.source, _short(source), side)
     corpus = _trained_on(Path(source))
-    if subject.looks_across:
+    if subject.reads_source:
         subject.tokenizer, subject.source_tokenizer = opened.tokenizers.target, opened.tokenizers.source
         subject.pairs = [(pair.source, pair.target) for pair in corpus.pairs("train")] if corpus else None
     elif corpus is not None:

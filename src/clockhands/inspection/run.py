@@ -75,7 +75,7 @@ def inspect(
         texts = read_ids(ids) if isinstance(ids, str | Path) else ids  # type: ignore[assignment]
     with _evaluating(model), show_progress(progress) as steps, torch.no_grad():
         opened = _open(model, tokenizer, name, device, trust_remote_code, side)
-        subject = opened.in_float32()
+        subject = opened.to_float32()
         data = choose_windows(subject, texts, length, count)
         subject.check_ids(data.ids_NT)
         check_room(subject, data)
@@ -90,7 +90,7 @@ def inspect(
         title=f"What position does inside {subject.label}",
         items=items,
         facts=facts,
-        signature=f"inspect|texts:{reading.capture.texts}x{reading.capture.length}|v:{__version__}",
+        signature=f"inspect|texts:{reading.capture.num_texts}x{reading.capture.length}|v:{__version__}",
         command=command,
     )
 
@@ -98,7 +98,7 @@ def inspect(
 @contextmanager
 def _evaluating(model: Any) -> Iterator[None]:
     """Inside, nothing of a model is dropped out; afterwards every module of it trains or not, as the caller left it."""
-    names = ("model", "whole", "language_model", "core")
+    names = ("model", "whole", "language_model", "transformer")
     roots = [getattr(model, name, None) for name in names] if isinstance(model, Subject) else [model]
     modules = {module for root in roots if isinstance(root, nn.Module) for module in root.modules()}
     before = {module: module.training for module in modules}
@@ -158,10 +158,10 @@ def _read(subject: Subject, data: Windows, control: bool, steps: Progress) -> Re
     if not control:
         return reading
     try:
-        untrained = subject.untrained()
+        untrained = subject.build_untrained()
     except Exception as fault:  # foreign code, run in a way that it may not have been written for
         raise CheckpointError(
-            f"a {subject.kind} with fresh weights, the reference of most measures, cannot be built "
+            f"a {subject.class_name} with fresh weights, the reference of most measures, cannot be built "
             f"({type(fault).__name__}: {first_line(fault)}); leave it out with --no-control (control=False)"
         ) from fault
     reading.control = read_model(untrained, data.first(CONTROL_TEXTS), steps.expect, steps)
@@ -193,11 +193,11 @@ def _facts(reading: Reading, origin: str) -> dict[str, str | int]:
     parameters = sum(weight.numel() for weight in subject.model.parameters())
     return {
         "model": subject.label,
-        "class": subject.kind,
-        "position": subject.mechanism,
+        "class": subject.class_name,
+        "position": subject.mechanism_sentence,
         "size": f"{heads}width {capture.hidden[0].shape[-1]}, {parameters:,} parameters",
         "attention": reading.influence.sentence,
-        "text": f"{capture.texts} windows of {capture.length} tokens" + origin,
+        "text": f"{capture.num_texts} windows of {capture.length} tokens" + origin,
         "control": "the same class with fresh weights" if reading.control else "none (too large, or not asked for)",
         "versions": f"clockhands {__version__}, torch {torch.__version__}, transformers {transformers.__version__}",
     }

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.inspection.reading.windows import USUAL, Ids, Windows, cut_ids, pair_windows, windows
+from clockhands.inspection.reading.windows import USUAL, Ids, Windows, cut_ids, cut_pair_windows, cut_windows
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Tensor
 
@@ -23,20 +23,20 @@ def choose_windows(subject: Subject, texts: Sequence[str] | Ids | None, length: 
 
     Raises DataError for too little text, UsageError for windows longer than the model reads.
     """
-    longest = subject.longest
+    max_length = subject.max_length
     if isinstance(texts, Tensor | np.ndarray):
-        data = cut_ids(texts, count=count, longest=longest, length=length)
-        return replace(data, source_NS=data.ids_NT) if subject.looks_across else data
-    chosen = length or min(USUAL, longest or USUAL, _usual_length(subject) if texts is None else USUAL)
-    sizes: dict[str, Any] = {"length": chosen, "count": count, "longest": longest, "start": subject.start}
-    both: dict[str, Any] = {**sizes, "source_longest": subject.source_longest}
+        data = cut_ids(texts, count=count, max_length=max_length, length=length)
+        return replace(data, source_NS=data.ids_NT) if subject.reads_source else data
+    chosen = length or min(USUAL, max_length or USUAL, _usual_length(subject) if texts is None else USUAL)
+    sizes: dict[str, Any] = {"length": chosen, "count": count, "max_length": max_length, "start": subject.start_token}
+    both: dict[str, Any] = {**sizes, "max_source_length": subject.max_source_length}
     if texts is None and subject.pairs is not None:
-        return pair_windows(subject.tokenizer, subject.source_tokenizer, subject.pairs, **both)
+        return cut_pair_windows(subject.tokenizer, subject.source_tokenizer, subject.pairs, **both)
     read = texts if texts is not None else subject.texts or _default_texts()
-    if subject.looks_across and subject.source_tokenizer is not None:
-        return pair_windows(subject.tokenizer, subject.source_tokenizer, _with_itself(read), **both)
-    data = windows(subject.tokenizer, read, **sizes)
-    return replace(data, source_NS=data.ids_NT) if subject.looks_across else data
+    if subject.reads_source and subject.source_tokenizer is not None:
+        return cut_pair_windows(subject.tokenizer, subject.source_tokenizer, _with_itself(read), **both)
+    data = cut_windows(subject.tokenizer, read, **sizes)
+    return replace(data, source_NS=data.ids_NT) if subject.reads_source else data
 
 
 def describe_origin(subject: Subject, data: Windows, default: bool) -> str:

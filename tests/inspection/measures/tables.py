@@ -11,9 +11,9 @@ import transformers as hf
 from clockhands.inspection.subject.subject import Subject
 
 
-def learned(rows_PD: torch.Tensor, dtype: torch.dtype = torch.float32) -> Subject:
+def learned(rows_ND: torch.Tensor, dtype: torch.dtype = torch.float32) -> Subject:
     """A BERT that adds these rows."""
-    count, width = rows_PD.shape
+    count, width = rows_ND.shape
     config = hf.BertConfig(
         vocab_size=50,
         hidden_size=width,
@@ -25,7 +25,7 @@ def learned(rows_PD: torch.Tensor, dtype: torch.dtype = torch.float32) -> Subjec
     torch.manual_seed(0)
     model = hf.BertModel(config, add_pooling_layer=False).eval()
     with torch.no_grad():
-        model.embeddings.position_embeddings.weight.copy_(rows_PD)
+        model.embeddings.position_embeddings.weight.copy_(rows_ND)
     return Subject.of(model.to(dtype))
 
 

@@ -72,7 +72,7 @@ def test_only_distances_matter_is_said_where_order_and_distance_both_do(
     model = planted.uniform(kind) if scheme == "none" else planted.kernel(kind, scheme, still=still)
     found, changes = _found(model)
     assert found["cause"].verdict.endswith(expected)
-    assert changes.order == (kind == "decoder" or (not still and scheme != "none"))
+    assert changes.order_matters == (kind == "decoder" or (not still and scheme != "none"))
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from ..planted import table_answer
 from .tables import learned, mixed, sinusoid, walk
 
 
-def found(rows_PD: torch.Tensor) -> Finding:
-    return table_answer("table.hands", learned(rows_PD))
+def found(rows_ND: torch.Tensor) -> Finding:
+    return table_answer("table.hands", learned(rows_ND))
 
 
 def test_a_learned_table_of_exact_sinusoids_is_told_its_own_periods() -> None:

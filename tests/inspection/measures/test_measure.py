@@ -91,7 +91,7 @@ def test_layers_that_could_not_be_read_are_told_where_the_others_are_numbered(ke
     subject = Subject.of(model)
     recorded = capture(subject.model, subject.forward, torch.randint(3, VOCAB, (8, 12)))
     if kept == 1:
-        recorded.layers, recorded.unread = recorded.layers[1:], "the attention of Blocks cannot be run alone"
+        recorded.layers, recorded.unread_reason = recorded.layers[1:], "the attention of Blocks cannot be run alone"
     splits = [split(layer, recorded.ordinary_T) for layer in recorded.layers]
     (found,) = MEASURES["logits.layers"].answer(Reading(subject, recorded, splits))
     said = "among the 1 of 2 blocks whose attention could be read (the attention of Blocks cannot be run alone)."
@@ -113,12 +113,12 @@ def test_a_layer_that_cannot_be_run_alone_is_named_though_others_can() -> None:
     subject = Subject.of(model)
     recorded = capture(subject.model, subject.forward, torch.randint(3, VOCAB, (8, 12)))
     assert len(recorded.layers) == 1
-    assert recorded.unread == "the attention of BertSelfAttention cannot be run alone (ValueError: alone)"
+    assert recorded.unread_reason == "the attention of BertSelfAttention cannot be run alone (ValueError: alone)"
 
 
 def test_a_measure_that_needs_attention_is_left_out_where_none_can_be_read() -> None:
     subject, recorded = planted.subject_of(planted.uniform(), 4)
-    recorded.layers, recorded.unread = [], "its attention is in blocks"
+    recorded.layers, recorded.unread_reason = [], "its attention is in blocks"
     reading = Reading(subject, recorded)
     (found,) = MEASURES["logits.layers"].answer(reading)
     assert (found.light, found.verdict) == ("skip", "Not measured: its attention is in blocks.")

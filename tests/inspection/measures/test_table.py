@@ -20,8 +20,8 @@ from .tables import learned, mixed, sinusoid, walk
 MEASURES = ("table.similarity", "table.hands", "table.shift")
 
 
-def _errors(rows_PD: torch.Tensor, step: int = 1) -> StepErrors:
-    rows = rows_PD.double()
+def _errors(rows_ND: torch.Tensor, step: int = 1) -> StepErrors:
+    rows = rows_ND.double()
     return step_errors(rows - rows.mean(0), step)
 
 

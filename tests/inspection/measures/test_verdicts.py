@@ -275,7 +275,7 @@ def test_shuffled_distances_are_the_largest_of_any_layer_as_the_share_is() -> No
     """The layer where distance does most was compared with its own shuffles alone."""
     subject, recorded = planted.subject_of(planted.kernel("encoder", "rope"))
     plain = split(recorded.layers[0], recorded.ordinary_T)
-    weak = replace(plain, offsets_HR=plain.offsets_HR * 0.5, cov_NHt=plain.cov_NHt * 0.5)
+    weak = replace(plain, offsets_HJ=plain.offsets_HJ * 0.5, cov_NHt=plain.cov_NHt * 0.5)
     pair = replace(recorded, layers=[recorded.layers[0]] * 2)
     lone = answer("kernel", subject, recorded, splits=[weak]).reference("distances shuffled")
     both = answer("kernel", subject, pair, splits=[weak, replace(plain, cov_NHt=plain.cov_NHt * 0)])
@@ -343,7 +343,7 @@ def test_how_far_heads_look() -> None:
 def _distant(distances: list[float], uniform: float) -> HeadStatistics:
     """A layer whose heads look as far as told, on every text, beside uniform attention that looks ``uniform`` far."""
     layer = planted.heads_of(planted.subject_of(planted.uniform())[1])
-    return replace(layer, distance_NH=torch.tensor(distances).double().expand(9, -1), uniform=uniform)
+    return replace(layer, distance_NH=torch.tensor(distances).double().expand(9, -1), uniform_distance=uniform)
 
 
 @pytest.mark.parametrize(("distances", "median"), [([1.0, 3.0], 2.0), ([1.0, 2.0, 4.0, 9.0], 3.0), ([1, 2, 9], 2.0)])

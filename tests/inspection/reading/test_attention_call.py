@@ -10,7 +10,7 @@ import transformers as hf
 
 from clockhands.inspection import capture, split
 from clockhands.inspection.reading.attention_call import find_mask
-from clockhands.inspection.reading.term_groups import group_shares, positional_share
+from clockhands.inspection.reading.term_groups import compute_positional_share, sum_groups
 from clockhands.inspection.subject.influence import find_influence
 from clockhands.inspection.subject.subject import Subject
 
@@ -64,5 +64,5 @@ def test_position_decides_nothing_where_there_is_none(name: str) -> None:
     recorded = capture(subject.model, subject.forward, _ids())
     found = split(recorded.layers[0], recorded.ordinary_T)
     assert found.error < 1e-5
-    assert abs(positional_share(found.layer())) < 0.05
-    assert group_shares(found.layer())["content–content"] > 0.9
+    assert abs(compute_positional_share(found.layer_shares())) < 0.05
+    assert sum_groups(found.layer_shares())["content–content"] > 0.9

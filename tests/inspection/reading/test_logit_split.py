@@ -9,7 +9,7 @@ import torch
 
 from clockhands.inspection.reading.capture import capture
 from clockhands.inspection.reading.held_norms import HeldNorms
-from clockhands.inspection.reading.logit_split import TERMS, compute_means, parts
+from clockhands.inspection.reading.logit_split import TERMS, compute_means, split_batches
 from clockhands.inspection.subject.subject import Subject
 
 from ..tiny import CONFIGS, LAYERS, UNLISTED, VOCAB, tiny
@@ -68,13 +68,13 @@ def test_the_terms_sum_to_the_logits(name: str, kind: torch.dtype) -> None:
     recorded = capture(subject.model, subject.forward, _ids(), batch=2)
     bound = 1e-10 if kind == torch.float64 and name not in ROUNDS_INSIDE else 1e-5
     for layer in recorded.layers:
-        for _, batch in parts(layer):
+        for _, batch in split_batches(layer):
             allowed = batch.real.mask_BHST
-            total = sum((batch.term(term) for term in TERMS), torch.zeros(()))
+            total = sum((batch.compute_term(term) for term in TERMS), torch.zeros(()))
             logits = batch.real.logits_BHST[allowed]
             error = float((total[allowed] - logits).abs().max() / logits.abs().max())
             assert error < bound
-            assert error == pytest.approx(batch.error(), abs=bound)
+            assert error == pytest.approx(batch.measure_error(), abs=bound)
 
 
 @pytest.mark.parametrize("name", sorted(CONFIGS))
@@ -83,7 +83,7 @@ def test_each_part_alone_gives_its_own_queries_and_keys(name: str) -> None:
     same, or the order would have decided: between input and queries all is affine."""
     subject = Subject.of(tiny(name).double())
     layer = capture(subject.model, subject.forward, _ids(), batch=5).layers[-1]
-    rows, batch = next(parts(layer, crossfit=False))
+    rows, batch = next(split_batches(layer, crossfit=False))
     mean, place = compute_means(layer, rows)
     x = layer.inputs_NTD[rows]
     frozen = HeldNorms(layer.module)
@@ -106,7 +106,7 @@ def test_the_input_tables_are_where_the_data_says(name: str) -> None:
     if tables is None:
         assert not {"learned", "sinusoid"} & set(subject.mechanisms)
         return
-    total = tables.tokens_VD[ids] + tables.positions_PD[: ids.shape[1]] + tables.segment_D
+    total = tables.tokens_VD[ids] + tables.positions_ND[: ids.shape[1]] + tables.segment_D
     entering = []
     if tables.norm is not None:
         hook = tables.norm.register_forward_pre_hook(lambda module, args: entering.append(args[0]))

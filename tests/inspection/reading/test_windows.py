@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from clockhands.errors import DataError, UsageError
-from clockhands.inspection.reading.windows import cut_ids, read_ids, windows, windows_of_one_length
+from clockhands.inspection.reading.windows import cut_ids, cut_windows, read_ids, select_one_length
 
 
 class Letters:
@@ -23,7 +23,7 @@ class Letters:
 
 
 def test_windows_are_equal_and_lose_no_token_in_between() -> None:
-    found = windows(Letters(), ["a" * 150, "b" * 150], length=13, count=100)
+    found = cut_windows(Letters(), ["a" * 150, "b" * 150], length=13, count=100)
     assert found.ids_NT.shape == (30, 13)
     assert found.ordinary_T.tolist() == [False, *[True] * 10, False, False]
     assert found.ids_NT[:, found.ordinary_T].flatten().tolist() == [10 + ord("a")] * 150 + [10 + ord("b")] * 150
@@ -31,25 +31,25 @@ def test_windows_are_equal_and_lose_no_token_in_between() -> None:
 
 
 def test_short_text_gives_shorter_windows_so_that_there_are_a_few() -> None:
-    assert windows(Letters(), ["a" * 80], length=128, count=96).ids_NT.shape == (8, 13)
+    assert cut_windows(Letters(), ["a" * 80], length=128, count=96).ids_NT.shape == (8, 13)
 
 
 @pytest.mark.parametrize("text", ["", "a", "ab" * 10])
 def test_too_little_text(text: str) -> None:
     with pytest.raises(DataError, match=f"the text has {len(text)} tokens; 32 are the least"):
-        windows(Letters(), [text], length=128, count=96)
+        cut_windows(Letters(), [text], length=128, count=96)
 
 
 def test_windows_longer_than_the_model() -> None:
     with pytest.raises(UsageError, match="windows of 600 tokens do not fit this model, which reads at most 512"):
-        windows(Letters(), ["a" * 9999], length=600, count=96, longest=512)
+        cut_windows(Letters(), ["a" * 9999], length=600, count=96, max_length=512)
     with pytest.raises(UsageError, match="texts of 600 tokens do not fit"):
-        windows(None, torch.zeros(4, 600, dtype=torch.long), length=600, count=96, longest=512)
+        cut_windows(None, torch.zeros(4, 600, dtype=torch.long), length=600, count=96, max_length=512)
 
 
 def test_text_without_a_tokenizer() -> None:
     with pytest.raises(UsageError, match="without a tokenizer"):
-        windows(None, ["words"], length=128, count=96)
+        cut_windows(None, ["words"], length=128, count=96)
 
 
 @pytest.mark.parametrize(
@@ -68,36 +68,36 @@ def test_text_without_a_tokenizer() -> None:
 )
 def test_token_ids_of_the_wrong_form(ids: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        cut_ids(ids, count=96, longest=512)
+        cut_ids(ids, count=96, max_length=512)
 
 
 @pytest.mark.parametrize("kind", ["int64", "uint16", ">i4", "int8"])
 def test_token_ids_of_every_integer_type_are_used_as_they_are(kind: str, tmp_path: Path) -> None:
     ids = np.arange(120).reshape(10, 12)
     np.save(tmp_path / "ids.npy", ids.astype(kind))
-    found = cut_ids(read_ids(tmp_path / "ids.npy"), count=9, longest=None, length=5)
+    found = cut_ids(read_ids(tmp_path / "ids.npy"), count=9, max_length=None, length=5)
     assert found.ids_NT.tolist() == ids[:9, :5].tolist()
     assert found.ordinary_T.tolist() == [True] * 5
 
 
 def test_one_long_text_of_ids_is_cut_into_windows() -> None:
-    assert cut_ids(np.arange(100), count=3, longest=None, length=11).ids_NT.tolist() == [
+    assert cut_ids(np.arange(100), count=3, max_length=None, length=11).ids_NT.tolist() == [
         list(range(start, start + 11)) for start in (0, 11, 22)
     ]
-    assert cut_ids(np.arange(100), count=99, longest=None, length=50).ids_NT.shape == (8, 12)
-    assert cut_ids(np.arange(2000), count=99, longest=64).ids_NT.shape == (31, 64)
+    assert cut_ids(np.arange(100), count=99, max_length=None, length=50).ids_NT.shape == (8, 12)
+    assert cut_ids(np.arange(2000), count=99, max_length=64).ids_NT.shape == (31, 64)
 
 
 def test_windows_of_ids_have_the_length_that_was_asked_for() -> None:
     """They were as long as the texts."""
     ids = torch.arange(640).view(10, 64)
-    assert torch.equal(windows(None, ids, length=16, count=5).ids_NT, ids[:5, :16])
-    assert torch.equal(windows(None, ids, length=128, count=5).ids_NT, ids[:5])
+    assert torch.equal(cut_windows(None, ids, length=16, count=5).ids_NT, ids[:5, :16])
+    assert torch.equal(cut_windows(None, ids, length=128, count=5).ids_NT, ids[:5])
 
 
 def test_windows_longer_than_the_texts_of_ids() -> None:
     with pytest.raises(UsageError, match="windows of 13 tokens were asked for, but the texts of ids have 12 each"):
-        cut_ids(np.zeros((9, 12), dtype=int), count=9, longest=None, length=13)
+        cut_ids(np.zeros((9, 12), dtype=int), count=9, max_length=None, length=13)
 
 
 def _zip(path: Path) -> None:
@@ -148,10 +148,10 @@ def test_nothing_in_a_file_of_ids_is_executed(tmp_path: Path, monkeypatch: pytes
     assert not Path("opened").exists()
 
 
-def test_windows_of_one_length_are_the_longest_of_which_there_are_enough() -> None:
+def test_select_one_length_are_the_longest_of_which_there_are_enough() -> None:
     rows = [[5] * 4] * 6 + [[6] * 9] * 3 + [[7] * 12] * 2
-    enough = windows_of_one_length(rows, most=5, enough=3)
+    enough = select_one_length(rows, most=5, enough=3)
     assert enough.ids_NT.tolist() == [[6] * 9] * 3
     assert enough.ordinary_T.tolist() == [True] * 8 + [False]
-    assert windows_of_one_length(rows, most=5, enough=7).ids_NT.tolist() == [[5] * 4] * 5, "else the most frequent"
-    assert windows_of_one_length([*rows[6:], [7] * 12], most=9).ids_NT.shape == (3, 12), "of equals the longer one"
+    assert select_one_length(rows, most=5, enough=7).ids_NT.tolist() == [[5] * 4] * 5, "else the most frequent"
+    assert select_one_length([*rows[6:], [7] * 12], most=9).ids_NT.shape == (3, 12), "of equals the longer one"

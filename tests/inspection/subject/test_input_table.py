@@ -85,7 +85,7 @@ def test_a_row_of_the_table_that_is_found_reaches_its_token_alone(name: str, fir
     subject = Subject.of(model)
     assert subject.table is not None
     assert subject.table.first == first
-    assert subject.longest == len(operator.attrgetter(subject.table.path)(_stack(model)).squeeze(0)) - first
+    assert subject.max_length == len(operator.attrgetter(subject.table.path)(_stack(model)).squeeze(0)) - first
     ids = torch.randint(100, 150, (3, 24), generator=torch.Generator().manual_seed(1))
     before = _entering(model, ids)
     rows = operator.attrgetter(subject.table.path)(_stack(model)).data
@@ -102,7 +102,7 @@ def _check_the_sum(subject: Subject, ids: torch.Tensor) -> None:
     """Token vector + position row + segment is what the first norm, or the first layer, is given."""
     tables = subject.read_tables()
     assert tables is not None
-    expected = tables.tokens_VD[ids] + tables.positions_PD[: ids.shape[1]] + tables.segment_D
+    expected = tables.tokens_VD[ids] + tables.positions_ND[: ids.shape[1]] + tables.segment_D
     if tables.norm is None:
         torch.testing.assert_close(subject.forward(ids)[0], expected, atol=1e-4, rtol=1e-4)
         return
@@ -121,8 +121,8 @@ def test_the_factor_of_the_words_is_measured() -> None:
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
-def test_in_a_model_of_half_precision_the_table_is_read_in_float32(kind: torch.dtype) -> None:
-    subject = Subject.of(_tiny("ctrl:causal").to(kind)).in_float32()
+def test_in_a_model_of_half_precision_the_table_is_read_to_float32(kind: torch.dtype) -> None:
+    subject = Subject.of(_tiny("ctrl:causal").to(kind)).to_float32()
     assert subject.table is not None
     assert (subject.table.first, subject.mechanisms) == (0, ("sinusoid",))
     assert subject.table.scale == pytest.approx(8.0, rel=1e-4)
@@ -149,7 +149,7 @@ def test_a_decoder_that_is_saved_alone_has_its_table(tmp_path: Path) -> None:
     build_model(tiny_config(build), "causal").save_pretrained(tmp_path)
     subject = open_subject(tmp_path)
     assert subject.table is not None
-    assert (subject.table.first, subject.kind) == (2, "BartDecoder")
+    assert (subject.table.first, subject.class_name) == (2, "BartDecoder")
 
 
 def test_where_neighbours_are_mixed_no_token_has_a_vector() -> None:

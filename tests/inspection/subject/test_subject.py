@@ -19,7 +19,7 @@ def _ids() -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "bart"])
-def test_a_model_in_float16_is_measured_as_its_weights_in_float32(name: str) -> None:
+def test_a_model_in_float16_is_measured_as_its_weights_to_float32(name: str) -> None:
     """Queries and keys so large that their products overflow float16."""
     model = tiny(name)
     with torch.no_grad():
@@ -41,18 +41,18 @@ def test_a_model_in_float16_is_measured_as_its_weights_in_float32(name: str) -> 
 
 def test_float64_stays_float64() -> None:
     subject = Subject.of(tiny("gpt2").double())
-    assert subject.in_float32() is subject
+    assert subject.to_float32() is subject
 
 
 def test_what_a_model_shares_its_copy_shares_too() -> None:
     model = hf.BartModel(hf.BartConfig(vocab_size=50, d_model=16, encoder_layers=1, decoder_layers=1,
         encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16,
         max_position_embeddings=32)).half()  # fmt: skip
-    copy = Subject.of(model, side="decoder").in_float32()
+    copy = Subject.of(model, side="decoder").to_float32()
     assert copy.whole is not None and copy.whole is not model
     assert copy.model is copy.whole.get_decoder()
-    own = Subject.of(planted.uniform().half()).in_float32()
-    assert own.model is own.core.encoder  # type: ignore[attr-defined]
+    own = Subject.of(planted.uniform().half()).to_float32()
+    assert own.model is own.transformer.encoder  # type: ignore[attr-defined]
     assert next(own.model.parameters()).dtype == torch.float32
 
 

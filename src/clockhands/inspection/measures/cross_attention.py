@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from clockhands.findings import Finding, Table
-from clockhands.inspection.drawing import draw_head_grid, percent, percent_range, untrained_as
+from clockhands.inspection.drawing import draw_head_grid, percent, percent_range, reference_untrained
 from clockhands.inspection.estimators.intervals import compute_jackknife_interval
 from clockhands.inspection.estimators.position_sums import PositionSums
 from clockhands.inspection.measures.measure import LAYERS, SIGHT, Measure
@@ -29,7 +29,7 @@ class CrossStatistics:
     ``without_GH`` is the share without each group of texts.
     """
 
-    by_place_H: Float[Tensor, " H"]
+    by_position_H: Float[Tensor, " H"]
     without_GH: Float[Tensor, "G H"]
     near_H: Float[Tensor, " H"]
     near_uniform: float
@@ -60,8 +60,8 @@ class _Counts:
 
 def statistics(subject: Subject, capture: Capture, batch: int = 8) -> list[CrossStatistics]:
     """Every cross-attention layer over all texts, streamed."""
-    counts = {module: _Counts(capture.ordinary_T) for module in capture.across}
-    for rows in torch.arange(capture.texts).split(batch):
+    counts = {module: _Counts(capture.ordinary_T) for module in capture.cross_modules}
+    for rows in torch.arange(capture.num_texts).split(batch):
 
         def receive(call: AttentionCall, count: int = len(rows)) -> None:
             if call.module in counts:
@@ -96,7 +96,7 @@ class CrossAttention(Measure):
         return (self.run(reading),) if reading.capture.layers else super().answer(reading)
 
     def run(self, reading: Reading) -> Finding:
-        if not reading.capture.across:
+        if not reading.capture.cross_modules:
             return self.skip("An encoder reads its own text alone; only a decoder (`--side decoder`) looks across.")
         found = statistics(reading.subject, reading.capture)
         control = reading.control
@@ -111,7 +111,7 @@ class CrossAttention(Measure):
             _describe(value, low, f"95 % interval {percent_range(low, high)}{untrained}", _most(grid, found)),
             value,
             interval=(low, high),
-            references=untrained_as(fresh),
+            references=reference_untrained(fresh),
             light="info",
             table=_table(found),
             figure=draw_head_grid(grid, "Share of cross-attention explained by place"),
@@ -129,7 +129,7 @@ def _describe(value: float, low: float, numbers: str, most: str) -> str:
 
 
 def _grid(found: Sequence[CrossStatistics]) -> Float[Tensor, "L H"]:
-    return torch.stack([layer.by_place_H for layer in found])
+    return torch.stack([layer.by_position_H for layer in found])
 
 
 def _most(grid: Float[Tensor, "L H"], found: Sequence[CrossStatistics]) -> str:
@@ -147,6 +147,6 @@ def _table(found: Sequence[CrossStatistics]) -> Table:
         [
             (index + 1, head, share, layer.near_H[head], layer.near_uniform)
             for index, layer in enumerate(found)
-            for head, share in enumerate(layer.by_place_H)
+            for head, share in enumerate(layer.by_position_H)
         ],
     )

@@ -71,7 +71,7 @@ class Directions(Measure):
         if subject.concatenates:
             return self.skip("Words and positions are concatenated: they cannot share directions.")
         ids_NT = capture.ids_NT[:, capture.counted_T]
-        rows_TD = tables.positions_PD[: capture.length][capture.counted_T]
+        rows_TD = tables.positions_ND[: capture.length][capture.counted_T]
         words, places = _word_covariance(tables, ids_NT), compute_covariance(rows_TD)
         for what, matrix, rows in (
             ("position rows", places, rows_TD),

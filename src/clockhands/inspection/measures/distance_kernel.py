@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import level, mark, percent, percent_range, untrained_as
+from clockhands.inspection.drawing import chance_line, mark, percent, percent_range, reference_untrained
 from clockhands.inspection.estimators.intervals import compute_central_range
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
 from clockhands.inspection.reading.layer import Layer
-from clockhands.inspection.reading.logit_split import Split, parts
+from clockhands.inspection.reading.logit_split import Split, split_batches
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.term_groups import group_interval, group_shares
+from clockhands.inspection.reading.term_groups import compute_group_interval, sum_groups
 from clockhands.shapes import Float, Tensor
 
 RELATIVE = {"rotary", "alibi", "buckets", "disentangled", "transformer-xl"}
@@ -46,12 +46,12 @@ class DistanceKernel(Measure):
     def run(self, reading: Reading) -> Finding:
         subject, splits = reading.subject, reading.splits
         if subject.mechanisms and not RELATIVE & set(subject.mechanisms):
-            return self.skip(f"Its attention adds nothing for a distance. {subject.mechanism}")
+            return self.skip(f"Its attention adds nothing for a distance. {subject.mechanism_sentence}")
         share = _shares(splits)
         fresh = _shares(reading.control.splits) if reading.control else None
         best = max(range(len(share)), key=share.__getitem__)
         curves = [distance_curve(layer) for layer in reading.capture.layers]
-        low, high = group_interval(splits[best], GROUP)
+        low, high = compute_group_interval(splits[best], GROUP)
         # the layer is chosen as the largest of all, and so is that of every shuffle
         shuffled_n = torch.stack([shuffled_shares(c, s) for (c, _), s in zip(curves, splits, strict=True)]).amax(0)
         floor, ceiling = compute_central_range(shuffled_n)
@@ -66,7 +66,7 @@ class DistanceKernel(Measure):
             interval=(low, high),
             references=(
                 Reference("distances shuffled", float(shuffled_n.mean()), (floor, ceiling)),
-                *untrained_as(fresh[best] if fresh else None),
+                *reference_untrained(fresh[best] if fresh else None),
             ),
             light="info",
             table=_table([found for found, _ in curves], reading.capture.length - 1),
@@ -80,7 +80,7 @@ class DistanceKernel(Measure):
 
 
 def _shares(splits: Sequence[Split]) -> list[float]:
-    return [group_shares(split.layer())[GROUP] for split in splits]
+    return [sum_groups(split.layer_shares())[GROUP] for split in splits]
 
 
 def _describe(layer: int, share: float, split: Split, numbers: str, beyond: bool) -> str:
@@ -90,7 +90,7 @@ def _describe(layer: int, share: float, split: Split, numbers: str, beyond: bool
             f"No effect of distance alone was found: it accounts for at most {percent(share)} of the variance of a "
             f"layer's logits, in layer {layer + 1} {numbers}."
         )
-    by_head = [group_shares(row)[GROUP] for row in split.heads()]
+    by_head = [sum_groups(row)[GROUP] for row in split.head_shares()]
     head = max(range(len(by_head)), key=by_head.__getitem__)
     return (
         f"Distance alone accounts for up to {percent(share)} of the variance of a layer's logits, in layer {layer + 1} "
@@ -98,25 +98,25 @@ def _describe(layer: int, share: float, split: Split, numbers: str, beyond: bool
     )
 
 
-def _table(curves: Sequence[Float[Tensor, "H R"]], reach: int) -> Table:
+def _table(curves: Sequence[Float[Tensor, "H J"]], reach: int) -> Table:
     rows = [
         (layer + 1, head, offset - reach, value)
-        for layer, curve_HR in enumerate(curves)
-        for head, line in enumerate(curve_HR.tolist())
+        for layer, curve_HJ in enumerate(curves)
+        for head, line in enumerate(curve_HJ.tolist())
         for offset, value in enumerate(line)
         if value == value and abs(offset - reach) <= FARTHEST
     ]
     return Table.of(("layer", "head", "offset", "logit"), rows)
 
 
-def distance_curve(layer: Layer) -> tuple[Float[Tensor, "H R"], float]:
+def distance_curve(layer: Layer) -> tuple[Float[Tensor, "H J"], float]:
     """Mean of the distance term at each offset −(T−1) … T−1, and the largest spread along a diagonal (0: exact).
 
     Every query's own place is 0 (ALiBi is often stored with another constant per row, which softmax cannot see);
     offsets that the mask forbids are NaN.
     """
-    _, batch = next(parts(layer))
-    term = (batch.term("constant–constant") + batch.term("added, constant"))[0].double().cpu()
+    _, batch = next(split_batches(layer))
+    term = (batch.compute_term("constant–constant") + batch.compute_term("added, constant"))[0].double().cpu()
     term = term - torch.diagonal(term, dim1=1, dim2=2)[..., None]
     term = term.masked_fill(~batch.real.mask_BHST[0].cpu(), torch.nan)
     length = term.shape[-1]
@@ -125,10 +125,10 @@ def distance_curve(layer: Layer) -> tuple[Float[Tensor, "H R"], float]:
     return torch.stack([d.nanmean(-1) for d in diagonals], dim=-1), spread
 
 
-def shuffled_shares(curve_HR: Float[Tensor, "H R"], split: Split, draws: int = 200) -> Float[Tensor, " n"]:
+def shuffled_shares(curve_HJ: Float[Tensor, "H J"], split: Split, draws: int = 200) -> Float[Tensor, " n"]:
     """The share of the logits that the curves would have with their distances in another order, many times."""
-    there = ~curve_HR.isnan().any(0)
-    curve, sums = curve_HR[:, there].double(), split.offsets_HR[:, there]
+    there = ~curve_HJ.isnan().any(0)
+    curve, sums = curve_HJ[:, there].double(), split.offsets_HJ[:, there]
     generator = torch.Generator().manual_seed(0)
     orders = (torch.randperm(curve.shape[1], generator=generator) for _ in range(draws))
     total = float(split.var_NH.sum().clamp_min(1e-30))
@@ -151,7 +151,7 @@ def _figure(found: Tensor, layer: int, share: list[float], fresh: list[float] | 
     return Figure(
         (
             Panel(
-                (*lines[:12], level(0.0, "")),
+                (*lines[:12], chance_line(0.0, "")),
                 title=f"Layer {layer + 1}",
                 xlabel="key position − query position",
                 ylabel="logit",

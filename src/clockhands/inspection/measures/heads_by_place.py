@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import Finding, Table
-from clockhands.inspection.drawing import draw_head_grid, untrained_as
+from clockhands.inspection.drawing import draw_head_grid, reference_untrained
 from clockhands.inspection.measures.measure import LAYERS, SIGHT, Measure
 from clockhands.inspection.reading.head_statistics import HeadStatistics
 from clockhands.inspection.reading.reading import Reading
@@ -44,11 +44,11 @@ class HeadsByPlace(Measure):
 
     def run(self, reading: Reading) -> Finding:
         found = reading.heads
-        grid = torch.stack([layer.by_place_H for layer in found])
-        ends = torch.stack([layer.by_place_H2 for layer in found])
+        grid = torch.stack([layer.by_position_H for layer in found])
+        ends = torch.stack([layer.by_position_H2 for layer in found])
         strong, surely, perhaps = (_count(values) for values in (grid, ends[..., 0], ends[..., 1]))
         control = reading.control
-        fresh = _count(torch.stack([layer.by_place_H for layer in control.heads])) if control else None
+        fresh = _count(torch.stack([layer.by_position_H for layer in control.heads])) if control else None
         untrained = f"; untrained {fresh}" if fresh is not None else ""
         named = _names(found)
         return self.finding(
@@ -57,7 +57,7 @@ class HeadsByPlace(Measure):
             float(strong),
             interval=(float(surely), float(perhaps)),
             unit="heads",
-            references=untrained_as(fresh),
+            references=reference_untrained(fresh),
             light="good" if surely else "info",
             table=_table(found),
             figure=draw_head_grid(grid, "Share of attention variance explained by place"),
@@ -72,10 +72,10 @@ def _count(shares: Tensor) -> int:
 def _names(found: Sequence[HeadStatistics]) -> list[str]:
     """Return the heads that have a name: ``layer 1 head 0: previous token``."""
     return [
-        f"layer {index + 1} head {head}: {layer.title(head)}"
+        f"layer {index + 1} head {head}: {layer.name_head(head)}"
         for index, layer in enumerate(found)
-        for head in range(len(layer.by_place_H))
-        if layer.title(head)
+        for head in range(len(layer.by_position_H))
+        if layer.name_head(head)
     ]
 
 
@@ -93,8 +93,13 @@ def _table(found: Sequence[HeadStatistics]) -> Table:
     )  # fmt: skip
     rows = []
     for index, layer in enumerate(found):
-        for head in range(len(layer.by_place_H)):
+        for head in range(len(layer.by_position_H)):
             masses = [layer.offset(r)[head] for r in (-1, 0, 1)]
-            favourite = (layer.fixed_H[head], layer.offsets_HR[head].max(), layer.distance_H[head], layer.title(head))
-            rows.append((index + 1, head, layer.by_place_H[head], *masses, layer.first_H[head], *favourite))
+            favourite = (
+                layer.favourite_offset_H[head],
+                layer.offsets_HJ[head].max(),
+                layer.distance_H[head],
+                layer.name_head(head),
+            )
+            rows.append((index + 1, head, layer.by_position_H[head], *masses, layer.first_token_H[head], *favourite))
     return Table.of(columns, rows)

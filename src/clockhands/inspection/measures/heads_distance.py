@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import listed, mark, percent
+from clockhands.inspection.drawing import join_words, mark, percent
 from clockhands.inspection.estimators.intervals import compute_central_range
 from clockhands.inspection.measures.measure import LAYERS, SIGHT, Measure
 from clockhands.inspection.reading.head_statistics import REACH, HeadStatistics
@@ -35,8 +35,8 @@ class HeadsDistance(Measure):
         found = reading.heads
         middles = [float(layer.distance_H.quantile(0.5)) for layer in found]
         nearest = min(range(len(middles)), key=middles.__getitem__)
-        uniform = found[nearest].uniform
-        near = _reaches(middles, [layer.uniform for layer in found])
+        uniform = found[nearest].uniform_distance
+        near = _reaches(middles, [layer.uniform_distance for layer in found])
         return self.finding(
             f"Layer {nearest + 1} looks nearest, at a median over heads of {middles[nearest]:.1f} tokens; uniform "
             f"attention there would look {uniform:.1f} tokens far. {near}",
@@ -48,7 +48,7 @@ class HeadsDistance(Measure):
             table=Table.of(
                 ("layer", "head", "mean distance", "uniform"),
                 [
-                    (index + 1, head, value, layer.uniform)
+                    (index + 1, head, value, layer.uniform_distance)
                     for index, layer in enumerate(found)
                     for head, value in enumerate(layer.distance_H)
                 ],
@@ -70,26 +70,26 @@ def _reaches(middles: Sequence[float], uniform: Sequence[float]) -> str:
     near = [str(index + 1) for index, (middle, far) in enumerate(pairs) if middle < 0.5 * far]
     if not near:
         return "No layer looks less than half as far."
-    return f"Less than half as far {'looks layer' if len(near) == 1 else 'look layers'} {listed(near)}."
+    return f"Less than half as far {'looks layer' if len(near) == 1 else 'look layers'} {join_words(near)}."
 
 
 def _profiles(found: Sequence[HeadStatistics]) -> Figure:
     """Attention by offset: the mean over heads of a few layers, and uniform attention."""
     step = max(1, -(-len(found) // 6))
-    there = found[0].uniform_offsets_R > 0
+    there = found[0].uniform_offsets_J > 0
     x = torch.arange(-REACH, REACH + 1)[there]
     panels = []
     for index in range(0, len(found), step):
         layer = found[index]
-        best = int(layer.offsets_HR.max(-1).values.argmax())
+        best = int(layer.offsets_HJ.max(-1).values.argmax())
         panels.append(
             Panel(
                 (
-                    mark("line", x, layer.offsets_HR.mean(0)[there], label="mean over heads", emphasis="main"),
-                    mark("line", x, layer.offsets_HR[best][there], label="most local head"),
-                    mark("line", x, layer.uniform_offsets_R[there], label="uniform", emphasis="reference"),
+                    mark("line", x, layer.offsets_HJ.mean(0)[there], label="mean over heads", emphasis="main"),
+                    mark("line", x, layer.offsets_HJ[best][there], label="most local head"),
+                    mark("line", x, layer.uniform_offsets_J[there], label="uniform", emphasis="reference"),
                 ),
-                title=f"Layer {index + 1}, most local head {best} ({percent(float(layer.offsets_HR[best].max()))})",
+                title=f"Layer {index + 1}, most local head {best} ({percent(float(layer.offsets_HJ[best].max()))})",
                 xlabel="key position − query position",
                 ylabel="attention",
             )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import Figure, Panel
-from clockhands.inspection.drawing import level, mark
+from clockhands.inspection.drawing import chance_line, mark
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.shapes import Float, Tensor
 
@@ -28,4 +28,4 @@ def draw_changes(changes: Sequence[tuple[str, Tensor]], whole: str, what: str) -
         high=[high for _, high in intervals],
         emphasis="main",
     )
-    return Figure((Panel((bars, level(1.0, whole)), ylabel=f"change of {what}"),))
+    return Figure((Panel((bars, chance_line(1.0, whole)), ylabel=f"change of {what}"),))

@@ -8,7 +8,7 @@ import torch
 
 from clockhands.findings import Figure, Mark, Panel
 from clockhands.inspection.drawing import mark
-from clockhands.inspection.reading.term_groups import GROUPS, group_shares
+from clockhands.inspection.reading.term_groups import GROUPS, sum_groups
 from clockhands.shapes import Tensor
 
 METHOD = (
@@ -29,7 +29,7 @@ def draw_shares(
     names: Sequence[str], shares: Sequence[Tensor] | Tensor, label: str, fresh: list[float] | None
 ) -> Figure:
     """Stack the shares of the groups, one column a name; ``fresh`` are untrained shares of position alone."""
-    table = [group_shares(share) for share in shares]
+    table = [sum_groups(share) for share in shares]
     marks: list[Mark] = []
     for group in GROUPS:
         heights = [row[group] for row in table]

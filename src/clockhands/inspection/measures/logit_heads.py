@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clockhands.findings import Finding, Table
-from clockhands.inspection.drawing import percent, untrained_as
+from clockhands.inspection.drawing import percent, reference_untrained
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.inspection.measures.logit_figure import METHOD, SOURCE, draw_shares
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
 from clockhands.inspection.reading.logit_split import TERMS, Split
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.term_groups import GROUPS, POSITIONAL, positional_share
+from clockhands.inspection.reading.term_groups import GROUPS, POSITIONAL, compute_positional_share
 
 
 class LogitHeads(Measure):
@@ -31,10 +31,10 @@ class LogitHeads(Measure):
 
     def run(self, reading: Reading) -> Finding:
         splits = reading.splits
-        along = [positional_share(split.layer()) for split in splits]
+        along = [compute_positional_share(split.layer_shares()) for split in splits]
         chosen = max(range(len(along)), key=along.__getitem__)
-        shares = splits[chosen].heads()
-        by_head = [positional_share(share) for share in shares]
+        shares = splits[chosen].head_shares()
+        by_head = [compute_positional_share(share) for share in shares]
         best = max(range(len(by_head)), key=by_head.__getitem__)
         strong, surely, perhaps, every = _listeners(splits)
         fresh = _listeners(reading.control.splits)[0] if reading.control else None
@@ -47,11 +47,15 @@ class LogitHeads(Measure):
             float(strong),
             interval=(float(surely), float(perhaps)),
             unit="heads",
-            references=untrained_as(fresh),
+            references=reference_untrained(fresh),
             light="info",
             table=Table.of(
                 ("layer", "head", *TERMS),
-                [(at + 1, head, *row) for at, split in enumerate(splits) for head, row in enumerate(split.heads())],
+                [
+                    (at + 1, head, *row)
+                    for at, split in enumerate(splits)
+                    for head, row in enumerate(split.head_shares())
+                ],
             ),
             figure=draw_shares([str(head) for head in range(len(shares))], shares, f"head of layer {chosen + 1}", None),
             details={"layer": chosen + 1, "part_of_layer_variance": spread},
@@ -61,7 +65,7 @@ class LogitHeads(Measure):
 def _listeners(splits: Sequence[Split]) -> tuple[int, int, int, int]:
     """In how many heads position alone decides half of the logits or more; in how many its interval lies above that,
     and reaches it; and how many heads there are."""
-    along = [positional_share(row) for split in splits for row in split.heads()]
+    along = [compute_positional_share(row) for split in splits for row in split.head_shares()]
     wanted = [TERMS.index(term) for name in POSITIONAL for term in GROUPS[name]]
     ends = [
         bootstrap_ratio(split.cov_NHt[:, head, wanted].sum(-1), split.var_NH[:, head])

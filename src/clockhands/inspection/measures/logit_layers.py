@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clockhands.findings import Finding, Table
-from clockhands.inspection.drawing import percent, percent_range, untrained_as
+from clockhands.inspection.drawing import percent, percent_range, reference_untrained
 from clockhands.inspection.measures.logit_figure import METHOD, SOURCE, draw_shares
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
 from clockhands.inspection.reading.logit_split import DATA, TERMS, Split
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.term_groups import POSITIONAL, group_interval, group_shares, positional_share
+from clockhands.inspection.reading.term_groups import (
+    POSITIONAL,
+    compute_group_interval,
+    compute_positional_share,
+    sum_groups,
+)
 from clockhands.shapes import Tensor
 
 EXACT = 1e-4
@@ -35,9 +40,13 @@ class LogitLayers(Measure):
 
     def run(self, reading: Reading) -> Finding:
         splits = reading.splits
-        shares = [split.layer() for split in splits]
-        along = [positional_share(share) for share in shares]
-        fresh = [positional_share(split.layer()) for split in reading.control.splits] if reading.control else None
+        shares = [split.layer_shares() for split in splits]
+        along = [compute_positional_share(share) for share in shares]
+        fresh = (
+            [compute_positional_share(split.layer_shares()) for split in reading.control.splits]
+            if reading.control
+            else None
+        )
         error = max(split.error for split in splits)
         moved = sum(float(share[TERMS.index(DATA)]) for share in shares) / len(shares)
         untrained = f" (untrained {percent(fresh[0])} and {percent(fresh[-1])})" if fresh else ""
@@ -45,8 +54,8 @@ class LogitLayers(Measure):
             f"{_first_layer(splits[0])} In the last layer it accounts for {percent(along[-1])}{untrained}. "
             f"{_exactness(error, moved)}",
             along[0],
-            interval=group_interval(splits[0], *POSITIONAL),
-            references=untrained_as(fresh[0] if fresh else None),
+            interval=compute_group_interval(splits[0], *POSITIONAL),
+            references=reference_untrained(fresh[0] if fresh else None),
             light="warn" if error > EXACT else "info",
             table=_layer_table(shares, splits),
             figure=draw_shares([f"{index + 1}" for index in range(len(shares))], shares, "layer", fresh),
@@ -56,8 +65,8 @@ class LogitLayers(Measure):
 
 def _first_layer(split: Split) -> str:
     """Say how much position alone decides in the first layer, where its interval lies above zero."""
-    share, (low, high) = split.layer(), group_interval(split, *POSITIONAL)
-    value, content = percent(positional_share(share)), percent(group_shares(share)["content–content"])
+    share, (low, high) = split.layer_shares(), compute_group_interval(split, *POSITIONAL)
+    value, content = percent(compute_positional_share(share)), percent(sum_groups(share)["content–content"])
     if not float(split.var_NH.sum()) > 0:
         return "The first layer looks at all tokens alike: the logits of a query are equal."
     if low <= 0:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from clockhands.findings import Figure, Finding, Light, Panel, Table
-from clockhands.inspection.drawing import level, mark, percent, percent_range, untrained_as
+from clockhands.inspection.drawing import chance_line, mark, percent, percent_range, reference_untrained
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
 from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
@@ -50,7 +50,7 @@ class Levels:
 def measure_levels(tables: Tables, capture: Capture) -> Levels:
     """Measure the input on the tokens of the captured text that count."""
     ids, number_NT = capture.ids_NT[:, capture.counted_T].unique(return_inverse=True)
-    rows_TD = tables.positions_PD[: capture.length][capture.counted_T]
+    rows_TD = tables.positions_ND[: capture.length][capture.counted_T]
     # In float64, for the squares of rows of 1e18 and more leave the range of float32.
     words, places = _centre(tables, tables.tokens_VD[ids].double()), _centre(tables, rows_TD.double())
     shares = torch.bincount(number_NT.flatten(), minlength=len(ids)).double() / number_NT.numel()
@@ -104,7 +104,7 @@ class Loudness(Measure):
             verdict + _factor(tables, trained, fresh) + _outliers(tables),
             trained.share,
             interval=(low, high),
-            references=untrained_as(fresh.share if fresh else None),
+            references=reference_untrained(fresh.share if fresh else None),
             light=light,
             table=_table(tables, trained, fresh),
             figure=_figure(tables, trained, fresh),
@@ -137,7 +137,7 @@ def _factor(tables: Tables, trained: Levels, fresh: Levels | None) -> str:
 
 def outlier_rows(tables: Tables) -> list[int]:
     """Positions whose row is more than three times as long, or short, as the median row."""
-    norms = tables.positions_PD.double().norm(dim=-1)
+    norms = tables.positions_ND.double().norm(dim=-1)
     median = norms.quantile(0.5)
     return torch.nonzero((norms > 3 * median) | (norms < median / 3)).flatten().tolist()
 
@@ -179,12 +179,12 @@ def _figure(tables: Tables, trained: Levels, fresh: Levels | None) -> Figure:
             total = found.word + found.position + found.constant
             shares = [found.word / total, found.position / total, found.constant / total]
             bars.append(mark("bars", names, shares, label=label, emphasis="" if found is trained else "reference"))
-    norms = tables.positions_PD.double().norm(dim=-1)
+    norms = tables.positions_ND.double().norm(dim=-1)
     rows = outlier_rows(tables)
     lengths = [mark("line", range(len(norms)), norms, label="position rows", emphasis="main")]
     if rows:
         lengths.append(mark("points", rows, norms[rows], label="outliers"))
-    lengths.append(level(math.sqrt(trained.word), "a centred word"))
+    lengths.append(chance_line(math.sqrt(trained.word), "a centred word"))
     return Figure(
         (
             Panel(tuple(bars), title="Share of the input", ylabel="share of squared length"),

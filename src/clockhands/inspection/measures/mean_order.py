@@ -76,9 +76,9 @@ def _order_text(found: Interventions) -> str:
 def _shift_text(subject: Subject, found: Interventions, by_distance: bool) -> str:
     """Say what a shift of all positions does; that only distances matter is said where order and distance both do."""
     shifts = found.shifts
-    if not shifts and subject.unknown:
+    if not shifts and subject.unlisted:
         return " Its positions were not shifted, for where it keeps them is not recorded here."
-    only = ": only distances matter." if found.order and by_distance else "."
+    only = ": only distances matter." if found.order_matters and by_distance else "."
     if not shifts and subject.relative_only:
         return f" There are no absolute positions to shift{only}"
     if not shifts:

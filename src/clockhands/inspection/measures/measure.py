@@ -54,7 +54,7 @@ class Measure(ABC):
     def answer(self, reading: Reading) -> Iterable[Finding]:
         """Yield the finding of this measure; none where the question does not arise for such a model."""
         if self.reads_attention and not reading.capture.layers:
-            yield self.skip(f"Not measured: {reading.capture.unread}.")
+            yield self.skip(f"Not measured: {reading.capture.unread_reason}.")
         else:
             finding = self.run(reading)
             left_out = _explain_numbers(reading) if self.reads_attention and finding.light != "skip" else ""
@@ -75,5 +75,5 @@ def _explain_numbers(reading: Reading) -> str:
     layers, blocks = len(reading.capture.layers), len(reading.capture.hidden) - 1
     if layers >= blocks:
         return ""
-    why = f" ({reading.capture.unread})" if reading.capture.unread else ""
+    why = f" ({reading.capture.unread_reason})" if reading.capture.unread_reason else ""
     return f" Layers are numbered here among the {layers} of {blocks} blocks whose attention could be read{why}."

@@ -34,7 +34,7 @@ class NextToken(Measure):
 
     def run(self, reading: Reading) -> Finding:
         subject, capture = reading.subject, reading.capture
-        if subject.looks_across or not reading.influence.causal:
+        if subject.reads_source or not reading.influence.causal:
             return self.skip("It is no language model that writes from left to right: it has no next token.")
         pair = token_losses(subject, capture)
         if pair is None:

@@ -17,8 +17,8 @@ FEWEST_ROWS = 16
 class PositionRows:
     """Position rows from the second on, P × D in float64: as the model adds them, and centred."""
 
-    raw_PD: Float[Tensor, "P D"]
-    centred_PD: Float[Tensor, "P D"]
+    raw_ND: Float[Tensor, "N D"]
+    centred_ND: Float[Tensor, "N D"]
 
 
 def read_rows(subject: Subject, most: int = MOST_ROWS) -> PositionRows | str:
@@ -26,11 +26,11 @@ def read_rows(subject: Subject, most: int = MOST_ROWS) -> PositionRows | str:
     tables = subject.read_tables()
     if tables is None:
         return subject.explain_absence("There is no position table to look at.")
-    count = len(tables.positions_PD)
+    count = len(tables.positions_ND)
     if count <= FEWEST_ROWS:
         had = "1 row" if count == 1 else f"{count} rows"
         return f"The position table has {had}; {FEWEST_ROWS + 1} are needed to measure this."
-    raw = tables.positions_PD[1 : most + 1].double()
+    raw = tables.positions_ND[1 : most + 1].double()
     centred = raw - raw.mean(0)
     if float(centred.norm()) <= 1e-9 * float(raw.norm()):
         return "All position rows are equal: this table tells no position from another."

@@ -14,7 +14,7 @@ from clockhands.inspection.estimators.probes import find_nearest_row
 from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
 from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.subject.input_table import power_of_two
+from clockhands.inspection.subject.input_table import round_to_power_of_two
 from clockhands.inspection.subject.tables import Tables
 from clockhands.shapes import Float, Int, Tensor
 
@@ -113,8 +113,8 @@ class _Sample:
 def _sample(tables: Tables, capture: Capture) -> _Sample | None:
     """Draw tokens of the text at their own places; None where all position rows are equal."""
     # Cosines stay as they are when all vectors shrink alike.
-    unit = max(power_of_two(tables.tokens_VD), power_of_two(tables.positions_PD))
-    rows_TD = tables.positions_PD[: capture.length] / unit
+    unit = max(round_to_power_of_two(tables.tokens_VD), round_to_power_of_two(tables.positions_ND))
+    rows_TD = tables.positions_ND[: capture.length] / unit
     offsets = rows_TD - rows_TD[capture.counted_T].mean(0)
     if float(offsets[capture.counted_T].abs().max()) <= 1e-6 * float(rows_TD.abs().max()):
         return None

@@ -33,7 +33,7 @@ class RepeatedText(Measure):
         found = reading.capture.repeats
         sizes = {int(group): int((found.groups_N == group).sum()) for group in found.groups_N.unique()}
         return self.finding(
-            _describe(found, reading.capture.texts),
+            _describe(found, reading.capture.num_texts),
             found.share,
             references=(Reference("running text", 0.0),),
             light="warn" if found.share > MANY or found.templated else "good",

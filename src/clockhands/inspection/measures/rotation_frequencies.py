@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import mark, percent, percent_range, untrained_as
+from clockhands.inspection.drawing import mark, percent, percent_range, reference_untrained
 from clockhands.inspection.estimators.intervals import bootstrap_layer_mean
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
 from clockhands.inspection.reading.layer import Layer
@@ -38,9 +38,9 @@ class RotationFrequencies(Measure):
     def run(self, reading: Reading) -> Finding:
         subject, capture = reading.subject, reading.capture
         if "rotary" not in subject.mechanisms:
-            return self.skip(f"No rotation was found. {subject.mechanism}")
-        if subject.unknown:
-            return self.skip(f"Which dimensions a {subject.kind} rotates together is not recorded here.")
+            return self.skip(f"No rotation was found. {subject.mechanism_sentence}")
+        if subject.unlisted:
+            return self.skip(f"Which dimensions a {subject.class_name} rotates together is not recorded here.")
         sums = [frequency_sums(subject, layer, capture.ordinary_T) for layer in capture.layers]
         shares_LF = torch.stack([shares_of(*layer) for layer in sums])
         fresh_F = None if reading.control is None else _mean_shares(subject, reading.control)
@@ -57,7 +57,7 @@ class RotationFrequencies(Measure):
             f"{_without_rotation(plain)}",
             fastest,
             interval=(low, high),
-            references=(Reference("equal pairs", quarter / pairs), *untrained_as(start)),
+            references=(Reference("equal pairs", quarter / pairs), *reference_untrained(start)),
             light="info",
             table=Table.of(
                 ("layer", "unrotated q·k", "dimensions not rotated", *(f"pair {f}" for f in range(pairs))),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Table
-from clockhands.inspection.drawing import mark, percent, untrained_as
+from clockhands.inspection.drawing import mark, percent, reference_untrained
 from clockhands.inspection.estimators.variance_share import (
     compute_stable_rank,
     estimate_position_share,
@@ -44,7 +44,7 @@ class StateShare(Measure):
             f"is due to the place{untrained}; the most, {percent(along[peak])}, {_where(peak)}.",
             along[-1],
             interval=jackknife_position_share(capture.hidden[-1][:, capture.counted_T]),
-            references=untrained_as(fresh[-1] if fresh is not None else None),
+            references=reference_untrained(fresh[-1] if fresh is not None else None),
             light="info",
             table=Table.of(
                 ("layer", "share", "stable rank of the mean positions", "untrained"),

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import level, mark, percent, percent_range, untrained_as
+from clockhands.inspection.drawing import chance_line, mark, percent, percent_range, reference_untrained
 from clockhands.inspection.estimators.intervals import bound_exactly
 from clockhands.inspection.estimators.probes import (
     CrossValidation,
@@ -63,7 +63,7 @@ def probe_layers(subject: Subject, capture: Capture, tick: Callable[[], None] = 
     splits = _splits(capture)
     ids = capture.ids_NT[: splits.texts, capture.counted_T]
     types, labels = ids.unique(return_inverse=True)
-    rows = subject.read_embeddings()[types].float()
+    rows = subject.read_token_table()[types].float()
     rows = rows - rows.mean(0)
     hits, token = [], []
     for states in capture.hidden:
@@ -76,7 +76,7 @@ def probe_layers(subject: Subject, capture: Capture, tick: Callable[[], None] = 
 
 
 def _splits(capture: Capture) -> CrossValidation:
-    return CrossValidation.draw(capture.repeats.groups_N[: min(capture.texts, MOST_TEXTS)])
+    return CrossValidation.draw(capture.repeats.groups_N[: min(capture.num_texts, MOST_TEXTS)])
 
 
 def position_hits(
@@ -157,7 +157,7 @@ class Survival(Measure):
             references=(
                 Reference("chance", chance),
                 Reference("positions permuted", found.permuted),
-                *untrained_as(fresh.position[-1] if fresh else None),
+                *reference_untrained(fresh.position[-1] if fresh else None),
             ),
             light="info",
             table=_table(found, fresh, cut),
@@ -254,5 +254,5 @@ def _figure(found: Probe, fresh: Probe | None, chance: float, cut: list[float]) 
         marks.append(mark("line", x, torch.tensor(fresh.position), label="position, untrained", emphasis="reference"))
     if cut:
         marks.append(mark("line", x, torch.tensor(cut), label="position, residuals cut"))
-    marks.append(level(chance, "chance"))
+    marks.append(chance_line(chance, "chance"))
     return Figure((Panel(tuple(marks), xlabel="layer (0: embedding)", ylabel="read back exactly", ylim=(0.0, 1.02)),))

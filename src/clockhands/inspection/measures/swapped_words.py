@@ -13,8 +13,14 @@ from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.inspection.measures.measure import OUTPUT, TASK, Measure
 from clockhands.inspection.reading.interventions import CHANGED, relative_change, squared_distance
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.swapped_sentences import Swap, english_swaps, largest_id, own_swaps, unknown_share
-from clockhands.inspection.reading.windows import find_frame
+from clockhands.inspection.reading.swapped_sentences import (
+    Swap,
+    compute_unknown_share,
+    find_largest_id,
+    make_english_swaps,
+    make_text_swaps,
+)
+from clockhands.inspection.reading.windows import find_special_tokens
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Tensor
 
@@ -45,18 +51,18 @@ class SwappedWords(Measure):
         subject = reading.subject
         if subject.tokenizer is None:
             return self.skip("Without a tokenizer there are no sentences to swap words in.")
-        own = own_swaps(subject, reading.texts)
-        swaps = list(english_swaps(subject)) if own is None else list(islice(own, SENTENCES))
-        if own is None and unknown_share(subject, swaps) > MOST_UNKNOWN:
+        own = make_text_swaps(subject, reading.texts)
+        swaps = list(make_english_swaps(subject)) if own is None else list(islice(own, SENTENCES))
+        if own is None and compute_unknown_share(subject, swaps) > MOST_UNKNOWN:
             return self.skip(
                 "Its tokenizer does not know the words of the built-in English sentences; give a text of its own "
                 "(--text)."
             )
-        beyond = largest_id(swaps)
-        if subject.vocabulary is not None and beyond >= subject.vocabulary:
+        beyond = find_largest_id(swaps)
+        if subject.vocabulary_size is not None and beyond >= subject.vocabulary_size:
             return self.skip(
-                f"Its tokenizer gives the id {beyond} in such sentences, and the model has {subject.vocabulary} rows "
-                "of tokens: the tokenizer belongs to another model."
+                f"Its tokenizer gives the id {beyond} in such sentences, and the model has "
+                f"{subject.vocabulary_size} rows of tokens: the tokenizer belongs to another model."
             )
         if len(swaps) < FEWEST:
             return self.skip(f"The text has only {len(swaps)} sentences with two words to swap.")
@@ -93,8 +99,8 @@ class SwappedWords(Measure):
 
 def _state(subject: Subject, ids: list[int], source: list[int] | None) -> Float[Tensor, " D"]:
     """Return the mean last state of the tokens between the special ones that the tokenizer puts around a text."""
-    given = {"source_BS": torch.tensor([source])} if subject.looks_across and source is not None else {}
-    before, after = find_frame(subject.tokenizer, subject.start)
+    given = {"source_BS": torch.tensor([source])} if subject.reads_source and source is not None else {}
+    before, after = find_special_tokens(subject.tokenizer, subject.start_token)
     return (
         subject.forward(torch.tensor([ids]), **given)[-1][0, len(before) : len(ids) - len(after)].mean(0).float().cpu()
     )

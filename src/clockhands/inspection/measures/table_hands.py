@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import listed, mark, percent
+from clockhands.inspection.drawing import join_words, mark, percent
 from clockhands.inspection.estimators.column_lines import LEAST_AGREEMENT, SpectralLine
 from clockhands.inspection.estimators.exact_hands import ExactHands, read_exact_hands
 from clockhands.inspection.estimators.spectral_lines import LEAST_ROUNDNESS, TableLines, find_lines
@@ -70,8 +70,8 @@ class TableHands(Measure):
         rows = read_rows(reading.subject, MOST_ROWS)
         if isinstance(rows, str):
             return self.skip(rows)
-        exact = read_exact_hands(rows.raw_PD)
-        return self._exact(rows, exact) if exact.periods else self._estimated(rows.centred_PD.numpy())
+        exact = read_exact_hands(rows.raw_ND)
+        return self._exact(rows, exact) if exact.periods else self._estimated(rows.centred_ND.numpy())
 
     def _estimated(self, rows_nD: Array) -> Finding:
         """Find hands in a table of which not every pair of columns is one."""
@@ -96,7 +96,7 @@ class TableHands(Measure):
         """Read the hands of a table of which every pair of columns is one."""
         ordered = sorted(zip(found.periods, found.orbits, found.pairs, strict=True), key=lambda hand: hand[0])
         return self.finding(
-            _exact_verdict([period for period, _, _ in ordered], found.zero_pairs, len(rows.raw_PD)),
+            _exact_verdict([period for period, _, _ in ordered], found.zero_pairs, len(rows.raw_ND)),
             float(len(ordered)),
             unit="hands",
             light="good",
@@ -116,7 +116,7 @@ def _row(line: SpectralLine) -> tuple[float | str | None, ...]:
     does = (
         "swings" if line.roundness < LEAST_ROUNDNESS else "turns, its speed or size varies" if line.parts else "turns"
     )
-    where = f"columns {listed(map(str, line.columns))}" if line.columns else "a plane across columns"
+    where = f"columns {join_words(map(str, line.columns))}" if line.columns else "a plane across columns"
     return (line.period, low, high, line.share, line.agreement, line.roundness, does, where, fastest, slowest)
 
 
@@ -155,7 +155,7 @@ def _varying(found: TableLines) -> str:
     varying = [line for line in found.rotating if line.parts]
     if not varying:
         return ""
-    ranges = listed("{:.1f} to {:.1f}".format(*_range(line)) for line in varying)
+    ranges = join_words("{:.1f} to {:.1f}".format(*_range(line)) for line in varying)
     return f"{len(varying)} of them {'turns' if len(varying) == 1 else 'turn'} at a speed that varies: {ranges}."
 
 
@@ -174,7 +174,7 @@ def _swinging(lines: Sequence[SpectralLine]) -> str:
 def _periods(lines: Sequence[SpectralLine]) -> str:
     periods = [f"{line.period:.1f}" for line in lines]
     if len(periods) <= MOST_NAMED:
-        return listed(periods)
+        return join_words(periods)
     return f"{', '.join(periods[: MOST_NAMED - 1])} ... {periods[-1]}"
 
 

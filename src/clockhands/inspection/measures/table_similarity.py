@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import heatmap, level, mark, percent, signed
+from clockhands.inspection.drawing import chance_line, format_signed, heatmap, mark, percent
 from clockhands.inspection.estimators.intervals import compute_central_range
 from clockhands.inspection.estimators.matrix_statistics import average_diagonals, compute_toeplitz_r2
 from clockhands.inspection.measures.measure import INPUT, Measure
@@ -38,16 +38,16 @@ class TableSimilarity(Measure):
         rows = read_rows(reading.subject)
         if isinstance(rows, str):
             return self.skip(rows)
-        gram = _cosines(rows.centred_PD)
+        gram = _cosines(rows.centred_ND)
         generator = torch.Generator().manual_seed(0)
-        orders = [_shuffled(rows.centred_PD, generator) for _ in range(DRAWS)]
+        orders = [_shuffled(rows.centred_ND, generator) for _ in range(DRAWS)]
         chance = torch.tensor([compute_toeplitz_r2(_cosines(order)) for order in orders])
         value, by_distance = compute_toeplitz_r2(gram), average_diagonals(gram)
         falling = monotonicity(by_distance)
         return self.finding(
             f"Distance alone explains {percent(value)} of the similarities ({percent(float(chance.mean()))} with the "
-            f"rows shuffled); neighbours have cosine {signed(float(by_distance[0]))}, and similarity {_trend(falling)} "
-            "with distance.",
+            f"rows shuffled); neighbours have cosine {format_signed(float(by_distance[0]))}, and "
+            f"similarity {_trend(falling)} with distance.",
             value,
             references=(Reference("rows shuffled", float(chance.mean()), compute_central_range(chance)),),
             light="good" if value > 2 * compute_central_range(chance)[1] else "warn",
@@ -70,7 +70,7 @@ def _trend(correlation: float) -> str:
     """Say how similarity goes with distance, by their rank correlation."""
     if correlation < -0.9:
         return "falls steadily"
-    return f"falls on the whole (ρ = {signed(correlation)})" if correlation < -0.3 else "does not fall"
+    return f"falls on the whole (ρ = {format_signed(correlation)})" if correlation < -0.3 else "does not fall"
 
 
 def monotonicity(by_distance_R: Float[Tensor, " R"]) -> float:
@@ -104,7 +104,7 @@ def _similarity_figure(gram: Tensor, by_distance: Tensor) -> Figure:
             Panel(
                 (
                     mark("line", range(1, len(by_distance) + 1), by_distance, label="mean cosine", emphasis="main"),
-                    level(0.0, "no similarity"),
+                    chance_line(0.0, "no similarity"),
                 ),
                 title="By distance",
                 xlabel="distance in tokens",

@@ -93,7 +93,7 @@ class TableStep(Measure):
         rows = read_rows(reading.subject)
         if isinstance(rows, str):
             return self.skip(rows)
-        found = [step_errors(rows.centred_PD, k) for k in STEPS if 4 * k <= len(rows.centred_PD)]
+        found = [step_errors(rows.centred_ND, k) for k in STEPS if 4 * k <= len(rows.centred_ND)]
         first = found[0]
         value = first.rotation if first.best else first.linear
         return self.finding(
@@ -143,18 +143,18 @@ def _shift_figure(found: list[StepErrors]) -> Figure:
     return Figure((Panel(lines, xlabel="step k", ylabel="held-out error", xscale="log"),))
 
 
-def step_errors(rows_PD: Float[Tensor, "P D"], step: int) -> StepErrors:
+def step_errors(rows_ND: Float[Tensor, "N D"], step: int) -> StepErrors:
     """Held-out errors, relative to the mean square of what they tell, of telling row t + step from row t."""
-    source, target = rows_PD[:-step], rows_PD[step:]
+    source, target = rows_ND[:-step], rows_ND[step:]
     found = []
     for held in torch.arange(len(source)).tensor_split(STRETCHES):
-        near = torch.zeros(len(rows_PD), dtype=torch.bool)
+        near = torch.zeros(len(rows_ND), dtype=torch.bool)
         near[held[0] : held[-1] + step + 1] = True
         # no row of a pair that is judged has a part in the fit
         fit = ~(near[:-step] | near[step:])
-        mean, axes = _principal_axes(rows_PD[~near])
+        mean, axes = _principal_axes(rows_ND[~near])
         points = [(part - mean) @ axes for part in (source, target)]
-        scale = ((rows_PD - mean) @ axes).square().sum(1).mean().clamp_min(1e-300)
+        scale = ((rows_ND - mean) @ axes).square().sum(1).mean().clamp_min(1e-300)
         told = _told(points[0][fit], points[1][fit], points[0][held])
         found.append([float((guess - points[1][held]).square().sum(1).mean() / scale) for guess in told])
     return StepErrors(step, torch.tensor(found, dtype=torch.float64))
@@ -178,23 +178,23 @@ def _principal_axes(rows: Tensor) -> tuple[Tensor, Tensor]:
     return mean, vt[: max(1, min(held, MOST_COMPONENTS, len(rows) // 4))].T
 
 
-def principal(rows: Tensor, most: int = 10) -> Float[Tensor, "P k"]:
+def principal(rows: Tensor, most: int = 10) -> Float[Tensor, "N k"]:
     """Coordinates in the leading principal components, as many as hold 99 % of the variance, at most ``most``."""
     u, s, _ = torch.linalg.svd(rows, full_matrices=False)
     count = min(most, count_leading(s.square(), 0.99))
     return u[:, :count] * s[:count]
 
 
-def shift_errors(points_Pk: Float[Tensor, "P k"], step: int, splits: int = 5) -> tuple[float, float]:
+def shift_errors(points_Nk: Float[Tensor, "N k"], step: int, splits: int = 5) -> tuple[float, float]:
     """Errors of the best linear map and of the best rotation from p_t to p_t+step, relative to the squared length.
 
     Judged on rows held out at random, without a reference: what the studies compare between schemes. ``step_errors``
     judges one table by itself.
     """
-    source, target = points_Pk[:-step], points_Pk[step:]
+    source, target = points_Nk[:-step], points_Nk[step:]
     generator = torch.Generator().manual_seed(0)
     linear = rotated = 0.0
-    square = float(points_Pk.square().sum(1).mean())
+    square = float(points_Nk.square().sum(1).mean())
     for _ in range(splits):
         order = torch.randperm(len(source), generator=generator)
         fit, held = order[len(order) // 4 :], order[: len(order) // 4]

@@ -39,11 +39,13 @@ class TokenOrder(Measure):
         )
         drawn = [(effect.name, effect.tokens_N) for effect in found.effects if effect.name != ANOTHER]
         return self.finding(
-            changes if found.order else "No token's state changes when the tokens are permuted: order is not seen.",
+            changes
+            if found.order_matters
+            else "No token's state changes when the tokens are permuted: order is not seen.",
             permuted.tokens,
             interval=(low, high),
             references=(Reference("order ignored", 0.0), Reference("two random tokens", 1.0)),
-            light="info" if found.order else "bad",
+            light="info" if found.order_matters else "bad",
             table=Table.of(
                 ("intervention", "change of a token's state"),
                 [(effect.name, effect.tokens) for effect in found.effects],

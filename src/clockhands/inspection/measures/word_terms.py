@@ -8,14 +8,14 @@ from typing import TypeAlias
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Table
-from clockhands.inspection.drawing import mark, percent, percent_range, untrained_as
+from clockhands.inspection.drawing import mark, percent, percent_range, reference_untrained
 from clockhands.inspection.estimators.intervals import bootstrap_layer_mean
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
 from clockhands.inspection.reading.capture import Capture
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import TERMS, Split, centre_logits, compute_means
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.term_groups import group_shares
+from clockhands.inspection.reading.term_groups import sum_groups
 from clockhands.shapes import Bool, Float, Tensor
 
 COLUMNS = ("query's words × distance", "key's words × distance", "distance alone", "preferred words", "words alone")
@@ -83,10 +83,10 @@ class WordTerms(Measure):
 
     def run(self, reading: Reading) -> Finding:
         capture, splits, control = reading.capture, reading.splits, reading.control
-        added = [abs(float(split.layer()[TERMS.index("added, content")])) for split in splits]
+        added = [abs(float(split.layer_shares()[TERMS.index("added, content")])) for split in splits]
         if max(added) < LEAST:
-            return self.skip(f"Nothing that is added here depends on a word. {reading.subject.mechanism}")
-        if any(layer.holds for layer in capture.layers):
+            return self.skip(f"Nothing that is added here depends on a word. {reading.subject.mechanism_sentence}")
+        if any(layer.needs_holding for layer in capture.layers):
             return self.skip("Norms of queries and keys stand between the words and what they add.")
         sums = _sums(capture)
         rows = _rows(sums, splits)
@@ -99,7 +99,7 @@ class WordTerms(Measure):
             _describe(asked, answered, low, f"95 % interval {percent_range(low, high)}{untrained}"),
             asked + answered,
             interval=(low, high),
-            references=untrained_as(start),
+            references=reference_untrained(start),
             light="info",
             table=Table.of(("layer", *COLUMNS), [(index + 1, *row) for index, row in enumerate(rows)]),
             figure=_figure(rows),
@@ -140,6 +140,6 @@ def _rows(sums: Sequence[Sums], splits: Sequence[Split]) -> list[tuple[float, ..
     """Return ``COLUMNS`` for every layer."""
     found = []
     for layer_sums, split in zip(sums, splits, strict=True):
-        groups = group_shares(split.layer())
+        groups = sum_groups(split.layer_shares())
         found.append((*_shares(layer_sums), *(groups[name] for name in _GROUPS)))
     return found

@@ -38,8 +38,8 @@ class Capture:
 
     ``hidden`` holds the embedding output and the output of every block, each N × T × D; ``ordinary_T`` is False where
     the tokenizer puts a special token in every window. ``source_NS`` is what the encoder read for a decoder (-1 where
-    nothing stands), and ``across`` are the modules that look at it. ``unread`` says why there are no ``layers``, or why
-    one is missing, where the model has attention that cannot be read.
+    nothing stands), and ``cross_modules`` are the modules that look at it. ``unread_reason`` says why there are no
+    ``layers``, or why one is missing, where the model has attention that cannot be read.
     """
 
     ids_NT: Int[Tensor, "N T"]
@@ -47,11 +47,11 @@ class Capture:
     layers: list[Layer]
     ordinary_T: Bool[Tensor, " T"]
     source_NS: Int[Tensor, "N S"] | None = None
-    across: list[nn.Module] = field(default_factory=list)
-    unread: str = ""
+    cross_modules: list[nn.Module] = field(default_factory=list)
+    unread_reason: str = ""
 
     @property
-    def texts(self) -> int:
+    def num_texts(self) -> int:
         """How many windows."""
         return len(self.ids_NT)
 
@@ -100,7 +100,7 @@ def capture(
     found = Capture(ids_NT, [], [], ordinary, source_NS)
     batch = min(batch, len(ids_NT))
     run = partial(forward, ids_NT[:batch], **found.forward_options(slice(batch)))
-    calls, found.across, found.unread = _template(model, run, (batch, ids_NT.shape[1]))
+    calls, found.cross_modules, found.unread_reason = _template(model, run, (batch, ids_NT.shape[1]))
     states = forward(ids_NT[:1], **found.forward_options(slice(1)))
     if any(state.shape[1] != found.length for state in states):
         raise CheckpointError(

@@ -18,13 +18,13 @@ REACH = 32
 class HeadStatistics:
     """One layer's heads over all texts: places (with their 95 % interval), offsets and distances."""
 
-    by_place_H: Float[Tensor, " H"]
-    by_place_H2: Float[Tensor, "H two"]
-    offsets_HR: Float[Tensor, "H R"]
-    first_H: Float[Tensor, " H"]
+    by_position_H: Float[Tensor, " H"]
+    by_position_H2: Float[Tensor, "H two"]
+    offsets_HJ: Float[Tensor, "H J"]
+    first_token_H: Float[Tensor, " H"]
     distance_NH: Float[Tensor, "N H"]
-    uniform: float
-    uniform_offsets_R: Float[Tensor, " R"]
+    uniform_distance: float
+    uniform_offsets_J: Float[Tensor, " J"]
 
     @property
     def distance_H(self) -> Tensor:
@@ -32,20 +32,20 @@ class HeadStatistics:
         return self.distance_NH.mean(0)
 
     @property
-    def fixed_H(self) -> Tensor:
+    def favourite_offset_H(self) -> Tensor:
         """The offset that each head attends to most."""
-        return self.offsets_HR.argmax(-1) - REACH
+        return self.offsets_HJ.argmax(-1) - REACH
 
     def offset(self, r: int) -> Tensor:
         """Mean attention of each head to the token ``r`` places further on (negative: before)."""
-        return self.offsets_HR[:, REACH + r]
+        return self.offsets_HJ[:, REACH + r]
 
-    def title(self, head: int) -> str:
+    def name_head(self, head: int) -> str:
         """A name for what the head does, or an empty string."""
-        best = int(self.fixed_H[head])
-        if float(self.offsets_HR[head].max()) >= 0.5:
+        best = int(self.favourite_offset_H[head])
+        if float(self.offsets_HJ[head].max()) >= 0.5:
             return {-1: "previous token", 0: "itself", 1: "next token"}.get(best, f"offset {best:+d}")
-        return "first token" if float(self.first_H[head]) >= 0.5 else ""
+        return "first token" if float(self.first_token_H[head]) >= 0.5 else ""
 
 
 class HeadCounts:
@@ -82,14 +82,14 @@ class HeadCounts:
         """Places, offsets and distances of every head."""
         allowed, texts, uniform_ST = self.mask_ST, self.places.texts, self._uniform()
         mean_HST = self.places.total_gHST.sum(0) / texts + uniform_ST
-        by_place, by_place_H2, _ = self.places.estimate_shares()
+        by_place, by_position_H2, _ = self.places.estimate_shares()
         queries = _queries(allowed)
         distance_ST = (torch.arange(len(allowed)) - torch.arange(len(allowed))[:, None]).double()
         uniform = float((uniform_ST * distance_ST.abs()).sum(-1)[queries].mean())
         offsets = _offsets(mean_HST, distance_ST)
         chance = _offsets(uniform_ST[None], distance_ST)[0]
         reach = torch.cat(self.reach)
-        return HeadStatistics(by_place, by_place_H2, offsets, self.first / texts, reach, uniform, chance)
+        return HeadStatistics(by_place, by_position_H2, offsets, self.first / texts, reach, uniform, chance)
 
 
 def _queries(allowed: Tensor) -> slice:

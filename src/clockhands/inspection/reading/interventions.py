@@ -118,7 +118,7 @@ class Interventions:
         return {step: effect for step, effect in effects.items() if effect is not None}
 
     @property
-    def order(self) -> bool:
+    def order_matters(self) -> bool:
         """Whether order changes anything in the output."""
         permuted = self[PERMUTED]
         return max(permuted.tokens, permuted.pooled or 0.0, self[OTHERS].tokens) > CHANGED
@@ -179,7 +179,7 @@ def _others_permuted(
 def _shifted(subject: Subject, capture: Capture, ids_NT: Tensor, step: int, before_NtD: Tensor) -> Effect | None:
     """All positions ``step`` later, in windows short enough for the rows that there are; None if that is too short."""
     length = ids_NT.shape[1]
-    room = length if subject.longest is None else min(length, subject.longest - step)
+    room = length if subject.max_length is None else min(length, subject.max_length - step)
     if room < length / 2:
         return None
     after = last_states(partial(subject.run_shifted, step=step), capture, ids_NT[:, :room])

@@ -85,22 +85,22 @@ class Layer:
         return next((arg.scheme for arg in self.args if isinstance(arg, AttentionContext)), None)
 
     @property
-    def words_place(self) -> bool:
+    def locates_tokens(self) -> bool:
         """Whether tokens say themselves where they stand (RePo, PaTH and others of this project)."""
         return self.scheme is not None and "locate" in self.scheme.active_hooks()
 
     @property
-    def rewrites(self) -> bool:
+    def rewrites_logits(self) -> bool:
         """Whether whole rows of logits are rewritten, so that what is added depends on all words (CoPE, DAPE)."""
         return self.scheme is not None and "logits" in self.scheme.active_hooks()
 
     @cached_property
-    def holds(self) -> bool:
+    def needs_holding(self) -> bool:
         """Whether something in the layer must be held at the real input, so that parts depend on their text."""
         frozen = HeldNorms(self.module, self.scheme)
         with frozen.record():
             self.replay(self.inputs_NTD[:1])
-        return self.words_place or bool(frozen.reciprocals)
+        return self.locates_tokens or bool(frozen.reciprocals)
 
     @cached_property
     def scale(self) -> float:

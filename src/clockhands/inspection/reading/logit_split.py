@@ -57,7 +57,7 @@ class Parts:
     data: Float[Tensor, "B H S T"] | None = None
     pairs: Callable[[Tensor, Tensor], Tensor] | None = None
 
-    def term(self, name: str) -> Float[Tensor, "B H S T"]:
+    def compute_term(self, name: str) -> Float[Tensor, "B H S T"]:
         """One of ``TERMS``, in logits."""
         if name == DATA:
             return torch.zeros_like(self.real.logits_BHST) if self.data is None else self.data
@@ -69,10 +69,10 @@ class Parts:
         product = self.scale * self.q[query] @ self.k[key].transpose(-1, -2)
         return product if self.pairs is None else product + self.pairs(self.q[query], self.k[key])
 
-    def total(self) -> Float[Tensor, "B H S T"]:
+    def sum_terms(self) -> Float[Tensor, "B H S T"]:
         """The sum of all terms."""
         if self.kernel is not None:
-            return torch.stack([self.term(name) for name in TERMS]).sum(0)
+            return torch.stack([self.compute_term(name) for name in TERMS]).sum(0)
         q, k = sum(self.q.values()), sum(self.k.values())
         assert isinstance(q, Tensor) and isinstance(k, Tensor)
         total = self.scale * q @ k.transpose(-1, -2)
@@ -80,10 +80,10 @@ class Parts:
             total += added
         return total if self.data is None else total + self.data
 
-    def error(self) -> float:
+    def measure_error(self) -> float:
         """The largest deviation of the sum from the real logits, relative to the largest logit."""
         logits = self.real.logits_BHST.masked_fill(~self.real.mask_BHST, 0.0)
-        missed = (self.total().masked_fill(~self.real.mask_BHST, 0.0) - logits).abs().max()
+        missed = (self.sum_terms().masked_fill(~self.real.mask_BHST, 0.0) - logits).abs().max()
         return float(missed / logits.abs().max().clamp_min(1e-30))
 
 
@@ -92,20 +92,20 @@ class Split:
     """How the variance of one layer's logits divides over ``TERMS``, text by text.
 
     ``cov_NHt`` sums term × logit and ``var_NH`` logit², logits centred over the keys of each query; ``error`` is the
-    reconstruction error of ``Parts.error``, the worst over all texts. ``offsets_HR`` sums the centred logits of all
+    reconstruction error of ``Parts.error``, the worst over all texts. ``offsets_HJ`` sums the centred logits of all
     texts over the pairs of each offset, from key 1-T to T-1 places after the query.
     """
 
     cov_NHt: Float[Tensor, "N H t"]
     var_NH: Float[Tensor, "N H"]
     error: float
-    offsets_HR: Float[Tensor, "H R"]
+    offsets_HJ: Float[Tensor, "H J"]
 
-    def heads(self) -> Float[Tensor, "H t"]:
+    def head_shares(self) -> Float[Tensor, "H t"]:
         """Shares of each head; each row sums to 1. A share can be slightly negative: a covariance can."""
         return self.cov_NHt.sum(0) / self.var_NH.sum(0)[:, None].clamp_min(1e-30)
 
-    def layer(self) -> Float[Tensor, " t"]:
+    def layer_shares(self) -> Float[Tensor, " t"]:
         """Shares of the layer: all heads' logits pooled, so that heads with large logits count for more."""
         return self.cov_NHt.sum((0, 1)) / self.var_NH.sum().clamp_min(1e-30)
 
@@ -118,7 +118,7 @@ def compute_means(layer: Layer, rows: Int[Tensor, " n"]) -> tuple[Float[Tensor, 
     return mean.expand_as(place).to(kind), (place - mean).to(kind)
 
 
-def parts(layer: Layer, *, crossfit: bool = True) -> Iterator[tuple[Int[Tensor, " n"], Parts]]:
+def split_batches(layer: Layer, *, crossfit: bool = True) -> Iterator[tuple[Int[Tensor, " n"], Parts]]:
     """Split the logits of every text, batch by batch, with the texts each batch holds."""
     count = len(layer.inputs_NTD)
     everything = torch.arange(count)
@@ -130,7 +130,9 @@ def parts(layer: Layer, *, crossfit: bool = True) -> Iterator[tuple[Int[Tensor, 
             x = layer.inputs_NTD[batch]
             yield (
                 batch,
-                _held(layer, x, mean, place, alone[0]) if layer.holds else _parts(layer, layer.replay(x), alone),
+                _held(layer, x, mean, place, alone[0])
+                if layer.needs_holding
+                else _parts(layer, layer.replay(x), alone),
             )
 
 
@@ -139,7 +141,7 @@ def _parts(layer: Layer, real: AttentionCall, alone: tuple[AttentionCall, Attent
     mean, both = alone
     added = _steps(layer.bias(mean), layer.bias(both), layer.bias(real))
     data = None
-    if layer.rewrites:
+    if layer.rewrites_logits:
         data, added["content"] = added["content"], torch.zeros_like(added["content"])
     q, k = _steps(mean.q_BHSK, both.q_BHSK, real.q_BHSK), _steps(mean.k_BHTK, both.k_BHTK, real.k_BHTK)
     return Parts(q, k, added, real, layer.scale, data=data)
@@ -158,7 +160,7 @@ def _held(layer: Layer, x: Tensor, mean: Tensor, place: Tensor, own: AttentionCa
     with frozen.applied():
         at_mean, at_both = layer.replay(mean.expand_as(x)), layer.replay((mean + place).expand_as(x))
     split = _parts(layer, real, (at_mean, at_both))
-    if not layer.words_place:
+    if not layer.locates_tokens:
         return split
     bias = layer.bias(own)
     kernel = (layer.scale * own.q_BHSK @ own.k_BHTK.transpose(-1, -2)).expand_as(real.logits_BHST)
@@ -187,29 +189,29 @@ def split(
     ``overhear`` is handed the attention of every batch on the way, for whatever else is to be counted.
     """
     count, error = len(layer.inputs_NTD), 0.0
-    cov = var = offsets_HR = torch.empty(0)
-    for rows, batch in parts(layer):
+    cov = var = offsets_HJ = torch.empty(0)
+    for rows, batch in split_batches(layer):
         overhear(batch.real)
         counted = batch.real.mark_counted(ordinary_T)
         logits = centre_logits(batch.real.logits_BHST, counted)
         if not cov.numel():
             cov = torch.zeros(count, logits.shape[1], len(TERMS), dtype=torch.float64)
             var = torch.zeros(count, logits.shape[1], dtype=torch.float64)
-            offsets_HR = torch.zeros(logits.shape[1], 2 * logits.shape[-1] - 1, dtype=torch.float64)
+            offsets_HJ = torch.zeros(logits.shape[1], 2 * logits.shape[-1] - 1, dtype=torch.float64)
         cov[rows] = _covariances(batch, logits).cpu()
         var[rows] = logits.double().square().sum((-1, -2)).cpu()
-        offsets_HR += by_offset(logits.sum(0, dtype=torch.float64)).cpu()
-        error = max(error, batch.error())
-    return Split(cov, var, error, offsets_HR)
+        offsets_HJ += sum_by_offset(logits.sum(0, dtype=torch.float64)).cpu()
+        error = max(error, batch.measure_error())
+    return Split(cov, var, error, offsets_HJ)
 
 
-def by_offset(matrix_HTT: Float[Tensor, "H T T"]) -> Float[Tensor, "H R"]:
+def sum_by_offset(matrix_HTT: Float[Tensor, "H T T"]) -> Float[Tensor, "H J"]:
     """Sum each diagonal, from the one T-1 below the main one to the one T-1 above it."""
     heads, length, _ = matrix_HTT.shape
     places = torch.arange(length, device=matrix_HTT.device)
     offset_TT = places - places[:, None] + length - 1
-    sums_HR = matrix_HTT.new_zeros(heads, 2 * length - 1)
-    return sums_HR.index_add_(1, offset_TT.flatten(), matrix_HTT.flatten(1))
+    sums_HJ = matrix_HTT.new_zeros(heads, 2 * length - 1)
+    return sums_HJ.index_add_(1, offset_TT.flatten(), matrix_HTT.flatten(1))
 
 
 def _with_logits(term: Tensor | None, logits: Tensor) -> Tensor:
@@ -222,7 +224,7 @@ def _with_logits(term: Tensor | None, logits: Tensor) -> Tensor:
 def _covariances(batch: Parts, logits: Tensor) -> Tensor:
     """Σ_ij term · logit for all terms, B × H × t; q·k is not formed: Σ_ij q_i·k_j L_ij = Σ_i q_i · (L k)_i."""
     if batch.kernel is not None:
-        return torch.stack([_with_logits(batch.term(name), logits) for name in TERMS], dim=-1)
+        return torch.stack([_with_logits(batch.compute_term(name), logits) for name in TERMS], dim=-1)
     seen = {key: logits @ batch.k[key] for key in PARTS}
     columns = [
         batch.scale * (batch.q[query] * seen[key]).sum((-1, -2), dtype=torch.float64)

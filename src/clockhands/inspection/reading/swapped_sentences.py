@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from clockhands.inspection.reading.windows import encode_bare, find_frame
+from clockhands.inspection.reading.windows import encode_bare, find_special_tokens
 from clockhands.inspection.subject.subject import Subject
 
 NOUNS = ("Tom", "a dog", "Anna", "the king", "my sister", "a wolf", "the doctor", "Peter")
@@ -24,7 +24,7 @@ class Swap:
     source: list[int] | None = None
 
 
-def english_swaps(subject: Subject) -> Iterator[Swap]:
+def make_english_swaps(subject: Subject) -> Iterator[Swap]:
     for verb in VERBS:
         for a, b in zip(NOUNS[0::2], NOUNS[1::2], strict=True):
             first, second = f"{a} {verb} {b}.", f"{b} {verb} {a}."
@@ -33,19 +33,19 @@ def english_swaps(subject: Subject) -> Iterator[Swap]:
                 yield Swap(before, after, first, second)
 
 
-def largest_id(swaps: Sequence[Swap]) -> int:
+def find_largest_id(swaps: Sequence[Swap]) -> int:
     """Return the largest token id of all sentences; -1 of none."""
     return max((token for swap in swaps for token in (*swap.before, *swap.after)), default=-1)
 
 
-def unknown_share(subject: Subject, swaps: list[Swap]) -> float:
+def compute_unknown_share(subject: Subject, swaps: list[Swap]) -> float:
     """The share of tokens that the tokenizer has no word for."""
     unknown = getattr(subject.tokenizer, "unk_token_id", None)
     ids = [token for swap in swaps for token in encode_bare(subject.tokenizer, swap.text)]
     return ids.count(unknown) / max(len(ids), 1) if unknown is not None else float(not ids)
 
 
-def own_swaps(subject: Subject, texts: Sequence[str] | None) -> Iterator[Swap] | None:
+def make_text_swaps(subject: Subject, texts: Sequence[str] | None) -> Iterator[Swap] | None:
     """Sentences of the text that was given, or that the model was trained on; None if there is neither."""
     given = texts if texts is not None else subject.texts
     if given is not None:
@@ -72,7 +72,7 @@ def _swaps(subject: Subject, sentences: Sequence[tuple[str | None, str]]) -> Ite
 
 def _fits(subject: Subject, *texts: Sequence[int]) -> bool:
     """Whether the model reads as many tokens as each of these texts has."""
-    return subject.longest is None or all(len(text) <= subject.longest for text in texts)
+    return subject.max_length is None or all(len(text) <= subject.max_length for text in texts)
 
 
 def _read(subject: Subject, source: str | None) -> list[int] | None:
@@ -91,7 +91,7 @@ def _tokens_swapped(subject: Subject, text: str, source: list[int] | None) -> It
     ids = encode_bare(subject.tokenizer, text)
     if len(ids) < 2 or ids[0] == ids[-1]:
         return
-    before, after = find_frame(subject.tokenizer, subject.start)
+    before, after = find_special_tokens(subject.tokenizer, subject.start_token)
     other = [ids[-1], *ids[1:-1], ids[0]]
     if _fits(subject, [*before, *ids, *after]):
         reads = str(subject.tokenizer.decode(other))
@@ -99,5 +99,5 @@ def _tokens_swapped(subject: Subject, text: str, source: list[int] | None) -> It
 
 
 def _ids(subject: Subject, text: str) -> list[int]:
-    before, after = find_frame(subject.tokenizer, subject.start)
+    before, after = find_special_tokens(subject.tokenizer, subject.start_token)
     return [*before, *encode_bare(subject.tokenizer, text), *after]

@@ -23,18 +23,18 @@ POSITIONAL = ("position–position", "preferred places (constant–position)", "
 """The groups that need to know nothing of the words."""
 
 
-def group_shares(shares_t: Float[Tensor, " t"]) -> dict[str, float]:
+def sum_groups(shares_t: Float[Tensor, " t"]) -> dict[str, float]:
     """Shares of ``TERMS`` added up into ``GROUPS``."""
     return {name: sum(float(shares_t[TERMS.index(term)]) for term in terms) for name, terms in GROUPS.items()}
 
 
-def positional_share(shares_t: Float[Tensor, " t"]) -> float:
+def compute_positional_share(shares_t: Float[Tensor, " t"]) -> float:
     """The share that position and distance have without any word."""
-    groups = group_shares(shares_t)
+    groups = sum_groups(shares_t)
     return sum(groups[name] for name in POSITIONAL)
 
 
-def group_interval(split: Split, *groups: str) -> tuple[float, float]:
+def compute_group_interval(split: Split, *groups: str) -> tuple[float, float]:
     """The 95 % interval of the share that these ``GROUPS`` have of a layer's logits together."""
     wanted = [TERMS.index(term) for name in groups for term in GROUPS[name]]
     return bootstrap_ratio(split.cov_NHt[..., wanted].sum((1, 2)), split.var_NH.sum(1))

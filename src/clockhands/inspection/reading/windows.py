@@ -43,13 +43,13 @@ class Windows:
         return Windows(self.ids_NT[:count], self.ordinary_T, None if self.source_NS is None else self.source_NS[:count])
 
 
-def windows(
+def cut_windows(
     tokenizer: Any,
     texts: Sequence[str] | Tensor,
     *,
     length: int,
     count: int,
-    longest: int | None = None,
+    max_length: int | None = None,
     start: int | None = None,
 ) -> Windows:
     """Cut ``texts`` into at most ``count`` windows of at most ``length`` tokens; of token ids the first of each text.
@@ -59,9 +59,9 @@ def windows(
     the model can read.
     """
     if isinstance(texts, Tensor):
-        return cut_ids(texts, count=count, longest=longest, length=min(length, texts.shape[-1]))
-    _check(tokenizer, length, longest)
-    before, after = find_frame(tokenizer, start)
+        return cut_ids(texts, count=count, max_length=max_length, length=min(length, texts.shape[-1]))
+    _check(tokenizer, length, max_length)
+    before, after = find_special_tokens(tokenizer, start)
     widest = length - len(before) - len(after)
     stream: list[int] = []
     for text in texts:
@@ -80,9 +80,9 @@ def windows(
     return Windows(torch.tensor(rows), torch.tensor(ordinary))
 
 
-def _check(tokenizer: Any, length: int, longest: int | None) -> None:
-    if longest is not None and length > longest:
-        raise UsageError(f"windows of {length} tokens do not fit this model, which reads at most {longest}")
+def _check(tokenizer: Any, length: int, max_length: int | None) -> None:
+    if max_length is not None and length > max_length:
+        raise UsageError(f"windows of {length} tokens do not fit this model, which reads at most {max_length}")
     if tokenizer is None:
         raise UsageError(
             "this model came without a tokenizer; give one (--tokenizer NAME, tokenizer=...), or the text as token ids "
@@ -90,26 +90,26 @@ def _check(tokenizer: Any, length: int, longest: int | None) -> None:
         )
 
 
-def pair_windows(
+def cut_pair_windows(
     tokenizer: Any,
     source_tokenizer: Any,
     pairs: Iterable[tuple[str, str]],
     *,
     length: int,
     count: int,
-    longest: int | None = None,
-    source_longest: int | None = None,
+    max_length: int | None = None,
+    max_source_length: int | None = None,
     start: int | None = None,
 ) -> Windows:
     """Windows of translations, each with what it translates: as many whole pairs as fill it, the last one cut.
 
-    What they translate is cut to ``source_longest`` tokens, if the reader has an end. Errors as ``windows``.
+    What they translate is cut to ``max_source_length`` tokens, if the reader has an end. Errors as ``windows``.
     """
-    _check(tokenizer, length, longest)
-    before, after = find_frame(tokenizer, start)
-    opening, closing = find_frame(source_tokenizer)
+    _check(tokenizer, length, max_length)
+    before, after = find_special_tokens(tokenizer, start)
+    opening, closing = find_special_tokens(source_tokenizer)
     room = length - len(before) - len(after)
-    source_room = None if source_longest is None else source_longest - len(opening) - len(closing)
+    source_room = None if max_source_length is None else max_source_length - len(opening) - len(closing)
     rows: list[list[int]] = []
     sources: list[list[int]] = []
     written: list[int] = []
@@ -134,7 +134,7 @@ def pair_windows(
     return Windows(torch.tensor(rows), torch.tensor(ordinary), torch.tensor(filled))
 
 
-def windows_of_one_length(rows: Sequence[Sequence[int]], most: int, enough: int | None = None) -> Windows:
+def select_one_length(rows: Sequence[Sequence[int]], most: int, enough: int | None = None) -> Windows:
     """Return at most ``most`` token sequences of one length, N × T; the end token of each does not count as ordinary.
 
     The length is the greatest of which there are ``enough`` sequences; without that, the most frequent one.
@@ -173,7 +173,7 @@ def read_ids(path: str | Path) -> Ids:
     return found
 
 
-def cut_ids(ids: Ids, *, count: int, longest: int | None, length: int | None = None) -> Windows:
+def cut_ids(ids: Ids, *, count: int, max_length: int | None, length: int | None = None) -> Windows:
     """Windows of token ids: the first ``length`` tokens of each text, or one long text cut into windows.
 
     Raises DataError for ids that are not integers of shape [texts, tokens] or [tokens], or too few; UsageError for
@@ -186,7 +186,7 @@ def cut_ids(ids: Ids, *, count: int, longest: int | None, length: int | None = N
             f"{array.dtype} of shape {list(array.shape)}"
         )
     if array.ndim == 1:
-        array, length = _cut(array, length or min(longest or USUAL, USUAL)), None
+        array, length = _cut(array, length or min(max_length or USUAL, USUAL)), None
     if length is not None and length > array.shape[1]:
         raise UsageError(f"windows of {length} tokens were asked for, but the texts of ids have {array.shape[1]} each")
     array = array[:count, :length]
@@ -194,9 +194,9 @@ def cut_ids(ids: Ids, *, count: int, longest: int | None, length: int | None = N
         raise DataError(
             f"token ids must be at least 2 texts of {SHORTEST} tokens; these are {len(array)} of {array.shape[1]}"
         )
-    if longest is not None and array.shape[1] > longest:
+    if max_length is not None and array.shape[1] > max_length:
         raise UsageError(
-            f"texts of {array.shape[1]} tokens do not fit this model, which reads at most {longest}; "
+            f"texts of {array.shape[1]} tokens do not fit this model, which reads at most {max_length}; "
             "give a smaller --length (length=...)"
         )
     if array.min() < 0 or array.max() > np.iinfo(np.int64).max:
@@ -221,7 +221,7 @@ def encode_bare(tokenizer: Any, text: str) -> list[int]:
     return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
 
-def find_frame(tokenizer: Any, start: int | None = None) -> tuple[list[int], list[int]]:
+def find_special_tokens(tokenizer: Any, start: int | None = None) -> tuple[list[int], list[int]]:
     """The special tokens that the tokenizer puts before and after a text; of a decoder, what it is given before."""
     sample = "the word and the number"
     inner, full = encode_bare(tokenizer, sample), list(tokenizer(sample)["input_ids"])

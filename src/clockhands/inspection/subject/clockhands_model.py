@@ -25,10 +25,10 @@ MOST_POSITIONS = 512
 
 
 @dataclass
-class OwnSubject(Subject):
+class ClockhandsSubject(Subject):
     """A Transformer of this project. Of an encoder-decoder, ``side`` says which stack is looked at."""
 
-    core: Transformer | None = None
+    transformer: Transformer | None = None
     first: int | None = None
 
     @classmethod
@@ -36,31 +36,36 @@ class OwnSubject(Subject):
         return isinstance(model, Transformer) or isinstance(getattr(model, "model", None), Transformer)
 
     @classmethod
-    def wrap(cls, model: nn.Module, tokenizer: Any = None, name: str = "", side: Side | None = None) -> OwnSubject:
+    def wrap(
+        cls, model: nn.Module, tokenizer: Any = None, name: str = "", side: Side | None = None
+    ) -> ClockhandsSubject:
         """Take a Transformer, or the model of transformers around it."""
-        core = model if isinstance(model, Transformer) else model.model
-        assert isinstance(core, Transformer)
-        both = core.encoder is not None and core.decoder is not None
-        side = choose_side(side, both, name or core.config.kind)
-        stack = core.decoder if side == "decoder" or core.encoder is None else core.encoder
+        transformer = model if isinstance(model, Transformer) else model.model
+        assert isinstance(transformer, Transformer)
+        both = transformer.encoder is not None and transformer.decoder is not None
+        side = choose_side(side, both, name or transformer.config.kind)
+        stack = transformer.decoder if side == "decoder" or transformer.encoder is None else transformer.encoder
         assert isinstance(stack, Stack)
-        core.eval()
-        name = name or f"{core.config.position(side or core.config.sides[0]).scheme} {core.config.kind}"
+        transformer.eval()
+        name = (
+            name
+            or f"{transformer.config.position(side or transformer.config.sides[0]).scheme} {transformer.config.kind}"
+        )
         first = getattr(getattr(model, "config", None), "decoder_start_token_id", None)
-        found = cls(stack, tokenizer, name, None, _mechanisms(stack), side=side, whole=core if both else None)
-        return replace(found, core=core, first=first if found.looks_across else None)
+        found = cls(stack, tokenizer, name, None, _mechanisms(stack), side=side, whole=transformer if both else None)
+        return replace(found, transformer=transformer, first=first if found.reads_source else None)
 
     @property
-    def kind(self) -> str:
-        assert self.core is not None
-        whole = f"Clockhands {self.core.config.kind} Transformer"
+    def class_name(self) -> str:
+        assert self.transformer is not None
+        whole = f"Clockhands {self.transformer.config.kind} Transformer"
         return whole if self.side is None else f"{whole}, its {self.side}"
 
     def find_positions(self) -> None:
         """Nothing is looked for: the model itself tells."""
 
     @property
-    def unknown(self) -> bool:
+    def unlisted(self) -> bool:
         return False
 
     @property
@@ -68,7 +73,7 @@ class OwnSubject(Subject):
         return self.scheme.declares.translation_invariant
 
     @property
-    def start(self) -> int | None:
+    def start_token(self) -> int | None:
         return self.first
 
     @property
@@ -85,7 +90,7 @@ class OwnSubject(Subject):
         return first
 
     @property
-    def mechanism(self) -> str:
+    def mechanism_sentence(self) -> str:
         place = {"add": "added to", "concatenate": "concatenated with", "project": "joined by a projection with"}
         kind = type(self.scheme).__name__
         if "encode" in self.scheme.active_hooks():
@@ -95,37 +100,37 @@ class OwnSubject(Subject):
         return f"{kind}: position enters the attention itself."
 
     @property
-    def longest(self) -> int | None:
+    def max_length(self) -> int | None:
         return last_position(self.scheme)
 
     @property
-    def source_longest(self) -> int | None:
-        encoder = None if self.core is None or not self.looks_across else self.core.encoder
+    def max_source_length(self) -> int | None:
+        encoder = None if self.transformer is None or not self.reads_source else self.transformer.encoder
         return None if encoder is None else last_position(cast(Scheme, encoder.schemes[0]))
 
     @torch.no_grad()
     def forward(self, ids_BT: Tensor, *, source_BS: Tensor | None = None, **options: Any) -> tuple[Tensor, ...]:
-        assert self.core is not None
+        assert self.transformer is not None
         states: list[Tensor] = []
         text = Text(self.check_ids(ids_BT).to(self.device), positions_BS=options.get("position_ids"))
-        if self.looks_across:
+        if self.reads_source:
             source = self._source(ids_BT if source_BS is None else source_BS)
-            self.core.decode(text, self.core.encode(source), layer_states=states)
-        elif self.core.encoder is None:
-            self.core.decode(text, layer_states=states)
+            self.transformer.decode(text, self.transformer.encode(source), layer_states=states)
+        elif self.transformer.encoder is None:
+            self.transformer.decode(text, layer_states=states)
         else:
-            self.core.encode(text, states)
+            self.transformer.encode(text, states)
         return tuple(states)
 
     @torch.no_grad()
     def next_logits(self, ids_BT: Tensor) -> Tensor | None:
-        if self.core is None or self.core.encoder is not None:
+        if self.transformer is None or self.transformer.encoder is not None:
             return None
-        return self.core.output(self.forward(ids_BT)[-1][:, -1])
+        return self.transformer.output(self.forward(ids_BT)[-1][:, -1])
 
     def _source(self, ids_BS: Tensor) -> Text:
-        assert self.core is not None
-        known, ids_BS = self.core.config.vocabulary("encoder"), ids_BS.to(self.device)
+        assert self.transformer is not None
+        known, ids_BS = self.transformer.config.vocabulary("encoder"), ids_BS.to(self.device)
         if int(ids_BS.max()) >= known:
             raise UsageError(
                 f"the encoder of {self.name} knows {known} words and is given number {int(ids_BS.max())}: its decoder "
@@ -134,15 +139,15 @@ class OwnSubject(Subject):
         return Text(ids_BS.clamp_min(0), mask_BT=ids_BS >= 0)
 
     @property
-    def vocabulary(self) -> int:
+    def vocabulary_size(self) -> int:
         return len(self.stack.input.tokens.weight)
 
     @property
     def heads(self) -> int:
-        assert self.core is not None
-        return self.core.config.num_heads
+        assert self.transformer is not None
+        return self.transformer.config.num_heads
 
-    def read_embeddings(self) -> Tensor:
+    def read_token_table(self) -> Tensor:
         return self.stack.input.tokens.weight.detach().cpu()
 
     @property
@@ -155,7 +160,7 @@ class OwnSubject(Subject):
         if "encode" not in self.scheme.active_hooks():
             return None
         layer = self.stack.input
-        count = min(self.longest or MOST_POSITIONS, MOST_POSITIONS)
+        count = min(self.max_length or MOST_POSITIONS, MOST_POSITIONS)
         places = torch.arange(count, device=self.device)[None]
         rows = self.scheme.encode(self.stack.transform_positions(places, None))
         assert rows is not None
@@ -202,21 +207,21 @@ class OwnSubject(Subject):
     def run_shifted(self, ids_BT: Tensor, step: int, **given: Tensor) -> tuple[Tensor, ...] | None:
         if "encode" not in self.scheme.active_hooks() and "rotate" not in self.scheme.active_hooks():
             return None
-        if self.longest is not None and ids_BT.shape[1] + step > self.longest:
+        if self.max_length is not None and ids_BT.shape[1] + step > self.max_length:
             return None
         places = torch.arange(step, step + ids_BT.shape[1], device=self.device).expand(len(ids_BT), -1)
         return self.forward(ids_BT, position_ids=places, **given)
 
-    def untrained(self, seed: int = 0) -> Subject:
-        assert self.core is not None
+    def build_untrained(self, seed: int = 0) -> Subject:
+        assert self.transformer is not None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            fresh = Transformer(copy.deepcopy(self.core.config))
-        fresh = fresh.to(next(self.core.parameters())).eval()
+            fresh = Transformer(copy.deepcopy(self.transformer.config))
+        fresh = fresh.to(next(self.transformer.parameters())).eval()
         stack = fresh.decoder if self.side == "decoder" or fresh.encoder is None else fresh.encoder
         assert stack is not None
         whole = None if self.whole is None else fresh
-        return replace(self, model=stack, whole=whole, core=fresh, name=f"{self.name} (untrained)")
+        return replace(self, model=stack, whole=whole, transformer=fresh, name=f"{self.name} (untrained)")
 
 
 def _mechanisms(stack: Stack) -> tuple[str, ...]:
@@ -234,10 +239,10 @@ def _mechanisms(stack: Stack) -> tuple[str, ...]:
     return tuple(found) or ("none",)
 
 
-def _side_by_side(words_VE: Tensor, positions_PQ: Tensor) -> tuple[Tensor, Tensor]:
+def _side_by_side(tokens_VE: Tensor, positions_NP: Tensor) -> tuple[Tensor, Tensor]:
     """Both in the joint width, each zero where the other stands."""
-    words = torch.cat([words_VE, words_VE.new_zeros(len(words_VE), positions_PQ.shape[1])], dim=-1)
-    return words, torch.cat([positions_PQ.new_zeros(len(positions_PQ), words_VE.shape[1]), positions_PQ], dim=-1)
+    words = torch.cat([tokens_VE, tokens_VE.new_zeros(len(tokens_VE), positions_NP.shape[1])], dim=-1)
+    return words, torch.cat([positions_NP.new_zeros(len(positions_NP), tokens_VE.shape[1]), positions_NP], dim=-1)
 
 
 def last_position(scheme: Scheme) -> int | None:

@@ -82,15 +82,15 @@ FAMILIES: dict[str, Family] = {
 """By ``model_type`` of the configuration."""
 
 
-def guess_mechanisms(model: nn.Module, rows_PD: Tensor | None) -> tuple[str, ...]:
+def guess_mechanisms(model: nn.Module, rows_ND: Tensor | None) -> tuple[str, ...]:
     """What an architecture that is not listed shows of its mechanism: its table, and frequencies kept for rotating."""
-    table = () if rows_PD is None else ("sinusoid",) if _is_sinusoid(rows_PD) else ("learned",)
+    table = () if rows_ND is None else ("sinusoid",) if _is_sinusoid(rows_ND) else ("learned",)
     return table + (("rotary",) if any(name.endswith("inv_freq") for name, _ in model.named_buffers()) else ())
 
 
-def _is_sinusoid(rows_PD: Tensor, most: int = 64) -> bool:
+def _is_sinusoid(rows_ND: Tensor, most: int = 64) -> bool:
     """Whether the products of rows depend on their distance alone, exactly: so it is for pairs of sine and cosine."""
-    rows = rows_PD[:most].double()
+    rows = rows_ND[:most].double()
     gram = rows @ rows.T
     spread = max(float((gram.diagonal(k) - gram.diagonal(k).mean()).abs().max()) for k in range(len(gram)))
     varies = float(rows.var(0).sum()) > 1e-6 * float(gram.diagonal().mean())

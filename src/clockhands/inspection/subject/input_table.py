@@ -44,26 +44,26 @@ class InputTable:
     scale: float = 1.0
     words: Literal["rows", "read", "mixed"] = "rows"
 
-    def rows_PD(self, model: nn.Module) -> Float[Tensor, "P D"]:
+    def rows_ND(self, model: nn.Module) -> Float[Tensor, "N D"]:
         """The stored rows from the first token on, as a view into the model."""
         tensor: Tensor = operator.attrgetter(self.path)(model)
         return tensor.data.reshape(tensor.shape[-2:])[self.first :]
 
 
 def find_input_table(
-    model: nn.Module, forward: Forward, ids_2T: Int[Tensor, "two T"], words_VE: Tensor | None
+    model: nn.Module, forward: Forward, ids_2T: Int[Tensor, "two T"], tokens_VE: Tensor | None
 ) -> InputTable | None:
     """The table that a model adds at its input, or None if there is no tensor of which that is true.
 
     ``forward`` gives the hidden states, the embedding output first; ``ids_2T`` are two texts of ordinary tokens, no
-    token at the same place in both; ``words_VE`` is the token table where the model has one.
+    token at the same place in both; ``tokens_VE`` is the token table where the model has one.
     """
     before = forward(ids_2T)[0]
 
     def run() -> Tensor:
         return forward(ids_2T)[0]
 
-    found = {path: tensor for path, tensor in _candidates(model, before.shape[1]) if tensor is not words_VE}
+    found = {path: tensor for path, tensor in _candidates(model, before.shape[1]) if tensor is not tokens_VE}
     with ExitStack() as stack:
         for tensor in found.values():
             stack.enter_context(edit_rows(tensor, lambda data: data.add_(_noise(data))))
@@ -72,7 +72,7 @@ def find_input_table(
     for path, tensor in found.items():
         first = _first_row(tensor, run, before)
         if first is not None:
-            return _traced(model, forward, ids_2T, words_VE, path, first, before)
+            return _traced(model, forward, ids_2T, tokens_VE, path, first, before)
     return None
 
 
@@ -82,7 +82,7 @@ def position_enters(forward: Forward, token: int, places: int = PLACES) -> bool:
     return not torch.allclose(states, states[:1].expand_as(states), rtol=1e-4, atol=1e-5)
 
 
-def power_of_two(x: Tensor) -> float:
+def round_to_power_of_two(x: Tensor) -> float:
     """Return a power of two as large as the largest number: a quotient by it keeps every digit, and its square exists.
 
     The squares of numbers of 1e19 and more, and sums of many that are smaller, leave the range of float32.
@@ -115,12 +115,12 @@ def edit_rows(tensor: Tensor, change: Callable[[Tensor], object]) -> Iterator[No
         tensor.data.copy_(kept)
 
 
-def _noise(rows_RD: Tensor) -> Tensor:
+def _noise(rows_ND: Tensor) -> Tensor:
     """Another vector for every row, as long as the rows are."""
     generator = torch.Generator().manual_seed(0)
-    unit = power_of_two(rows_RD)
-    size = ((rows_RD.float() / unit).square().mean().sqrt() * unit).clamp_min(1e-2)
-    return (torch.randn(rows_RD.shape, generator=generator) * size.cpu()).to(rows_RD)
+    unit = round_to_power_of_two(rows_ND)
+    size = ((rows_ND.float() / unit).square().mean().sqrt() * unit).clamp_min(1e-2)
+    return (torch.randn(rows_ND.shape, generator=generator) * size.cpu()).to(rows_ND)
 
 
 def _first_row(tensor: Tensor, run: Callable[[], Tensor], before_BTD: Tensor) -> int | None:
@@ -132,8 +132,8 @@ def _first_row(tensor: Tensor, run: Callable[[], Tensor], before_BTD: Tensor) ->
     noise = _noise(tensor.data.reshape(tensor.shape[-2:]))
     numbers = torch.arange(rows, device=tensor.device)
 
-    def changed(chosen_R: Bool[Tensor, " R"]) -> Bool[Tensor, "B T"]:
-        with edit_rows(tensor, lambda data: data.add_(noise * chosen_R[:, None])):
+    def changed(chosen_N: Bool[Tensor, " N"]) -> Bool[Tensor, "B T"]:
+        with edit_rows(tensor, lambda data: data.add_(noise * chosen_N[:, None])):
             after = run()
         return ((after - before_BTD).abs().amax(-1) > 1e-6 * before_BTD.abs().amax()).cpu()
 
@@ -155,7 +155,7 @@ def _traced(
     model: nn.Module,
     forward: Forward,
     ids_2T: Tensor,
-    words_VE: Tensor | None,
+    tokens_VE: Tensor | None,
     path: str,
     first: int,
     before: Tensor,
@@ -164,7 +164,7 @@ def _traced(
     tensor: Tensor = operator.attrgetter(path)(model)
     noise = _noise(tensor.data.reshape(tensor.shape[-2:]))
     added = noise[first : first + ids_2T.shape[1]].float()
-    unit = power_of_two(added)
+    unit = round_to_power_of_two(added)
     plain = _inputs(model, lambda: forward(ids_2T), ids_2T.shape)
     with edit_rows(tensor, lambda data: data.add_(noise)):
         moved = _inputs(model, lambda: forward(ids_2T), ids_2T.shape)
@@ -176,7 +176,7 @@ def _traced(
         carries_tokens = not torch.allclose(x[0], x[1], rtol=1e-4, atol=1e-6)
         if carries_tokens and factor and _near(change, factor * added, y):
             norm = "" if before.shape == x.shape and _near(before, x) else _norm(model, plain, x)
-            scale, words = _words(model, forward, ids_2T, words_VE, name, x)
+            scale, words = _words(model, forward, ids_2T, tokens_VE, name, x)
             return InputTable(path, first, factor, name, norm, scale, words)
     return None
 
@@ -258,13 +258,13 @@ def capture_input(model: nn.Module, path: str, forward: Forward, ids_BT: Int[Ten
 
 
 def _words(
-    model: nn.Module, forward: Forward, ids_2T: Tensor, words_VE: Tensor | None, path: str, x_2TD: Tensor
+    model: nn.Module, forward: Forward, ids_2T: Tensor, tokens_VE: Tensor | None, path: str, x_2TD: Tensor
 ) -> tuple[float, Literal["rows", "read", "mixed"]]:
     """What multiplies the token rows in the sum, if nothing else happens to them."""
-    if words_VE is not None and words_VE.shape[-1] == x_2TD.shape[-1]:
-        rows = words_VE.detach()[ids_2T.to(words_VE.device)].to(x_2TD)
+    if tokens_VE is not None and tokens_VE.shape[-1] == x_2TD.shape[-1]:
+        rows = tokens_VE.detach()[ids_2T.to(tokens_VE.device)].to(x_2TD)
         here, there = x_2TD[0] - x_2TD[1], rows[0] - rows[1]
-        unit = power_of_two(there)
+        unit = round_to_power_of_two(there)
         scale = float((here / unit * (there / unit)).sum() / (there / unit).square().sum())
         if _near(here, scale * there):
             return scale, "rows"

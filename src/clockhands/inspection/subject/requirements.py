@@ -31,29 +31,29 @@ class Readable(Protocol):
     name: str
 
     @property
-    def looks_across(self) -> bool: ...
+    def reads_source(self) -> bool: ...
 
     @property
-    def longest(self) -> int | None: ...
+    def max_length(self) -> int | None: ...
 
-    def sample(self) -> Tensor: ...
+    def make_probe_ids(self) -> Tensor: ...
 
     def forward(self, ids_BT: Tensor) -> tuple[Tensor, ...]: ...
 
 
 def check_reads_tokens(subject: Readable) -> None:
     """Raise CheckpointError, saying why, if the model does not turn token ids alone into one state per token."""
-    for stack in (subject.model, *([subject.whole.get_encoder()] if subject.looks_across else [])):  # type: ignore[union-attr,operator]
+    for stack in (subject.model, *([subject.whole.get_encoder()] if subject.reads_source else [])):  # type: ignore[union-attr,operator]
         reads = getattr(stack, "main_input_name", "input_ids")
         if reads != "input_ids":
             raise CheckpointError(
                 f"{subject.name} reads {_NOT_TEXT.get(reads, reads)}, not text: its {type(stack).__name__} is given "
                 f"{reads}, and inspect measures models that are given token ids"
             )
-    ids = subject.sample()
-    if subject.longest is not None and subject.longest < ids.shape[1]:
+    ids = subject.make_probe_ids()
+    if subject.max_length is not None and subject.max_length < ids.shape[1]:
         raise CheckpointError(
-            f"{subject.name} reads no more than {subject.longest} tokens at a time; inspect needs {ids.shape[1]} or "
+            f"{subject.name} reads no more than {subject.max_length} tokens at a time; inspect needs {ids.shape[1]} or "
             "more"
         )
     try:

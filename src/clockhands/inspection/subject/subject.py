@@ -99,8 +99,8 @@ class Subject:
 
     def find_positions(self) -> None:
         """Find the table at the input, and name how position enters."""
-        self.table = find_input_table(self.model, self.forward, self.sample(), self.token_rows())
-        rows = None if self.table is None else self.table.rows_PD(self.model)
+        self.table = find_input_table(self.model, self.forward, self.make_probe_ids(), self.find_token_table())
+        rows = None if self.table is None else self.table.rows_ND(self.model)
         config = getattr(self.whole or self.model, "config", None)
         self.mechanisms = self.family.mechanisms(config) if self.family else guess_mechanisms(self.model, rows)
 
@@ -110,30 +110,30 @@ class Subject:
         return self.name if self.side is None else f"{self.name} ({self.side})"
 
     @property
-    def kind(self) -> str:
+    def class_name(self) -> str:
         """The class of the model, as its users know it."""
         if self.whole is None:
             return type(self.model).__name__
         return f"{type(self.whole).__name__}, its {self.side}"
 
     @property
-    def looks_across(self) -> bool:
+    def reads_source(self) -> bool:
         """Whether this is a decoder that looks at what an encoder read."""
         return self.whole is not None and self.side == "decoder"
 
     @property
-    def start(self) -> int | None:
+    def start_token(self) -> int | None:
         """The token that a decoder is given first."""
         first = getattr(getattr(self.whole, "config", None), "decoder_start_token_id", None)
-        return int(first) if self.looks_across and first is not None else None
+        return int(first) if self.reads_source and first is not None else None
 
     @property
-    def mechanism(self) -> str:
+    def mechanism_sentence(self) -> str:
         """How position enters, in one sentence."""
         return describe_mechanisms(self.mechanisms)
 
     @property
-    def unknown(self) -> bool:
+    def unlisted(self) -> bool:
         """Whether nothing is recorded of this architecture, so that only what its model shows is known."""
         return self.family is None
 
@@ -145,12 +145,15 @@ class Subject:
     def explain_absence(self, why: str) -> str:
         """Why a measure of something that this model lacks at its input is left out."""
         if self.table is not None and self.table.words == "mixed":
-            return f"A {self.kind} mixes neighbouring tokens before it adds positions, so no token has its own vector."
+            return (
+                f"A {self.class_name} mixes neighbouring tokens before it adds positions, so no token has its own "
+                "vector."
+            )
         if self.mechanisms:
-            return f"{why} {self.mechanism}"
-        if position_enters(self.forward, int(self.sample()[0, 0])):
-            return f"Position enters the input of a {self.kind}, but not as the rows of one table that are added."
-        return f"{why} What a {self.kind} adds at its input is the same at every position."
+            return f"{why} {self.mechanism_sentence}"
+        if position_enters(self.forward, int(self.make_probe_ids()[0, 0])):
+            return f"Position enters the input of a {self.class_name}, but not as the rows of one table that are added."
+        return f"{why} What a {self.class_name} adds at its input is the same at every position."
 
     @property
     def device(self) -> torch.device:
@@ -158,10 +161,10 @@ class Subject:
         return next(self.model.parameters()).device
 
     @property
-    def longest(self) -> int | None:
+    def max_length(self) -> int | None:
         """The longest input it is built for; None where nothing bounds it."""
         if self.table is not None:
-            return len(self.table.rows_PD(self.model))
+            return len(self.table.rows_ND(self.model))
         for name in ("max_position_embeddings", "n_positions", "max_seq_len"):
             known = getattr(getattr(self.model, "config", None), name, None)
             if isinstance(known, int) and known > 0:
@@ -169,11 +172,11 @@ class Subject:
         return None
 
     @property
-    def source_longest(self) -> int | None:
+    def max_source_length(self) -> int | None:
         """The longest source that a decoder's encoder is built for, where that is known."""
         return None
 
-    def token_rows(self) -> Tensor | None:
+    def find_token_table(self) -> Tensor | None:
         """The token table as the model keeps it; None where it has none."""
         stack: Any = self.model
         table = getattr(stack, "embed_tokens", None)  # of encoders that are no models of their own (FSMT)
@@ -183,9 +186,9 @@ class Subject:
         return rows if isinstance(rows, Tensor) and rows.ndim == 2 else None
 
     @property
-    def vocabulary(self) -> int | None:
+    def vocabulary_size(self) -> int | None:
         """How many token ids the model knows; None where it tells no number."""
-        rows = self.token_rows()
+        rows = self.find_token_table()
         return None if rows is None else len(rows)
 
     @property
@@ -194,19 +197,19 @@ class Subject:
         count = getattr(getattr(self.model, "config", None), "num_attention_heads", None)
         return count if isinstance(count, int) and count > 0 else 1
 
-    def sample(self) -> Int[Tensor, "two T"]:
+    def make_probe_ids(self) -> Int[Tensor, "two T"]:
         """Two texts of ordinary tokens, no token at the same place in both: what effects are tried on."""
         config: Any = getattr(self.whole or self.model, "config", None)
         told = config.to_dict() if hasattr(config, "to_dict") else {}
         ends = ("token_id", "token_index", "_idx")
         special = {value for name, value in told.items() if name.endswith(ends) and isinstance(value, int)}
-        known = min(self.vocabulary or 1000, 1000)
+        known = min(self.vocabulary_size or 1000, 1000)
         ids = torch.tensor([token for token in range(known) if token not in special][-PLACES:])
         return torch.stack([ids, ids.roll(1)])
 
     def check_ids(self, ids_BT: Tensor) -> Tensor:
         """The same ids. Raises DataError if the model does not know one of them."""
-        known = self.vocabulary
+        known = self.vocabulary_size
         if known is not None and ids_BT.numel() and int(ids_BT.max()) >= known:
             raise DataError(
                 f"{self.name} has {known} rows of tokens (ids 0 to {known - 1}) and was given the id "
@@ -222,7 +225,7 @@ class Subject:
         ``source_BS`` is what the encoder reads for a decoder, -1 where nothing stands (default: the same tokens).
         """
         ids_BT = self.check_ids(ids_BT).to(self.device)
-        if self.looks_across:
+        if self.reads_source:
             options |= self._read(ids_BT if source_BS is None else source_BS.to(self.device))
         with attention_kept(self.model):
             output = self.model(
@@ -249,12 +252,16 @@ class Subject:
         with attention_kept(self.model):
             return self.language_model(input_ids=ids_BT, attention_mask=mask, return_dict=True, **options).logits[:, -1]
 
-    def in_float32(self) -> Subject:
+    def to_float32(self) -> Subject:
         """Return this subject, or a copy of it in float32 if its weights are narrower: measures would overflow."""
         root = self.whole or self.language_model or self.model
         if all(torch.finfo(w.dtype).bits >= 32 for w in root.parameters() if w.is_floating_point()):
             return self
-        names = [name for name in ("whole", "language_model", "model", "core") if getattr(self, name, None) is not None]
+        names = [
+            name
+            for name in ("whole", "language_model", "model", "transformer")
+            if getattr(self, name, None) is not None
+        ]
         # One copy of all together, so that what they share stays shared.
         copies = copy.deepcopy([getattr(self, name) for name in names])
         found = replace(self, **{name: each.float() for name, each in zip(names, copies, strict=True)})
@@ -273,26 +280,26 @@ class Subject:
         table = self.table
         if table is None or table.words == "mixed":
             return None
-        ids = self.sample()
-        positions = table.rows_PD(self.model).float().cpu() * table.factor
+        ids = self.make_probe_ids()
+        positions = table.rows_ND(self.model).float().cpu() * table.factor
         total = capture_input(self.model, table.enters, self.forward, ids).float().cpu()
         words = self._word_vectors(table, positions)
         segment = (total - words[ids] - positions[: ids.shape[1]]).mean((0, 1))
         norm = self.model.get_submodule(table.norm) if table.norm else None
         return Tables(words, positions, segment, table.scale, norm)
 
-    def _word_vectors(self, table: InputTable, positions_PD: Tensor) -> Float[Tensor, "V D"]:
+    def _word_vectors(self, table: InputTable, positions_ND: Tensor) -> Float[Tensor, "V D"]:
         """What each token gives to the sum: its row, or what is left of the sum without the position."""
-        rows = self.token_rows()
+        rows = self.find_token_table()
         if table.words == "rows":
             assert rows is not None
             return rows.detach().float().cpu() * table.scale
-        count = self.vocabulary
+        count = self.vocabulary_size
         assert count is not None
         found = []
         for ids in torch.arange(count).split(PLACES):
             total = capture_input(self.model, table.enters, self.forward, ids[None])
-            found.append(total[0].float().cpu() - positions_PD[: len(ids)])
+            found.append(total[0].float().cpu() - positions_ND[: len(ids)])
         return torch.cat(found)
 
     @property
@@ -305,9 +312,9 @@ class Subject:
         """Whether words and positions have dimensions of their own, so that they cannot share directions."""
         return False
 
-    def read_embeddings(self) -> Float[Tensor, "V D"]:
+    def read_token_table(self) -> Float[Tensor, "V D"]:
         """The token table as it is stored, on the CPU."""
-        rows = self.token_rows()
+        rows = self.find_token_table()
         if rows is None:
             raise CheckpointError(
                 f"{self.name} has no table of token vectors, so tokens cannot be told from its states"
@@ -317,11 +324,11 @@ class Subject:
     def run_shifted(self, ids_BT: Tensor, step: int, **given: Tensor) -> tuple[Tensor, ...] | None:
         """Hidden states with every position ``step`` later; None where positions cannot be shifted so far."""
         length = ids_BT.shape[1]
-        if self.longest is not None and length + step > self.longest:
+        if self.max_length is not None and length + step > self.max_length:
             return None
         tables = self.read_tables()
         if tables is not None:
-            with self._reading(tables.positions_PD[step : step + length]):
+            with self._reading(tables.positions_ND[step : step + length]):
                 return self.forward(ids_BT, **given)
         if "rotary" in self.mechanisms and "position_ids" in arguments_of(self.model):
             places = torch.arange(step, step + length, device=self.device).expand(len(ids_BT), -1)
@@ -334,7 +341,7 @@ class Subject:
         tables = self.read_tables()
         if tables is None:
             raise CheckpointError(f"{self.name} has no position table at its input")
-        with self._reading(tables.positions_PD[:length].mean(0).expand(length, -1)):
+        with self._reading(tables.positions_ND[:length].mean(0).expand(length, -1)):
             yield
 
     def without_residuals(self) -> AbstractContextManager[None] | None:
@@ -342,29 +349,29 @@ class Subject:
         return None
 
     @contextmanager
-    def _reading(self, rows_PD: Tensor) -> Iterator[None]:
+    def _reading(self, rows_ND: Tensor) -> Iterator[None]:
         """Inside, the model reads these rows from its position table."""
         assert self.table is not None
         tensor: Tensor = operator.attrgetter(self.table.path)(self.model)
         first, factor = self.table.first, self.table.factor
 
         def write(data: Tensor) -> None:
-            data[first : first + len(rows_PD)] = (rows_PD / factor).to(data)
+            data[first : first + len(rows_ND)] = (rows_ND / factor).to(data)
 
         with edit_rows(tensor, write):
             yield
 
-    def untrained(self, seed: int = 0) -> Subject:
+    def build_untrained(self, seed: int = 0) -> Subject:
         """The same architecture with its weights drawn anew, as its class initialises them: the usual control."""
         # Of a pair, the decoder needs its encoder; and some encoders keep no configuration of their own (FSMT).
-        both = self.whole is not None and (self.looks_across or not hasattr(self.model, "config"))
+        both = self.whole is not None and (self.reads_source or not hasattr(self.model, "config"))
         old: Any = self.whole if both else self.model
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             fresh: Any = type(old)(copy.deepcopy(old.config))
         fresh = fresh.to(device=self.device, dtype=next(self.model.parameters()).dtype).eval()
         whole = fresh if both else self.whole
-        stack = fresh if not both else fresh.get_decoder() if self.looks_across else fresh.get_encoder()
+        stack = fresh if not both else fresh.get_decoder() if self.reads_source else fresh.get_encoder()
         return replace(self, model=stack, whole=whole, language_model=None, name=f"{self.name} (untrained)")
 
 

@@ -15,14 +15,14 @@ class Tables:
     """What is added at the input: token rows (already scaled), position rows from the first token on, and the rest."""
 
     tokens_VD: Float[Tensor, "V D"]
-    positions_PD: Float[Tensor, "P D"]
+    positions_ND: Float[Tensor, "N D"]
     segment_D: Float[Tensor, " D"]
     scale: float
     norm: nn.Module | None
 
     def __post_init__(self) -> None:
         """Raises CheckpointError for values that are no numbers: nothing that is measured of them would be one."""
-        for what, rows in (("position", self.positions_PD), ("token", self.tokens_VD)):
+        for what, rows in (("position", self.positions_ND), ("token", self.tokens_VD)):
             broken = ~rows.isfinite().all(dim=-1)
             if bool(broken.any()):
                 row = int(broken.nonzero()[0])

@@ -26,35 +26,35 @@ def find_encoding(run: Run) -> Iterator[Finding]:
     subject = Subject.of(run.model)
     tables = subject.read_tables()
     assert tables is not None, "the tour's model has an encoding at its input"
-    rows_PD, reading = tables.positions_PD, Reading.without_text(subject)
+    rows_ND, reading = tables.positions_ND, Reading.without_text(subject)
     findings = (
-        draw_classic(rows_PD),
+        draw_classic(rows_ND),
         MEASURES["table.hands"].run(reading),
-        draw_circle(tables.tokens_VD, rows_PD, run),
-        find_wavelengths(rows_PD.shape[1]),
+        draw_circle(tables.tokens_VD, rows_ND, run),
+        find_wavelengths(rows_ND.shape[1]),
         MEASURES["table.similarity"].run(reading),
-        find_rotation(rows_PD),
+        find_rotation(rows_ND),
     )
     for finding in findings:
         yield replace(finding, details={**finding.details, "group": GROUP})
 
 
-def draw_classic(rows_PD: Float[Tensor, "P D"]) -> Finding:
+def draw_classic(rows_ND: Float[Tensor, "N D"]) -> Finding:
     """Return the heatmap of 16 positions by 32 dimensions that explanations show, and the model's own encoding."""
     small = Sinusoidal(32).encode(sequential(1, 16))
     assert small is not None
-    largest = float(rows_PD[:64].abs().max())
+    largest = float(rows_ND[:64].abs().max())
     return Finding(
         name="encoding.heatmap",
         question="What does the encoding look like?",
         verdict=(
-            f"Every row is one position; all {len(rows_PD)} rows have the same length, "
-            f"√(d/2) = {float(rows_PD.norm(dim=-1).mean()):.3f}, and no value leaves [-1, 1] (largest {largest:.3f})."
+            f"Every row is one position; all {len(rows_ND)} rows have the same length, "
+            f"√(d/2) = {float(rows_ND.norm(dim=-1).mean()):.3f}, and no value leaves [-1, 1] (largest {largest:.3f})."
         ),
         figure=Figure(
             (
                 Panel((heatmap(small[0], diverging=True),), "16 positions, d = 32", "dimension", "position "),
-                Panel((heatmap(rows_PD[:64], diverging=True),), "this model: 64 positions", "dimension", "position"),
+                Panel((heatmap(rows_ND[:64], diverging=True),), "this model: 64 positions", "dimension", "position"),
             ),
             columns=2,
             height=0.8,
@@ -64,16 +64,16 @@ def draw_classic(rows_PD: Float[Tensor, "P D"]) -> Finding:
     )
 
 
-def draw_circle(tokens_VD: Float[Tensor, "V D"], rows_PD: Float[Tensor, "P D"], run: Run) -> Finding:
+def draw_circle(tokens_VD: Float[Tensor, "V D"], rows_ND: Float[Tensor, "N D"], run: Run) -> Finding:
     """Return the first two dimensions of one word, at its first positions: a circle around the word."""
     tokenizer = run.tokenizers.source
     token = max(
         tokenizer("zwei", add_special_tokens=False)["input_ids"], key=lambda piece: len(tokenizer.decode(piece))
     )
     word = tokens_VD[token]
-    sums = word[:2] + rows_PD[:7, :2]
+    sums = word[:2] + rows_ND[:7, :2]
     radius = (sums - word[:2]).norm(dim=-1)
-    moved = float(rows_PD[1].norm() / word.norm())
+    moved = float(rows_ND[1].norm() / word.norm())
     steps = tuple(f"position {t}" for t in range(len(sums)))
     return Finding(
         name="encoding.circle",
@@ -136,15 +136,15 @@ def find_wavelengths(width: int) -> Finding:
     )
 
 
-def find_rotation(rows_PD: Float[Tensor, "P D"], steps: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)) -> Finding:
+def find_rotation(rows_ND: Float[Tensor, "N D"], steps: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)) -> Finding:
     """Return how exactly PE(t + k) = R(k) PE(t) holds in the model's table, R(k) made of the frequencies alone."""
-    omega_F = Sinusoidal(rows_PD.shape[1]).frequencies().double()
+    omega_F = Sinusoidal(rows_ND.shape[1]).frequencies().double()
     errors = []
     for step in steps:
         cos_F, sin_F = (step * omega_F).cos(), (step * omega_F).sin()
-        sin_PF, cos_PF = rows_PD[:-step].double().unflatten(-1, (-1, 2)).unbind(-1)
-        turned = torch.stack((sin_PF * cos_F + cos_PF * sin_F, cos_PF * cos_F - sin_PF * sin_F), dim=-1)
-        errors.append(float((turned.flatten(-2) - rows_PD[step:].double()).abs().max()))
+        sin_NF, cos_NF = rows_ND[:-step].double().unflatten(-1, (-1, 2)).unbind(-1)
+        turned = torch.stack((sin_NF * cos_F + cos_NF * sin_F, cos_NF * cos_F - sin_NF * sin_F), dim=-1)
+        errors.append(float((turned.flatten(-2) - rows_ND[step:].double()).abs().max()))
     worst = max(errors)
     return Finding(
         name="encoding.rotation",

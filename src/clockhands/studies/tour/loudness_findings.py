@@ -6,10 +6,10 @@ import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection import Subject
-from clockhands.inspection.drawing import level, mark
-from clockhands.inspection.during_training import input_levels
+from clockhands.inspection.drawing import chance_line, mark
+from clockhands.inspection.during_training import read_input_levels
 from clockhands.inspection.measures.loudness import Levels, Loudness
-from clockhands.inspection.reading.windows import windows_of_one_length
+from clockhands.inspection.reading.windows import select_one_length
 from clockhands.studies.tour.training import MAIN, NO_SCALE, Translator, Translators
 from clockhands.training.architecture import build
 
@@ -31,7 +31,7 @@ def find_loudness(translators: Translators) -> Finding:
 def measure_levels(translator: Translator, model: torch.nn.Module) -> Levels:
     """Return the levels at the encoder's input over source texts of one length, the most frequent one."""
     rows = [translator.run.tokenizers.source(pair.source)["input_ids"] for pair in translator.pairs]
-    levels = input_levels(Subject.of(model), windows_of_one_length(rows, TEXTS))
+    levels = read_input_levels(Subject.of(model), select_one_length(rows, TEXTS))
     assert levels is not None, "the tour's model has an encoding at its input"
     return levels
 
@@ -61,7 +61,7 @@ def _finding(rows: list[tuple[str, str, Levels]]) -> Finding:
         figure=Figure(
             (
                 Panel(
-                    (*lines, level(1.0, "equally loud")),
+                    (*lines, chance_line(1.0, "equally loud")),
                     ylabel="length of a word over a position",
                 ),
             ),
