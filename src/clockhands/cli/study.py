@@ -36,8 +36,12 @@ def run(options: argparse.Namespace) -> int:
 
     if options.name is None:
         return _list()
+    from clockhands.comparison.ceiling_finding import find_plan_ceiling
+    from clockhands.studies.soundness import check_baseline, check_ceiling
+
     study = STUDIES[options.name]
     plan = study.make_plan(options.seeds)
+    check_ceiling(study, find_plan_ceiling(plan))
     if options.dry_run:
         from clockhands.cli.trials import describe
 
@@ -50,6 +54,7 @@ def run(options: argparse.Namespace) -> int:
     with telling_new_folder(options.out, quiet=options.quiet):
         comparison = execute(plan, options, options.out)
     write_text(Path(options.out) / "study.json", comparison.to_json())
+    check_baseline(study, comparison)
     return _present(study, comparison, options)
 
 
@@ -66,7 +71,9 @@ def _present(study: Study, comparison: Comparison, options: argparse.Namespace) 
     from clockhands.studies import conclude_study
 
     findings = conclude_study(study, comparison, f"clockhands study {study.name}{seeds}")
-    findings = replace(findings, items=(*findings.items, describe_ceiling(find_plan_ceiling(comparison.plan))))
+    findings = replace(
+        findings, items=(*findings.items, describe_ceiling(find_plan_ceiling(comparison.plan), study.despite))
+    )
     page = write(findings, Path(options.out), name="report.html")[0]
     show(findings)
     print_verdicts(comparison)

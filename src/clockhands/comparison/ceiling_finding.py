@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from clockhands.comparison.plan import Plan
 from clockhands.comparison.trial_runner import load_material
 from clockhands.data import Ceiling
@@ -13,12 +15,12 @@ def find_plan_ceiling(plan: Plan) -> Ceiling:
     return load_material(plan.recipe_of(plan.baseline, plan.seeds[0])).find_ceiling()
 
 
-def describe_ceiling(ceiling: Ceiling) -> Finding:
-    """Return the ceiling as a finding."""
+def describe_ceiling(ceiling: Ceiling, despite: Mapping[str, str] | None = None) -> Finding:
+    """Return the ceiling as a finding, with the reasons why the task is used ``despite`` something."""
     return Finding(
         name="compare.ceiling",
         question="Can the task be done without order?",
-        verdict=ceiling.sentence,
+        verdict=" ".join([ceiling.sentence, *(despite or {}).values()]),
         value=100 * ceiling.share,
         unit="%",
         interval=None if ceiling.low == ceiling.high else (100 * ceiling.low, 100 * ceiling.high),

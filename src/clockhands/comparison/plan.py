@@ -15,6 +15,7 @@ from clockhands.comparison.plan_settings import (
     MEASURES,
     METRICS,
     check_architecture,
+    check_despite,
     check_scores,
     choose_metric,
     read_budget,
@@ -26,7 +27,7 @@ from clockhands.findings import Number
 from clockhands.options import check_value
 from clockhands.runs.recipe import Recipe, combine, load, vary
 
-NEWER = ("margin", "learned")
+NEWER = ("margin", "learned", "despite")
 """Fields that plans of the first release do not have; without them the fingerprint of a plan is as it was then."""
 
 
@@ -35,7 +36,8 @@ class Plan:
     """What is trained and how it is judged. ``make_plan`` checks it; ``recipe_of`` gives a trial's recipe.
 
     ``margin``: differences below it count as equal; ``learned``: the score from which a seed has learned. None leaves
-    either to the metric (``equal_within``; ``find_threshold`` of ``learning.py``).
+    either to the metric (``equal_within``; ``find_threshold`` of ``learning.py``). ``despite``: why a task is used
+    although something speaks against it, by what that is (``EXCEPTIONS``); None where nothing does.
     """
 
     recipe: Recipe
@@ -50,6 +52,7 @@ class Plan:
     title: str = "A comparison"
     margin: Number | None = None
     learned: Number | None = None
+    despite: Mapping[str, str] | None = None
 
     @property
     def equal_within(self) -> float:
@@ -78,8 +81,8 @@ class Plan:
 
     @property
     def fingerprint(self) -> str:
-        """Changes with anything but the seeds and the title: a folder of results belongs to one of these."""
-        content = {key: value for key, value in self.to_dict().items() if key not in ("seeds", "title")}
+        """Changes with anything but seeds, title and reasons: a folder of results belongs to one of these."""
+        content = {key: value for key, value in self.to_dict().items() if key not in ("seeds", "title", "despite")}
         return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=8).hexdigest()
 
     def variant(self, name: str) -> Variant:
@@ -138,13 +141,14 @@ def make_plan(
     title: str = "A comparison",
     margin: Number | None = None,
     learned: Number | None = None,
+    despite: Mapping[str, str] | None = None,
     source: str = "the plan",
 ) -> Plan:
     """Return a checked plan. ``vary`` is a grid: every combination is a variant; ``variants`` have names of their own.
 
     Raises ConfigError with every fault at once, those of each variant under its name.
     """
-    faults = check_value("target", target, float | None) + check_scores(margin, learned)
+    faults = check_value("target", target, float | None) + check_scores(margin, learned) + check_despite(despite)
     if faults:
         raise ConfigError(faults, source)
     base = _recipe(recipe)
@@ -165,7 +169,19 @@ def make_plan(
     if faults:
         raise ConfigError(list(dict.fromkeys(faults)), source)
     return Plan(
-        base, chosen, numbers, baseline, metric, match, (kind, amount), target, tuple(inside), title, margin, learned
+        base,
+        chosen,
+        numbers,
+        baseline,
+        metric,
+        match,
+        (kind, amount),
+        target,
+        tuple(inside),
+        title,
+        margin,
+        learned,
+        despite or None,
     )
 
 

@@ -9,6 +9,7 @@ As a file::
     match = "width"                  # width, parameters or compute
     margin = 1.0                     # smaller differences count as equal (default: 1 point, 0.3 chrF, 0.01 nats)
     learned = 20.0                   # the score from which a seed has learned (default: a share of the best seed's)
+    despite = {ceiling = "..."}      # why the task is used all the same (ceiling, baseline)
     target = 0.1                     # the validation loss whose step and second are noted
     inside = ["loudness"]            # what is measured inside the model before and after training
     budget = {steps = 400}           # steps, tokens or seconds
@@ -37,7 +38,7 @@ from clockhands.runs.recipe.keys import keys_of
 
 KEYS = (
     "title", "recipe", "seeds", "baseline", "metric", "match", "margin", "learned", "target", "inside", "budget",
-    "vary", "variant",
+    "despite", "vary", "variant",
 )  # fmt: skip
 KINDS: dict[str, Any] = {
     "title": str,
@@ -49,6 +50,7 @@ KINDS: dict[str, Any] = {
     "learned": float | None,
     "target": float | None,
     "inside": Sequence[str],
+    "despite": Mapping[str, Any],
     "vary": Mapping[str, Any],
     "budget": Mapping[str, Any],
 }

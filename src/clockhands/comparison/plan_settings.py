@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from clockhands.data import CORPORA
-from clockhands.errors import shown
+from clockhands.errors import shown, unknown
 from clockhands.findings import Number
 from clockhands.options import LARGEST_SEED, check_value, fits
 from clockhands.runs.recipe import Recipe
@@ -78,3 +78,19 @@ def check_architecture(recipe: Recipe, metric: str, inside: Sequence[str] = ()) 
     if recipe.model.kind == "decoder" and inside:
         return [f"inside measures {', '.join(inside)} on what a translator reads; a language model reads no source"]
     return []
+
+
+EXCEPTIONS = {
+    "ceiling": "much of the task can be done without order",
+    "baseline": "the baseline gets nearly everything right",
+}
+"""What can speak against a task, and against its use in a study."""
+
+
+def check_despite(despite: Mapping[str, str] | None) -> list[str]:
+    """Return a fault for everything that is no exception, and for every exception without a reason."""
+    if despite is None:
+        return []
+    faults = [unknown("exception in despite", name, EXCEPTIONS) for name in despite if name not in EXCEPTIONS]
+    empty = [name for name in despite if name in EXCEPTIONS and not str(despite[name]).strip()]
+    return faults + [f"despite.{name} is empty, but must say why, although {EXCEPTIONS[name]}" for name in empty]

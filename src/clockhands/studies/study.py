@@ -13,6 +13,7 @@
     [plan]                                    # a plan, as `clockhands compare` reads it
     recipe = "recipes/numbers.toml"
     seeds = 5
+    despite = { baseline = "..." }            # optional: why a task that is refused (soundness.py) is used
 
     [[reading]]                               # a sentence that is said only where the verdicts are such
     when = { "sine alone" = "equivalent" }
@@ -100,6 +101,11 @@ class Study:
         """Return the plan, with another number of seeds if one is given. Raises ConfigError with its faults."""
         tables = {**self.plan, "title": self.question, **({} if seeds is None else {"seeds": seeds})}
         return plan_from_tables(tables, self.folder, f"the study {self.name}")
+
+    @property
+    def despite(self) -> Mapping[str, str]:
+        """Why its task is used although something speaks against it, by what that is."""
+        return self.plan.get("despite", {})
 
     @property
     def trials(self) -> int:

@@ -1,0 +1,46 @@
+"""Whether the task of a study can tell models apart: what is refused unless the plan says why."""
+
+from __future__ import annotations
+
+from clockhands.comparison import Comparison
+from clockhands.comparison.verdicts import score_matrix
+from clockhands.data import Ceiling
+from clockhands.errors import ClockhandsError, UsageError
+from clockhands.studies.study import Study
+
+MOST_BLIND = 60.0
+"""Percent that a model without order may get right at most: above it the task hardly needs order."""
+MOST_BASELINE = 98.0
+"""Percent that the baseline may get right: above it no model can be better, and equal scores say nothing."""
+
+
+def check_ceiling(study: Study, ceiling: Ceiling) -> None:
+    """Raise UsageError for a task of which too much can be done without order, unless the plan says why.
+
+    A study whose models are trained too little to be scored is not judged by its task.
+    """
+    share = 100 * ceiling.share
+    if share <= MOST_BLIND or study.unscored or "ceiling" in study.despite:
+        return
+    raise UsageError(
+        f"the study {study.name} is refused: {share:.1f} % of its items can be got right without word order, more than "
+        f"{MOST_BLIND:.0f} %, so that its scores say little about order ({ceiling.population}); take a harder task or "
+        'another tokenizer, or say why in its plan: despite = { ceiling = "..." }'
+    )
+
+
+def check_baseline(study: Study, comparison: Comparison) -> None:
+    """Raise ClockhandsError where the baseline gets nearly everything right, unless the plan says why.
+
+    Only shares can: a loss has no end, and a study whose models are trained too little has no scores.
+    """
+    plan, scores_SN = comparison.plan, score_matrix(comparison, comparison.plan.baseline)
+    if plan.metric == "loss" or study.unscored or "baseline" in study.despite or not scores_SN.size:
+        return
+    score = float(scores_SN.mean())
+    if score > MOST_BASELINE:
+        raise ClockhandsError(
+            f"the study {study.name} gives no answer: its baseline {plan.baseline!r} has {score:.1f} %, more than "
+            f"{MOST_BASELINE:.0f} %, so that nothing can be better and equal scores say nothing; its trials are kept. "
+            'Take a harder task or fewer steps, or say why in its plan: despite = { baseline = "..." }'
+        )

@@ -1,0 +1,96 @@
+"""A study is refused whose task can hardly tell models apart, unless its plan says why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clockhands.cli import main
+from clockhands.comparison import Comparison, make_plan
+from clockhands.data import Ceiling
+from clockhands.errors import ClockhandsError, ConfigError, UsageError
+from clockhands.studies import STUDIES, Study
+from clockhands.studies.soundness import check_baseline, check_ceiling
+from tests.comparison.planted import results
+
+
+def study(**plan_tables: Any) -> Study:
+    return replace(STUDIES["scale"], plan={"recipe": "recipes/numbers.toml", "seeds": 5, **plan_tables})
+
+
+def ceiling(share: float) -> Ceiling:
+    return Ceiling(share, share, share, "of all")
+
+
+def scored(percent: float) -> Comparison:
+    """A comparison whose baseline has that score."""
+    right = round(10 * percent)
+    base = results().plan.baseline
+    trials = [
+        replace(trial, items="1" * right + "0" * (1000 - right) if trial.variant == base else "01" * 500)
+        for trial in results().trials
+    ]
+    return replace(results(), trials=tuple(trials))
+
+
+def test_a_task_that_hardly_needs_order_is_refused() -> None:
+    check_ceiling(study(), ceiling(0.6))
+    with pytest.raises(UsageError, match=r"study scale is refused: 60\.1 % of its items .* more than 60 %.*despite"):
+        check_ceiling(study(), ceiling(0.601))
+    check_ceiling(study(despite={"ceiling": "because"}), ceiling(1.0))
+    with pytest.raises(UsageError, match=r"is refused"):
+        check_ceiling(study(despite={"baseline": "because"}), ceiling(1.0))
+    check_ceiling(replace(study(), unscored=True), ceiling(1.0))
+
+
+def test_a_baseline_that_gets_everything_right_gives_no_answer() -> None:
+    name = results().plan.baseline
+    check_baseline(study(), scored(98.0))
+    with pytest.raises(ClockhandsError, match=rf"gives no answer: its baseline '{name}' has 98\.1 %, more than 98 %"):
+        check_baseline(study(), scored(98.1))
+    check_baseline(study(despite={"baseline": "because"}), scored(100.0))
+    check_baseline(replace(study(), unscored=True), scored(100.0))
+
+
+def test_a_loss_has_no_end() -> None:
+    comparison = scored(100.0)
+    check_baseline(study(), replace(comparison, plan=replace(comparison.plan, metric="loss")))
+
+
+def test_reasons_are_checked_and_change_no_folder() -> None:
+    recipe = {"data": {"corpus": "numbers"}, "training": {"max_steps": 9}}
+    vary = {"model.norm": ["pre", "post"]}
+    made = make_plan(recipe, vary=vary, despite={"ceiling": "because"})
+    assert made.despite == {"ceiling": "because"} and type(made).from_dict(made.to_dict()) == made
+    assert made.fingerprint == make_plan(recipe, vary=vary).fingerprint
+    with pytest.raises(ConfigError, match="unknown exception in despite 'ceilings'; did you mean 'ceiling'"):
+        make_plan(recipe, vary=vary, despite={"ceilings": "because"})
+    with pytest.raises(ConfigError, match="is empty, but must say why, although the baseline"):
+        make_plan(recipe, vary=vary, despite={"baseline": " "})
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_built_in_study_may_run(name: str) -> None:
+    """What is above the bounds has its reason."""
+    made = STUDIES[name].make_plan()
+    if made.recipe.corpus in ("numbers", "roles") and "ceiling" not in STUDIES[name].despite:
+        from clockhands.comparison.ceiling_finding import find_plan_ceiling
+
+        check_ceiling(STUDIES[name], find_plan_ceiling(made))
+    results = Path(__file__).parent.parent.parent / "docs" / "studies" / "results" / f"{name}.json"
+    if results.is_file():
+        check_baseline(STUDIES[name], Comparison.from_json(results.read_text("utf8")))
+
+
+def test_the_command_refuses_before_it_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = {key: value for key, value in STUDIES["scale"].plan.items() if key != "despite"}
+    monkeypatch.setitem(STUDIES, "scale", replace(STUDIES["scale"], plan=tables))
+    assert main(["study", "scale", "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr()
+    assert "the study scale is refused" in said.err and "Traceback" not in said.err
+    assert not (tmp_path / "out").exists()
