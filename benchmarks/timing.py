@@ -65,7 +65,7 @@ def machine() -> dict[str, Any]:
 
 def processor() -> str:
     """The processor's name, and whether it multiplies bfloat16."""
-    from clockhands.machine import processor as name
+    from clockhands.machine import describe_processor as name
 
     info = Path("/proc/cpuinfo")
     return name() + (" with AVX512-BF16" if info.exists() and "avx512_bf16" in info.read_text() else "")

@@ -5,19 +5,19 @@ from __future__ import annotations
 import copy
 import pickle
 
-from clockhands.errors import ConfigError, Fault, nearest, shown, unknown
+from clockhands.errors import ConfigError, Fault, describe_unknown, show_value, suggest_nearest
 
 
 def test_nearest_names_the_closest() -> None:
-    assert nearest("sinusodal", ["rope", "sinusoidal"]) == "; did you mean 'sinusoidal'?"
+    assert suggest_nearest("sinusodal", ["rope", "sinusoidal"]) == "; did you mean 'sinusoidal'?"
 
 
 def test_nearest_lists_all_when_nothing_is_close() -> None:
-    assert nearest("zzz", ["rope", "alibi"]) == "; choose one of alibi, rope"
+    assert suggest_nearest("zzz", ["rope", "alibi"]) == "; choose one of alibi, rope"
 
 
 def test_unknown_is_one_sentence() -> None:
-    assert unknown("scheme", "ropee", ["rope"]) == "unknown scheme 'ropee'; did you mean 'rope'?"
+    assert describe_unknown("scheme", "ropee", ["rope"]) == "unknown scheme 'ropee'; did you mean 'rope'?"
 
 
 def test_config_error_reports_all_faults_at_once() -> None:
@@ -28,18 +28,20 @@ def test_config_error_reports_all_faults_at_once() -> None:
 
 
 def test_upper_and_lower_case_are_the_same_letter() -> None:
-    assert unknown("scheme", "RoPE", ["alibi", "none", "rope"]) == "unknown scheme 'RoPE'; did you mean 'rope'?"
-    assert nearest("lstm", ["GRU", "LSTM"]) == "; did you mean 'LSTM'?"
+    assert (
+        describe_unknown("scheme", "RoPE", ["alibi", "none", "rope"]) == "unknown scheme 'RoPE'; did you mean 'rope'?"
+    )
+    assert suggest_nearest("lstm", ["GRU", "LSTM"]) == "; did you mean 'LSTM'?"
 
 
 def test_a_value_is_shown_short_whatever_it_is() -> None:
     nested: list[object] = []
     for _ in range(100_000):
         nested = [nested]
-    assert shown("zwei") == "'zwei'"
-    assert shown("x" * 5000).endswith("... (5,002 characters)") and len(shown("x" * 5000)) < 120
-    assert shown(10**5000) == "a value of type int, too large to be written here"
-    assert shown(nested) == "a value of type list, too large to be written here"
+    assert show_value("zwei") == "'zwei'"
+    assert show_value("x" * 5000).endswith("... (5,002 characters)") and len(show_value("x" * 5000)) < 120
+    assert show_value(10**5000) == "a value of type int, too large to be written here"
+    assert show_value(nested) == "a value of type list, too large to be written here"
 
 
 def test_a_fault_of_many_thousand_characters_is_cut() -> None:

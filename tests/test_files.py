@@ -17,7 +17,7 @@ from clockhands.files import (
     apply_umask,
     check_readable,
     find_recipe,
-    growing,
+    open_growing,
     read_toml,
     remove_unfinished,
     write_bytes,
@@ -101,7 +101,7 @@ def test_a_recipe_of_ours_is_found_from_any_folder_and_never_instead_of_a_file(
 def test_a_growing_file_can_be_followed_and_takes_its_name_at_the_end(tmp_path: Path) -> None:
     path, part = tmp_path / "out.txt", tmp_path / "out.txt.part"
     path.write_text("old")
-    with growing(path) as write:
+    with open_growing(path) as write:
         for count, line in enumerate(("β", "", "c"), 1):
             write(line)
             assert part.read_text("utf8").count("\n") == count
@@ -112,7 +112,7 @@ def test_a_growing_file_can_be_followed_and_takes_its_name_at_the_end(tmp_path: 
 
 @pytest.mark.parametrize(("lines", "left"), [(["a", "b"], ["out.txt.part"]), ([], [])])
 def test_what_stops_early_keeps_its_lines_under_another_name(lines: list[str], left: list[str], tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), growing(tmp_path / "out.txt") as write:
+    with pytest.raises(KeyboardInterrupt), open_growing(tmp_path / "out.txt") as write:
         for line in lines:
             write(line)
         raise KeyboardInterrupt
@@ -123,7 +123,7 @@ def test_what_stops_early_keeps_its_lines_under_another_name(lines: list[str], l
 def test_a_folder_that_is_not_there_is_named_before_anything_is_done(tmp_path: Path) -> None:
     with (
         pytest.raises(DataError, match=r"cannot write .*none/out\.txt\.part: No such file"),
-        growing(tmp_path / "none" / "out.txt"),
+        open_growing(tmp_path / "none" / "out.txt"),
     ):
         pytest.fail("nothing is done for a file that cannot be written")
 

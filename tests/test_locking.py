@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 from clockhands.errors import BusyError, DataError
-from clockhands.locking import LOCK, hold
+from clockhands.locking import LOCK, lock_folder
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from clockhands.locking import hold
-with hold(Path(sys.argv[1])):
+from clockhands.locking import lock_folder
+with lock_folder(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
 """
@@ -55,11 +55,11 @@ def test_a_second_process_is_refused_with_the_name_of_the_first_until_that_is_ki
         with pytest.raises(
             BusyError, match=named + r"since 20\d\d-\d\d-\d\d .*; wait until it ends, or choose another"
         ):
-            hold(tmp_path / "run", wait=0.05).__enter__()
+            lock_folder(tmp_path / "run", wait=0.05).__enter__()
         child.send_signal(signal.SIGKILL)
         child.wait()
     assert (tmp_path / "run" / LOCK).exists(), "nobody could remove it"
-    with hold(tmp_path / "run", wait=0.0):
+    with lock_folder(tmp_path / "run", wait=0.0):
         assert json.loads((tmp_path / "run" / LOCK).read_text())["process"] == os.getpid()
 
 
@@ -68,13 +68,13 @@ def test_another_thread_is_refused_and_the_same_one_is_not(tmp_path: Path) -> No
 
     def other() -> None:
         try:
-            with hold(tmp_path, wait=0.05):
+            with lock_folder(tmp_path, wait=0.05):
                 found.append("entered")
         except BusyError:
             found.append("refused")
 
-    with hold(tmp_path):
-        with hold(tmp_path / "." / "..", wait=0.0), hold(tmp_path, wait=0.0):
+    with lock_folder(tmp_path):
+        with lock_folder(tmp_path / "." / "..", wait=0.0), lock_folder(tmp_path, wait=0.0):
             in_a_thread(other)
         in_a_thread(other)
     in_a_thread(other)
@@ -82,14 +82,14 @@ def test_another_thread_is_refused_and_the_same_one_is_not(tmp_path: Path) -> No
 
 
 def test_nothing_stays_of_it(tmp_path: Path) -> None:
-    with hold(tmp_path / "kept"):
+    with lock_folder(tmp_path / "kept"):
         (tmp_path / "kept" / "file").touch()
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["file"]
-    with hold(tmp_path / "unused"):
+    with lock_folder(tmp_path / "unused"):
         pass
     assert not (tmp_path / "unused").exists()
     (tmp_path / "empty").mkdir()
-    with hold(tmp_path / "empty"):
+    with lock_folder(tmp_path / "empty"):
         pass
     assert list((tmp_path / "empty").iterdir()) == []
 
@@ -98,11 +98,11 @@ def test_a_lock_whose_words_are_lost_is_one_all_the_same(tmp_path: Path) -> None
     with another_process(tmp_path):
         (tmp_path / LOCK).write_text("{")
         with pytest.raises(BusyError, match="is in use: another process writes in it; wait"):
-            hold(tmp_path, wait=0.0).__enter__()
+            lock_folder(tmp_path, wait=0.0).__enter__()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for place in ("file", "file/below", "nul\0"):
         with pytest.raises(DataError, match=f"cannot make the folder .*{place}: "):
-            hold(tmp_path / place).__enter__()
+            lock_folder(tmp_path / place).__enter__()

@@ -11,7 +11,7 @@ import psutil
 import pytest
 import torch
 
-from clockhands.machine import allowances, free_memory, machine, processor
+from clockhands.machine import describe_machine, describe_processor, measure_free_memory, read_group_allowances
 
 
 def test_the_memory_of_a_container_is_what_it_is_allowed(tmp_path: Path) -> None:
@@ -21,24 +21,24 @@ def test_the_memory_of_a_container_is_what_it_is_allowed(tmp_path: Path) -> None
         (group / "memory.max").write_text(limit)
         (group / "memory.current").write_text(str(used))
         (group / "memory.stat").write_text("anon 300\ninactive_file 200\n")
-    assert list(allowances(inner)) == [1000 - 600 + 200]
-    assert 0 < free_memory(torch.device("cpu")) <= psutil.virtual_memory().total
+    assert list(read_group_allowances(inner)) == [1000 - 600 + 200]
+    assert 0 < measure_free_memory(torch.device("cpu")) <= psutil.virtual_memory().total
 
 
 def test_a_machine_has_a_name_and_cores() -> None:
-    assert processor() and machine("cpu") == f"{processor()}, {os.cpu_count()} cores"
+    assert describe_processor() and describe_machine("cpu") == f"{describe_processor()}, {os.cpu_count()} cores"
     if Path("/proc/cpuinfo").is_file() and "model name" in Path("/proc/cpuinfo").read_text():
-        assert f": {processor()}\n" in Path("/proc/cpuinfo").read_text()
+        assert f": {describe_processor()}\n" in Path("/proc/cpuinfo").read_text()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limits of this kind")
 def test_a_limited_address_space_is_all_there_is() -> None:
     code = """
 import resource, psutil, torch
-from clockhands.machine import free_memory
+from clockhands.machine import measure_free_memory
 size = psutil.Process().memory_info().vms + 300 * 2**20
 resource.setrlimit(resource.RLIMIT_AS, (size, size))
-print(free_memory(torch.device("cpu")))
+print(measure_free_memory(torch.device("cpu")))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 200 * 2**20 < int(done.stdout) <= 300 * 2**20

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from clockhands import progress
-from clockhands.progress import Counter, time_left
+from clockhands.progress import ProgressCounter, describe_time_left
 
 
 @pytest.mark.parametrize(
@@ -22,14 +22,14 @@ from clockhands.progress import Counter, time_left
     ],
 )
 def test_the_time_left_is_that_of_the_speed_so_far(done: int, total: int, seconds: float, said: str) -> None:
-    assert time_left(done, total, seconds) == said
+    assert describe_time_left(done, total, seconds) == said
 
 
 def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 0.0, 5.0, 10.0, 15.0, 20.0, 40.0, 45.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     out = io.StringIO()
-    with Counter(Console(file=out, width=100), every=10.0) as count:
+    with ProgressCounter(Console(file=out, width=100), interval=10.0) as count:
         for done in (0, 100, 250, 300, 500):
             count("translating", done, 1000)
         for done in (0, 1):
@@ -42,7 +42,7 @@ def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch: pytest.Mon
 
 def test_on_a_terminal_there_is_a_bar_and_nothing_of_it_stays() -> None:
     out = io.StringIO()
-    with Counter(Console(file=out, force_terminal=True, width=100)) as count:
+    with ProgressCounter(Console(file=out, force_terminal=True, width=100)) as count:
         for done in range(3):
             count("translating", done, 2)
     assert "translating" in out.getvalue() and "2/2" in out.getvalue()

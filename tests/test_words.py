@@ -42,8 +42,8 @@ NAMES: list[tuple[str, str, dict[str, str]]] = [
 are, and why)"""
 
 EMPTY = ("one", "found", "each", "given", "asked", "told")
-OLDER = {"checking", "cli", "data", "files", "findings", "generation", "inspection", "locking", "machine",
-         "pretrained", "progress", "runs", "studies", "training"}  # fmt: skip
+OLDER = {"checking", "cli", "data", "generation", "inspection",
+         "pretrained", "runs", "studies", "training"}  # fmt: skip
 """Names of variables that say nothing, and the packages and modules that still have some. It only gets shorter."""
 
 PHRASES = {

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from clockhands.errors import UsageError, unknown
+from clockhands.errors import UsageError, describe_unknown
 
 T = TypeVar("T")
 Entry = TypeVar("Entry")
@@ -133,7 +133,7 @@ class Catalogue(MutableMapping[str, T]):
 
     def unknown(self, name: object) -> str:
         """Return the sentence about a name that is no entry: ``unknown scheme 'ropee'; did you mean 'rope'?``."""
-        return unknown(self.noun, name, self)
+        return describe_unknown(self.noun, name, self)
 
     def describe(self, name: str) -> str:
         """Return one sentence about an entry. Raises UnknownNameError."""

@@ -1,4 +1,4 @@
-"""The device to compute on: opened by name, or refused with one message before anything is read or written."""
+"""The device to compute on: found by its name, or refused with one message before anything is read or written."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import torch
 
 from clockhands.errors import UsageError
 
+__all__ = ["check_threads", "get_rank", "open_device"]
+
 
 def open_device(name: str, source: str) -> torch.device:
-    """Return the device ``name`` (``cpu``, ``cuda``, ``cuda:1``, ...) after a tensor was put on it.
+    """Return the device ``name`` (``cpu``, ``cuda``, ``cuda:1``, ...), after putting a tensor on it.
 
-    ``source`` says where the name was given, such as ``--device``. Raises UsageError if PyTorch does not know the
-    device, if it is not in this machine, or if it stores no numbers (``meta``).
+    ``source`` says, for the message, where the name was given, such as ``--device``. Raises UsageError if PyTorch does
+    not know the device, if it is not in this machine, or if it stores no numbers (``meta``).
     """
     try:
         device = torch.device(name)
@@ -35,7 +37,7 @@ def open_device(name: str, source: str) -> torch.device:
 def check_threads(count: int, name: str) -> None:
     """Raise UsageError for a number of threads (or processes) that is below 1, or that only slows this machine down.
 
-    ``name``: of the option, for the message.
+    ``name`` is that of the option, for the message.
     """
     most = max(64, 4 * (os.cpu_count() or 1))
     if not 1 <= count <= most:
@@ -44,5 +46,5 @@ def check_threads(count: int, name: str) -> None:
 
 
 def get_rank() -> int:
-    """Return the number of this process among those that torchrun or accelerate started; 0 where it is alone."""
+    """Return the number of this process among those that torchrun or accelerate started; 0 if it is the only one."""
     return int(os.environ.get("RANK", "0"))

@@ -15,30 +15,30 @@ __all__ = [
     "Fault",
     "PositionError",
     "UsageError",
-    "cut_long",
-    "nearest",
-    "shown",
-    "unknown",
+    "cut_long_line",
+    "describe_unknown",
+    "show_value",
+    "suggest_nearest",
 ]
 
 
 class ClockhandsError(Exception):
-    """Something could not be done. The message is complete: the command line prints it and nothing else.
+    """Something failed. The message is complete: the command line prints it and nothing else.
 
-    ``exit_code`` is what a command ends with: 1 for a failure, 2 for wrong usage.
+    ``exit_code`` is the exit status of the command: 1 for a failure, 2 for wrong usage.
     """
 
     exit_code = 1
 
 
 class UsageError(ClockhandsError):
-    """What the user asked for cannot be: an unknown name, a value out of range, an impossible combination."""
+    """What the user wants is impossible: an unknown name, a value out of range, options that exclude each other."""
 
     exit_code = 2
 
 
 class Fault(str):
-    """A sentence about a configuration that cannot be, with the ``keys`` whose values together make it so.
+    """A sentence about what is wrong with a configuration, with the ``keys`` whose values together make it wrong.
 
     ``Fault("num_heads is 3, which does not divide d_model 64", "num_heads", "d_model")`` is printed as its sentence.
     """
@@ -58,22 +58,22 @@ class ConfigError(UsageError):
     """
 
     def __init__(self, faults: Sequence[str], source: str = "configuration") -> None:
-        self.faults = tuple(map(cut_long, faults))
+        self.faults = tuple(map(cut_long_line, faults))
         self.source = source
         count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
         super().__init__(f"{source} has {count}:\n" + "\n".join(f"  - {fault}" for fault in self.faults))
 
 
 class DataError(ClockhandsError):
-    """A text, a table or a data set cannot be read as asked."""
+    """A text, a table, a data set or a file of settings cannot be read or written."""
 
 
 class CheckpointError(ClockhandsError):
-    """A saved model cannot be opened, is not understood, or does not fit."""
+    """A saved model cannot be read or written, is not understood, or does not fit the recipe or the memory."""
 
 
 class BusyError(ClockhandsError):
-    """Another process writes in a folder at the moment."""
+    """Another process is writing into a folder."""
 
 
 class PositionError(UsageError):
@@ -81,16 +81,16 @@ class PositionError(UsageError):
 
 
 class ClockhandsWarning(UserWarning):
-    """Something was done otherwise than one might think: text that was cut, left out, or read in another way."""
+    """Something was done in another way than a user may expect: text was cut, left out, or read in another way."""
 
 
-def cut_long(line: str, room: int = 1000) -> str:
-    """Cut one line of a message to ``room`` characters: a damaged file may hold a name of many thousand."""
+def cut_long_line(line: str, room: int = 1000) -> str:
+    """Cut one line of a message to ``room`` characters: a damaged file may hold a name of many thousand characters."""
     return line if len(line) <= room else f"{line[: room - 100]}... ({len(line):,} characters)"
 
 
-def shown(value: object, room: int = 100) -> str:
-    """Return a value as a message shows it: as Python writes it, and no longer than ``room`` characters."""
+def show_value(value: object, room: int = 100) -> str:
+    """Return a value for a message: its ``repr``, cut to at most ``room`` characters."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):
@@ -99,10 +99,10 @@ def shown(value: object, room: int = 100) -> str:
     return text if len(text) <= room else f"{text[: room - 20]}... ({len(text):,} characters)"
 
 
-def nearest(name: str, choices: Iterable[str]) -> str:
-    """Return ``; did you mean 'rope'?`` when a close name exists, else the list of choices, ready to append.
+def suggest_nearest(name: str, choices: Iterable[str]) -> str:
+    """Return ``; did you mean 'rope'?`` if a choice is close to ``name``, else a list of the choices.
 
-    Upper and lower case count as the same letter.
+    The result is appended to a message. Upper and lower case count as the same letter.
     """
     known = sorted(choices)
     folded = {choice.casefold(): choice for choice in known}
@@ -112,6 +112,9 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     return f"; choose one of {', '.join(known)}" if known else ""
 
 
-def unknown(noun: str, name: object, choices: Iterable[str]) -> str:
-    """Return the sentence for a name that is not known: ``unknown scheme 'ropee'; did you mean 'rope'?``."""
-    return f"unknown {noun} {shown(name)}{nearest(name if isinstance(name, str) else '', choices)}"
+def describe_unknown(noun: str, name: object, choices: Iterable[str]) -> str:
+    """Return the sentence about a name that is not known, such as ``unknown scheme 'ropee'; did you mean 'rope'?``.
+
+    ``noun`` says what the name stands for; the nearest of ``choices`` is suggested.
+    """
+    return f"unknown {noun} {show_value(name)}{suggest_nearest(name if isinstance(name, str) else '', choices)}"

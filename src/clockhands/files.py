@@ -1,4 +1,7 @@
-"""Reading files of settings, and writing files so that readers never meet half of one, with the umask's permissions."""
+"""Reads files of settings, and writes files whole: under a temporary name, which is changed at the end.
+
+Files that are written have the permissions that the umask gives.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,36 @@ from typing import Any
 
 from clockhands.errors import DataError
 
+__all__ = [
+    "DEEPEST",
+    "LARGEST_SETTINGS",
+    "PART",
+    "UNFINISHED",
+    "apply_umask",
+    "check_readable",
+    "find_recipe",
+    "is_deep",
+    "open_growing",
+    "read_toml",
+    "remove_unfinished",
+    "write_bytes",
+    "write_text",
+]
+
 UNFINISHED = ".writing"
-"""How the name of a file ends while it is written."""
+"""The end of a file's name while it is written."""
 LARGEST_SETTINGS = 8 * 2**20
-"""Bytes of the largest file of settings that is read: what is larger is something else."""
+"""Bytes of the largest file of settings that is read: a larger one is something else."""
 DEEPEST = 20
-"""Tables within tables that a file of settings may have; ours have five at most."""
+"""Levels of tables within tables that a file of settings may have; ours have five at most."""
+PART = ".part"
+"""The end of a growing file's name until it is complete (``open_growing``)."""
 
 
 def read_toml(path: str | Path, what: str = "the file") -> dict[str, Any]:
-    """Read the tables of a TOML file, with or without a byte order mark; ``what`` it is, for the message.
+    """Read the tables of a TOML file, with or without a byte order mark. ``what`` names the file in messages.
 
-    Raises DataError for a file that cannot be read, is larger than ``LARGEST_SETTINGS``, is no TOML in UTF-8, or nests
+    Raises DataError for a file that cannot be read, is larger than ``LARGEST_SETTINGS``, is not TOML in UTF-8, or nests
     tables or lists more than ``DEEPEST`` deep.
     """
     try:
@@ -38,17 +59,17 @@ def read_toml(path: str | Path, what: str = "the file") -> dict[str, Any]:
     try:
         tables = tomllib.loads(content.decode("utf-8-sig"))
     except RecursionError as fault:
-        raise DataError(_too_deep(path)) from fault
+        raise DataError(_describe_too_deep(path)) from fault
     except ValueError as fault:
         # Bytes that are not UTF-8, a fault of the syntax, or an integer of more digits than Python reads.
         raise DataError(f"{path} is not TOML: {str(fault)[:200]}") from fault
     if is_deep(tables, DEEPEST):
-        raise DataError(_too_deep(path))
+        raise DataError(_describe_too_deep(path))
     return tables
 
 
 def is_deep(tables: Mapping[str, Any], deepest: int) -> bool:
-    """Say whether tables and lists stand within each other more than ``deepest`` levels deep."""
+    """Return whether tables and lists are nested more than ``deepest`` levels deep."""
     level: list[Any] = [tables]
     for _ in range(deepest):
         level = [inner for item in level for inner in (item.values() if isinstance(item, Mapping) else item)]
@@ -59,32 +80,36 @@ def is_deep(tables: Mapping[str, Any], deepest: int) -> bool:
 def find_recipe(path: str | Path) -> Path:
     """Return the path of a recipe or plan; ``recipes/NAME.toml`` is found from any folder.
 
-    A file that exists is itself. Otherwise a path of this form is that of the recipe that comes with Clockhands: inside
-    the installed package, or in the checkout that the package is imported from.
+    The path of a file that exists is returned as it is. Any other path of this form is that of a recipe that comes with
+    Clockhands: inside the installed package, or in the checkout that the package is imported from.
     """
     path, package = Path(path), Path(__file__).resolve().parent
     if path.parent != Path("recipes") or os.path.lexists(path):
         return path
     shipped = (folder / "recipes" / path.name for folder in (package, package.parents[1]))
-    return next((found for found in shipped if found.is_file()), path)
+    return next((recipe for recipe in shipped if recipe.is_file()), path)
 
 
-def _too_deep(path: str | Path) -> str:
+def _describe_too_deep(path: str | Path) -> str:
     return f"{path} nests tables or lists more than {DEEPEST} deep; no file of settings needs that"
 
 
 def write_text(path: str | Path, text: str) -> Path:
-    """Write under a temporary name in the same folder, then rename: readers never meet half a file."""
+    """Write a text in UTF-8 under a temporary name in the same folder, then rename it: nobody reads half a file.
+
+    Folders that are missing are made. Returns the path. Raises DataError with the path if disk or rights do not allow
+    it.
+    """
     return write_bytes(path, text.encode("utf8"))
 
 
 def write_bytes(path: str | Path, content: bytes) -> Path:
-    """Write bytes as ``write_text`` does text. Raises DataError with the path if disk or rights do not allow it."""
+    """Write bytes as ``write_text`` writes text, and raise what it raises."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Not by tempfile, whose files nobody else may read whatever the umask says.
+        # tempfile would make a file that nobody else may read, whatever the umask says.
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as stream:
             stream.write(content)
         temporary.replace(path)
@@ -96,16 +121,13 @@ def write_bytes(path: str | Path, content: bytes) -> Path:
     return path
 
 
-PART = ".part"
-
-
 @contextmanager
-def growing(path: str | Path) -> Iterator[Callable[[str], None]]:
-    """Give a function that writes one line of a text file, which can be followed while it grows.
+def open_growing(path: str | Path) -> Iterator[Callable[[str], None]]:
+    """Yield a function that appends one line to a text file, which can be read while it grows.
 
-    Lines go to ``NAME.part`` in the same folder, each at once; at the end of the block that file becomes ``NAME``. If
-    the block raises, ``NAME.part`` stays and holds every line written so far; an empty one is removed.
-    Raises DataError with the path if the disk or the rights do not allow it.
+    Lines are written to ``NAME.part`` in the same folder, each at once; at the end of the context that file is renamed
+    to ``NAME``. If the context raises, ``NAME.part`` stays and holds every line written so far; an empty one is
+    removed. Raises DataError with the path if the disk or the rights do not allow it.
     """
     path = Path(path)
     part = path.with_name(f"{path.name}{PART}")
@@ -135,14 +157,17 @@ def growing(path: str | Path) -> Iterator[Callable[[str], None]]:
 
 
 def remove_unfinished(folder: Path, *names: str) -> None:
-    """Remove what a process that was killed left of these files; nobody else may be writing them."""
+    """Remove what a killed process left of the files ``names`` in a folder; no other process may be writing them."""
     for name in names:
         for path in folder.glob(f".{name}.*{UNFINISHED}"):
             path.unlink(missing_ok=True)
 
 
 def apply_umask(folder: Path) -> None:
-    """Give every file below a folder the permissions of a newly made one: safetensors keeps its files to the owner."""
+    """Give every file below a folder the permissions that the umask gives to a new file.
+
+    safetensors makes files that only their owner may read.
+    """
     probe = folder / f".umask{UNFINISHED}"
     probe.touch()
     mode = stat.S_IMODE(probe.stat().st_mode)
@@ -153,9 +178,9 @@ def apply_umask(folder: Path) -> None:
 
 
 def check_readable(*paths: Path) -> None:
-    """Raise PermissionError for the first file that is there and may not be read.
+    """Raise PermissionError for the first file that exists and may not be read.
 
-    The Rust side of safetensors and tokenizers says "No such file" of such a file.
+    The Rust code of safetensors and tokenizers reports "No such file" for such a file.
     """
     for path in paths:
         with contextlib.suppress(FileNotFoundError):

@@ -1,8 +1,8 @@
-"""Finding: what every measurement returns. Plain data: it knows nothing of models, and pages are drawn from it.
+"""Findings: what every measurement returns, as plain data from which pages are drawn. They know nothing of models.
 
-A number never stands alone: it carries its interval, what it is compared with (each reference by its name: untrained,
-chance, rows shuffled), the table behind it, one sentence of verdict, how it was measured and the command that measures
-it again.
+A finding holds a value with its interval, the references that it is compared with (each by its name: untrained, chance,
+rows shuffled), the table behind it, a verdict of one sentence, how it was measured, and the command that measures it
+again.
 """
 
 from __future__ import annotations
@@ -16,30 +16,48 @@ from typing import Any, Literal, TypeAlias
 from clockhands.errors import DataError
 from clockhands.files import write_text
 
+__all__ = [
+    "SCHEMA",
+    "Figure",
+    "Finding",
+    "Findings",
+    "Light",
+    "Mark",
+    "Number",
+    "Panel",
+    "Reference",
+    "Scalar",
+    "Table",
+    "choose_digits",
+    "set_html_renderer",
+]
+
 Number: TypeAlias = float | int
 Scalar: TypeAlias = str | Number | bool | None
 Light = Literal["good", "warn", "bad", "info", "skip"]
+"""The colour in which a finding is shown."""
 SCHEMA = 2
-_READ = (1, 2)
-"""Schemas that ``from_json`` reads. In schema 1 a finding had one reference without a name, called ``null``."""
+"""The version of the JSON that ``Findings.to_json`` writes."""
+_READABLE = (1, 2)
+"""Versions that ``from_json`` reads. In version 1 a finding had one reference without a name, called ``null``."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Named columns and rows of plain values."""
+    """Named columns, and rows with one plain value for each column."""
 
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[Scalar, ...], ...] = ()
 
     @classmethod
     def of(cls, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-        """Build from any sequences; numbers of NumPy and torch become Python's."""
-        return cls(tuple(columns), tuple(tuple(_plain(cell) for cell in row) for row in rows))
+        """Make a table of any sequences; numbers of NumPy and PyTorch become Python's."""
+        return cls(tuple(columns), tuple(tuple(_make_plain(cell) for cell in row) for row in rows))
 
 
 @dataclass(frozen=True)
 class Mark:
-    """One thing drawn in a panel.
+    """One line, heatmap, set of points or other element of a panel.
 
     ``kind`` is a name in ``KINDS`` of ``clockhands.report.figures.mark_kinds``, whose classes say which fields they
     draw: ``line``, ``points``, ``bars``, ``stack`` and ``band`` use ``x`` and ``y`` or ``low`` and ``high``,
@@ -61,7 +79,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes."""
+    """One pair of axes with its marks; ``equal``: a unit is as long on both axes."""
 
     marks: tuple[Mark, ...]
     title: str = ""
@@ -86,7 +104,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Reference:
-    """What a value is compared with: its name as a reader knows it (``untrained``, ``chance``), value and interval."""
+    """What a value is compared with: a name for the reader (``untrained``, ``chance``), a value and its interval."""
 
     name: str
     value: Number
@@ -97,10 +115,22 @@ class Reference:
 class Finding:
     """One measured answer.
 
-    ``name`` is a stable identifier (``loudness.ratio``); ``question`` a heading in a person's words; ``verdict`` one
-    sentence with its number and what that is compared with; ``references`` the same as numbers, the most important
-    first; ``basis`` what the value depends on besides the model (text, tokenizer, ...): two findings are comparable
-    where that is alike; ``light`` how to colour it (``skip``: does not apply, and ``verdict`` says why).
+    Args:
+        name: a stable identifier, such as ``loudness.ratio``.
+        question: what was measured, as the question that a reader would ask; the heading on a page.
+        verdict: one sentence with the value and what it is compared with.
+        value: the result, in ``unit``.
+        interval: the 95 % interval of the value.
+        references: what the value is compared with, the most important first.
+        light: the colour in which it is shown; ``skip``: it does not apply, and ``verdict`` says why.
+        table: the numbers behind the value.
+        figure: a drawing of them.
+        method: how it was measured.
+        source: the paper and equation that the measure follows.
+        command: the command that measures it again.
+        details: further results, by name.
+        basis: what the value depends on besides the model (text, tokenizer, ...); two findings are comparable if their
+            bases are equal.
     """
 
     name: str
@@ -120,16 +150,16 @@ class Finding:
     basis: Mapping[str, str] = field(default_factory=dict)
 
     def reference(self, name: str) -> Reference | None:
-        """Return the reference of this name; None if the value has none such."""
+        """Return the reference of this name, or None if the finding has no such reference."""
         return next((reference for reference in self.references if reference.name == name), None)
 
 
 @dataclass(frozen=True)
 class Findings:
-    """The findings of one run of one instrument, in the order a reader should meet them.
+    """The findings of one command, in the order in which a page shows them.
 
-    ``facts`` are the few lines that stand on top of a page (model, mechanism, data, versions); ``signature`` is the
-    compact string that goes with any number quoted elsewhere.
+    ``facts`` are the lines at the top of a page (model, mechanism, data, versions). ``signature`` is the short string
+    that is quoted beside a number: it says with which settings and versions it was measured.
     """
 
     title: str
@@ -151,8 +181,8 @@ class Findings:
         raise KeyError(f"no finding named {name!r}; there are {', '.join(item.name for item in self.items)}")
 
     def to_json(self) -> str:
-        """One JSON document; ``from_json`` reads it back exactly."""
-        return json.dumps({"schema": SCHEMA, **_plain(asdict(self))}, ensure_ascii=False, indent=1)
+        """Return the findings as one JSON document, which ``from_json`` reads back exactly."""
+        return json.dumps({"schema": SCHEMA, **_make_plain(asdict(self))}, ensure_ascii=False, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Findings:
@@ -160,22 +190,22 @@ class Findings:
         try:
             raw = json.loads(text)
             schema = raw.pop("schema")
-            if schema not in _READ:
+            if schema not in _READABLE:
                 raise DataError(
                     f"the findings have schema {schema}; this version reads schemas 1 and 2: run the command again"
                 )
-            items = tuple(_finding(item) for item in raw.pop("items"))
+            items = tuple(_read_finding(item) for item in raw.pop("items"))
             return cls(items=items, **raw)
         except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as fault:
             raise DataError(f"this is no findings file: {fault}") from fault
 
     def save(self, path: str | Path) -> Path:
-        """Write ``findings.json``; a half-written file never takes the name."""
+        """Write the findings as JSON to a file, whole or not at all, and return its path. Raises DataError."""
         return write_text(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | Path) -> Findings:
-        """Read a file that ``save`` wrote. Raises DataError if it is missing or something else."""
+        """Read a file that ``save`` wrote. Raises DataError if it is missing or holds something else."""
         try:
             return cls.from_json(Path(path).read_text(encoding="utf8"))
         except OSError as fault:
@@ -191,68 +221,69 @@ _html_renderer: Callable[[Findings], str] | None = None
 
 
 def set_html_renderer(renderer: Callable[[Findings], str]) -> None:
-    """The report registers itself here, so that findings can show themselves without knowing it."""
+    """Set the function that draws findings as HTML in a notebook; ``clockhands.report`` sets its own when imported."""
     global _html_renderer
     _html_renderer = renderer
 
 
-def digits_apart(low: Any, high: Any, digits: int, write: Callable[[Any, int], str] | None = None) -> int:
-    """The digits that both ends of an interval are written with: ``digits``, or more (six at most) to tell them apart.
+def choose_digits(low: Any, high: Any, digits: int, write: Callable[[Any, int], str] | None = None) -> int:
+    """Return how many digits to write both ends of an interval with, so that different ends look different.
 
-    ``write``: how an end is written with so many digits; decimals by default.
+    That is ``digits``, or up to six more. ``write`` writes a number with so many digits; by default as decimals.
     """
     write = write or (lambda value, places: f"{value:.{places}f}")
     more = (places for places in range(digits, digits + 7) if write(low, places) != write(high, places))
     return digits if low == high else next(more, digits)
 
 
-def _plain(value: Any) -> Any:
-    """Python's own scalars, lists and dicts of whatever NumPy, torch or a dataclass held."""
+def _make_plain(value: Any) -> Any:
+    """Return a value of NumPy, PyTorch or a dataclass as Python's own scalars, lists and dicts; NaN becomes None."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _make_plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_make_plain(item) for item in value]
     if hasattr(value, "tolist"):
-        return _plain(value.tolist())
+        return _make_plain(value.tolist())
     if isinstance(value, float) and value != value:
         return None
     return value
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+def _make_tuples(value: Any) -> Any:
+    return tuple(_make_tuples(item) for item in value) if isinstance(value, list) else value
 
 
-def _finding(raw: dict[str, Any]) -> Finding:
-    table = Table(**{key: _tuples(item) for key, item in raw.pop("table").items()})
+def _read_finding(raw: dict[str, Any]) -> Finding:
+    table = Table(**{key: _make_tuples(item) for key, item in raw.pop("table").items()})
     figure = raw.pop("figure")
     details = raw.pop("details")
-    references = _references(raw)
-    rest = {key: _tuples(item) for key, item in raw.items()}
+    references = _read_references(raw)
+    rest = {key: _make_tuples(item) for key, item in raw.items()}
     return Finding(
-        **rest, references=references, table=table, figure=_figure(figure) if figure else None, details=details
+        **rest, references=references, table=table, figure=_read_figure(figure) if figure else None, details=details
     )
 
 
-def _references(raw: dict[str, Any]) -> tuple[Reference, ...]:
-    """Take the references out of a finding; of schema 1 its only one, whose name was not kept."""
+def _read_references(raw: dict[str, Any]) -> tuple[Reference, ...]:
+    """Take the references out of a finding; in schema 1 it has only one, whose name was not stored."""
     value, span = raw.pop("null", None), raw.pop("null_interval", None)
-    old = () if value is None else (Reference("reference", value, _tuples(span)),)
-    new = (Reference(**{key: _tuples(item) for key, item in each.items()}) for each in raw.pop("references", ()))
+    old = () if value is None else (Reference("reference", value, _make_tuples(span)),)
+    tables = raw.pop("references", ())
+    new = (Reference(**{key: _make_tuples(item) for key, item in table.items()}) for table in tables)
     return (*old, *new)
 
 
-def _figure(raw: dict[str, Any]) -> Figure:
-    panels = tuple(_panel(panel) for panel in raw.pop("panels"))
-    return Figure(panels=panels, **{key: _tuples(item) for key, item in raw.items()})
+def _read_figure(raw: dict[str, Any]) -> Figure:
+    panels = tuple(_read_panel(panel) for panel in raw.pop("panels"))
+    return Figure(panels=panels, **{key: _make_tuples(item) for key, item in raw.items()})
 
 
-def _panel(raw: dict[str, Any]) -> Panel:
-    marks = tuple(_mark(mark) for mark in raw.pop("marks"))
-    return Panel(marks=marks, **{key: _tuples(item) for key, item in raw.items()})
+def _read_panel(raw: dict[str, Any]) -> Panel:
+    marks = tuple(_read_mark(mark) for mark in raw.pop("marks"))
+    return Panel(marks=marks, **{key: _make_tuples(item) for key, item in raw.items()})
 
 
-def _mark(raw: dict[str, Any]) -> Mark:
+def _read_mark(raw: dict[str, Any]) -> Mark:
     """Read a mark; older files call the emphasis of a reference ``null``."""
-    fields = {key: _tuples(item) for key, item in raw.items()}
+    fields = {key: _make_tuples(item) for key, item in raw.items()}
     return Mark(**{**fields, "emphasis": "reference"} if fields.get("emphasis") == "null" else fields)

@@ -1,4 +1,4 @@
-"""Keeping a folder for one process: two that write into the same run or comparison would destroy each other's work."""
+"""A lock on a folder: two processes that write into the same run or comparison would destroy each other's work."""
 
 from __future__ import annotations
 
@@ -12,47 +12,55 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from clockhands.errors import BusyError, DataError
 
+__all__ = ["LOCK", "WAIT", "lock_folder"]
+
 LOCK = ".lock"
+"""The name of the file in a folder that is locked."""
 WAIT = 1.0
 """Seconds to wait for the holder: a process that is just ending is not a reason to refuse."""
 
 _held: set[tuple[int, int, str]] = set()
-"""Process, thread and folder: who holds a folder already may enter it again, as the tour does with its own run."""
+"""Process, thread and folder of each lock: its holder may lock the folder again, as the tour does with its own run."""
 
 
 @contextmanager
-def hold(folder: Path, *, wait: float = WAIT) -> Iterator[None]:
-    """Keep a folder for this thread inside the context; the folder is made if it is not there.
+def lock_folder(folder: Path, *, wait: float = WAIT) -> Iterator[None]:
+    """Lock a folder for this thread inside the context; make the folder if it does not exist.
 
-    The operating system frees the lock when the process ends in whatever way, so that nothing is to be cleaned up after
-    ``kill -9``. A folder that was made here and stayed empty is removed again.
+    The operating system frees the lock when the process ends, in whatever way, so that nothing has to be cleaned up
+    after ``kill -9``. A folder that was made here and stayed empty is removed again.
+
+    Args:
+        wait: how many seconds to wait for another holder.
+
     Raises BusyError, which names the holder, and DataError without the right to write.
     """
-    made = _make(folder)
+    made = _make_folder(folder)
     key = (os.getpid(), threading.get_ident(), os.path.realpath(folder))
     if key in _held:
         yield
         return
-    from filelock import FileLock, Timeout
-
     lock = FileLock(folder / LOCK, timeout=wait)
     try:
         lock.acquire()
     except Timeout as fault:
         raise BusyError(
-            f"{folder} is in use: {_holder(folder)}; wait until it ends, or choose another folder"
+            f"{folder} is in use: {_describe_holder(folder)}; wait until it ends, or choose another folder"
         ) from fault
     except OSError as fault:
         raise DataError(f"cannot write in {folder}: {fault.strerror or fault}") from fault
     _held.add(key)
     try:
-        _sign(folder)
+        _record_holder(folder)
         yield
     finally:
         _held.discard(key)
-        # Removed while it is still held: whoever opened it meanwhile finds it without a name, and tries anew.
+        # The file is removed before the lock is released: a process that opened it meanwhile locks a file that has no
+        # name any more, notices that, and opens a new one.
         with contextlib.suppress(OSError):
             (folder / LOCK).unlink()
         lock.release()
@@ -61,8 +69,8 @@ def hold(folder: Path, *, wait: float = WAIT) -> Iterator[None]:
                 folder.rmdir()
 
 
-def _make(folder: Path) -> bool:
-    """Make the folder; whether it was not there."""
+def _make_folder(folder: Path) -> bool:
+    """Make the folder, and return whether it was not there. Raises DataError if it cannot be made."""
     try:
         made = not os.path.isdir(folder)  # noqa: PTH112 - unlike pathlib, False where the folder above may not be entered
         folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +79,7 @@ def _make(folder: Path) -> bool:
     return made
 
 
-def _sign(folder: Path) -> None:
+def _record_holder(folder: Path) -> None:
     """Write who holds the folder into the lock, for the message that another process prints."""
     since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
     content = {"process": os.getpid(), "host": socket.gethostname(), "since": since}
@@ -79,9 +87,10 @@ def _sign(folder: Path) -> None:
         (folder / LOCK).write_text(json.dumps(content) + "\n", "utf8")
 
 
-def _holder(folder: Path) -> str:
+def _describe_holder(folder: Path) -> str:
+    """Return who holds the lock of a folder, as the holder recorded it."""
     try:
-        found = json.loads((folder / LOCK).read_text("utf8"))
-        return f"process {found['process']} on {found['host']} has written in it since {found['since']}"
+        holder = json.loads((folder / LOCK).read_text("utf8"))
+        return f"process {holder['process']} on {holder['host']} has written in it since {holder['since']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process writes in it"

@@ -1,4 +1,4 @@
-"""The machine: its name, without which seconds mean nothing, and how much memory is free, in a container too."""
+"""The machine that computes: the names of its processor and GPU, and how much of its memory is free."""
 
 from __future__ import annotations
 
@@ -11,51 +11,66 @@ from pathlib import Path
 import psutil
 import torch
 
+__all__ = [
+    "describe_machine",
+    "describe_processor",
+    "format_bytes",
+    "measure_free_memory",
+    "read_group_allowances",
+    "read_own_allowance",
+]
+
 _GROUPS = Path("/sys/fs/cgroup")
+"""Where Linux shows the limits of control groups, by which containers are bounded."""
 
 
-def processor() -> str:
-    """The processor's name, where the system tells."""
+def describe_processor() -> str:
+    """Return the name of the processor, or its architecture where the system has no name for it."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text("utf8").splitlines() if info.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def machine(device: str) -> str:
-    """Processor and cores, and the accelerator where the device is one."""
-    beside = f", {torch.cuda.get_device_name(device)}" if device.startswith("cuda") else ""
-    return f"{processor()}, {os.cpu_count()} cores{beside}"
+def describe_machine(device: str) -> str:
+    """Return the processor, its number of cores, and the GPU if ``device`` (``cpu``, ``cuda:0``) is one."""
+    gpu = f", {torch.cuda.get_device_name(device)}" if device.startswith("cuda") else ""
+    return f"{describe_processor()}, {os.cpu_count()} cores{gpu}"
 
 
-def free_memory(device: torch.device) -> int:
-    """Bytes that can still be had there; in a container, or under ``ulimit -v``, no more than is allowed."""
+def measure_free_memory(device: torch.device) -> int:
+    """Return how many bytes of a device's memory are free; in a container, or under ``ulimit -v``, how many of its own.
+
+    The free memory of other devices than CUDA is that of the processor.
+    """
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return min([int(psutil.virtual_memory().available), *allowances(_own_group()), *own_allowance()])
+    return min(
+        [int(psutil.virtual_memory().available), *read_group_allowances(_find_own_group()), *read_own_allowance()]
+    )
 
 
-def in_words(size: int) -> str:
-    """Write a number of bytes with the unit that suits it: ``1.5 GiB``."""
+def format_bytes(size: int) -> str:
+    """Return a number of bytes with the unit that suits it, such as ``1.5 GiB``."""
     units = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
     power = min(max(size.bit_length() - 1, 0) // 10, len(units) - 1)
     return f"{size} bytes" if power == 0 else f"{size / 2 ** (10 * power):,.1f} {units[power]}"
 
 
-def allowances(group: Path) -> Iterator[int]:
-    """Bytes that a control group (version 2) and those above it may still take, for each that has a limit.
+def read_group_allowances(group: Path) -> Iterator[int]:
+    """Yield how many bytes a control group (version 2) and those above it may still take, for each with a limit.
 
-    Pages of files do not count as taken: they are dropped when memory is wanted.
+    Pages of files do not count as taken: the system drops them when memory is needed.
     """
-    for each in (group, *group.parents):
-        with contextlib.suppress(OSError, ValueError):
-            limit = int((each / "memory.max").read_text())
-            counts = dict(line.split() for line in (each / "memory.stat").read_text().splitlines())
-            yield max(limit - int((each / "memory.current").read_text()) + int(counts.get("inactive_file", 0)), 0)
+    for folder in (group, *group.parents):
+        with contextlib.suppress(OSError, ValueError):  # no limit ("max"), or no such files
+            limit = int((folder / "memory.max").read_text())
+            counts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+            yield max(limit - int((folder / "memory.current").read_text()) + int(counts.get("inactive_file", 0)), 0)
 
 
-def own_allowance() -> Iterator[int]:
-    """Bytes that this process may still map, where its address space is limited (``ulimit -v``)."""
+def read_own_allowance() -> Iterator[int]:
+    """Yield how many bytes this process may still map, if its address space is limited (``ulimit -v``)."""
     with contextlib.suppress(ImportError):  # Windows has no such limits, and no such module.
         import resource
 
@@ -64,8 +79,9 @@ def own_allowance() -> Iterator[int]:
             yield max(limit - int(psutil.Process().memory_info().vms), 0)
 
 
-def _own_group() -> Path:
+def _find_own_group() -> Path:
+    """Return the folder of this process's control group; the root where there is none."""
     with contextlib.suppress(OSError):
         lines = Path("/proc/self/cgroup").read_text().splitlines()
-        return _GROUPS / next((each[3:].lstrip("/") for each in lines if each.startswith("0::")), "")
+        return _GROUPS / next((line[3:].lstrip("/") for line in lines if line.startswith("0::")), "")
     return _GROUPS

@@ -27,7 +27,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from clockhands.errors import ConfigError, shown, unknown
+from clockhands.errors import ConfigError, describe_unknown, show_value
 
 MISSING = inspect.Parameter.empty
 """The default of an option that must be given."""
@@ -152,7 +152,7 @@ def check_options(
     right, faults = {}, []
     for name, value in values.items():
         if name not in options:
-            faults.append(unknown(noun or f"option of {owner}", name, options))
+            faults.append(describe_unknown(noun or f"option of {owner}", name, options))
             continue
         converted = convert(value, options[name].type)
         wrong = check_value(f"{prefix}{name}", converted, options[name].type)
@@ -165,10 +165,10 @@ def check_options(
 def check_value(name: str, value: Any, type_: Any) -> list[str]:
     """Return the sentence about a value that does not fit (its name, the value, what it must be), or nothing."""
     if not fits(value, type_):
-        return [f"{name} is {shown(value)}, but must be {_unusable(value) or describe(type_)}"]
+        return [f"{name} is {show_value(value)}, but must be {_unusable(value) or describe(type_)}"]
     ranges = [bounds for part, bounds in _ranges(type_) if fits(value, part)]
     if ranges and not any(bounds is None or value in bounds for bounds in ranges):
-        return [f"{name} is {shown(value)}, but must be {ranges[0]}"]
+        return [f"{name} is {show_value(value)}, but must be {ranges[0]}"]
     return []
 
 

@@ -1,4 +1,4 @@
-"""What a person sees on standard error while something takes long: what happens now, how far it is, the time left."""
+"""Progress on standard error: what happens now, how much of it is done, and the time left."""
 
 from __future__ import annotations
 
@@ -6,31 +6,48 @@ import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-Say: TypeAlias = Callable[[str], None]
-"""Takes one sentence about what happens now."""
-Count: TypeAlias = Callable[[str, int, int], None]
-"""Takes what is counted, how many are done and how many there are."""
-EVERY = 10.0
-"""Seconds between two lines where there is no terminal."""
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+__all__ = [
+    "LINE_INTERVAL",
+    "CountProgress",
+    "ProgressCounter",
+    "SentenceProgress",
+    "describe_time_left",
+    "ignore_count",
+    "ignore_sentence",
+    "print_sentence",
+]
+
+SentenceProgress: TypeAlias = Callable[[str], None]
+"""A function that is called with one sentence about what happens now."""
+CountProgress: TypeAlias = Callable[[str, int, int], None]
+"""A function that is called with what is counted, how many of them are done, and how many there are."""
+LINE_INTERVAL = 10.0
+"""Seconds between two lines of progress where standard error is not a terminal."""
 
 
-def say(sentence: str) -> None:
+def print_sentence(sentence: str) -> None:
     """Print one sentence on standard error."""
     print(sentence, file=sys.stderr, flush=True)
 
 
-def say_nothing(sentence: str) -> None:
-    """Stand in for ``say`` where nobody watches."""
+def ignore_sentence(sentence: str) -> None:
+    """Do nothing: the ``SentenceProgress`` of a caller who wants none."""
 
 
-def count_nothing(what: str, done: int, total: int) -> None:
-    """Stand in for ``Counter`` where nobody watches."""
+def ignore_count(what: str, done: int, total: int) -> None:
+    """Do nothing: the ``CountProgress`` of a caller who wants none."""
 
 
-def time_left(done: int, total: int, seconds: float) -> str:
-    """Return the time that the rest takes at the speed so far, such as ``3 min left``; empty if none is done."""
+def describe_time_left(done: int, total: int, seconds: float) -> str:
+    """Return how long the rest takes at the speed so far, such as ``3 min left``; empty if nothing is done yet.
+
+    ``done`` of ``total`` took ``seconds``.
+    """
     if done <= 0:
         return ""
     left = seconds * max(0, total - done) / done
@@ -41,35 +58,33 @@ def time_left(done: int, total: int, seconds: float) -> str:
     return f"{int(left // 3600)} h {int(left % 3600 // 60)} min left"
 
 
-class Counter:
-    """Shows counts with the time left: a bar on a terminal, elsewhere a line every ``EVERY`` seconds.
+class ProgressCounter:
+    """Shows counts with the time left: a bar on a terminal, elsewhere a line every ``LINE_INTERVAL`` seconds.
 
-    Use it in ``with``; an instance is a ``Count``.
+    Use it in ``with``; an instance is a ``CountProgress``.
     """
 
-    def __init__(self, console: Any = None, every: float = EVERY) -> None:
-        from rich.console import Console
-
+    def __init__(self, console: Console | None = None, interval: float = LINE_INTERVAL) -> None:
         self.console = console or Console(stderr=True)
-        self.every, self.what = every, ""
-        self.bar: Any = None
-        self.task: Any = None
-        self.begun = self.told = time.monotonic()
+        self.interval, self.what = interval, ""
+        self.bar: Progress | None = None
+        self.task = TaskID(0)
+        self.started = self.last_line = time.monotonic()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Take in one count."""
+        """Show that ``done`` of ``total`` are done; another ``what`` starts a new count."""
         now = time.monotonic()
         if what != self.what:
             self._close()
-            self.what, self.begun, self.told = what, now, now
+            self.what, self.started, self.last_line = what, now, now
         if self.console.is_terminal:
             self._draw(done, total)
-        elif now - self.told >= self.every:
-            self.told = now
-            left = time_left(done, total, now - self.begun)
+        elif now - self.last_line >= self.interval:
+            self.last_line = now
+            left = describe_time_left(done, total, now - self.started)
             self.console.print(f"{what}: {done:,} of {total:,}{', ' if left else ''}{left}", highlight=False)
 
-    def __enter__(self) -> Counter:
+    def __enter__(self) -> ProgressCounter:
         return self
 
     def __exit__(
@@ -78,8 +93,6 @@ class Counter:
         self._close()
 
     def _draw(self, done: int, total: int) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
         if self.bar is None:
             columns = (TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn())
             self.bar = Progress(*columns, console=self.console, transient=True)

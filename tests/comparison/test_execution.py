@@ -16,7 +16,7 @@ from clockhands.comparison.execution import make_workers, run_plan
 from clockhands.comparison.folder import RESULTS, read_comparison
 from clockhands.comparison.results import Cost
 from clockhands.errors import BusyError, UsageError
-from clockhands.locking import hold
+from clockhands.locking import lock_folder
 from tests.comparison.planted import Events, plan
 
 COSTS = {name: Cost(parameters=1, steps=6, flops=1, seconds=0.1, changes={}) for name in ("sinusoidal", "learned")}
@@ -73,7 +73,7 @@ def test_a_folder_in_which_another_process_writes_is_refused(tmp_path: Path) -> 
         except BusyError as fault:
             found.append(str(fault))
 
-    with hold(tmp_path / "out"):
+    with lock_folder(tmp_path / "out"):
         thread = threading.Thread(target=another)
         thread.start()
         thread.join()

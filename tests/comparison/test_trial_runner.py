@@ -15,7 +15,7 @@ from clockhands.comparison.results import Comparison, Cost
 from clockhands.comparison.trial import Trial
 from clockhands.comparison.trial_runner import run_trial
 from clockhands.errors import BusyError
-from clockhands.locking import hold
+from clockhands.locking import lock_folder
 from tests.comparison.planted import plan
 
 COSTS = {name: Cost(parameters=1, steps=6, flops=1, seconds=0.1, changes={}) for name in ("sinusoidal", "learned")}
@@ -71,7 +71,7 @@ def test_a_trial_that_another_process_runs_is_no_result(tmp_path: Path) -> None:
         except BusyError as fault:
             found.append(type(fault))
 
-    with hold(Path(job.folder)):
+    with lock_folder(Path(job.folder)):
         thread = threading.Thread(target=another)
         thread.start()
         thread.join()

@@ -17,7 +17,7 @@ from clockhands.errors import DataError, UsageError
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> int:
     """A machine with 12 MiB of free memory."""
-    monkeypatch.setattr(room, "free_memory", lambda device: 12 << 20)
+    monkeypatch.setattr(room, "measure_free_memory", lambda device: 12 << 20)
     monkeypatch.setattr(room, "STEP", 1 << 16)
     return 12 << 20
 
@@ -49,7 +49,7 @@ def test_a_device_without_end_is_refused(small: int) -> None:
 
 
 def test_sentences_that_do_not_fit_are_refused_before_they_are_made() -> None:
-    count = 2 * (room.free_memory(torch.device("cpu")) // room.BYTES_A_PAIR)
+    count = 2 * (room.measure_free_memory(torch.device("cpu")) // room.BYTES_A_PAIR)
     with pytest.raises(
         UsageError, match=rf"corpus 'numbers': train={count:,} sentences need .* are free; ask for fewer"
     ):

@@ -174,7 +174,7 @@ def test_a_long_line_is_cut_and_counted(translator: Run) -> None:
 def test_a_beam_that_no_memory_holds_is_refused_before_anything_is_written(
     translator: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clockhands.generation.memory_check.free_memory", lambda device: 10**6)
+    monkeypatch.setattr("clockhands.generation.memory_check.measure_free_memory", lambda device: 10**6)
     found = list(translate(translator, ["Tom saw Anna"] * 3, Search(beam=2)))
     assert len(found) == 3
     with pytest.raises(

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clockhands.errors import ConfigError
-from clockhands.machine import in_words
+from clockhands.machine import format_bytes
 from clockhands.model import PRESETS, Transformer, TransformerConfig, preset
 from clockhands.model.outline import build_probe
 from clockhands.model.size import bytes_needed, count_parameters, size_fault
@@ -117,8 +117,8 @@ def test_what_does_not_fit_is_told_with_both_numbers() -> None:
     assert size_fault(config, available=needed) is None
     fault = size_fault(config, available=needed - 1)
     assert fault is not None
-    assert f"{count_parameters(config):,} parameters and needs {in_words(needed)} of memory to be used" in fault
-    assert f"{in_words(needed - 1)} are free" in fault
+    assert f"{count_parameters(config):,} parameters and needs {format_bytes(needed)} of memory to be used" in fault
+    assert f"{format_bytes(needed - 1)} are free" in fault
     assert bytes_needed(config, training=True) > 3 * needed
     assert "to be trained" in (size_fault(config, training=True, available=needed) or "")
     assert bytes_needed(config, itemsize=2) < needed

@@ -16,7 +16,7 @@ import pytest
 
 from clockhands.errors import BusyError, DataError, UsageError
 from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Table
-from clockhands.locking import hold
+from clockhands.locking import lock_folder
 from clockhands.report import page, write
 from tests.report.demo import EVIL
 
@@ -47,7 +47,7 @@ def test_two_processes_do_not_mix_their_pages(tmp_path: Path, monkeypatch: pytes
         except BusyError as fault:
             found.append(str(fault))
 
-    with hold(tmp_path):
+    with lock_folder(tmp_path):
         thread = threading.Thread(target=another)
         thread.start()
         thread.join()

@@ -20,7 +20,7 @@ def small(**settings: str) -> Recipe:
 
 
 def test_a_model_is_judged_before_its_text_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("clockhands.model.size.free_memory", lambda device: 10**6)
+    monkeypatch.setattr("clockhands.model.size.measure_free_memory", lambda device: 10**6)
     monkeypatch.setattr("clockhands.training.start.prepare", None)
     with pytest.raises(UsageError, match=r"a model of these sizes has .* parameters and needs .* are free"):
         train(small(model__d_model="1024"), tmp_path / "run")
@@ -40,7 +40,7 @@ def test_a_batch_is_judged_with_the_text_at_hand(
     plain, large = small(batches__size="2"), small(**settings)
     material = prepare(plain)
     needed = bytes_needed(configure(plain, material.tokenizers).core, training=True)
-    monkeypatch.setattr("clockhands.training.memory_check.free_memory", lambda device: needed + 100_000)
+    monkeypatch.setattr("clockhands.training.memory_check.measure_free_memory", lambda device: needed + 100_000)
     check_batches(plain, material)
     with pytest.raises(UsageError, match=r"a batch of [\d,]+ tokens needs .* are free; lower batches\.size or"):
         check_batches(large, material)

@@ -18,7 +18,7 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, TrainerCallback, TrainerControl, TrainerState
 
 from clockhands.errors import BusyError, CheckpointError, DataError, UsageError
-from clockhands.locking import hold
+from clockhands.locking import lock_folder
 from clockhands.runs import Run, checkpoints
 from clockhands.runs import folder as run_module
 from clockhands.runs.folder import add_facts
@@ -182,7 +182,7 @@ def test_a_run_that_is_busy_is_refused_and_left_alone(material: Material, tmp_pa
             except BusyError as fault:
                 found.append(fault)
 
-    with hold(run.path):
+    with lock_folder(run.path):
         thread = threading.Thread(target=another)
         thread.start()
         thread.join()

@@ -14,7 +14,7 @@ from clockhands.checking.models.streaming import fits, open_streamed
 from clockhands.checking.models.tiny import Build, Task, find, shrink
 from clockhands.devices import open_device
 from clockhands.errors import UsageError
-from clockhands.machine import free_memory
+from clockhands.machine import measure_free_memory
 from clockhands.pretrained import count_numbers, explain_faults, load_configuration, read_configuration
 from clockhands.runs.foreign import load_checkpoint, measure_weight_files
 
@@ -60,7 +60,7 @@ def _streams(name: str, weights: str | None, size: int | None, device: torch.dev
         return weights == "streamed"
     if size is None or fits(size, device):
         return False
-    free = free_memory(device) / 1e9
+    free = measure_free_memory(device) / 1e9
     text = "the weights of %s take %.1f GB, %.1f GB are free: they are streamed from their files, layer by layer"
     logging.getLogger(__name__).warning(text, name, size / 1e9, free)
     return True

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from clockhands import __version__
-from clockhands.errors import ClockhandsError, ClockhandsWarning, UsageError, cut_long, nearest, shown
+from clockhands.errors import ClockhandsError, ClockhandsWarning, UsageError, cut_long_line, show_value, suggest_nearest
 
 VERBS = {
     "tour": "train a small translator and see what its positional encoding does (start here)",
@@ -44,7 +44,7 @@ class Parser(argparse.ArgumentParser):
         if message.startswith(mark):
             known = list(self._option_string_actions)
             message = (
-                f"there is no option {strange[0]!r}{nearest(strange[0], known)}"
+                f"there is no option {strange[0]!r}{suggest_nearest(strange[0], known)}"
                 if strange
                 else f"unexpected argument {' '.join(unread)!r}"
             )
@@ -93,10 +93,10 @@ def _check_text(given: list[str]) -> None:
             argument.encode("utf8")
         except UnicodeEncodeError as fault:
             raise UsageError(
-                f"argument {number}, {shown(argument)}, is not UTF-8; write it so, or rename the file"
+                f"argument {number}, {show_value(argument)}, is not UTF-8; write it so, or rename the file"
             ) from fault
         if "\0" in argument:
-            raise UsageError(f"argument {number}, {shown(argument)}, holds the character NUL, which no name has")
+            raise UsageError(f"argument {number}, {show_value(argument)}, holds the character NUL, which no name has")
 
 
 def _one_line(usual: Callable[..., None]) -> Callable[..., None]:
@@ -119,7 +119,7 @@ def _answer(given: list[str]) -> int:
         print(f"clockhands {__version__}")
         return 0
     if given[0] not in VERBS:
-        raise UsageError(f"there is no command {given[0]!r}{nearest(given[0], VERBS)}")
+        raise UsageError(f"there is no command {given[0]!r}{suggest_nearest(given[0], VERBS)}")
     return _run(given[0], given[1:])
 
 
@@ -157,6 +157,6 @@ def _overview() -> str:
 def _say(message: str, code: int) -> int:
     # A terminal that was closed (SIGHUP) takes no words any more; the exit code is still to be right.
     with contextlib.suppress(OSError):
-        text = "\n".join(map(cut_long, message.split("\n")))
+        text = "\n".join(map(cut_long_line, message.split("\n")))
         print(f"clockhands: {text}", file=sys.stderr, flush=True)
     return code

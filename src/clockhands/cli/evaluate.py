@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     search = search_of(options)
     prepare(options)
     from clockhands.generation import evaluate
-    from clockhands.progress import Counter
+    from clockhands.progress import ProgressCounter
     from clockhands.runs import open_run
 
     opened = open_run(options.run, device=options.device, position=_position(options))
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
         _refuse_translation(options)
     text, what = _text(opened, options)
     lengths = list(_lengths(opened, options))
-    with Counter() as progress:
+    with ProgressCounter() as progress:
         results = {
             length: evaluate(
                 opened,

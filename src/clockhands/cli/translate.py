@@ -77,11 +77,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _write(lines: Iterator[str], path: str) -> None:
     """Write the lines as they come. Where that ends early, the message says where those written so far are."""
-    from clockhands.files import growing
+    from clockhands.files import open_growing
 
     count = 0
     try:
-        with growing(path) as write:
+        with open_growing(path) as write:
             for line in lines:
                 write(line)
                 count += 1

@@ -14,7 +14,7 @@ from clockhands.comparison.workers.job import Job, TrialProgress, Workers
 from clockhands.devices import check_threads
 from clockhands.errors import UsageError
 from clockhands.findings import Findings
-from clockhands.locking import hold
+from clockhands.locking import lock_folder
 from clockhands.runs.recipe import Recipe, vary
 
 RUNNING = "running"
@@ -43,7 +43,7 @@ def run_plan(
     if on is None:
         _require_devices(plan)
     runner = make_workers(workers, threads, on, gpus)  # before anything is written: a wrong option leaves no folder
-    with hold(Path(out)):
+    with lock_folder(Path(out)):
         comparison = _open(plan, ComparisonFolder(out))
         jobs = [make_job(comparison, variant, seed, Path(out), threads, keep) for variant, seed in comparison.missing]
         return _run(comparison, jobs, ComparisonFolder(out), runner, progress or TrialProgress())

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from clockhands.comparison.plan_settings import METRICS
 from clockhands.comparison.results import Comparison
 from clockhands.comparison.verdicts import Verdict, format_score, judge
-from clockhands.findings import digits_apart
+from clockhands.findings import choose_digits
 
 COLUMNS = ("variant", "score", "difference", "P(better)", "p", "learned", "verdict")
 # fmt: off
@@ -58,7 +58,7 @@ FORMATS: Mapping[str, Callable[[Comparison], str]] = {"markdown": as_markdown, "
 
 def _row(verdict: Verdict, digits: int) -> tuple[str, ...]:
     gap = verdict.difference
-    places = digits if gap is None else digits_apart(gap.low, gap.high, digits)
+    places = digits if gap is None else choose_digits(gap.low, gap.high, digits)
     signed = "" if gap is None else f"{gap.value:+.{places}f} [{gap.low:+.{places}f}, {gap.high:+.{places}f}]"
     better = "" if verdict.probability is None else f"{verdict.probability:.2f}"
     p = "" if gap is None else "< 0.001" if gap.adjusted < 0.001 else f"{gap.adjusted:.3f}"

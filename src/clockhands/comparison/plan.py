@@ -22,7 +22,7 @@ from clockhands.comparison.plan_settings import (
     read_seeds,
 )
 from clockhands.comparison.variants import Variant, check_names, check_variant, expand_grid
-from clockhands.errors import ConfigError, unknown
+from clockhands.errors import ConfigError, describe_unknown
 from clockhands.findings import Number
 from clockhands.options import check_value
 from clockhands.runs.recipe import Recipe, combine, load, vary
@@ -157,13 +157,13 @@ def make_plan(
     numbers = read_seeds(seeds, faults)
     kind, amount = read_budget(budget, base, faults)
     metric = metric or choose_metric(base)
-    faults += [unknown("metric", metric, METRICS)] if metric not in METRICS else []
-    faults += [unknown("match", match, MATCHES)] if match not in MATCHES else []
-    faults += [unknown("measure", name, MEASURES) for name in inside if name not in MEASURES]
+    faults += [describe_unknown("metric", metric, METRICS)] if metric not in METRICS else []
+    faults += [describe_unknown("match", match, MATCHES)] if match not in MATCHES else []
+    faults += [describe_unknown("measure", name, MEASURES) for name in inside if name not in MEASURES]
     faults += check_architecture(base, metric, inside)
     baseline = baseline or (chosen[0].name if chosen else "")
     if chosen and baseline not in [variant.name for variant in chosen]:
-        faults.append(unknown("baseline", baseline, [variant.name for variant in chosen]))
+        faults.append(describe_unknown("baseline", baseline, [variant.name for variant in chosen]))
     for variant in chosen:
         faults += check_variant(base, variant)
     if faults:

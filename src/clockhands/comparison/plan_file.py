@@ -30,7 +30,7 @@ from typing import Any
 
 from clockhands.comparison.plan import Plan, make_plan
 from clockhands.comparison.variants import Variant
-from clockhands.errors import ConfigError, shown, unknown
+from clockhands.errors import ConfigError, describe_unknown, show_value
 from clockhands.files import find_recipe, read_toml
 from clockhands.options import check_value, fits, parse
 from clockhands.runs.recipe import Recipe
@@ -83,9 +83,9 @@ def plan_from_tables(tables: Mapping[str, Any], folder: Path, source: str) -> Pl
 
 
 def _check_keys(tables: Mapping[str, Any]) -> list[str]:
-    faults = [unknown("key", key, KEYS) for key in tables if key not in KEYS]
+    faults = [describe_unknown("key", key, KEYS) for key in tables if key not in KEYS]
     if not isinstance(tables.get("recipe", ""), (str, Mapping, Recipe)):
-        faults.append(f"recipe is {shown(tables['recipe'])}, but must be the path of a recipe, or its tables")
+        faults.append(f"recipe is {show_value(tables['recipe'])}, but must be the path of a recipe, or its tables")
     if "recipe" not in tables:
         faults.append("recipe is missing: the path of a recipe, or its tables under [recipe.data] and so on")
     if not tables.get("vary") and not tables.get("variant"):
@@ -99,7 +99,7 @@ def _check_keys(tables: Mapping[str, Any]) -> list[str]:
 def _check_grid(tables: Mapping[str, Any]) -> list[str]:
     grid = tables.get("vary", {})
     return [
-        f"{key} in the grid is {shown(values)}, but must be a list of values"
+        f"{key} in the grid is {show_value(values)}, but must be a list of values"
         for key, values in (grid.items() if isinstance(grid, Mapping) else ())
         if not isinstance(values, (list, tuple))
     ]
@@ -107,9 +107,9 @@ def _check_grid(tables: Mapping[str, Any]) -> list[str]:
 
 def _check_variants(named: Any) -> list[str]:
     if not isinstance(named, (list, tuple)):
-        return [f"variant is {shown(named)}, but must be a list of tables: [[variant]] with name and set"]
+        return [f"variant is {show_value(named)}, but must be a list of tables: [[variant]] with name and set"]
     return [
-        f"a [[variant]] is {shown(table)}; it has a name, which is text, and set, which is a table"
+        f"a [[variant]] is {show_value(table)}; it has a name, which is text, and set, which is a table"
         for table in named
         if not _is_variant(table)
     ]

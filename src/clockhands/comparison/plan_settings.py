@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from clockhands.data import CORPORA
-from clockhands.errors import shown, unknown
+from clockhands.errors import describe_unknown, show_value
 from clockhands.findings import Number
 from clockhands.options import LARGEST_SEED, check_value, fits
 from clockhands.runs.recipe import Recipe
@@ -23,15 +23,16 @@ def read_seeds(seeds: int | Sequence[int], faults: list[str]) -> tuple[int, ...]
     """Return the seeds that a count (1 to it) or a list means. Faults are added to the list."""
     if isinstance(seeds, int) and not isinstance(seeds, bool):
         if seeds < 1:
-            faults.append(f"seeds is {shown(seeds)}; one at least (and 5 for a verdict)")
+            faults.append(f"seeds is {show_value(seeds)}; one at least (and 5 for a verdict)")
         if seeds > MOST_SEEDS:
-            faults.append(f"seeds is {shown(seeds)}; at most {MOST_SEEDS:,} are trained")
+            faults.append(f"seeds is {show_value(seeds)}; at most {MOST_SEEDS:,} are trained")
         return tuple(range(1, min(seeds, MOST_SEEDS) + 1))
     numbers = list(seeds) if isinstance(seeds, (list, tuple)) else []
     right = [n for n in numbers if isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= LARGEST_SEED]
     if not numbers or len(right) < len(numbers) or len(set(right)) < len(numbers):
         faults.append(
-            f"seeds is {shown(seeds)}, but must be a count or a list of different whole numbers (0 to {LARGEST_SEED})"
+            f"seeds is {show_value(seeds)}, but must be a count or a list of different whole numbers "
+            f"(0 to {LARGEST_SEED})"
         )
         return ()
     return tuple(right)
@@ -45,11 +46,11 @@ def read_budget(budget: Mapping[str, Number] | None, recipe: Recipe, faults: lis
             faults.append("the recipe counts epochs; say what all variants get: a budget of steps, tokens or seconds")
         return "steps", steps or 0
     if not isinstance(budget, Mapping) or len(budget) != 1 or next(iter(budget)) not in BUDGETS:
-        faults.append(f"budget is {shown(budget)}, but must be one of steps, tokens, seconds with its amount")
+        faults.append(f"budget is {show_value(budget)}, but must be one of steps, tokens, seconds with its amount")
         return "steps", 0
     kind, amount = next(iter(budget.items()))
     if not fits(amount, float) or amount <= 0:
-        faults.append(f"the budget of {kind} is {shown(amount)}, but must be a finite number above 0")
+        faults.append(f"the budget of {kind} is {show_value(amount)}, but must be a finite number above 0")
         return kind, 0
     return kind, amount
 
@@ -58,7 +59,7 @@ def check_scores(margin: Number | None, learned: Number | None) -> list[str]:
     """Return the faults of a margin, and of the score from which a seed has learned."""
     faults = check_value("margin", margin, float | None) + check_value("learned", learned, float | None)
     if not faults and margin is not None and margin <= 0:
-        faults.append(f"margin is {shown(margin)}, but must be above 0: differences below it count as equal")
+        faults.append(f"margin is {show_value(margin)}, but must be above 0: differences below it count as equal")
     return faults
 
 
@@ -91,6 +92,6 @@ def check_despite(despite: Mapping[str, str] | None) -> list[str]:
     """Return a fault for everything that is no exception, and for every exception without a reason."""
     if despite is None:
         return []
-    faults = [unknown("exception in despite", name, EXCEPTIONS) for name in despite if name not in EXCEPTIONS]
+    faults = [describe_unknown("exception in despite", name, EXCEPTIONS) for name in despite if name not in EXCEPTIONS]
     empty = [name for name in despite if name in EXCEPTIONS and not str(despite[name]).strip()]
     return faults + [f"despite.{name} is empty, but must say why, although {EXCEPTIONS[name]}" for name in empty]

@@ -21,7 +21,7 @@ from clockhands.comparison.workers.job import Job
 from clockhands.comparison.workers.peak_memory import read_peak_mebibytes, reset_peak
 from clockhands.errors import BusyError, ClockhandsError
 from clockhands.findings import Number
-from clockhands.machine import machine
+from clockhands.machine import describe_machine
 from clockhands.runs import Run, open_run
 from clockhands.runs.recipe import combine, vary
 from clockhands.training import Diverged, Material, Recipe, TrainingStopped, prepare, train
@@ -100,7 +100,7 @@ def _facts(run: Run, target: Number | None, seconds: float) -> dict[str, Any]:
         "reached": _target_reached(run, target, seconds),
         "torch": run.record["torch"],
         "device": run.record["device"],
-        "machine": machine(run.record["device"]),
+        "machine": describe_machine(run.record["device"]),
     }
 
 

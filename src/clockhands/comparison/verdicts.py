@@ -24,7 +24,7 @@ from clockhands.comparison.statistics import (
     probability_of_improvement,
 )
 from clockhands.errors import DataError
-from clockhands.findings import digits_apart
+from clockhands.findings import choose_digits
 
 Kind = Literal["baseline", "better", "worse", "equivalent", "undecided", "too few seeds"]
 """What a verdict says. "equivalent": shown to differ by less than the plan's margin; "undecided": neither that nor a
@@ -125,7 +125,7 @@ def format_score(verdict: Verdict, digits: int) -> str:
         return "no seed finished"
     if verdict.interval is None:
         return f"{verdict.score:.{digits}f}"
-    digits = digits_apart(*verdict.interval, digits)
+    digits = choose_digits(*verdict.interval, digits)
     return f"{verdict.score:.{digits}f} [{verdict.interval[0]:.{digits}f}, {verdict.interval[1]:.{digits}f}]"
 
 
@@ -167,7 +167,7 @@ def _describe_significant(
 ) -> tuple[Kind, str]:
     kind: Kind = "better" if (gap.value > 0) == higher_is_better else "worse"
     low, high = sorted((abs(gap.low), abs(gap.high)))
-    digits = digits_apart(low, high, digits, format_number)
+    digits = choose_digits(low, high, digits, format_number)
     size, low_text, high_text = (format_number(value, digits) for value in (abs(gap.value), low, high))
     small = f", less than the margin of {margin:g} {unit}" if high < margin else ""
     return kind, f"{kind} by {size} [{low_text}, {high_text}]{small}"
@@ -175,7 +175,7 @@ def _describe_significant(
 
 def _format_range(low: float, high: float, digits: int) -> tuple[str, str]:
     """Both ends with their signs, and digits enough to tell them apart; -0.0 is 0.0."""
-    digits = digits_apart(low, high, digits)
+    digits = choose_digits(low, high, digits)
     low_text, high_text = (f"{round(value, digits) + 0.0:+.{digits}f}" for value in (low, high))
     return low_text.replace("-", "−"), high_text.replace("-", "−")
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from clockhands.data.pairs import Pair
-from clockhands.errors import ClockhandsWarning, DataError, UsageError, unknown
+from clockhands.errors import ClockhandsWarning, DataError, UsageError, describe_unknown
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -194,7 +194,7 @@ def _shorten(
     rows: list[tuple[list[int], list[int]]], max_length: int, longer: str
 ) -> list[tuple[list[int], list[int]]]:
     if longer not in ("raise", "drop", "cut"):
-        raise UsageError(unknown("choice for longer pairs", longer, ("raise", "drop", "cut")))
+        raise UsageError(describe_unknown("choice for longer pairs", longer, ("raise", "drop", "cut")))
     if longer == "drop":
         return [row for row in rows if max(map(len, row)) <= max_length]
     if longer == "cut":

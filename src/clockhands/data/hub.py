@@ -9,7 +9,7 @@ from clockhands.data.catalogue import corpus, task_of_columns
 from clockhands.data.pairs import Corpus, Items
 from clockhands.data.readers import column, pairs_of
 from clockhands.data.sources import HOLDOUT, corpus_of
-from clockhands.errors import UsageError, unknown
+from clockhands.errors import UsageError, describe_unknown
 from clockhands.pretrained import load_data_set
 
 
@@ -39,7 +39,7 @@ def huggingface(
     """
     found = _open(dataset, subset, revision)
     if train not in found:
-        raise UsageError(f"data set {dataset!r}: {unknown('split', train, found)}")
+        raise UsageError(f"data set {dataset!r}: {describe_unknown('split', train, found)}")
     wanted = {"train": train, "validation": validation, "test": test}
     splits: dict[str, Items] = {}
     for split, there in wanted.items():

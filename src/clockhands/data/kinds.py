@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from clockhands.errors import UsageError, unknown
+from clockhands.errors import UsageError, describe_unknown
 
 Normalisation: TypeAlias = Literal["none", "nfc", "nfkc"]
 TokenKind: TypeAlias = Literal["bpe", "unigram", "word", "character", "morpheme"]
@@ -27,7 +27,7 @@ def normalizer(lowercase: bool, normalisation: str, last: Any) -> Any:
     """Make the steps that a text goes through first; ``last`` is the tokenizer's own. Raises UsageError."""
     forms: dict[str, list[Any]] = {"none": [], "nfc": [normalizers.NFC()], "nfkc": [normalizers.NFKC()]}
     if normalisation not in forms:
-        raise UsageError(unknown("normalisation", normalisation, forms))
+        raise UsageError(describe_unknown("normalisation", normalisation, forms))
     steps = [*forms[normalisation], *([normalizers.Lowercase()] if lowercase else []), *([last] if last else [])]
     return normalizers.Sequence(steps)
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from clockhands.data.morphemes import Morphemes
 from clockhands.data.population import Population
-from clockhands.errors import UsageError, unknown
+from clockhands.errors import UsageError, describe_unknown
 
 Task: TypeAlias = Literal["translation", "language modelling"]
 ITEMS: dict[Task, str] = {"translation": "pairs", "language modelling": "documents"}
@@ -61,7 +61,7 @@ class Corpus:
     def __getitem__(self, split: str) -> Items:
         """Return the items of one split. Raises UsageError with the names there are."""
         if split not in self.splits:
-            raise UsageError(f"corpus {self.name!r}: {unknown('split', split, self.splits)}")
+            raise UsageError(f"corpus {self.name!r}: {describe_unknown('split', split, self.splits)}")
         return self.splits[split]
 
     def pairs(self, split: str) -> list[Pair]:

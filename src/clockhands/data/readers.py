@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 from clockhands.data.pairs import Pair
 from clockhands.data.room import GZIP_MAGIC, read_bytes
-from clockhands.errors import DataError, UsageError, nearest, shown, unknown
+from clockhands.errors import DataError, UsageError, describe_unknown, show_value, suggest_nearest
 from clockhands.options import fits
 
 Unit = Literal["line", "paragraph", "file"]
@@ -37,7 +37,7 @@ def read_text(path: str | Path, encoding: str = "utf-8") -> str:
     except (LookupError, ValueError) as fault:
         if not isinstance(fault, UnicodeDecodeError):
             known = "utf-8, latin-1, cp1252"
-            raise UsageError(f"there is no encoding {shown(encoding)} of text; common ones are {known}") from fault
+            raise UsageError(f"there is no encoding {show_value(encoding)} of text; common ones are {known}") from fault
         line = content[: fault.start].count(b"\n") + 1
         raise DataError(
             f"{path}, line {line}: byte {fault.start + 1} (0x{content[fault.start]:02x}) is not {encoding}; "
@@ -114,7 +114,7 @@ def read_documents(path: str | Path, unit: str = "line", encoding: str = "utf-8"
     Blank lines are no documents. Raises UsageError for an unknown unit, else as ``read_text``.
     """
     if unit not in get_args(Unit):
-        raise UsageError(unknown("unit", unit, get_args(Unit)))
+        raise UsageError(describe_unknown("unit", unit, get_args(Unit)))
     if unit == "file":
         return [read_text(path, encoding)]
     lines = read_lines(path, encoding)
@@ -163,7 +163,7 @@ def read_rows(
     """
     name = format or _format(Path(path))
     if name not in FORMATS:
-        raise UsageError(unknown("table format", name, FORMATS))
+        raise UsageError(describe_unknown("table format", name, FORMATS))
     text = read_text(path, encoding)
     return _json_rows(path, text) if name == "jsonl" else _table_rows(path, text, name, header)
 
@@ -230,7 +230,7 @@ def _unlike(columns: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _named_twice(names: Sequence[str]) -> str:
     twice = Counter(names).most_common(1)[0][0]
-    return f"more than one column is named {shown(twice)}; give every column its own name"
+    return f"more than one column is named {show_value(twice)}; give every column its own name"
 
 
 def column(row: Mapping[str, Any], name: str, place: str) -> str:
@@ -242,13 +242,14 @@ def column(row: Mapping[str, Any], name: str, place: str) -> str:
     for part in (name,) if name in row else name.split("."):
         if not isinstance(value, Mapping) or part not in value:
             there = _columns(row)
-            raise DataError(f"{place}: there is no column {name!r}{nearest(name, there)} (columns: {', '.join(there)})")
+            nearest = suggest_nearest(name, there)
+            raise DataError(f"{place}: there is no column {name!r}{nearest} (columns: {', '.join(there)})")
         value = value[part]
     if not isinstance(value, str):
-        raise DataError(f"{place}: column {name!r} holds no text but {type(value).__name__}: {shown(value)}")
+        raise DataError(f"{place}: column {name!r} holds no text but {type(value).__name__}: {show_value(value)}")
     if not fits(value, str):
         # JSON can write "\ud800", half of a pair, which no file and no terminal can hold.
-        raise DataError(f"{place}: column {name!r} holds {shown(value)}, which is not text in Unicode without NUL")
+        raise DataError(f"{place}: column {name!r} holds {show_value(value)}, which is not text in Unicode without NUL")
     return value
 
 

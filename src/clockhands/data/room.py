@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from clockhands.errors import DataError, UsageError
-from clockhands.machine import free_memory, in_words
+from clockhands.machine import format_bytes, measure_free_memory
 
 GZIP_MAGIC = b"\x1f\x8b"
 COPIES = 3
@@ -25,7 +25,7 @@ def read_bytes(path: Path) -> bytes:
     Raises DataError where they do not fit the memory, before they fill it: a packed file of a megabyte can unpack to
     a gigabyte, and a device has no end. Raises OSError, EOFError and zlib.error as ``gzip`` does.
     """
-    most = free_memory(torch.device("cpu")) // COPIES
+    most = measure_free_memory(torch.device("cpu")) // COPIES
     with path.open("rb") as plain:
         if plain.peek(2)[:2] != GZIP_MAGIC:
             return _read_at_most(plain, most, path, "holds")
@@ -39,8 +39,8 @@ def _read_at_most(stream: object, most: int, path: Path, verb: str) -> bytes:
         size += len(part)
         if size > most:
             raise DataError(
-                f"{path} {verb} more than {in_words(most)}, which does not fit the memory that is free; split it into "
-                "smaller files"
+                f"{path} {verb} more than {format_bytes(most)}, which does not fit the memory that is free; split it "
+                "into smaller files"
             )
         parts.append(part)
     return b"".join(parts)
@@ -48,10 +48,10 @@ def _read_at_most(stream: object, most: int, path: Path, verb: str) -> bytes:
 
 def check_sentences(corpus: str, sizes: Mapping[str, int]) -> None:
     """Raise UsageError if so many made sentences in all splits do not fit the memory."""
-    needed, available = BYTES_A_PAIR * sum(sizes.values()), free_memory(torch.device("cpu"))
+    needed, available = BYTES_A_PAIR * sum(sizes.values()), measure_free_memory(torch.device("cpu"))
     if needed > available:
         name = max(sizes, key=lambda split: sizes[split])
         raise UsageError(
-            f"corpus {corpus!r}: {name}={sizes[name]:,} sentences need {in_words(needed)} of memory, and "
-            f"{in_words(available)} are free; ask for fewer"
+            f"corpus {corpus!r}: {name}={sizes[name]:,} sentences need {format_bytes(needed)} of memory, and "
+            f"{format_bytes(available)} are free; ask for fewer"
         )

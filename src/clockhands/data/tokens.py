@@ -21,7 +21,7 @@ from tokenizers import Tokenizer, processors
 from clockhands.data.kinds import KINDS, SPECIAL, normalizer
 from clockhands.data.morphemes import make_tokenizer
 from clockhands.data.pairs import Corpus, Task
-from clockhands.errors import CheckpointError, DataError, UsageError, unknown
+from clockhands.errors import CheckpointError, DataError, UsageError, describe_unknown
 from clockhands.pretrained import TRUST, load_tokenizer
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def train_tokenizer(
     Raises UsageError for a size that this text does not allow, with the one it does, and for unknown names.
     """
     if kind not in KINDS:
-        raise UsageError(unknown("kind of tokenizer", kind, KINDS))
+        raise UsageError(describe_unknown("kind of tokenizer", kind, KINDS))
     special = _special_tokens(task)
     if min_frequency < 1:
         raise UsageError(f"min_frequency={min_frequency}; a token occurs at least once")
@@ -166,7 +166,7 @@ def _list_morphemes(corpus: Corpus, task: str, shared: bool, lowercase: bool, no
 
 def _special_tokens(task: str) -> list[str]:
     if task not in TASKS:
-        raise UsageError(unknown("task of a tokenizer", task, TASKS))
+        raise UsageError(describe_unknown("task of a tokenizer", task, TASKS))
     return [token for name, token in SPECIAL.items() if task == "masked language modelling" or name != "mask_token"]
 
 

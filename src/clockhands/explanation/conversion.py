@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from clockhands.errors import ConfigError, UsageError, unknown
+from clockhands.errors import ConfigError, UsageError, describe_unknown
 from clockhands.explanation.rotation import Rotation, temperature_of
 from clockhands.explanation.table import Positions
 
@@ -19,7 +19,7 @@ def convert(positions: Positions, form: str) -> str:
     ``form``: a key of `FORMATS`. Raises UsageError for another, ConfigError for what that program cannot be told.
     """
     if form not in FORMATS:
-        raise UsageError(unknown("format", form, FORMATS))
+        raise UsageError(describe_unknown("format", form, FORMATS))
     if not positions.rotations():
         _refuse(f"{positions.source} rotates nothing, so there is nothing to write")
     return FORMATS[form](positions)

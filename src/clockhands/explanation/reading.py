@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clockhands.errors import CheckpointError, UsageError, unknown
+from clockhands.errors import CheckpointError, UsageError, describe_unknown
 from clockhands.explanation.gguf_file import read_gguf
 from clockhands.explanation.huggingface import PROGRAMS, read_huggingface
 from clockhands.explanation.other_files import lay_over, read_megatron, read_mistral
@@ -28,7 +28,7 @@ def read_positions(source: str | Path, program: str = "transformers5", overrides
     Raises CheckpointError for what cannot be read, UsageError for an unknown program and for overrides of another file.
     """
     if program not in PROGRAMS:
-        raise UsageError(unknown("program", program, PROGRAMS))
+        raise UsageError(describe_unknown("program", program, PROGRAMS))
     path = Path(source)
     if path.is_dir():
         path = next((path / name for name in ("config.json", "params.json") if (path / name).exists()), path)

@@ -20,7 +20,7 @@ from clockhands.errors import DataError
 from clockhands.findings import Table
 from clockhands.generation.score import Score, compute_interval, make_bleu, match_exactly, score_translations
 from clockhands.generation.translate import Search, Translation, translate
-from clockhands.progress import Count, count_nothing
+from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import Run, open_run
 
 __all__ = ["Evaluation", "Loss", "compute_token_losses", "evaluate", "measure_pair_loss"]
@@ -76,7 +76,7 @@ def evaluate(
     lowercase: bool = False,
     length: int | None = None,
     buckets: int = 5,
-    progress: Count = count_nothing,
+    progress: CountProgress = ignore_count,
 ) -> Evaluation:
     """Evaluate a translator on pairs, or a language model on documents. ``progress`` receives what is done of what.
 
@@ -107,7 +107,7 @@ def _evaluate_pairs(
     tokenize: str,
     lowercase: bool,
     buckets: int,
-    progress: Count,
+    progress: CountProgress,
 ) -> Evaluation:
     translations = []
     progress("translating", 0, len(pairs))
@@ -128,7 +128,7 @@ def measure_pair_loss(
     pairs: Sequence[Pair],
     batch: int = 64,
     longest: int = LONGEST,
-    progress: Count = count_nothing,
+    progress: CountProgress = ignore_count,
 ) -> Loss:
     """Measure the loss of each target given its source, both cut to ``longest`` tokens.
 
@@ -163,7 +163,7 @@ def compute_token_losses(run: Run, batch: Batch) -> torch.Tensor:
     return F.cross_entropy(logits_BSV.transpose(1, 2), labels_BS, ignore_index=IGNORED, reduction="none")
 
 
-def _evaluate_stream(run: Run, documents: list[str], length: int, buckets: int, progress: Count) -> Evaluation:
+def _evaluate_stream(run: Run, documents: list[str], length: int, buckets: int, progress: CountProgress) -> Evaluation:
     stream = encode_stream(run.tokenizers.source, documents)
     windows = WindowDataset(stream, length)
     parts: list[NDArray[np.float32]] = []

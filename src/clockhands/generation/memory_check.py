@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from clockhands.errors import UsageError
 from clockhands.generation.engines.hypotheses import depends_on_length
-from clockhands.machine import free_memory, in_words
+from clockhands.machine import format_bytes, measure_free_memory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -31,9 +31,9 @@ def estimate_bytes(model: PreTrainedModel, *, batch: int, beam: int, length: int
 def check_memory(model: PreTrainedModel, *, batch: int, beam: int, length: int, source: int = 0, advice: str) -> None:
     """Raise UsageError if so many texts of so many tokens do not fit; ``advice``: what to lower."""
     needed = estimate_bytes(model, batch=batch, beam=beam, length=length, source=source)
-    available = free_memory(model.device)
+    available = measure_free_memory(model.device)
     if needed > available:
         raise UsageError(
-            f"{batch * beam:,} texts of {max(length, source):,} tokens at a time need {in_words(needed)} of memory, "
-            f"and {in_words(available)} are free; lower {advice}"
+            f"{batch * beam:,} texts of {max(length, source):,} tokens at a time need {format_bytes(needed)} of "
+            f"memory, and {format_bytes(available)} are free; lower {advice}"
         )

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.errors import DataError, UsageError, unknown
+from clockhands.errors import DataError, UsageError, describe_unknown
 
 __all__ = [
     "Score",
@@ -75,7 +75,7 @@ def make_bleu(tokenize: str, *, lowercase: bool) -> Any:
     from sacrebleu.metrics.bleu import BLEU
 
     if tokenize not in get_args(Tokenization):
-        raise UsageError(unknown("tokenization of sacreBLEU", tokenize, get_args(Tokenization)))
+        raise UsageError(describe_unknown("tokenization of sacreBLEU", tokenize, get_args(Tokenization)))
     try:
         return BLEU(tokenize=tokenize, lowercase=lowercase)
     except (ImportError, RuntimeError) as fault:

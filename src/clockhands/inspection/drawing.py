@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from clockhands.findings import Figure, Mark, Number, Panel, Reference, digits_apart
+from clockhands.findings import Figure, Mark, Number, Panel, Reference, choose_digits
 
 
 def plain(values: Any) -> tuple[Any, ...]:
@@ -52,7 +52,7 @@ def percent_range(low: float, high: float) -> str:
     """``90 % to 93 %``; with as many more digits as keep two different ends apart."""
     if percent(low) != percent(high) or max(abs(low), abs(high)) < 0.00005:
         return f"{percent(low)} to {percent(high)}"
-    digits = digits_apart(100 * low, 100 * high, 0 if abs(100 * low) >= 9.95 else 1)
+    digits = choose_digits(100 * low, 100 * high, 0 if abs(100 * low) >= 9.95 else 1)
     return f"{100 * low:.{digits}f} % to {100 * high:.{digits}f} %".replace("-", "−")
 
 

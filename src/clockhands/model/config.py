@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from clockhands.errors import ConfigError, shown
+from clockhands.errors import ConfigError, show_value
 from clockhands.model.outline import Outline, SpareSchemes, build_probe
 from clockhands.options import Count, Positive, Range, Share, check_options, options_of
 from clockhands.positions import Transform, make_transform
@@ -85,13 +85,13 @@ class Position:
         if isinstance(table, str):
             return cls(scheme=table)
         if not isinstance(table, Mapping):
-            raise ConfigError([f"{side} is {shown(table)}, but must be the name of a scheme or a table"], side)
+            raise ConfigError([f"{side} is {show_value(table)}, but must be the name of a scheme or a table"], side)
         own = {name: option for name, option in options_of(cls).items() if name not in ("options", "transform_options")}
         tables = {name: table.get(name, {}) for name in ("options", "transform_options")}
         values, wrong = check_options({key: table[key] for key in table if key in own}, own, side)
         # The contents of the two tables are checked later, with their scheme and transform (``position_faults``).
         wrong += [
-            f"{side}.{name} is {shown(inner)}, but must be a table"
+            f"{side}.{name} is {show_value(inner)}, but must be a table"
             for name, inner in tables.items()
             if not isinstance(inner, Mapping)
         ]
@@ -205,7 +205,7 @@ class TransformerConfig:
         from clockhands.model.faults import position_faults_without_sizes
 
         if not isinstance(table, Mapping):
-            raise ConfigError([f"{source} is {shown(table)}, but must be a table"], source)
+            raise ConfigError([f"{source} is {show_value(table)}, but must be a table"], source)
         known = {name: option for name, option in options_of(cls).items() if name not in get_args(Side)}
         own = {key: value for key, value in table.items() if key not in get_args(Side)}
         values, wrong = check_options(own, known, "the model", prefix="")

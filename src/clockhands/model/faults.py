@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args, get_origin
 
-from clockhands.errors import ConfigError, Fault, shown
+from clockhands.errors import ConfigError, Fault, show_value
 from clockhands.model.config import LARGEST_HEAD, SIDES_OF, Position, Side, TransformerConfig
 from clockhands.model.outline import Outline
 from clockhands.options import check_options, check_value, options_of
@@ -65,7 +65,7 @@ def value_faults(table: Any, prefix: str) -> list[str]:
             wrong += check_value(f"{prefix}{name}", value, option.type)
         elif not isinstance(value, Mapping):
             # What such a table holds is judged with the options that it is for.
-            wrong.append(f"{prefix}{name} is {shown(value)}, but must be a table")
+            wrong.append(f"{prefix}{name} is {show_value(value)}, but must be a table")
     return wrong
 
 

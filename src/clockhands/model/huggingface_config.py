@@ -7,7 +7,7 @@ from typing import Any, cast, get_args
 
 from transformers import AutoConfig, PreTrainedConfig
 
-from clockhands.errors import ConfigError, unknown
+from clockhands.errors import ConfigError, describe_unknown
 from clockhands.model.config import TransformerConfig
 from clockhands.model.loss import LabelSmoothing, Smoothing
 from clockhands.model.validated import remember, validate
@@ -109,7 +109,7 @@ def loss_faults(rate: Any, smoothing: Any, pad: Any) -> list[str]:
     if not 0 <= rate < 1:
         wrong.append(f"label_smoothing is {rate}; it must be at least 0 and below 1")
     if smoothing not in get_args(Smoothing):
-        wrong.append(unknown("smoothing", smoothing, get_args(Smoothing)))
+        wrong.append(describe_unknown("smoothing", smoothing, get_args(Smoothing)))
     if smoothing == "others-but-pad" and pad is None:
         wrong.append("smoothing is 'others-but-pad', which needs pad_token_id")
     return wrong

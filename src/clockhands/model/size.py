@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from clockhands.machine import free_memory, in_words
+from clockhands.machine import format_bytes, measure_free_memory
 from clockhands.model.config import Side, TransformerConfig
 
 __all__ = ["LAYER_OVERHEAD", "MEMORY_FACTOR", "TRAINING_COPIES", "bytes_needed", "count_parameters", "size_fault"]
@@ -54,15 +54,15 @@ def size_fault(
     ``device``: where it is to be (default: the CPU). ``available``: bytes that are free there, by default as measured.
     """
     if available is None:
-        available = free_memory(device or torch.device("cpu"))
+        available = measure_free_memory(device or torch.device("cpu"))
     needed = bytes_needed(config, training=training, itemsize=itemsize)
     if needed <= available:
         return None
     use = "trained" if training else "used"
     return (
-        f"a model of these sizes has {count_parameters(config):,} parameters and needs {in_words(needed)} of memory to "
-        f"be {use}, and {in_words(available)} are free; lower vocab_size, d_model, d_ff or the number of layers, "
-        "or take a machine with more memory"
+        f"a model of these sizes has {count_parameters(config):,} parameters and needs {format_bytes(needed)} of "
+        f"memory to be {use}, and {format_bytes(available)} are free; lower vocab_size, d_model, d_ff or the number of "
+        "layers, or take a machine with more memory"
     )
 
 

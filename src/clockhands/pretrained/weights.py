@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from clockhands.errors import CheckpointError, ClockhandsError
-from clockhands.machine import free_memory
+from clockhands.machine import measure_free_memory
 from clockhands.pretrained.configuration import read_json, refuse_strange_file
 from clockhands.pretrained.file_names import ADAPTER, CONFIG, INDEX, PICKLES, WEIGHTS
 from clockhands.pretrained.guards import first_line
@@ -96,7 +96,7 @@ def count_bytes(path: Path) -> int:
 def check_fits(needed: int, source: str | Path, available: int | None = None) -> None:
     """Raise CheckpointError if a model of ``needed`` bytes does not fit into ``available`` (default: what is free)."""
     if available is None:
-        available = free_memory(torch.device("cpu"))
+        available = measure_free_memory(torch.device("cpu"))
     if needed * ROOM > available:
         raise CheckpointError(
             f"{source} needs {needed / 2**30:.1f} GiB for its weights and more to run, and {available / 2**30:.1f} GiB "

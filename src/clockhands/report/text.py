@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from clockhands.findings import Finding, digits_apart
+from clockhands.findings import Finding, choose_digits
 
 LIGHTS = {"good": "✓", "warn": "!", "bad": "✕", "info": "•", "skip": "–"}
 MEANINGS = {"good": "good", "warn": "to watch", "bad": "bad", "info": "to know", "skip": "not applicable"}
@@ -60,7 +60,7 @@ def span(interval: Sequence[Any] | None) -> str:
     """Return ``[0.21, 0.34]``, with more digits where three do not keep the ends apart; or nothing."""
     if not interval:
         return ""
-    digits = digits_apart(interval[0], interval[1], 3, number)
+    digits = choose_digits(interval[0], interval[1], 3, number)
     return f"[{number(interval[0], digits)}, {number(interval[1], digits)}]"
 
 

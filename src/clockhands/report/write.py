@@ -7,7 +7,7 @@ from pathlib import Path
 from clockhands.errors import DataError, UsageError
 from clockhands.files import write_text
 from clockhands.findings import Findings
-from clockhands.locking import hold
+from clockhands.locking import lock_folder
 from clockhands.report.page import compose, drawings
 from clockhands.report.render import GENERATOR
 from clockhands.report.tables import to_csv
@@ -25,7 +25,7 @@ def write(findings: Findings, folder: str | Path, *, name: str = "index.html", t
     itself or the disk refuses, BusyError if another process writes into the folder for more than a minute.
     """
     folder = Path(folder)
-    with hold(folder, wait=PATIENCE):
+    with lock_folder(folder, wait=PATIENCE):
         stale = _earlier(folder, name)
         contents = _contents(findings, name, title)
         for path in stale - set(contents):

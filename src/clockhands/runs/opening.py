@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clockhands.data import Tokenizers
-from clockhands.errors import CheckpointError, UsageError, unknown
+from clockhands.errors import CheckpointError, UsageError, describe_unknown
 from clockhands.model.config import TransformerConfig
 from clockhands.model.size import size_fault
 from clockhands.model.validated import validate
@@ -189,7 +189,7 @@ def change_positions(config: ClockhandsConfig, overrides: Mapping[str, Any]) -> 
     if strange:
         names = ", ".join(sorted({core.position(side).scheme for side in core.sides}))
         if len(strange) == 1:
-            raise UsageError(unknown(f"position option of this model ({names})", strange[0], known))
+            raise UsageError(describe_unknown(f"position option of this model ({names})", strange[0], known))
         raise UsageError(
             f"the positions of this model ({names}) have no options {', '.join(strange)}; "
             f"they have {', '.join(sorted(known)) or 'none'}"

@@ -44,7 +44,7 @@ from typing import Any, get_args
 from clockhands.comparison import Plan
 from clockhands.comparison.plan_file import plan_from_tables
 from clockhands.comparison.verdicts import Kind
-from clockhands.errors import ConfigError, unknown
+from clockhands.errors import ConfigError, describe_unknown
 from clockhands.files import read_toml
 
 SECONDS_A_TRIAL = 6
@@ -128,10 +128,10 @@ def read_study(path: str | Path) -> Study:
     """Return the study in a file. Raises DataError if it cannot be read, ConfigError with the faults of its keys."""
     path = Path(path)
     tables = read_toml(path, "the study")
-    faults = [unknown("key", key, KEYS) for key in tables if key not in KEYS]
+    faults = [describe_unknown("key", key, KEYS) for key in tables if key not in KEYS]
     faults += [f"{key} is missing" for key in REQUIRED if key not in tables]
     kinds = [kind for reading in tables.get("reading", ()) for kind in reading["when"].values()]
-    faults += [unknown("verdict", kind, get_args(Kind)) for kind in kinds if kind not in get_args(Kind)]
+    faults += [describe_unknown("verdict", kind, get_args(Kind)) for kind in kinds if kind not in get_args(Kind)]
     if faults:
         raise ConfigError(faults, str(path))
     return Study(

@@ -30,7 +30,7 @@ from clockhands.data import (
 )
 from clockhands.data.encoding import LONGEST
 from clockhands.errors import DataError
-from clockhands.progress import Say, say_nothing
+from clockhands.progress import SentenceProgress, ignore_sentence
 from clockhands.runs.recipe import Recipe
 
 Data = PairDataset | WindowDataset
@@ -100,7 +100,7 @@ def prepare(
     tokenizers: Tokenizers | None = None,
     *,
     fingerprint: str | None = None,
-    progress: Say = say_nothing,
+    progress: SentenceProgress = ignore_sentence,
 ) -> Material:
     """Read the corpus, learn or open the tokenizers (unless given) and encode; ``progress`` gets a sentence on each.
 

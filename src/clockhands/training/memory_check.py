@@ -7,7 +7,7 @@ import torch
 from clockhands.data import WindowDataset
 from clockhands.devices import check_threads
 from clockhands.errors import UsageError
-from clockhands.machine import free_memory, in_words
+from clockhands.machine import format_bytes, measure_free_memory
 from clockhands.model.config import TransformerConfig
 from clockhands.model.size import bytes_needed, size_fault
 from clockhands.runs.recipe import Recipe
@@ -36,12 +36,12 @@ def check_batches(recipe: Recipe, material: Material) -> None:
     fault = size_fault(core, training=True, device=device)
     if fault is not None:
         raise UsageError(fault)
-    available = free_memory(device)
+    available = measure_free_memory(device)
     order = recipe.batches.per_epoch * (recipe.batches.size or 1) * 8
     if isinstance(material.train, WindowDataset) and order > available:
         raise UsageError(
             f"batches.per_epoch x batches.size windows are {order // 8:,}, and their order alone needs "
-            f"{in_words(order)} of memory, and {in_words(available)} are free; lower them"
+            f"{format_bytes(order)} of memory, and {format_bytes(available)} are free; lower them"
         )
     tokens = _tokens(recipe, material.train)
     needed = bytes_needed(core, training=True) + tokens * _bytes_a_token(core)
@@ -50,8 +50,8 @@ def check_batches(recipe: Recipe, material: Material) -> None:
         needed = max(needed, bytes_needed(core) + evaluated * 4 * core.d_model)
     if needed > available:
         raise UsageError(
-            f"a batch of {tokens:,} tokens needs {in_words(needed)} of memory with this model, and "
-            f"{in_words(available)} are free; lower batches.size or batches.tokens, bound the examples with "
+            f"a batch of {tokens:,} tokens needs {format_bytes(needed)} of memory with this model, and "
+            f"{format_bytes(available)} are free; lower batches.size or batches.tokens, bound the examples with "
             "batches.max_length or batches.window, and raise training.accumulate instead"
         )
 

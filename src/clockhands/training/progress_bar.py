@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from clockhands.progress import time_left
+from clockhands.progress import describe_time_left
 from clockhands.training.callbacks import Watcher
 
 REFRESH = 0.1
@@ -70,7 +70,7 @@ class ProgressBar(Watcher):
             self.bar.update(self.task, completed=state.global_step, words=words)
         else:
             started, first = self.begun
-            left = time_left(state.global_step - first, state.max_steps - first, time.monotonic() - started)
+            left = describe_time_left(state.global_step - first, state.max_steps - first, time.monotonic() - started)
             parts = (f"step {state.global_step:,} of {state.max_steps:,}", words, left)
             self.console.print("  ".join(part for part in parts if part), highlight=False)
 

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, TrainerCallback, TrainerState, Trainin
 from clockhands import __version__
 from clockhands.errors import UsageError
 from clockhands.generation.score import describe_uniform_guess
-from clockhands.progress import say
+from clockhands.progress import print_sentence
 from clockhands.runs import Run, checkpoints
 from clockhands.runs.folder import CURVES, METRICS, add_facts, export_model
 from clockhands.runs.recipe import Recipe
@@ -74,7 +74,7 @@ class Session:
             trainer._load_from_checkpoint(str(self.last))  # refuses the weights of another model
             return self._finish(trainer, stopped=False, weights=checkpoints.read_weights(self.last))
         if self.progress and self.is_main:
-            say(self._describe(trainer))
+            print_sentence(self._describe(trainer))
         try:
             with stop.listening():
                 trainer.train(resume_from_checkpoint=None if self.last is None else str(self.last))

@@ -14,8 +14,8 @@ from transformers.utils import logging
 from clockhands.devices import get_rank
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.files import write_text
-from clockhands.locking import hold
-from clockhands.progress import say, say_nothing
+from clockhands.locking import lock_folder
+from clockhands.progress import ignore_sentence, print_sentence
 from clockhands.runs import Run, checkpoints
 from clockhands.runs.folder import RECIPE, add_facts, refuse_existing, refuse_obstacles, start_folder, tidy_folder
 from clockhands.runs.recipe import Recipe, combine, load
@@ -88,11 +88,11 @@ def train(
                 # What can be wrong is found before there is a folder, which would be in the way of the next attempt.
                 refuse_existing(out, overwrite=overwrite)
                 refuse_itself(recipe, out)
-                material = material or prepare(recipe, progress=say if progress else say_nothing)
+                material = material or prepare(recipe, progress=print_sentence if progress else ignore_sentence)
                 recipe = fill_in_auto(recipe, count_updates(recipe, material, arguments.world_size))
                 check_material(recipe, material)
                 if progress:
-                    say(material.find_ceiling().sentence)
+                    print_sentence(material.find_ceiling().sentence)
                 _make_folder(recipe, material, arguments, out, held, overwrite=overwrite, progress=progress)
             else:
                 material = material or prepare(recipe, Run(out).tokenizers)
@@ -115,8 +115,8 @@ def _make_folder(
     begun = read_begin_weights(recipe, material)
     precision = decide(recipe.training, recipe.model, arguments.device)
     if precision.sentence and progress:
-        say(precision.sentence)
-    held.enter_context(hold(out))
+        print_sentence(precision.sentence)
+    held.enter_context(lock_folder(out))
     refuse_existing(out, overwrite=overwrite)
     with start_folder(out) as staging:
         # Before recipe.toml, with which a folder can be resumed: a resumed run computes as it began.
@@ -143,7 +143,7 @@ def resume(run: str | Path, overrides: Mapping[str, Any] | None = None, *, progr
         arguments = make_arguments(recipe.training, Path(run) / "checkpoints")
         with arguments.main_process_first():
             if arguments.process_index == 0:
-                held.enter_context(hold(Path(run)))
+                held.enter_context(lock_folder(Path(run)))
                 tidy_folder(Path(run))
         # Until now another process may have written there.
         again = Run.from_folder(run)
@@ -154,7 +154,7 @@ def resume(run: str | Path, overrides: Mapping[str, Any] | None = None, *, progr
             return opened
         refuse_obstacles(opened.path)
         last = _check_last(opened)
-        progress_line = say if progress and get_rank() == 0 else say_nothing
+        progress_line = print_sentence if progress and get_rank() == 0 else ignore_sentence
         began_with = opened.record.get("data")
         material = prepare(recipe, opened.tokenizers, fingerprint=began_with, progress=progress_line)
         check_resumed(opened, recipe, material, last)

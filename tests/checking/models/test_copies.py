@@ -66,7 +66,7 @@ def test_a_model_too_large_for_a_copy_and_without_files_is_checked_without(
         return {o.check: o.verdict for o in run_checks(from_model(adapter.module)[0], select())}
 
     small = checked()
-    monkeypatch.setattr(copies, "free_memory", lambda device: 0)
+    monkeypatch.setattr(copies, "measure_free_memory", lambda device: 0)
     large = checked()
     without = {"precision.load", "precision.distance", "load.round_trip"}
     assert {check for check in without if large[check] == "N/A"} == without - {"load.round_trip"}

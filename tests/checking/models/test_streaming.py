@@ -141,7 +141,7 @@ def test_weights_are_streamed_where_they_do_not_fit(
     size = shards["metadata"]["total_size"]
     for free, streamed in ((size * 1.3, False), (size * 1.2, True)):  # 0.8 of it may be weights
         for module in (streaming, opening):
-            monkeypatch.setattr(module, "free_memory", lambda device, free=int(free): free)
+            monkeypatch.setattr(module, "measure_free_memory", lambda device, free=int(free): free)
         with caplog.at_level(logging.WARNING):
             model, _ = open_model(str(llama), "float32", "cpu", False)
         assert streaming.is_streamed(model) == streamed
@@ -181,7 +181,7 @@ def test_a_port_is_explained_with_both_streamed(llama: Path, tmp_path: Path) -> 
 
 def test_a_model_too_large_for_copies_streams_them_from_its_files(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (small,) = examine(str(llama), only=["precision", "load", "packing"])
-    monkeypatch.setattr(copies, "free_memory", lambda device: 0)
+    monkeypatch.setattr(copies, "measure_free_memory", lambda device: 0)
     opened: list[torch.dtype] = []
     original = streaming.open_streamed
 

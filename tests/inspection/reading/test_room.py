@@ -41,9 +41,9 @@ def test_the_bytes_are_those_of_the_attention_that_is_kept(monkeypatch: pytest.M
     counts = planted.HeadCounts(recorded.ordinary_T)
     counts.add(call)
     assert counted == counts.places.total_gHST.numel() * counts.places.total_gHST.element_size()
-    monkeypatch.setattr(room, "free_memory", lambda device: computed + counted)
+    monkeypatch.setattr(room, "measure_free_memory", lambda device: computed + counted)
     room.check_room(subject, windows)
-    monkeypatch.setattr(room, "free_memory", lambda device: computed + counted - 1)
+    monkeypatch.setattr(room, "measure_free_memory", lambda device: computed + counted - 1)
     with pytest.raises(UsageError, match=r"16 windows of 32 tokens need .* lower --length \(length=...\)"):
         room.check_room(subject, windows)
 

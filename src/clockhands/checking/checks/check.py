@@ -9,7 +9,7 @@ from torch import Tensor
 
 from clockhands.catalogue import Catalogue
 from clockhands.checking.models.subject import Subject
-from clockhands.errors import UsageError, unknown
+from clockhands.errors import UsageError, describe_unknown
 
 TOLERANCE = 1e-3
 
@@ -122,5 +122,5 @@ def select(only: Iterable[str] | None = None, optional: bool = False) -> list[Ch
     groups = {name.partition(".")[0] for name in CHECKS}
     for word in wanted:
         if not any(name == word or name.startswith(f"{word}.") for name in CHECKS):
-            raise UsageError(unknown("check", word, groups | set(CHECKS)))
+            raise UsageError(describe_unknown("check", word, groups | set(CHECKS)))
     return [check for check in CHECKS.values() if any(f"{check.name}.".startswith(f"{word}.") for word in wanted)]

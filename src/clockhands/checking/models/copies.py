@@ -11,7 +11,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from clockhands.checking.models.streaming import is_streamed, open_streamed, runs_on
-from clockhands.machine import free_memory
+from clockhands.machine import measure_free_memory
 from clockhands.pretrained import load_model
 
 
@@ -24,7 +24,7 @@ def is_large(adapter: Any) -> bool:
     if module is None or is_streamed(module):
         return False
     weights = {id(p): p for p in module.parameters()}.values()
-    return 8 * sum(p.numel() for p in weights) > free_memory(runs_on(module)) / 2
+    return 8 * sum(p.numel() for p in weights) > measure_free_memory(runs_on(module)) / 2
 
 
 def sharing(thing: Any, dtype: torch.dtype | None = None) -> Any:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from clockhands.machine import free_memory
+from clockhands.machine import measure_free_memory
 from clockhands.pretrained import load_model, refuse_not_finite
 from clockhands.quiet import quiet
 
@@ -132,7 +132,7 @@ def runs_on(module: nn.Module) -> torch.device:
 
 def fits(weights: int, device: torch.device) -> bool:
     """Return whether weights of so many bytes leave room for what is computed from them."""
-    return weights <= _SHARE * free_memory(device)
+    return weights <= _SHARE * measure_free_memory(device)
 
 
 def _stored(model: nn.Module) -> Iterator[tuple[str, Tensor]]:

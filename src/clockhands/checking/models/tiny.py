@@ -24,7 +24,7 @@ from transformers import (
 from transformers.models.auto import modeling_auto
 
 from clockhands import pretrained
-from clockhands.errors import UsageError, unknown
+from clockhands.errors import UsageError, describe_unknown
 
 Task = Literal["causal", "masked", "seq2seq"]
 _AUTO = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM, "seq2seq": AutoModelForSeq2SeqLM}
@@ -84,7 +84,7 @@ def find(type_name: str) -> list[Build]:
     reason = overrides()["skip"].get(type_name)
     if reason:
         raise UsageError(f"architecture {type_name!r} is not checked: {reason}")
-    raise UsageError(unknown("architecture", type_name, {build.name.partition(":")[0] for build in every}))
+    raise UsageError(describe_unknown("architecture", type_name, {build.name.partition(":")[0] for build in every}))
 
 
 def tiny_config(build: Build) -> PretrainedConfig:

@@ -22,7 +22,7 @@ from clockhands.data.morphemes import Morphemes, find_roots
 from clockhands.data.pairs import Corpus, Fact, Pair
 from clockhands.data.population import Bags, Ceiling, Composed, Drawn, Population, permute
 from clockhands.data.room import check_sentences
-from clockhands.errors import UsageError, unknown
+from clockhands.errors import UsageError, describe_unknown
 from clockhands.options import Seed
 
 FAULTS = (NotImplementedError, OverflowError, LookupError, ValueError, TypeError)
@@ -178,7 +178,7 @@ def _check(source: str, target: str, largest: int, sizes: dict[str, int], longer
 
     for language in (source, target):
         if language not in CONVERTER_CLASSES:
-            raise UsageError(f"corpus 'numbers': {unknown('language', language, CONVERTER_CLASSES)}")
+            raise UsageError(f"corpus 'numbers': {describe_unknown('language', language, CONVERTER_CLASSES)}")
     if not 9 <= largest < 10**12:
         raise UsageError(f"corpus 'numbers': largest={largest} is outside 9 to 999,999,999,999")
     for name, size in sizes.items():

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from clockhands.errors import UsageError, unknown
+from clockhands.errors import UsageError, describe_unknown
 from clockhands.generation.engines.engine import DecodedSequence, Decoding, Engine, get_end_tokens, get_first_token
 from clockhands.model import Transformer, TransformerConfig
 from clockhands.model.block import Block, ResidualConnection
@@ -58,7 +58,7 @@ class CTranslate2Engine(Engine):
         device = model.device.type
         types = sorted(self.package.get_supported_compute_types(device))
         if compute_type not in types:
-            raise UsageError(unknown(f"compute type of CTranslate2 on this {device}", compute_type, types))
+            raise UsageError(describe_unknown(f"compute type of CTranslate2 on this {device}", compute_type, types))
         self.ends, self.places = get_end_tokens(model), [0, 0]
         self.translator: Any = None
 

@@ -8,7 +8,7 @@ from clockhands.errors import UsageError
 from clockhands.inspection.estimators.position_sums import GROUPS
 from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.subject.subject import Subject
-from clockhands.machine import free_memory, in_words
+from clockhands.machine import format_bytes, measure_free_memory
 
 COPIES = 3
 """Numbers kept for each pair of tokens of a batch and head: the product, the logit and the weight."""
@@ -33,10 +33,10 @@ def check_room(subject: Subject, windows: Windows) -> None:
     computed, counted = bytes_of(subject.heads, windows)
     needs = {cpu: computed + counted} if device.type == "cpu" else {device: computed, cpu: counted}
     for place, needed in needs.items():
-        available = free_memory(place)
+        available = measure_free_memory(place)
         if needed > available:
             raise UsageError(
-                f"{len(windows.ids_NT):,} windows of {windows.ids_NT.shape[1]:,} tokens need {in_words(needed)} of "
-                f"memory for the attention of one layer, and {in_words(available)} are free; lower --length "
+                f"{len(windows.ids_NT):,} windows of {windows.ids_NT.shape[1]:,} tokens need {format_bytes(needed)} of "
+                f"memory for the attention of one layer, and {format_bytes(available)} are free; lower --length "
                 "(length=...)"
             )

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from clockhands.errors import UsageError
-from clockhands.machine import in_words
+from clockhands.machine import format_bytes
 from clockhands.shapes import Tensor
 
 IN_MEMORY = 2**30
@@ -32,8 +32,9 @@ class TensorStorage:
         free = shutil.disk_usage(tempfile.gettempdir()).free
         if total > free:
             raise UsageError(
-                f"the states of these windows need {in_words(total)} in temporary files, and {in_words(free)} are free "
-                f"in {tempfile.gettempdir()}; lower --texts (count=...) or --length (length=...), or set TMPDIR"
+                f"the states of these windows need {format_bytes(total)} in temporary files, and {format_bytes(free)} "
+                f"are free in {tempfile.gettempdir()}; lower --texts (count=...) or --length (length=...), or set "
+                "TMPDIR"
             )
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clockhands.errors import DataError, unknown
+from clockhands.errors import DataError, describe_unknown
 from clockhands.findings import Figure
 from clockhands.report.figures.mark_kinds import KINDS
 
@@ -17,9 +17,9 @@ def check_figure(figure: Figure, name: str) -> None:
         for place, mark in enumerate(panel.marks, 1):
             where = f"figure {name!r}, panel {number}, mark {place} ({mark.kind} {mark.label!r})"
             if mark.kind not in KINDS:
-                raise DataError(f"{where}: {unknown('mark kind', mark.kind, KINDS)}")
+                raise DataError(f"{where}: {describe_unknown('mark kind', mark.kind, KINDS)}")
             KINDS[mark.kind](figure).check(mark, where)
         for axis, scale in (("x", panel.xscale), ("y", panel.yscale)):
             if scale not in ("linear", "log"):
-                choice = unknown(f"{axis} scale", scale, ("linear", "log"))
+                choice = describe_unknown(f"{axis} scale", scale, ("linear", "log"))
                 raise DataError(f"figure {name!r}, panel {number}: {choice}")

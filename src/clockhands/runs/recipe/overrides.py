@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from clockhands.errors import ConfigError, UsageError, shown, unknown
+from clockhands.errors import ConfigError, UsageError, describe_unknown, show_value
 from clockhands.options import convert, parse
 from clockhands.runs.recipe.keys import (
     KEPT,
@@ -39,7 +39,7 @@ def set_key(tables: Tables, dotted: str, value: Any, *, written: bool = False) -
         return
     known = keys_of(tables, table)
     if key not in known and not (table == "position" and key in SIDES) and not has_unknown_selector(tables, table):
-        raise UsageError(f"cannot set {dotted!r}: {unknown(f'key in [{table}]', key, known)}")
+        raise UsageError(f"cannot set {dotted!r}: {describe_unknown(f'key in [{table}]', key, known)}")
     type_ = known[key].type if key in known else Any
     value = parse(value, type_) if written else value
     _put(tables, table, key, convert(value, type_))
@@ -104,7 +104,7 @@ def _put(tables: Tables, table: str, key: str, value: Any) -> None:
         if isinstance(inner, str) and part in SIDES:
             inner = place[part] = {"scheme": inner}
         if not isinstance(inner, dict):
-            raise UsageError(f"cannot set '{table}.{key}': {table} is {shown(inner)}, and must be a table")
+            raise UsageError(f"cannot set '{table}.{key}': {table} is {show_value(inner)}, and must be a table")
         place = inner
     if SELECTORS.get(table.split(".")[0]) == key and place.get(key) != value:
         for other in [name for name in place if name not in KEPT]:
@@ -115,4 +115,4 @@ def _put(tables: Tables, table: str, key: str, value: Any) -> None:
 def _no_such_key(dotted: str) -> str:
     if "." not in dotted:
         return f"write the table before the key, as in training.{dotted} ({', '.join(TABLES)})"
-    return unknown("table", dotted.rpartition(".")[0], (*TABLES, *(f"position.{side}" for side in SIDES)))
+    return describe_unknown("table", dotted.rpartition(".")[0], (*TABLES, *(f"position.{side}" for side in SIDES)))

@@ -10,7 +10,7 @@ from typing import Any
 import tomli_w
 
 from clockhands.data import CORPORA, Task
-from clockhands.errors import ConfigError, unknown
+from clockhands.errors import ConfigError, describe_unknown
 from clockhands.files import find_recipe, read_toml
 from clockhands.model.config import TransformerConfig
 from clockhands.options import parse
@@ -64,7 +64,7 @@ class Recipe:
     @classmethod
     def of(cls, tables: Mapping[str, Any], source: str = "the recipe") -> Recipe:
         """Validate plain tables. Raises ConfigError with every fault at once, each with the nearest valid name."""
-        faults = [unknown("table", name, TABLES) for name in tables if name not in TABLES]
+        faults = [describe_unknown("table", name, TABLES) for name in tables if name not in TABLES]
         known, wrong = keep_tables(tables)
         faults += wrong
         given = add_default_tokenizer(add_default_position({name: known.get(name, {}) for name in TABLES}))

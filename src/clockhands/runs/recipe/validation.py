@@ -8,7 +8,7 @@ from typing import Any
 
 from clockhands.data import CORPORA, Task
 from clockhands.data.pairs import ITEMS
-from clockhands.errors import ConfigError, Fault, shown
+from clockhands.errors import ConfigError, Fault, show_value
 from clockhands.model.config import TransformerConfig
 from clockhands.model.presets import PRESETS
 from clockhands.options import MISSING, check_options, defaults_of
@@ -43,14 +43,16 @@ SHAPE = {
 def keep_tables(tables: Mapping[str, Any]) -> tuple[Tables, list[str]]:
     """Return the values that are tables, and a fault for each that should be a table and is not."""
     faults = [
-        f"[{name}] is {shown(tables[name])}, but must be a table"
+        f"[{name}] is {show_value(tables[name])}, but must be a table"
         for name in TABLES
         if not isinstance(tables.get(name, {}), Mapping)
     ]
     known = {name: dict(tables[name]) for name in tables if name in TABLES and isinstance(tables[name], Mapping)}
     position = known.get("position", {})
     for side in [side for side in SIDES if not isinstance(position.get(side, {}), (str, Mapping))]:
-        faults.append(f"position.{side} is {shown(position.pop(side))}, but must be the name of a scheme or a table")
+        faults.append(
+            f"position.{side} is {show_value(position.pop(side))}, but must be the name of a scheme or a table"
+        )
     return known, faults
 
 
@@ -58,7 +60,7 @@ def read_corpus(given: Tables, faults: list[str]) -> tuple[str, dict[str, Any]]:
     """Read the name of the corpus and its options; what is wrong with them joins ``faults``."""
     name = given["data"].get("corpus")
     if name is not None and not isinstance(name, str):
-        faults.append(f"data.corpus is {shown(name)}, but must be the name of a corpus")
+        faults.append(f"data.corpus is {show_value(name)}, but must be the name of a corpus")
         return "", {}
     if name is None:
         faults.append(f"data.corpus is missing; choose one of {', '.join(CORPORA)}")
@@ -152,7 +154,7 @@ def _sides(position: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         name = f"position.{side}" if side in position else "position"
         scheme = table.get("scheme", "none")
         if CATALOGUE.find(scheme) is None:
-            nameless = f"{name}.scheme is {shown(scheme)}, but must be the name of a scheme"
+            nameless = f"{name}.scheme is {show_value(scheme)}, but must be the name of a scheme"
             faults.append(f"{name}.scheme: {CATALOGUE.unknown(scheme)}" if isinstance(scheme, str) else nameless)
             sides[side] = {"scheme": "none"}
         elif table:

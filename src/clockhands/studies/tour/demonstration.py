@@ -7,7 +7,7 @@ from pathlib import Path
 
 from clockhands import __version__
 from clockhands.findings import Finding, Findings
-from clockhands.locking import hold
+from clockhands.locking import lock_folder
 from clockhands.studies.tour.encoding_findings import find_encoding
 from clockhands.studies.tour.inspection_findings import find_inside
 from clockhands.studies.tour.loudness_findings import find_loudness
@@ -32,7 +32,7 @@ def run_tour(
     ``say`` is told what is being done; ``show`` draws the progress of every training. Raises UsageError if ``out``
     exists and ``overwrite`` is not given, BusyError if another process writes there.
     """
-    with hold(Path(out)):
+    with lock_folder(Path(out)):
         return _tour(Path(out), overwrite, show, say)
 
 
