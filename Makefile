@@ -2,13 +2,14 @@
 #   make tour           train the small translator and write its page
 #   make quick          the tests of what differs from main, and a few laws: at most 90 seconds
 #   make test           style, types and all tests: what runs on every change
+#   make docs        the site with its reference, in site/; a broken link stops it (part of `make test`)
 #   make check-shapes   the laws again, with the annotated shapes of all tensors checked at run time (part of `make test`)
 #   make install, test-elsewhere, test-lowest, mutants, coverage, clean: see below
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: tour install quick test check-shapes test-elsewhere test-lowest mutants coverage check-style clean
+.PHONY: tour install quick test docs check-shapes test-elsewhere test-lowest mutants coverage check-style clean
 tour: $(VENV)/.installed
 	$(BIN)/clockhands tour --out runs/tour --overwrite
 
@@ -23,7 +24,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.test-installed: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable '.[test,docs]'
 	touch $@
 
 check-style: $(VENV)/.test-installed
@@ -39,6 +40,12 @@ quick: $(VENV)/.test-installed
 test: check-style
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 	$(MAKE) check-shapes
+	$(MAKE) docs
+
+# Written from docs/ and from the code, then built; it works offline. The warning is about a version that is not here.
+docs: $(VENV)/.test-installed
+	$(BIN)/python docs/make_site.py build/site-sources
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # Every annotation is checked while these tests run, which doubles what they take: so they are those that meet every
 # function on tensors in few tests. `CHECK_SHAPES=1 pytest ...` checks shapes in any others.
@@ -58,7 +65,7 @@ test-lowest: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(LOWEST)
 	$(PYTHON) -c "import tomllib; print(*(need.replace('>=', '==') for need in tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'] if not need.startswith('torch>')), sep='\n')" > $(LOWEST)/lowest.txt
 	$(LOWEST)/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) torch
-	$(LOWEST)/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) --requirement $(LOWEST)/lowest.txt --editable '.[test]'
+	$(LOWEST)/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) --requirement $(LOWEST)/lowest.txt --editable '.[test,docs]'
 	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n 2 --dist worksteal
 
 # Changes of one place each that no test notices: in the files that differ from main, or
@@ -74,4 +81,4 @@ coverage: $(VENV)/.test-installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --slow --cov --cov-report=term
 
 clean:
-	rm -rf $(VENV) $(VENV)-lowest .mutants build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-lowest .mutants build dist site *.egg-info

@@ -3,7 +3,7 @@
     python examples/check_your_own_gpt.py
 
 The model below is the kind everybody writes first: learned positions, a causal mask, a cache. It has one mistake that
-many have made: while decoding with a cache, positions start again at nought. The checker finds it without knowing the
+many have made: while decoding with a cache, positions start again at zero. The checker finds it without knowing the
 model; with ``--mended`` the mistake is gone.
 """
 

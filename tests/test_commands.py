@@ -1,4 +1,4 @@
-"""Every command that the README shows and every example at the end of a ``--help`` runs, and so do ``examples/``."""
+"""Every command of docs/how-to.md and every example at the end of a ``--help`` runs, and so do ``examples/``."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from tests.shared import make_once
 from tests.studies.tour.short import shorten_tour
 
 ROOT = Path(__file__).resolve().parent.parent
+HOW_TO = ROOT / "docs" / "how-to.md"
 FEW = {"training.max_steps": 2, "data.train": 600, "data.test": 6, "data.validation": 4, "training.log_steps": 1}
 TINY = {"preset": "tiny", "d_model": 32, "d_ff": 64, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
 TRAINING = {"max_steps": 2, "threads": 1, "log_steps": 1, "learning_rate": 1e-3}
@@ -36,10 +37,10 @@ ELSEWHERE = {
 
 
 def rows() -> list[str]:
-    """The first column of code in the README's table of jobs."""
-    readme = (ROOT / "README.md").read_text(encoding="utf8")
-    found = re.findall(r"^\|[^|\n]+\| `(clockhands [^`\n]+)` \|$", readme, re.M)
-    assert len(found) > 10, "the README's table of jobs is gone"
+    """The first column of code in the table of jobs."""
+    page = HOW_TO.read_text(encoding="utf8")
+    found = re.findall(r"^\|[^|\n]+\| `(clockhands [^`\n]+)` \|$", page, re.M)
+    assert len(found) > 10, "the table of jobs is gone"
     return found
 
 
@@ -70,12 +71,12 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def after_the_readme(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which the README's commands have run, in the order in which they stand."""
-    return make_once(tmp_path_factory, "readme", _type_the_readme)
+def after_the_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the commands of the page have run, in the order in which they stand."""
+    return make_once(tmp_path_factory, "how-to", _type_the_page)
 
 
-def _type_the_readme(folder: Path) -> None:
+def _type_the_page(folder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(prepared(folder))
         for command in rows():
@@ -83,10 +84,10 @@ def _type_the_readme(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def workplace(after_the_readme: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder as the examples assume it: what the README's commands left, and a few language models."""
+def workplace(after_the_page: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder as the examples assume it: what the page's commands left, and a few language models."""
     folder = tmp_path_factory.mktemp("work")
-    shutil.copytree(after_the_readme, folder, dirs_exist_ok=True)
+    shutil.copytree(after_the_page, folder, dirs_exist_ok=True)
     shutil.copy(ROOT / "README.md", folder)
     _make_language_models(folder)
     shutil.copytree(folder / "llama", folder / "weights", ignore=shutil.ignore_patterns("tokenizer*", "special*"))
@@ -130,7 +131,7 @@ def _foreign(folder: Path) -> None:
 OTHER_EXAMPLES = [
     example for example in examples(*(verb for verb in VERBS if verb != "train")) if example not in rows()
 ]
-"""The examples that are not in the README too, whose commands run as well."""
+"""The examples that are not in the table too, whose commands run as well."""
 
 
 @pytest.mark.parametrize("command", OTHER_EXAMPLES)
@@ -140,11 +141,11 @@ def test_every_example_of_a_help_runs(command: str, workplace: Path, monkeypatch
 
 
 def test_the_readmes_commands_run_in_the_order_in_which_they_stand(
-    after_the_readme: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    after_the_page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a reader types them, one after the other: none needs what a later one makes, nor is in another's way."""
-    assert (after_the_readme / "runs" / "tour" / "report.html").is_file()
-    shutil.copytree(after_the_readme, tmp_path, dirs_exist_ok=True)
+    assert (after_the_page / "runs" / "tour" / "report.html").is_file()
+    shutil.copytree(after_the_page, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     _run_python()
 
@@ -202,11 +203,10 @@ def _quickly(words: list[str]) -> list[str]:
 
 
 def _run_python() -> None:
-    """The README's blocks of Python, in the folder in which its commands have run."""
-    readme = (ROOT / "README.md").read_text(encoding="utf8")
-    for block in re.findall(r"```python\n(.*?)```", readme, re.S):
+    """The page's blocks of Python, in the folder in which its commands have run."""
+    for block in re.findall(r"```python\n(.*?)```", HOW_TO.read_text(encoding="utf8"), re.S):
         quick = block.replace('{"position.scheme": "rope"}', repr({"position.scheme": "rope", **FEW}))
-        exec(compile(quick, "README.md", "exec"), {})
+        exec(compile(quick, HOW_TO.name, "exec"), {})
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)

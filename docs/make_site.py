@@ -1,0 +1,255 @@
+"""Write the sources of the site: the pages of docs/ and of the repository, and a reference made from the code.
+
+    python docs/make_site.py FOLDER        # then: mkdocs build --strict (`make docs` does both)
+
+A link between two files that are both on the site becomes a link between pages; one to a file that is not (source
+code, a recipe) becomes its text. A link to nothing stops the writing with its name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import inspect
+import io
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout, suppress
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+FROM_ROOT = {
+    "README.md": "index.md",
+    "ARCHITECTURE.md": "explanation/architecture.md",
+    "LOG.md": "explanation/log.md",
+    "CHANGELOG.md": "reference/changelog.md",
+    "CONTRIBUTING.md": "how-to/contributing.md",
+    "benchmarks/README.md": "reference/benchmarks.md",
+}
+PLACES = {
+    "answers.md": "explanation/answers.md",
+    "traps.md": "explanation/traps.md",
+    "inspect.md": "explanation/inspect.md",
+    "explain.md": "explanation/explain.md",
+    "how-to.md": "how-to/index.md",
+}
+"""Pages of docs/ that stand elsewhere on the site; the others keep their folder."""
+RENAMED = {"README.md": "overview.md", "index.md": "scheme-index.md", "index.html": "browse.html"}
+"""Names within folders of docs/ that a site would take for the folder's own page."""
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+API = (
+    *("schemes", "attention", "positions", "model", "data", "runs", "training", "generation", "inspection", "checking"),
+    *("comparison", "studies", "explanation", "findings", "options", "catalogue"),
+)
+
+
+class BrokenLinkError(Exception):
+    """A page links to a file that is not in the repository."""
+
+
+def main() -> int:
+    """Write the sources of the site into a folder, which is emptied first."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    shutil.rmtree(folder, ignore_errors=True)
+    write_site(folder)
+    return 0
+
+
+def write_site(folder: Path) -> None:
+    """Write all pages. Raises BrokenLinkError for a link to nothing."""
+    places = dict(list_places())
+    for source, target in places.items():
+        path = folder / target
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if source.suffix == ".md":
+            path.write_text(relink(source.read_text("utf8"), source, target, places), "utf8")
+        else:
+            shutil.copy2(source, path)
+    for path in sorted((DOCS / "tutorials").glob("*.md")):
+        if path.stem != "index":
+            target = folder / "tutorials" / f"{path.stem}.ipynb"
+            target.write_text(json.dumps(notebook(path), indent=1) + "\n", "utf8")
+            page = target.with_suffix(".md")
+            page.write_text(f"{page.read_text('utf8')}\n[This page as a notebook]({target.name})\n", "utf8")
+    for name, make in REFERENCE.items():
+        path = folder / "reference" / f"{name}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(make(), "utf8")
+
+
+def list_places() -> Iterator[tuple[Path, str]]:
+    """Yield every file that goes onto the site, with its place there."""
+    for name, target in FROM_ROOT.items():
+        yield ROOT / name, target
+    for path in sorted(DOCS.rglob("*")):
+        name = path.relative_to(DOCS).as_posix()
+        if path.suffix == ".py" or not path.is_file() or "__pycache__" in name:
+            continue
+        inside = path.parent != DOCS and path.name in RENAMED and path.parent.name != "tutorials"
+        yield (
+            path,
+            PLACES.get(name, f"{path.parent.relative_to(DOCS).as_posix()}/{RENAMED[path.name]}" if inside else name),
+        )
+
+
+def relink(text: str, source: Path, target: str, places: dict[Path, str]) -> str:
+    """Return a page with links that lead to pages of the site; others become their text. Code is left as it is."""
+
+    def rewrite(match: re.Match[str]) -> str:
+        image, shown, address = match.groups()
+        if re.match(r"[a-z]+:|#", address):
+            return match.group()
+        name, _, anchor = address.partition("#")
+        path = (source.parent / name).resolve()
+        if not path.exists():
+            raise BrokenLinkError(f"{source.relative_to(ROOT)} links to {address}, which is not there")
+        if path.is_dir() and (path / "README.md") in places:
+            path /= "README.md"
+        if path not in places:
+            return shown
+        place = os.path.relpath(places[path], Path(target).parent)
+        return f"{image}[{shown}]({place}{'#' + anchor if anchor else ''})"
+
+    parts = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
+    return "".join(part if part.startswith("```") else LINK.sub(rewrite, part) for part in parts)
+
+
+def notebook(path: Path) -> dict[str, Any]:
+    """Return a tutorial as a notebook: blocks of Python are cells, commands begin with "!", output is left out."""
+    cells = []
+    for part in re.split(r"(^```\w+\n.*?^```$)", path.read_text("utf8"), flags=re.MULTILINE | re.DOTALL):
+        block = re.fullmatch(r"```(\w+)\n(.*)```", part, flags=re.DOTALL)
+        if block is None and part.strip():
+            cells.append({"cell_type": "markdown", "metadata": {}, "source": part.strip().splitlines(keepends=True)})
+        elif block is not None and block[1] in ("python", "console"):
+            code = re.sub(r"^\$ ", "!", block[2], flags=re.MULTILINE).rstrip()
+            cells.append({"cell_type": "code", "metadata": {}, "source": code.splitlines(keepends=True),
+                          "execution_count": None, "outputs": []})  # fmt: skip
+    for number, cell in enumerate(cells):
+        cell["id"] = f"cell-{number}"
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    return {"cells": cells, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+
+
+def commands() -> str:
+    """Return the help of every command."""
+    from clockhands.cli import VERBS
+    from clockhands.cli import main as clockhands
+
+    pages = ["# Commands\n"]
+    os.environ["COLUMNS"] = "100"
+    for verb, meaning in VERBS.items():
+        printed = io.StringIO()
+        with redirect_stdout(printed), suppress(SystemExit):
+            clockhands([verb, "--help"])
+        pages.append(
+            f"## clockhands {verb}\n\n{meaning[0].upper()}{meaning[1:]}.\n\n```text\n{printed.getvalue()}```\n"
+        )
+    return "\n".join(pages)
+
+
+def recipe_keys() -> str:
+    """Return every key of a recipe, from the dataclasses that a recipe is validated against."""
+    from clockhands.options import MISSING, describe, options_of, read_docstring
+
+    pages = ["# Recipe keys\n\nA recipe is TOML; `--set table.key=value` overrides a key.\n"]
+    for name, owner in recipe_tables().items():
+        rows = []
+        for option in options_of(owner).values():
+            default = "must be given" if option.default is MISSING else f"`{_shown(option.default)}`"
+            cells = [_cell(text) for text in (describe(option.type), default, option.meaning)]
+            rows.append(f"| `{name}.{option.name}` | {' | '.join(cells)} |")
+        table = "| key | values | default | meaning |\n|---|---|---|---|\n" + "\n".join(rows)
+        pages.append(f"## [{name}]\n\n{read_docstring(owner)[0]}\n\n{table}\n")
+    return "\n".join(pages)
+
+
+def recipe_tables() -> dict[str, Any]:
+    """Return the tables of a recipe with their dataclasses."""
+    from clockhands.model import Position, TransformerConfig
+    from clockhands.runs.recipe import sections
+
+    own = {
+        re.match(r"``\[(\w+)\]``", inspect.cleandoc(kind.__doc__ or "")): kind
+        for kind in vars(sections).values()
+        if dataclasses.is_dataclass(kind) and inspect.isclass(kind)
+    }
+    named = {match[1]: kind for match, kind in own.items() if match is not None}
+    return {"model": TransformerConfig, "position": Position, **named}
+
+
+def _shown(value: Any) -> str:
+    return f"{value!r}" if len(repr(value)) < 60 else "…"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def catalogue_page(title: str, module: str, name: str, lead: str) -> Callable[[], str]:
+    """Return a function that writes the page of one catalogue: its entries with their first sentences."""
+
+    def make() -> str:
+        catalogue = getattr(importlib.import_module(module), name)
+        rows = [f"| `{entry}` | {_cell(sentence)} |" for entry, sentence in catalogue.listing().items()]
+        return f"# {title}\n\n{lead}\n\n| name | what it does |\n|---|---|\n" + "\n".join(rows) + "\n"
+
+    return make
+
+
+def api() -> str:
+    """Return the Python API: mkdocstrings writes what the public names of each package say of themselves."""
+    parts = [f"## clockhands.{name}\n\n::: clockhands.{name}\n" for name in API]
+    return "# Python API\n\n" + "\n".join(parts)
+
+
+def schemas() -> str:
+    """Return the JSON schemas, as they stand in the package."""
+    files = sorted((ROOT / "src" / "clockhands").rglob("*.schema.json"))
+    parts = [f"## {path.name}\n\n```json\n{path.read_text('utf8').rstrip()}\n```\n" for path in files]
+    return "# JSON schemas\n\n" + "\n".join(parts)
+
+
+def run_folder() -> str:
+    """Return what a run folder holds, from the docstrings of what reads and writes it."""
+    from clockhands.runs import folder, run
+
+    told = "\n\n".join(inspect.cleandoc(part.__doc__ or "") for part in (folder, run, run.Run))
+    return f"# A run folder\n\n```text\n{told}\n```\n"
+
+
+def glossary() -> str:
+    """Return the words of ARCHITECTURE.md."""
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf8")
+    words = text.split("## Words\n")[1].split("\n## ")[0]
+    return "# Glossary\n" + relink(words, ROOT / "ARCHITECTURE.md", "reference/glossary.md", {})
+
+
+REFERENCE: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "recipe": recipe_keys,
+    "api": api,
+    "run-folder": run_folder,
+    "schemas": schemas,
+    "glossary": glossary,
+    "checks": catalogue_page("Checks", "clockhands.checking.checks.check", "CHECKS", "What `clockhands check` tests."),
+    "measures": catalogue_page(
+        "Measures", "clockhands.inspection.measures", "MEASURES", "What `clockhands inspect` measures."
+    ),
+    "corpora": catalogue_page("Corpora", "clockhands.data", "CORPORA", "What `data.corpus` of a recipe names."),
+    "engines": catalogue_page("Engines", "clockhands.generation.engines", "ENGINES", "What `--engine` names."),
+    "studies": catalogue_page("Studies", "clockhands.studies", "STUDIES", "What `clockhands study NAME` measures."),
+    "schemes": catalogue_page("Schemes", "clockhands.schemes", "CATALOGUE", "What `position.scheme` names."),
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""The tutorials run, blocks in their order, and print what stands on the page; the site has no broken link."""
+
+from __future__ import annotations
+
+import doctest
+import importlib.util
+import io
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from clockhands.cli import main
+from clockhands.schemes import CATALOGUE
+from tests.studies.tour.short import shorten_tour
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted(path for path in (ROOT / "docs" / "tutorials").glob("*.md") if path.stem != "index")
+CHECKER, FLAGS = doctest.OutputChecker(), doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def blocks(path: Path) -> Iterator[tuple[str, str]]:
+    """The blocks of a page: their language and what stands in them."""
+    yield from re.findall(r"^```(\w+)\n(.*?)^```$", path.read_text("utf8"), flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An empty folder to work in, a catalogue as it was before, and a tour of few steps."""
+    monkeypatch.chdir(tmp_path)
+    shorten_tour(monkeypatch)
+    names = set(CATALOGUE)
+    yield
+    for name in set(CATALOGUE) - names:
+        del CATALOGUE[name]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_the_blocks_run_and_print_what_stands_there(path: Path) -> None:
+    names: dict[str, object] = {"__name__": "tutorial"}
+    printed = ""
+    for language, block in blocks(path):
+        if language == "text":
+            assert CHECKER.check_output(block, printed, FLAGS), (
+                f"the page says\n{block}\nbut what is printed is\n{printed}"
+            )
+            continue
+        output = io.StringIO()
+        with redirect_stdout(output):
+            run_block(language, block, names, path)
+        printed = output.getvalue()
+
+
+def run_block(language: str, block: str, names: dict[str, object], path: Path) -> None:
+    """Run one block: Python in the names of the page, or commands after ``$``."""
+    if language == "python":
+        exec(compile(block, f"{path.name}", "exec"), names)
+        return
+    assert language == "console", f"{path.name} has a block of {language}, which is not run"
+    for line in block.splitlines():
+        words = shlex.split(line.removeprefix("$ "))
+        assert words[0] == "clockhands"
+        assert main(words[1:]) == 0, line
+
+
+def site() -> ModuleType:
+    """The script that writes the site."""
+    spec = importlib.util.spec_from_file_location("make_site", ROOT / "docs" / "make_site.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["make_site"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_site_is_written_without_a_broken_link(tmp_path: Path) -> None:
+    site().write_site(tmp_path / "site")
+    nav = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text("utf8"))
+    assert len(nav) > 30
+    assert [page for page in nav if not (tmp_path / "site" / page).is_file()] == []
+    for page in (tmp_path / "site").rglob("*.md"):
+        text = re.sub(r"^```.*?^```$", "", page.read_text("utf8"), flags=re.MULTILINE | re.DOTALL)
+        for address in re.findall(r"\]\(([^)\s#:]+)(?:#[^)]*)?\)", text):
+            assert (page.parent / address).exists(), f"{page.name} links to {address}"
+
+
+def test_a_link_to_nothing_is_named() -> None:
+    made = site()
+    with pytest.raises(made.BrokenLinkError, match=r"docs/traps\.md links to none\.md"):
+        made.relink("[text](none.md)", ROOT / "docs" / "traps.md", "traps.md", {})
+
+
+def test_the_reference_has_every_command_key_and_name() -> None:
+    from clockhands.checking.checks.check import CHECKS
+    from clockhands.cli import VERBS
+
+    made = site()
+    commands, recipe, checks = made.commands(), made.recipe_keys(), made.REFERENCE["checks"]()
+    assert all(f"## clockhands {verb}\n" in commands for verb in VERBS)
+    assert (
+        "| `training.max_steps` |" in recipe and "| `position.scheme` |" in recipe and "| `model.d_model` |" in recipe
+    )
+    assert all(f"| `{name}` |" in checks for name in CHECKS)
+
+
+def test_a_tutorial_becomes_a_notebook(tmp_path: Path) -> None:
+    notebook = site().notebook(ROOT / "docs" / "tutorials" / "look-inside.md")
+    cells = json.loads(json.dumps(notebook))["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    assert "!clockhands explain llama" in code
+    assert sum("import" in cell for cell in code) >= 2
+    assert os.sep not in cells[0]["source"][0]
