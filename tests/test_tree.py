@@ -23,8 +23,7 @@ ELSEWHERE = {
         "attention/test_kernels.py attention/test_score_mod.py model/test_laws.py model/test_peers.py "
         "schemes/test_declarations.py schemes/test_examples.py schemes/test_laws.py schemes/test_parity_absolute.py "
         "schemes/test_parity_rotary.py inspection/test_every_family.py inspection/test_planted.py "
-        "inspection/test_schemes.py inspection/measures/test_cause.py inspection/measures/test_hands.py "
-        "inspection/measures/test_table.py inspection/measures/test_verdicts.py checking/checks/test_planted.py "
+        "inspection/test_schemes.py checking/checks/test_planted.py "
         "checking/checks/test_planted_transformers.py checking/test_own_models.py checking/test_regressions.py "
         "explanation/test_threads.py"
     ),

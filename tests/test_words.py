@@ -22,8 +22,6 @@ NAMES: list[tuple[str, str, dict[str, str]]] = [
             "checking/checks/causality.py": "a text turned round",
             "checking/checks/generating.py": "a turn of a dialogue",
             "checking/known_mistakes.py": "older code; rename with the next change",
-            "inspection/estimators": "lines of a table whose orbit goes round: the reader's picture is a hand",
-            "inspection/measures": "lines of a table whose orbit goes round: the reader's picture is a hand",
             "inspection/reading/layer.py": "a spectrum that is changed; rename with the next change",
             "schemes/content/carope.py": "the name of a parameter in checkpoints",
             "studies/tour/encoding_findings.py": "the table rotated by R(k); rename with the next change",

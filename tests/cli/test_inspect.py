@@ -19,13 +19,13 @@ SMALL = ["--texts", "8", "--length", "16", "--no-control", "--threads", "1"]
 def test_a_page_with_its_findings_figures_and_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", MODEL, *SMALL, "--out", str(tmp_path / "report")]) == 0
     page = (tmp_path / "report" / "index.html").read_text()
-    assert "How loud is position next to the word?" in page
+    assert "How loud is position next to the token?" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
     findings = Findings.load(tmp_path / "report" / "findings.json")
     assert findings.command == f"clockhands inspect {MODEL} --length 16 --texts 8 --no-control"
     assert (tmp_path / "report" / "figures" / "logits-layers.svg").is_file()
     assert (tmp_path / "report" / "tables" / "logits-layers.csv").is_file()
-    assert "What decides where a layer looks?" in capsys.readouterr().out
+    assert "Does a layer attend by content or by position?" in capsys.readouterr().out
 
 
 def test_json_and_text_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

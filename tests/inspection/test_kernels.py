@@ -8,10 +8,11 @@ import pytest
 import torch
 import transformers as hf
 
-from clockhands.inspection.measures import distance_kernel, rotation_frequencies, word_terms
+from clockhands.inspection.measures import content_distance, distance_curve, rotation_frequencies
 from clockhands.inspection.reading.capture import Capture, capture
+from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.reading.logit_split import compute_means, split, split_batches
-from clockhands.inspection.reading.term_groups import sum_groups
+from clockhands.inspection.reading.term_groups import DISTANCE, sum_groups
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import Position, Transformer, TransformerConfig
 from clockhands.schemes import Alibi, Scheme
@@ -19,6 +20,11 @@ from clockhands.schemes import Alibi, Scheme
 from .tiny import CONFIGS, VOCAB, tiny
 
 LENGTH = 20
+
+
+def _compute_shares(subject: Subject, layer: Layer, ordinary_T: torch.Tensor) -> torch.Tensor:
+    """Return the shares of the rotating pairs of one layer, and last that of the channels that do not rotate."""
+    return rotation_frequencies.divide_sums(*rotation_frequencies.compute_pair_sums(subject, layer, ordinary_T))
 
 
 def _ids() -> torch.Tensor:
@@ -48,7 +54,7 @@ def test_alibi_is_read_as_its_slopes(name: str) -> None:
                 weight.zero_()
     subject = Subject.of(model)
     recorded = capture(subject.model, subject.forward, _ids())
-    found, spread = distance_kernel.distance_curve(recorded.layers[0])
+    found, spread = distance_curve.compute_distance_curve(recorded.layers[0])
     slopes = torch.tensor([2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8], dtype=torch.float64)
     slopes = slopes * 8**-0.5 if name == "falcon-alibi" else slopes
     offsets = torch.arange(1 - LENGTH, 1)
@@ -67,10 +73,7 @@ def test_own_alibi_and_its_share() -> None:
         allowed = batch.real.mask_BHST[0]
         assert torch.allclose(batch.compute_term("added, constant")[0][allowed], expected[allowed], atol=1e-5)
         assert not batch.compute_term("added, content").any()
-    shares = [
-        sum_groups(row)["distance (kernel and bias)"]
-        for row in split(recorded.layers[0], recorded.ordinary_T).head_shares()
-    ]
+    shares = [sum_groups(row)[DISTANCE] for row in split(recorded.layers[0], recorded.ordinary_T).head_shares()]
     assert shares[0] > shares[1] > shares[2] > shares[3], "the steeper the slope, the larger its part"
 
 
@@ -78,20 +81,24 @@ def test_own_alibi_and_its_share() -> None:
 def test_rotation_gives_a_kernel_of_distance_alone(name: str) -> None:
     subject = Subject.of(tiny(name))
     recorded = capture(subject.model, subject.forward, _ids())
-    _, spread = distance_kernel.distance_curve(recorded.layers[0])
+    _, spread = distance_curve.compute_distance_curve(recorded.layers[0])
     norm = name == "cohere"  # queries divided by their own length depend on the word too
     assert (spread < 1e-5) or norm
     for layer in recorded.layers:
-        shares = rotation_frequencies.frequency_shares(subject, layer, recorded.ordinary_T)
+        shares = rotation_frequencies.divide_sums(
+            *rotation_frequencies.compute_pair_sums(subject, layer, recorded.ordinary_T)
+        )
         assert float(shares.sum()) == pytest.approx(1.0, abs=1e-4), "there is no bias, so the pairs are everything"
 
 
 def test_partial_rotation_leaves_dimensions_unrotated() -> None:
     subject = Subject.of(tiny("gpt-j"))
     recorded = capture(subject.model, subject.forward, _ids())
-    shares = rotation_frequencies.frequency_shares(subject, recorded.layers[0], recorded.ordinary_T)
+    shares = rotation_frequencies.divide_sums(
+        *rotation_frequencies.compute_pair_sums(subject, recorded.layers[0], recorded.ordinary_T)
+    )
     assert len(shares) == 2 + 1, "rotary_dim 4 makes two pairs"
-    assert rotation_frequencies.rotated_width(subject, recorded.layers[0], 8) == 4
+    assert rotation_frequencies.find_rotated_width(subject, recorded.layers[0], 8) == 4
 
 
 @pytest.mark.parametrize(("channel", "expected"), [(0, 0), (2, 0), (1, 1), (3, 1), (4, 2), (7, 2)])
@@ -105,7 +112,9 @@ def test_own_partial_rotation_pairs_only_the_channels_that_rotate(channel: int, 
             rows.zero_()
             rows[:, :, channel] = kept
     recorded = capture(subject.model, subject.forward, _ids())
-    shares = rotation_frequencies.frequency_shares(subject, recorded.layers[0], recorded.ordinary_T)
+    shares = rotation_frequencies.divide_sums(
+        *rotation_frequencies.compute_pair_sums(subject, recorded.layers[0], recorded.ordinary_T)
+    )
     assert len(shares) == 2 + 1, "two pairs, and what does not rotate"
     assert shares.tolist() == pytest.approx([float(pair == expected) for pair in range(3)], abs=1e-4)
 
@@ -114,7 +123,7 @@ def test_what_products_without_rotation_explain_is_a_squared_correlation() -> No
     """The slope of their covariance is no share: it changes when all rotated logits are scaled, and can be above 1."""
     recorded = _own(Position("rope", {"fraction": 0.5}))[1]
     layer = recorded.layers[0]
-    still = rotation_frequencies._still(layer)
+    still = rotation_frequencies._remove_rotation(layer)
     assert still is not None
     logits, products = [], []
     for rows, call in layer.calls():
@@ -125,7 +134,7 @@ def test_what_products_without_rotation_explain_is_a_squared_correlation() -> No
                 kept.append((seen - seen.mean(-1, keepdim=True)).flatten())
     x, y = torch.cat(products), torch.cat(logits)
     expected = float((x * y).sum() ** 2 / (x.square().sum() * y.square().sum()))
-    share = rotation_frequencies.unrotated_share(layer, recorded.ordinary_T)
+    share = rotation_frequencies.compute_unrotated_r2(layer, recorded.ordinary_T)
     assert share == pytest.approx(expected, rel=1e-4)
     slope = float((x * y).sum() / y.square().sum()) * layer.scale
     assert abs(slope - expected) > 0.01, "the two are told apart here"
@@ -143,7 +152,9 @@ def test_the_planted_frequency_is_the_one_that_is_reported(layout: str) -> None:
             rows.zero_()
             rows[:, :, pair] = kept
     recorded = capture(subject.model, subject.forward, _ids())
-    shares = rotation_frequencies.frequency_shares(subject, recorded.layers[0], recorded.ordinary_T)
+    shares = rotation_frequencies.divide_sums(
+        *rotation_frequencies.compute_pair_sums(subject, recorded.layers[0], recorded.ordinary_T)
+    )
     assert int(shares.argmax()) == 2
     assert float(shares[2]) == pytest.approx(1.0, abs=1e-4)
 
@@ -153,13 +164,13 @@ def test_without_rotation_the_products_are_what_they_are_without_rotation() -> N
     still = _own(Position("rope", {"base": 1e30}))[1]
     turning = _own(Position("rope"))[1]
     layer = turning.layers[0]
-    plain = rotation_frequencies._still(layer)
+    plain = rotation_frequencies._remove_rotation(layer)
     assert plain is not None
     q = plain.replay(layer.inputs_NTD[:4]).q_BHSK
     torch.testing.assert_close(q.norm(dim=-1), layer.replay(layer.inputs_NTD[:4]).q_BHSK.norm(dim=-1))
     assert not torch.allclose(q, layer.replay(layer.inputs_NTD[:4]).q_BHSK, atol=1e-3)
-    share = rotation_frequencies.unrotated_share(turning.layers[0], turning.ordinary_T)
-    slower = rotation_frequencies.unrotated_share(still.layers[0], still.ordinary_T)
+    share = rotation_frequencies.compute_unrotated_r2(turning.layers[0], turning.ordinary_T)
+    slower = rotation_frequencies.compute_unrotated_r2(still.layers[0], still.ordinary_T)
     assert share is not None and slower is not None
     assert share < slower <= 1.0
 
@@ -181,7 +192,7 @@ def test_what_words_add_at_distances_is_what_the_split_calls_so(name: str) -> No
     subject = Subject.of(tiny(name))
     recorded = capture(subject.model, subject.forward, _ids())
     layer = recorded.layers[0]
-    asked, answered = word_terms.separate_terms(layer)
+    asked, answered = content_distance.separate_terms(layer)
     x = layer.inputs_NTD[: layer.batch]
     mean, place = compute_means(layer, torch.arange(len(x), len(layer.inputs_NTD)))
     whole = layer.bias(layer.replay(x)) - layer.bias(layer.replay((mean + place).expand_as(x)))
@@ -201,6 +212,6 @@ def test_a_term_that_is_switched_off_is_found_to_be_nothing(kind: str, kept: str
         subject = Subject.of(hf.DebertaModel(hf.DebertaConfig(**config)))
         recorded = capture(subject.model, subject.forward, _ids())
     for layer in recorded.layers:
-        found = word_terms.separate_terms(layer)
+        found = content_distance.separate_terms(layer)
         assert float(found[lost].abs().max()) < 1e-5
         assert float(found[1 - lost].abs().max()) > 1e-4

@@ -87,7 +87,7 @@ def test_its_input_is_mostly_words_and_row_0_is_an_outlier(subject: Subject, rec
     assert found.value == pytest.approx(0.09, abs=0.02)
     tables = subject.read_tables()
     assert tables is not None
-    assert loudness.outlier_rows(tables) == [0]
+    assert loudness.find_outlier_rows(tables) == [0]
     assert float(tables.positions_ND[0].norm()) == pytest.approx(2.36, abs=0.01)
 
 

@@ -12,10 +12,10 @@ from clockhands.inspection.estimators.probes import CrossValidation
 from clockhands.inspection.estimators.variance_share import estimate_position_share, jackknife_position_share
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.directions import compute_overlap
-from clockhands.inspection.measures.heads_distance import _median_interval
-from clockhands.inspection.measures.survival import position_hits, probe_layers
-from clockhands.inspection.measures.table_similarity import symmetry
-from clockhands.inspection.measures.table_step import principal, shift_errors
+from clockhands.inspection.measures.heads_distance import _bootstrap_median
+from clockhands.inspection.measures.survival import probe_layers, probe_positions
+from clockhands.inspection.measures.table_similarity import compute_symmetry
+from clockhands.inspection.measures.table_step import measure_random_split, project_rows
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.interventions import ANOTHER, MEAN_ROW, PERMUTED, intervene
 from clockhands.inspection.reading.logit_split import TERMS, Split, split
@@ -164,7 +164,7 @@ def test_the_intervals_cover_what_is_true(seed: int) -> None:
     drawn = torch.tensor([estimate_position_share((places + rest)[rows]) for rows in picks])
     assert high - low == pytest.approx(3.92 * float(drawn.std()), rel=0.5)
     distances = 5 + torch.randn(60, 4, generator=generator, dtype=torch.float64)
-    low, high = _median_interval(distances)
+    low, high = _bootstrap_median(distances)
     assert low < 5 + 2 / 60**0.5 and high > 5 - 2 / 60**0.5 and 0.1 < high - low < 0.6
 
 
@@ -181,18 +181,18 @@ def test_nulls_stay_null(seed: int) -> None:
     assert table_answer("table.shift", subject).light == "info"
     states = torch.randn(24, LENGTH, 16, generator=generator)
     assert abs(estimate_position_share(states)) < 0.01
-    assert float(position_hits(states, CrossValidation.draw(torch.arange(24))).mean()) < 4 / LENGTH
+    assert float(probe_positions(states, CrossValidation.draw(torch.arange(24))).mean()) < 4 / LENGTH
 
 
 def test_a_clock_is_a_rotation_and_depends_on_distance_alone() -> None:
     rows = clock(128, (6.0, 20.0, 50.0)).double()
     rows = rows - rows.mean(0)
-    linear, rotation = shift_errors(principal(rows), 1)
+    linear, rotation = measure_random_split(project_rows(rows), 1)
     assert linear < 1e-3
     assert rotation < 1e-2
     gram = rows @ rows.T
     assert compute_toeplitz_r2(gram) > 0.98
-    assert symmetry(gram) > 0.98
+    assert compute_symmetry(gram) > 0.98
 
 
 def test_loudness_reports_planted_lengths() -> None:

@@ -128,7 +128,7 @@ def test_the_size_of_the_words_is_heard_in_the_loudness() -> None:
 def test_the_factor_of_the_words_is_told_before_and_after_training() -> None:
     found = inspect(_own("sum"), texts=_ids())["loudness"]
     bare = found.details["ratio"] / 32**0.5
-    assert f"multiplied by 5.7; without that factor a word would be {bare:.2g} times as long" in found.verdict
+    assert f"multiplied by 5.7; without that factor a token would be {bare:.2g} times as long" in found.verdict
     assert "(untrained " in found.verdict
     assert "factor" not in inspect(_own("sum", token_scale="one"), texts=_ids(), control=False)["loudness"].verdict
 
@@ -139,7 +139,7 @@ def test_words_that_place_themselves_are_named() -> None:
     )
     found = inspect(model, texts=_ids(), control=False)["logits.layers"]
     assert found.light == "info"
-    assert "the words move the places" in found.verdict
+    assert "the tokens choose positions" in found.verdict
 
 
 def _unlisted(kind: str) -> nn.Module:
@@ -153,13 +153,13 @@ def test_of_an_architecture_that_is_not_listed_its_table_is_found_and_measured()
     assert found.facts["position"] == "A learned vector per position is added to the token embedding."
     left_out = {item.name for item in found if item.light == "skip"}
     assert left_out == {"kernel", "kernel.frequencies", "kernel.terms", "cause.loss", "cause.swap"}
-    assert "Shifting all positions by one changes it" in found["cause"].verdict
+    assert "Shifting all positions by one changes the mean of the output" in found["cause"].verdict
 
 
 def test_of_an_architecture_that_is_not_listed_nothing_is_denied_that_was_not_looked_at() -> None:
     found = inspect(_unlisted("Glm"), texts=_ids(), control=False)
     assert str(found.facts["position"]).startswith("Queries and keys are rotated")
-    assert found["kernel.frequencies"].verdict == ("Which dimensions a GlmModel rotates together is not recorded here.")
+    assert found["kernel.frequencies"].verdict == ("Which channels a GlmModel rotates together is not recorded here.")
     assert found["loudness"].verdict.startswith("Nothing is added at the input of this model. Queries and keys")
     assert "Shifting all positions, by up to 64, changes nothing" in found["cause"].verdict
 
@@ -167,7 +167,7 @@ def test_of_an_architecture_that_is_not_listed_nothing_is_denied_that_was_not_lo
 def test_windows_as_long_as_the_table_are_shifted_shortened() -> None:
     model = _own("sum", encoder=Position("learned", {"max_length": 24}))
     found = next(item for item in inspect(model, texts=_ids(), control=False) if item.name == "cause")
-    assert "Shifting all positions by one changes it" in found.verdict
+    assert "Shifting all positions by one changes the mean of the output" in found.verdict
     rows = {str(row[0]): float(row[1]) for row in found.table.rows}  # type: ignore[arg-type]
     assert {name for name in rows if name.startswith("shifted")} == {"shifted by 1", "shifted by 4"}
     assert 0 < rows["shifted by 1"] < 1

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from clockhands.attention import record
-from clockhands.inspection.measures.distance_kernel import distance_curve
+from clockhands.inspection.measures.distance_curve import compute_distance_curve
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.held_norms import HeldNorms
 from clockhands.inspection.reading.logit_split import DATA, TERMS, compute_means, split, split_batches
@@ -89,7 +89,7 @@ def test_what_words_do_to_places_is_a_term_of_its_own(name: str) -> None:
         assert float((kernel - kernel[:1]).abs().max()) < 1e-12
         assert float(batch.compute_term(DATA).masked_fill(~batch.real.mask_BHST, 0.0).std()) > 1e-4
     if name in ("carope", "forgetting", "repo"):  # the others' convolutions begin with the text
-        assert distance_curve(layer)[1] < 1e-6, "and is a function of the distance alone"
+        assert compute_distance_curve(layer)[1] < 1e-6, "and is a function of the distance alone"
 
 
 @pytest.mark.parametrize("name", ["cope", "dape"])

@@ -36,7 +36,7 @@ def loudness() -> Finding:
     )
     return Finding(
         "loudness.share",
-        "How loud is position next to the word?",
+        "How loud is position next to the token?",
         "Positions make up 9.4 % of the input; an untrained table of this size would make up 1.3 %.",
         value=9.4,
         unit="%",
@@ -145,7 +145,7 @@ def decomposition() -> Finding:
     )
     return Finding(
         "logits.shares",
-        "What decides where a layer looks?",
+        "Does a layer attend by content or by position?",
         "Position alone decides 71 % of the logits' variance in layer 1 and 9 % in layer 12.",
         value=0.71,
         interval=(0.69, 0.73),
@@ -203,7 +203,7 @@ def distances() -> Finding:
             )
     return Finding(
         "heads.distance",
-        "How far do the heads look?",
+        "How far do the heads attend?",
         "Layer 2 looks 7 tokens away in the median, against 34 for uniform attention.",
         value=7.0,
         unit="tokens",
@@ -302,7 +302,7 @@ def skipped() -> tuple[Finding, ...]:
         ),
         Finding(
             "concat.overlap",
-            "Do words and positions share directions?",
+            "Do tokens and positions share directions?",
             "Words and positions are concatenated, so they cannot.",
             light="skip",
         ),

@@ -89,10 +89,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _notes(found: list[Findings], shown: Findings) -> Iterator[str]:
     """What a person should know beside the page: texts that repeat each other, and what was not compared."""
-    from clockhands.inspection.measures.repeated_text import warning
+    from clockhands.inspection.measures.repeated_text import find_warning
 
     for findings in found:
-        if told := warning(findings["text"]):
+        if told := find_warning(findings["text"]):
             yield f"{findings.facts['model']}: {told}"
     reasons = dict.fromkeys(str(item.details["not comparable"]) for item in shown if "not comparable" in item.details)
     if reasons:

@@ -16,7 +16,7 @@ from clockhands.inspection.measures.position_rows import read_rows
 from clockhands.inspection.measures.recovery import Recovery
 from clockhands.inspection.measures.survival import probe_layers
 from clockhands.inspection.measures.table_similarity import TableSimilarity
-from clockhands.inspection.measures.table_step import principal, shift_errors
+from clockhands.inspection.measures.table_step import measure_random_split, project_rows
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.windows import Windows
@@ -72,7 +72,7 @@ def _shift(subject: Subject, windows: Windows) -> dict[str, float]:
     rows = read_rows(subject)
     if isinstance(rows, str):
         return {}
-    linear, rotation = shift_errors(principal(rows.centred_ND), 1)
+    linear, rotation = measure_random_split(project_rows(rows.centred_ND), 1)
     similar = TableSimilarity().run(Reading(subject, _unread(windows))).value
     assert isinstance(similar, float)
     return {

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clockhands.inspection.estimators.probes import STRENGTH, CrossValidation, Ridge, correct_interval
-from clockhands.inspection.measures.survival import position_hits
+from clockhands.inspection.measures.survival import probe_positions
 
 
 def test_texts_of_one_group_stay_on_one_side() -> None:
@@ -44,7 +44,7 @@ def test_ridge_on_every_split_is_the_ridge_of_the_textbook() -> None:
 
 def test_states_without_any_difference_are_read_as_chance() -> None:
     """Where all states are equal, a system without a solution was solved."""
-    hits = position_hits(torch.zeros(16, 8, 6), CrossValidation.draw(torch.arange(16)))
+    hits = probe_positions(torch.zeros(16, 8, 6), CrossValidation.draw(torch.arange(16)))
     assert float(hits.mean()) == pytest.approx(1 / 8)
 
 
@@ -58,7 +58,9 @@ def _states(generator: torch.Generator, texts: int = 24, length: int = 6) -> tor
 def test_the_interval_holds_the_true_score_and_an_uncorrected_one_does_not() -> None:
     """The score that probes fitted on 18 texts have on average, over 150 samples of texts."""
     generator = torch.Generator().manual_seed(0)
-    runs = [position_hits(_states(generator), CrossValidation.draw(torch.arange(24), seed=seed)) for seed in range(150)]
+    runs = [
+        probe_positions(_states(generator), CrossValidation.draw(torch.arange(24), seed=seed)) for seed in range(150)
+    ]
     truth = float(torch.stack(runs).mean())
     held = {
         ratio: sum(low <= truth <= high for low, high in (correct_interval(run, ratio) for run in runs)) / len(runs)

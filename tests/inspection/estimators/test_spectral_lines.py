@@ -5,12 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from benchmarks.hands import SMOOTH, encoding_speeds, findable, hands_of, invented, planted, rotation, walk
-from scipy.signal import lfilter
 
-from clockhands.inspection.estimators.autoregression import fit_autoregression
 from clockhands.inspection.estimators.column_lines import LEAST_AGREEMENT
 from clockhands.inspection.estimators.spectral_lines import find_lines
-from clockhands.inspection.estimators.wave_fit import make_waves, measure_agreement
 
 Random = np.random.Generator
 
@@ -80,9 +77,9 @@ def test_what_swings_does_not_turn() -> None:
     rng = np.random.default_rng(0)
     wave = np.cos(2 * np.pi * np.arange(256) / 20)
     rows = wave[:, None] * rng.standard_normal(64) + 0.1 * rng.standard_normal((256, 64))
-    found = find_lines(rows)
-    assert not found.rotating
-    assert [line.period for line in found.oscillating] == pytest.approx([20], rel=0.01)
+    lines = find_lines(rows)
+    assert not lines.rotating
+    assert [line.period for line in lines.oscillating] == pytest.approx([20], rel=0.01)
 
 
 def test_power_alone_makes_no_line() -> None:
@@ -90,21 +87,6 @@ def test_power_alone_makes_no_line() -> None:
     seen = [find_lines(walk(128, 2, np.random.default_rng(seed))) for seed in range(12)]
     assert sum(found.best_other > LEAST_AGREEMENT for found in seen) > 6
     assert sum(bool(found.rotating) for found in seen) <= 2
-
-
-def test_noise_agrees_by_the_share_of_common_rows() -> None:
-    rng = np.random.default_rng(0)
-    noise = rng.standard_normal((512, 400))
-    found = measure_agreement(noise, 2 * np.pi * np.array([20.0, 55.5, 130.2]) / 512)
-    assert found == pytest.approx(2 / 3, abs=0.08)
-    wave = make_waves(np.arange(512.0), np.array([0.5])) @ rng.standard_normal((2, 400))
-    assert measure_agreement(wave, np.array([0.5])) == pytest.approx(1)
-
-
-def test_burg_finds_a_planted_autoregression() -> None:
-    drawn = np.random.default_rng(0).standard_normal((400, 30))
-    rows = lfilter([1.0], [1.0, -1.2, 0.5], drawn, axis=0)[50:]
-    assert fit_autoregression(rows, 2) == pytest.approx([1, -1.2, 0.5], abs=0.03)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 9, 17, 24, 33])

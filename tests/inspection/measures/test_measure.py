@@ -42,7 +42,9 @@ def test_a_measure_has_its_file_and_its_entry_on_the_page(name: str) -> None:
     page = (ROOT / "docs" / "inspect.md").read_text("utf8")
     row = next((line for line in page.splitlines() if line.startswith(f"| `{name}` |")), "")
     assert row, f"docs/inspect.md has no row for {name}"
-    assert all(reference in row for reference in MEASURES[name].references), row
+    question, references = (cell.strip() for cell in row.split("|")[2:4])
+    assert question == MEASURES[name].question
+    assert references == ", ".join(MEASURES[name].references)
 
 
 def test_a_finding_has_the_heading_and_the_references_of_its_measure() -> None:
@@ -72,7 +74,7 @@ class Vowels(Measure):
     group = "A heading of its own"
 
     def run(self, reading: Reading) -> Finding:
-        return self.finding("Some are.", float((reading.capture.ids_NT % 2 == 0).float().mean()))
+        return self.make_finding("Some are.", float((reading.capture.ids_NT % 2 == 0).float().mean()))
 
 
 def test_a_measure_of_another_name_is_placed_under_its_own_heading(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clockhands.findings import Finding
-from clockhands.inspection.measures.repeated_text import RepeatedText, warning
+from clockhands.inspection.measures.repeated_text import RepeatedText, find_warning
 from clockhands.inspection.reading.capture import Capture
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.repeated_texts import fixed_by_place, groups, repeats
@@ -50,12 +50,12 @@ def test_the_verdict_tells_of_repeats_and_warns() -> None:
     found = _repeated(Capture(ids, [], [], torch.ones(40, dtype=torch.bool)))
     assert found.value == pytest.approx(0.5)
     assert found.verdict.startswith("12 of 24 windows (50 %) repeat an earlier one")
-    assert found.light == "warn" and warning(found) == found.verdict
+    assert found.light == "warn" and find_warning(found) == found.verdict
 
 
 def test_running_text_repeats_nothing_and_does_not_warn() -> None:
     found = _repeated(Capture(_random(), [], [], torch.ones(40, dtype=torch.bool)))
-    assert (found.value, found.light, warning(found)) == (0.0, "good", "")
+    assert (found.value, found.light, find_warning(found)) == (0.0, "good", "")
     assert found.verdict == "None of the 24 windows repeats an earlier one."
 
 
@@ -68,7 +68,7 @@ def test_a_template_fixes_tokens_by_their_place() -> None:
     order = torch.rand(ids.shape, generator=torch.Generator().manual_seed(1)).argsort(1)
     assert not repeats(ids.gather(1, order)).templated
     told = _repeated(Capture(ids, [], [], torch.ones(40, dtype=torch.bool)))
-    assert "of the tokens are fixed by their place" in told.verdict and told.light == "warn"
+    assert "of the tokens are fixed by their position" in told.verdict and told.light == "warn"
 
 
 def test_what_is_fixed_is_counted_against_other_places() -> None:

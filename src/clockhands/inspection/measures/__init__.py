@@ -1,10 +1,11 @@
 """The measures, one class a file, in the order a reader should meet them: from the input outwards, then cause."""
 
 from clockhands.catalogue import Catalogue
+from clockhands.inspection.measures.content_distance import ContentDistance
 from clockhands.inspection.measures.cross_attention import CrossAttention
 from clockhands.inspection.measures.directions import Directions
-from clockhands.inspection.measures.distance_kernel import DistanceKernel
-from clockhands.inspection.measures.heads_by_place import HeadsByPlace
+from clockhands.inspection.measures.distance_curve import DistanceCurve
+from clockhands.inspection.measures.heads_by_position import HeadsByPosition
 from clockhands.inspection.measures.heads_distance import HeadsDistance
 from clockhands.inspection.measures.logit_heads import LogitHeads
 from clockhands.inspection.measures.logit_layers import LogitLayers
@@ -22,7 +23,6 @@ from clockhands.inspection.measures.table_hands import TableHands
 from clockhands.inspection.measures.table_similarity import TableSimilarity
 from clockhands.inspection.measures.table_step import TableStep
 from clockhands.inspection.measures.token_order import TokenOrder
-from clockhands.inspection.measures.word_terms import WordTerms
 
 MEASURES: Catalogue[Measure] = Catalogue(
     "measure",
@@ -36,14 +36,14 @@ MEASURES: Catalogue[Measure] = Catalogue(
             TableSimilarity(),
             TableHands(),
             TableStep(),
-            DistanceKernel(),
+            DistanceCurve(),
             RotationFrequencies(),
-            WordTerms(),
+            ContentDistance(),
             LogitLayers(),
             LogitHeads(),
             Survival(),
             StateShare(),
-            HeadsByPlace(),
+            HeadsByPosition(),
             HeadsDistance(),
             CrossAttention(),
             TokenOrder(),
@@ -54,6 +54,6 @@ MEASURES: Catalogue[Measure] = Catalogue(
     },
     describe=lambda measure: measure.question,
 )
-"""By the name of the finding, in the order of the page."""
+"""All measures, each by the name of its finding, in the order of the page."""
 
 __all__ = ["MEASURES", "Measure"]

@@ -1,4 +1,4 @@
-"""Cross-attention: how much of where a decoder looks in its source is decided by place alone."""
+"""Does cross-attention go by position? How much of a decoder's attention to its source positions alone explain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clockhands.findings import Finding, Table
 from clockhands.inspection.drawing import draw_head_grid, percent, percent_range, reference_untrained
 from clockhands.inspection.estimators.intervals import compute_jackknife_interval
 from clockhands.inspection.estimators.position_sums import PositionSums
-from clockhands.inspection.measures.measure import LAYERS, SIGHT, Measure
+from clockhands.inspection.measures.measure import LAYERS, MASKED_WINDOWS, Measure
 from clockhands.inspection.reading.attention_call import AttentionCall
 from clockhands.inspection.reading.attention_hooks import listen
 from clockhands.inspection.reading.capture import Capture
@@ -20,133 +20,155 @@ from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Bool, Float, Tensor
 
 NEAR = 2
+"""A source position is near a target position if their numbers differ by at most this."""
 
 
 @dataclass(frozen=True)
 class CrossStatistics:
-    """One cross-attention layer: by head, the share decided by place and the attention near the own number.
+    """The heads of one cross-attention layer over all texts.
 
-    ``without_GH`` is the share without each group of texts.
+    Attributes:
+        by_position_H: the share of attention that the pair of positions explains.
+        without_gH: the same without each group of texts.
+        near_H: the attention to source positions near the target's own number.
+        near_uniform: the same of uniform attention.
     """
 
     by_position_H: Float[Tensor, " H"]
-    without_GH: Float[Tensor, "G H"]
+    without_gH: Float[Tensor, "g H"]
     near_H: Float[Tensor, " H"]
     near_uniform: float
 
 
-class _Counts:
-    """Sums over the texts of one cross-attention layer."""
+class _CrossSums:
+    """Sums over the texts of one cross-attention layer, at ordinary tokens of the target."""
 
     def __init__(self, ordinary_T: Bool[Tensor, " T"]) -> None:
-        self.ordinary_T, self.places = ordinary_T, PositionSums()
+        self.ordinary_T, self.positions = ordinary_T, PositionSums()
         self.weights = self.uniform = torch.zeros(())
 
-    def add(self, call: AttentionCall, count: int) -> None:
-        weights = call.weights_BHST[:count].cpu().double()[:, :, self.ordinary_T]
-        allowed = call.mask_BHST[:count, :1].cpu()[:, :, self.ordinary_T]
-        uniform = allowed / allowed.sum(-1, keepdim=True).clamp_min(1)
-        self.places.add(weights - uniform)
+    def add(self, call: AttentionCall, texts: int) -> None:
+        """Add the first ``texts`` texts of a batch."""
+        weights = call.weights_BHST[:texts].cpu().double()[:, :, self.ordinary_T]
+        mask = call.mask_BHST[:texts, :1].cpu()[:, :, self.ordinary_T]
+        uniform = mask / mask.sum(-1, keepdim=True).clamp_min(1)
+        self.positions.add(weights - uniform)
         self.weights, self.uniform = self.weights + weights.sum(0), self.uniform + uniform.sum(0)
 
-    def statistics(self) -> CrossStatistics:
-        share, _, without = self.places.estimate_shares()
-        rows, columns = self.weights.shape[-2:]
-        places = self.ordinary_T.nonzero()
-        near = (places - torch.arange(columns)).abs() <= NEAR
-        masses = [(mean * near).sum((-1, -2)) / (self.places.texts * rows) for mean in (self.weights, self.uniform)]
-        return CrossStatistics(share, without, masses[0], float(masses[1].mean()))
+    def compute(self) -> CrossStatistics:
+        """Compute the statistics of the texts that were added."""
+        shares_H, _, without_gH = self.positions.estimate_shares()
+        targets, sources = self.weights.shape[-2:]
+        near = (self.ordinary_T.nonzero() - torch.arange(sources)).abs() <= NEAR
+        count = self.positions.texts * targets
+        near_H, near_uniform = ((sums * near).sum((-1, -2)) / count for sums in (self.weights, self.uniform))
+        return CrossStatistics(shares_H, without_gH, near_H, float(near_uniform.mean()))
 
 
-def statistics(subject: Subject, capture: Capture, batch: int = 8) -> list[CrossStatistics]:
-    """Every cross-attention layer over all texts, streamed."""
-    counts = {module: _Counts(capture.ordinary_T) for module in capture.cross_modules}
+def read_cross_attention(subject: Subject, capture: Capture, batch: int = 8) -> list[CrossStatistics]:
+    """Run a decoder over all texts, ``batch`` at a time, and return the statistics of every cross-attention layer."""
+    sums = {module: _CrossSums(capture.ordinary_T) for module in capture.cross_modules}
     for rows in torch.arange(capture.num_texts).split(batch):
 
-        def receive(call: AttentionCall, count: int = len(rows)) -> None:
-            if call.module in counts:
-                counts[call.module].add(call, count)
+        def receive(call: AttentionCall, texts: int = len(rows)) -> None:
+            if call.module in sums:
+                sums[call.module].add(call, texts)
 
         with listen(subject.model, receive):
             subject.forward(capture.ids_NT[rows], **capture.forward_options(rows))
-    return [count.statistics() for count in counts.values()]
+    return [layer_sums.compute() for layer_sums in sums.values()]
 
 
 class CrossAttention(Measure):
-    """How much of every cross-attention head is decided by place alone."""
+    """How much of the attention of every cross-attention head positions alone explain."""
 
     name = "heads.across"
-    question = "Does it look into its source by place?"
+    question = "Does cross-attention go by position?"
     references = ("untrained",)
     method = (
         "The share of a head's attention over the source (around uniform attention over the source's real tokens) "
-        "that the pair (i, j) of places explains alone, unbiased as for the heads of self-attention. 'Near' is the "
-        "attention within two places of the query's own number, beside what uniform attention would put there. The "
-        "logits of cross-attention are not split: their queries and keys come from two texts, each with places of its"
-        " own. Interval: jackknife over eight groups of texts. Untrained: fresh weights."
+        "that the pair (i, j) of positions explains alone, unbiased as for the heads of self-attention. 'Near' is the "
+        "attention to source positions whose number differs by at most two from the target's own, beside what uniform "
+        "attention would put there. The logits of cross-attention are not split: their queries and keys come from two "
+        "texts, each with positions of its own. Interval: jackknife over eight groups of texts. Untrained: fresh "
+        "weights."
     )
     source = "unbiased one-way analysis of variance, by pair of positions, as for self-attention"
     group = LAYERS
-    rests_on = SIGHT
+    rests_on = MASKED_WINDOWS
     reads_attention = True
 
     def answer(self, reading: Reading) -> Iterable[Finding]:
+        """Yield the finding of an encoder or a decoder of an encoder-decoder; none for any other model.
+
+        Layers of cross-attention are all read or none, so that nothing is said of how they are numbered.
+        """
         if reading.subject.whole is None:
             return ()
         return (self.run(reading),) if reading.capture.layers else super().answer(reading)
 
     def run(self, reading: Reading) -> Finding:
+        """Measure every head; the value is the share that positions alone explain, the mean over heads."""
         if not reading.capture.cross_modules:
-            return self.skip("An encoder reads its own text alone; only a decoder (`--side decoder`) looks across.")
-        found = statistics(reading.subject, reading.capture)
-        control = reading.control
-        fresh = None if control is None else float(_grid(statistics(control.subject, control.capture)).mean())
-        grid = _grid(found)
-        value = float(grid.mean())
-        low, high = compute_jackknife_interval(
-            value, torch.stack([layer.without_GH.mean(1) for layer in found]).mean(0)
-        )
-        untrained = f"; untrained {percent(fresh)}" if fresh is not None else ""
-        return self.finding(
-            _describe(value, low, f"95 % interval {percent_range(low, high)}{untrained}", _most(grid, found)),
+            return self.skip(
+                "An encoder reads its own text alone; only a decoder (`--side decoder`) has cross-attention."
+            )
+        layers, control = read_cross_attention(reading.subject, reading.capture), reading.control
+        untrained = None
+        if control is not None:
+            untrained = float(_stack_shares(read_cross_attention(control.subject, control.capture)).mean())
+        shares_LH = _stack_shares(layers)
+        value = float(shares_LH.mean())
+        without_g = torch.stack([layer.without_gH.mean(1) for layer in layers]).mean(0)
+        low, high = compute_jackknife_interval(value, without_g)
+        beside = f"; untrained {percent(untrained)}" if untrained is not None else ""
+        numbers = f"95 % interval {percent_range(low, high)}{beside}"
+        return self.make_finding(
+            _describe(value, low, numbers, _describe_largest(shares_LH, layers)),
             value,
             interval=(low, high),
-            references=reference_untrained(fresh),
+            references=reference_untrained(untrained),
             light="info",
-            table=_table(found),
-            figure=draw_head_grid(grid, "Share of cross-attention explained by place"),
+            table=_make_table(layers),
+            figure=draw_head_grid(shares_LH, "Share of cross-attention explained by position"),
         )
 
 
-def _describe(value: float, low: float, numbers: str, most: str) -> str:
-    """Say how much place alone explains, where its interval lies above zero."""
+def _describe(value: float, low: float, numbers: str, largest: str) -> str:
+    """Say how much positions alone explain, where the interval lies above zero."""
     if low <= 0:
-        return f"No effect of place alone on the attention over the source was found ({percent(value)}, {numbers})."
+        return (
+            "No effect of positions alone on the attention over the source was found: they explain "
+            f"{percent(value)} of its variance ({numbers})."
+        )
     return (
-        f"Place alone explains {percent(value)} of the attention over the source, on average over heads ({numbers}); "
-        f"{most}."
+        f"Positions alone explain {percent(value)} of the variance of the attention over the source, on average over "
+        f"heads ({numbers}); {largest}."
     )
 
 
-def _grid(found: Sequence[CrossStatistics]) -> Float[Tensor, "L H"]:
-    return torch.stack([layer.by_position_H for layer in found])
+def _stack_shares(layers: Sequence[CrossStatistics]) -> Float[Tensor, "L H"]:
+    """Return the share of every head of every layer."""
+    return torch.stack([layer.by_position_H for layer in layers])
 
 
-def _most(grid: Float[Tensor, "L H"], found: Sequence[CrossStatistics]) -> str:
-    layer, head = divmod(int(grid.argmax()), grid.shape[1])
-    near = float(found[layer].near_H[head])
+def _describe_largest(shares_LH: Float[Tensor, "L H"], layers: Sequence[CrossStatistics]) -> str:
+    """Name the head of which positions explain most, with its attention near the target's own number."""
+    layer, head = divmod(int(shares_LH.argmax()), shares_LH.shape[1])
+    near = float(layers[layer].near_H[head])
     return (
-        f"most in layer {layer + 1} head {head} ({percent(float(grid.max()))}), which spends {percent(near)} within "
-        f"{NEAR} places of its own (uniform {percent(found[layer].near_uniform)})"
+        f"most in layer {layer + 1} head {head} ({percent(float(shares_LH.max()))}), which spends {percent(near)} "
+        f"within {NEAR} positions of its own (uniform attention {percent(layers[layer].near_uniform)})"
     )
 
 
-def _table(found: Sequence[CrossStatistics]) -> Table:
+def _make_table(layers: Sequence[CrossStatistics]) -> Table:
+    """List the shares of every head."""
     return Table.of(
         ("layer", "head", "by place", f"attention within {NEAR} places", "uniform"),
         [
             (index + 1, head, share, layer.near_H[head], layer.near_uniform)
-            for index, layer in enumerate(found)
+            for index, layer in enumerate(layers)
             for head, share in enumerate(layer.by_position_H)
         ],
     )

@@ -1,4 +1,4 @@
-"""Do words and positions share directions?"""
+"""Do tokens and positions share directions?"""
 
 from __future__ import annotations
 
@@ -17,29 +17,39 @@ from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.tables import Tables
 from clockhands.shapes import Float, Int, Tensor
 
+TOKEN_SHARE, POSITION_SHARE = 0.9, 0.95
+"""Shares of the variance that the two subspaces hold whose principal angles are in the table."""
+SUBSPACES = 20
+"""Random subspaces that the angles are compared with."""
 
-def compute_overlap(words_DD: Float[Tensor, "D D"], places_DD: Float[Tensor, "D D"]) -> tuple[float, float, float]:
-    """The overlap of two covariances, and mean and standard deviation of it under random rotations."""
-    width = len(words_DD)
-    norms = float(words_DD.norm() * places_DD.norm())
-    value = float((words_DD * places_DD).sum()) / norms
-    traces = [float(matrix.trace()) for matrix in (words_DD, places_DD)]
-    free = [
+
+def compute_overlap(tokens_DD: Float[Tensor, "D D"], positions_DD: Float[Tensor, "D D"]) -> tuple[float, float, float]:
+    """Return the overlap of two covariances, and its mean and standard deviation under random rotations.
+
+    The overlap is tr(A B) / (‖A‖ ‖B‖), the RV coefficient (Escoufier 1973). The moments follow from Haar measure on
+    O(D): tr A tr B / D and 2‖A°‖²‖B°‖² / ((D−1)(D+2)) with A° = A − tr A / D, both divided by the norms.
+    """
+    width = len(tokens_DD)
+    norms = float(tokens_DD.norm() * positions_DD.norm())
+    overlap = float((tokens_DD * positions_DD).sum()) / norms
+    traces = [float(matrix.trace()) for matrix in (tokens_DD, positions_DD)]
+    traceless_squares = [
         float(matrix.square().sum()) - trace**2 / width
-        for matrix, trace in zip((words_DD, places_DD), traces, strict=True)
+        for matrix, trace in zip((tokens_DD, positions_DD), traces, strict=True)
     ]
-    spread = math.sqrt(2 * max(free[0], 0.0) * max(free[1], 0.0) / ((width - 1) * (width + 2)))
-    return value, traces[0] * traces[1] / width / norms, max(spread / norms, 1e-12)
+    products = max(traceless_squares[0], 0.0) * max(traceless_squares[1], 0.0)
+    spread = math.sqrt(2 * products / ((width - 1) * (width + 2)))
+    return overlap, traces[0] * traces[1] / width / norms, max(spread / norms, 1e-12)
 
 
-def principal_angles(first_Dk: Tensor, second_Dk: Tensor) -> Tensor:
-    """Angles in degrees between two subspaces given by orthonormal columns, smallest first."""
-    return torch.linalg.svdvals(first_Dk.T @ second_Dk).clamp(max=1).acos().rad2deg()
+def compute_principal_angles(first_Dk: Float[Tensor, "D k"], second_Dn: Float[Tensor, "D n"]) -> Float[Tensor, " a"]:
+    """Return the min(k, n) angles in degrees between two subspaces with orthonormal bases, the smallest first."""
+    return torch.linalg.svdvals(first_Dk.T @ second_Dn).clamp(max=1).acos().rad2deg()
 
 
-def subspace(matrix_DD: Float[Tensor, "D D"], share: float) -> Tensor:
-    """The leading eigenvectors that hold this share of a covariance."""
-    values, vectors = torch.linalg.eigh(matrix_DD)
+def find_subspace(covariance_DD: Float[Tensor, "D D"], share: float) -> Float[Tensor, "D k"]:
+    """Return the leading eigenvectors of a covariance that together hold this share of its trace."""
+    values, vectors = torch.linalg.eigh(covariance_DD)
     values, vectors = values.flip(0).clamp_min(0), vectors.flip(1)
     return vectors[:, : count_leading(values, share)]
 
@@ -48,100 +58,107 @@ class Directions(Measure):
     """The overlap of the two covariances against random rotations, and truncated principal angles."""
 
     name = "directions"
-    question = "Do words and positions share directions?"
+    question = "Do tokens and positions share directions?"
     references = ("random rotations",)
     method = (
-        "Overlap = tr(C_w C_p) / (‖C_w‖ ‖C_p‖), the cosine between the covariance of the token rows (weighted by the "
-        "text) and that of the position rows: 0 if they live in orthogonal subspaces, 1 if they vary alike. Random "
-        "rotations: C_p turned by a uniformly random rotation of the d dimensions; its mean is tr C_w tr C_p / d and "
-        "its variance 2‖C_w°‖²‖C_p°‖² / ((d−1)(d+2)), C° being C without its trace, both divided by the norms. No "
-        "threshold enters. The principal angles in the table need two: the subspaces hold 90 % of the words' and 95 % "
-        "of the positions' variance; without truncation the smallest angle is always 0°; beside them those of random "
-        "subspaces of the same sizes. Interval of the overlap: jackknife over ten groups of texts." + WITHOUT_FIRST
+        "Overlap = tr(C_w C_p) / (‖C_w‖ ‖C_p‖), the cosine between the covariance C_w of the token rows (weighted by "
+        "the text) and that of the position rows, C_p: 0 if they live in orthogonal subspaces, 1 if they vary alike. "
+        "Random rotations: C_p rotated by a uniformly random rotation of the d dimensions; its mean is tr C_w tr C_p / "
+        "d and its variance 2‖C_w°‖²‖C_p°‖² / ((d−1)(d+2)), C° being C without its trace, both divided by the norms. "
+        "No threshold enters. The principal angles in the table need two: the subspaces hold 90 % of the variance of "
+        "the token rows and 95 % of that of the position rows, because without truncation the smallest angle is always "
+        "0°; beside them stand those of random subspaces of the same sizes. Interval of the overlap: jackknife over "
+        "ten groups of texts." + WITHOUT_FIRST
     )
     source = "the RV coefficient of Escoufier 1973; its moments under random rotations follow from Haar measure on O(d)"
     group = INPUT
     rests_on = (*TEXT, "width")
 
     def run(self, reading: Reading) -> Finding:
+        """Measure the tables at the input; the value is the overlap."""
         subject, capture = reading.subject, reading.capture
         tables = subject.read_tables()
         if tables is None:
             return self.skip(subject.explain_absence("There is no position table at the input."))
         if subject.concatenates:
-            return self.skip("Words and positions are concatenated: they cannot share directions.")
+            return self.skip("Tokens and positions are concatenated: they cannot share directions.")
         ids_NT = capture.ids_NT[:, capture.counted_T]
         rows_TD = tables.positions_ND[: capture.length][capture.counted_T]
-        words, places = _word_covariance(tables, ids_NT), compute_covariance(rows_TD)
-        for what, matrix, rows in (
-            ("position rows", places, rows_TD),
-            ("token rows of the text", words, tables.tokens_VD),
+        tokens_DD, positions_DD = _compute_token_covariance(tables, ids_NT), compute_covariance(rows_TD)
+        for name, covariance_DD, rows in (
+            ("position rows", positions_DD, rows_TD),
+            ("token rows of the text", tokens_DD, tables.tokens_VD),
         ):
-            if float(matrix.trace()) <= 1e-12 * float(rows.double().square().sum(-1).max()):
-                return self.skip(f"All {what} are equal, so that they have no directions to share.")
-        value, mean, spread = compute_overlap(words, places)
-        low, high = jackknife(ids_NT, lambda kept: compute_overlap(_word_covariance(tables, kept), places)[0])
-        z = (value - mean) / spread
-        table, angle, chance = _angles(words, places)
+            if float(covariance_DD.trace()) <= 1e-12 * float(rows.double().square().sum(-1).max()):
+                return self.skip(f"All {name} are equal, so that they have no directions to share.")
+        overlap, mean, spread = compute_overlap(tokens_DD, positions_DD)
+        low, high = jackknife(
+            ids_NT, lambda some_NT: compute_overlap(_compute_token_covariance(tables, some_NT), positions_DD)[0]
+        )
+        z = (overlap - mean) / spread
+        table, angle, chance = _compare_angles(tokens_DD, positions_DD)
         light, comment = _judge(z)
-        return self.finding(
-            f"Overlap {value:.3f} (95 % interval {low:.3f} to {high:.3f}) against {mean:.3f} ± {spread:.3f} for random "
-            f"rotations (z = {z:+.1f}): {comment}. Smallest angle of the truncated subspaces {angle:.0f}° against "
-            f"{chance:.0f}° for random ones.",
-            value,
+        return self.make_finding(
+            f"Overlap {overlap:.3f} (95 % interval {low:.3f} to {high:.3f}) against {mean:.3f} ± {spread:.3f} for "
+            f"random rotations (z = {z:+.1f}): {comment}. Smallest angle of the truncated subspaces {angle:.0f}° "
+            f"against {chance:.0f}° for random ones.",
+            overlap,
             interval=(low, high),
             references=(Reference("random rotations", mean, (mean - 1.96 * spread, mean + 1.96 * spread)),),
             light=light,
             table=table,
-            figure=_figure(value, mean, spread),
+            figure=_draw(overlap, mean, spread),
             details={"z": z},
         )
 
 
 def _judge(z: float) -> tuple[Light, str]:
+    """Return the light and the comment for an overlap that lies z standard deviations from that of chance."""
     if z < -2:
-        return "good", "words and positions are more nearly orthogonal than chance"
-    return ("warn", "words and positions share directions") if z > 2 else ("info", "no more and no less than chance")
+        return "good", "tokens and positions are more nearly orthogonal than chance"
+    if z > 2:
+        return "warn", "tokens and positions share more directions than chance"
+    return "info", "no significant difference from chance"
 
 
-def _word_covariance(tables: Tables, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "D D"]:
+def _compute_token_covariance(tables: Tables, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "D D"]:
+    """Return the covariance of the token rows of a text, each as often as its token occurs."""
     ids, counts = torch.unique(ids_NT, return_counts=True)
     return compute_covariance(tables.tokens_VD[ids], counts)
 
 
-def _angles(words: Tensor, places: Tensor, draws: int = 20) -> tuple[Table, float, float]:
-    """Smallest and median truncated angle beside those of random subspaces."""
-    first, second = subspace(words, 0.9), subspace(places, 0.95)
-    angles = principal_angles(first, second)
+def _compare_angles(tokens_DD: Tensor, positions_DD: Tensor) -> tuple[Table, float, float]:
+    """Return a table of the smallest and the median angle beside random ones; the smallest, and its mean by chance."""
+    first, second = find_subspace(tokens_DD, TOKEN_SHARE), find_subspace(positions_DD, POSITION_SHARE)
+    angles = compute_principal_angles(first, second)
+    middle = len(angles) // 2
     generator = torch.Generator().manual_seed(0)
-    chance = torch.stack(
-        [principal_angles(first, _random_like(second, generator))[[0, len(angles) // 2]] for _ in range(draws)]
-    )
+    bases = (_draw_basis(second, generator) for _ in range(SUBSPACES))
+    chance = torch.stack([compute_principal_angles(first, basis)[[0, middle]] for basis in bases])
     rows: list[tuple[Any, ...]] = []
-    for name, found, drawn in (
-        ("smallest", angles[0], chance[:, 0]),
-        ("median", angles[len(angles) // 2], chance[:, 1]),
-    ):
-        rows.append((f"{name} angle (degrees)", found, drawn.mean(), *compute_central_range(drawn)))
+    for name, angle, random in (("smallest", angles[0], chance[:, 0]), ("median", angles[middle], chance[:, 1])):
+        rows.append((f"{name} angle (degrees)", angle, random.mean(), *compute_central_range(random)))
     rows.append(("dimensions of the words' subspace", first.shape[1], None, None, None))
     rows.append(("dimensions of the positions' subspace", second.shape[1], None, None, None))
     table = Table.of(("quantity", "value", "by chance", "chance low", "chance high"), rows)
     return table, float(angles[0]), float(chance[:, 0].mean())
 
 
-def _random_like(basis_Dk: Tensor, generator: torch.Generator) -> Tensor:
+def _draw_basis(basis_Dk: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw an orthonormal basis of a random subspace of the same size."""
     return torch.linalg.qr(torch.randn(basis_Dk.shape, generator=generator, dtype=basis_Dk.dtype)).Q
 
 
-def _figure(value: float, mean: float, spread: float) -> Figure:
-    x = torch.linspace(min(value, mean - 4 * spread), max(value, mean + 4 * spread), 200)
+def _draw(overlap: float, mean: float, spread: float) -> Figure:
+    """Draw the overlap beside the normal density of that of random rotations."""
+    x = torch.linspace(min(overlap, mean - 4 * spread), max(overlap, mean + 4 * spread), 200)
     density = torch.exp(-0.5 * ((x - mean) / spread) ** 2)
     return Figure(
         (
             Panel(
                 (
                     mark("line", x, density, label="random rotations", emphasis="reference"),
-                    mark("vline", (value,), label="this model", emphasis="main"),
+                    mark("vline", (overlap,), label="this model", emphasis="main"),
                 ),
                 xlabel="overlap of the two covariances",
                 ylabel="normal density of random rotations",

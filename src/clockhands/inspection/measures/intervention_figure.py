@@ -1,4 +1,4 @@
-"""The bars of interventions, with their intervals."""
+"""The changes that interventions cause: their intervals, and their bars."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.shapes import Float, Tensor
 
 
-def find_span(change_N: Float[Tensor, " N"]) -> tuple[float, float]:
-    """Return the 95 % interval of the mean change over texts."""
+def bootstrap_change(change_N: Float[Tensor, " N"]) -> tuple[float, float]:
+    """Return the 95 % interval of the mean change over N texts, texts resampled."""
     return bootstrap_ratio(change_N, torch.ones_like(change_N))
 
 
 def draw_changes(changes: Sequence[tuple[str, Tensor]], whole: str, what: str) -> Figure:
-    """Draw the mean change of every intervention; ``whole`` names what a change of 1 is, ``what`` what changes."""
-    intervals = [find_span(change_N) for _, change_N in changes]
+    """Draw the mean change of every intervention as a bar with its interval.
+
+    Args:
+        changes: the name of each intervention, and its change in each text.
+        whole: what a change of 1 is, such as "another text".
+        what: what changes, such as "a token's state".
+    """
+    intervals = [bootstrap_change(change_N) for _, change_N in changes]
     bars = mark(
         "bars",
         [name for name, _ in changes],

@@ -15,28 +15,37 @@ METHOD = (
     "The input of each attention layer is split into constant, position and content (x = μ + pos_t + rest), the "
     "layer is run on μ, on μ + pos and on x, and the logits become Σ_ab s q_a·k_b plus what the layer adds itself"
     " (biases over distances). Layer norms need no approximation, for the split is made after them; norms of "
-    "queries and keys are held at the real input's. So are places that tokens give themselves; what that does to "
-    "the constant's logits is the data-dependent term. μ and pos come from the other half of the texts, so that a"
-    " model without position scores 0 and not one over the number of texts. The share of a term is cov(term, "
+    "queries and keys are held at the real input's. Positions that tokens choose themselves are held too; what that "
+    "does to the constant's logits is the data-dependent term. μ and pos come from the other half of the texts, so "
+    "that a model without position scores 0 and not one over the number of texts. The share of a term is cov(term, "
     "logit) / var(logit) after centring each query's logits over its keys, which softmax cannot see; shares sum "
     "to 1 and can be slightly negative. Only ordinary tokens count. Interval: texts resampled. Untrained: "
     "fresh weights."
 )
 SOURCE = "Ke et al. 2021 (TUPE), eq. 6; Dai et al. 2019, section 3.3, for the constant's terms; made exact by replay"
+LEAST_DRAWN = 0.002
+"""Groups whose share is below this in every column are not drawn."""
 
 
 def draw_shares(
-    names: Sequence[str], shares: Sequence[Tensor] | Tensor, label: str, fresh: list[float] | None
+    names: Sequence[str], shares: Sequence[Tensor] | Tensor, label: str, untrained: list[float] | None
 ) -> Figure:
-    """Stack the shares of the groups, one column a name; ``fresh`` are untrained shares of position alone."""
-    table = [sum_groups(share) for share in shares]
+    """Stack the shares of the groups of terms.
+
+    Args:
+        names: one for each column.
+        shares: for each column the shares of ``TERMS``.
+        label: of the horizontal axis.
+        untrained: for each column the share of position alone in an untrained model; None where there is none.
+    """
+    columns = [sum_groups(share) for share in shares]
     marks: list[Mark] = []
     for group in GROUPS:
-        heights = [row[group] for row in table]
-        if max(abs(height) for height in heights) > 0.002:
+        heights = [column[group] for column in columns]
+        if max(abs(height) for height in heights) > LEAST_DRAWN:
             marks.append(mark("stack", names, torch.tensor(heights), label=group))
-    if fresh is not None:
+    if untrained is not None:
         marks.append(
-            mark("points", names, torch.tensor(fresh), label="position alone, untrained", emphasis="reference")
+            mark("points", names, torch.tensor(untrained), label="position alone, untrained", emphasis="reference")
         )
     return Figure((Panel(tuple(marks), xlabel=label, ylabel="share of logit variance"),))

@@ -1,4 +1,4 @@
-"""Which heads listen to position, by the split of their logits."""
+"""Which heads have logits that depend on position? The split of the logits, head by head."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from clockhands.inspection.reading.logit_split import TERMS, Split
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.term_groups import GROUPS, POSITIONAL, compute_positional_share
 
+MOSTLY = 0.5
+"""From this share of position alone on, the logits of a head depend mostly on position."""
+
 
 class LogitHeads(Measure):
-    """The split of every head of the layer where position alone decides most, and of all others in the table."""
+    """The split of every head; drawn for the layer where the share of position alone is largest."""
 
     name = "logits.heads"
-    question = "Which heads listen to position?"
+    question = "Which heads have logits that depend on position?"
     references = ("untrained",)
     method = METHOD + (
         " In the place of an interval of the count: the heads whose own interval lies above one half, and those whose "
@@ -30,48 +33,53 @@ class LogitHeads(Measure):
     reads_attention = True
 
     def run(self, reading: Reading) -> Finding:
+        """Measure every head; the value is the number of heads of which position alone accounts for half."""
         splits = reading.splits
-        along = [compute_positional_share(split.layer_shares()) for split in splits]
-        chosen = max(range(len(along)), key=along.__getitem__)
-        shares = splits[chosen].head_shares()
+        by_layer = [compute_positional_share(split.layer_shares()) for split in splits]
+        layer = max(range(len(by_layer)), key=by_layer.__getitem__)
+        shares = splits[layer].head_shares()
         by_head = [compute_positional_share(share) for share in shares]
-        best = max(range(len(by_head)), key=by_head.__getitem__)
-        strong, surely, perhaps, every = _listeners(splits)
-        fresh = _listeners(reading.control.splits)[0] if reading.control else None
-        untrained = f"; untrained {fresh}" if fresh is not None else ""
-        spread = (splits[chosen].var_NH.sum(0) / splits[chosen].var_NH.sum()).tolist()
-        return self.finding(
-            f"Position alone accounts for at least half of the logits' variance in {strong} of {every} heads "
-            f"({surely} surely and {perhaps} possibly, by each head's own 95 % interval{untrained}); of layer "
-            f"{chosen + 1} it decides most in head {best} ({percent(by_head[best])}).",
-            float(strong),
-            interval=(float(surely), float(perhaps)),
+        head = max(range(len(by_head)), key=by_head.__getitem__)
+        count, surely, possibly, heads = count_positional_heads(splits)
+        untrained = count_positional_heads(reading.control.splits)[0] if reading.control else None
+        beside = f"; untrained {untrained}" if untrained is not None else ""
+        parts_of_variance = (splits[layer].var_NH.sum(0) / splits[layer].var_NH.sum()).tolist()
+        return self.make_finding(
+            f"Position alone accounts for at least half of the logits' variance in {count} of {heads} heads "
+            f"({surely} surely and {possibly} possibly, by each head's own 95 % interval{beside}); in layer "
+            f"{layer + 1} its share is largest in head {head} ({percent(by_head[head])}).",
+            float(count),
+            interval=(float(surely), float(possibly)),
             unit="heads",
-            references=reference_untrained(fresh),
+            references=reference_untrained(untrained),
             light="info",
             table=Table.of(
                 ("layer", "head", *TERMS),
                 [
-                    (at + 1, head, *row)
-                    for at, split in enumerate(splits)
+                    (index + 1, head, *row)
+                    for index, split in enumerate(splits)
                     for head, row in enumerate(split.head_shares())
                 ],
             ),
-            figure=draw_shares([str(head) for head in range(len(shares))], shares, f"head of layer {chosen + 1}", None),
-            details={"layer": chosen + 1, "part_of_layer_variance": spread},
+            figure=draw_shares([str(head) for head in range(len(shares))], shares, f"head of layer {layer + 1}", None),
+            details={"layer": layer + 1, "part_of_layer_variance": parts_of_variance},
         )
 
 
-def _listeners(splits: Sequence[Split]) -> tuple[int, int, int, int]:
-    """In how many heads position alone decides half of the logits or more; in how many its interval lies above that,
-    and reaches it; and how many heads there are."""
-    along = [compute_positional_share(row) for split in splits for row in split.head_shares()]
-    wanted = [TERMS.index(term) for name in POSITIONAL for term in GROUPS[name]]
-    ends = [
-        bootstrap_ratio(split.cov_NHt[:, head, wanted].sum(-1), split.var_NH[:, head])
+def count_positional_heads(splits: Sequence[Split]) -> tuple[int, int, int, int]:
+    """Count the heads of which position alone accounts for half of the logits' variance or more.
+
+    Returns:
+        Their number; the number of heads whose own 95 % interval lies above one half; of those whose interval reaches
+        it; of all heads.
+    """
+    shares = [compute_positional_share(row) for split in splits for row in split.head_shares()]
+    terms = [TERMS.index(term) for name in POSITIONAL for term in GROUPS[name]]
+    intervals = [
+        bootstrap_ratio(split.cov_NHt[:, head, terms].sum(-1), split.var_NH[:, head])
         for split in splits
         for head in range(split.var_NH.shape[1])
     ]
-    counts = (sum(value >= 0.5 for value in values) for values in (along, *zip(*ends, strict=True)))
-    strong, surely, perhaps = counts
-    return strong, surely, perhaps, len(along)
+    lows, highs = zip(*intervals, strict=True)
+    count, surely, possibly = (sum(value >= MOSTLY for value in values) for values in (shares, lows, highs))
+    return count, surely, possibly, len(shares)

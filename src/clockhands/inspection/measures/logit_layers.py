@@ -1,4 +1,4 @@
-"""What decides where a layer looks: words, positions, or both?"""
+"""Does a layer attend by content or by position? The split of its logits."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
 from clockhands.inspection.reading.logit_split import DATA, TERMS, Split
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.term_groups import (
+    CONTENT,
     POSITIONAL,
     compute_group_interval,
     compute_positional_share,
@@ -20,9 +21,7 @@ from clockhands.shapes import Tensor
 
 EXACT = 1e-4
 """The largest relative error of a split that counts as exact."""
-
-
-LEAST = 1e-6
+ROUNDING = 1e-6
 """Data-dependent shares below this are rounding."""
 
 
@@ -30,7 +29,7 @@ class LogitLayers(Measure):
     """The split of every layer's logits, with the reconstruction error."""
 
     name = "logits.layers"
-    question = "What decides where a layer looks?"
+    question = "Does a layer attend by content or by position?"
     references = ("untrained",)
     method = METHOD
     source = SOURCE
@@ -39,57 +38,65 @@ class LogitLayers(Measure):
     reads_attention = True
 
     def run(self, reading: Reading) -> Finding:
+        """Measure every layer; the value is the share of position alone in the first."""
         splits = reading.splits
         shares = [split.layer_shares() for split in splits]
-        along = [compute_positional_share(share) for share in shares]
-        fresh = (
-            [compute_positional_share(split.layer_shares()) for split in reading.control.splits]
-            if reading.control
-            else None
-        )
+        positional = _compute_positional_shares(splits)
+        untrained = _compute_positional_shares(reading.control.splits) if reading.control else None
         error = max(split.error for split in splits)
-        moved = sum(float(share[TERMS.index(DATA)]) for share in shares) / len(shares)
-        untrained = f" (untrained {percent(fresh[0])} and {percent(fresh[-1])})" if fresh else ""
-        return self.finding(
-            f"{_first_layer(splits[0])} In the last layer it accounts for {percent(along[-1])}{untrained}. "
-            f"{_exactness(error, moved)}",
-            along[0],
+        data_dependent = sum(float(share[TERMS.index(DATA)]) for share in shares) / len(shares)
+        beside = f" (untrained {percent(untrained[0])} and {percent(untrained[-1])})" if untrained else ""
+        return self.make_finding(
+            f"{_describe_first_layer(splits[0])} In the last layer it accounts for {percent(positional[-1])}{beside}. "
+            f"{_describe_exactness(error, data_dependent)}",
+            positional[0],
             interval=compute_group_interval(splits[0], *POSITIONAL),
-            references=reference_untrained(fresh[0] if fresh else None),
+            references=reference_untrained(untrained[0] if untrained else None),
             light="warn" if error > EXACT else "info",
-            table=_layer_table(shares, splits),
-            figure=draw_shares([f"{index + 1}" for index in range(len(shares))], shares, "layer", fresh),
-            details={"error": error, "positional": along, "positional_untrained": fresh},
+            table=_make_table(shares, splits),
+            figure=draw_shares([f"{index + 1}" for index in range(len(shares))], shares, "layer", untrained),
+            details={"error": error, "positional": positional, "positional_untrained": untrained},
         )
 
 
-def _first_layer(split: Split) -> str:
-    """Say how much position alone decides in the first layer, where its interval lies above zero."""
+def _compute_positional_shares(splits: Sequence[Split]) -> list[float]:
+    """Return the share of position alone, layer by layer."""
+    return [compute_positional_share(split.layer_shares()) for split in splits]
+
+
+def _describe_first_layer(split: Split) -> str:
+    """Say what share of the first layer's logits is due to position alone, where its interval lies above zero."""
     share, (low, high) = split.layer_shares(), compute_group_interval(split, *POSITIONAL)
-    value, content = percent(compute_positional_share(share)), percent(sum_groups(share)["content–content"])
+    value, content = percent(compute_positional_share(share)), percent(sum_groups(share)[CONTENT])
+    interval = f"95 % interval {percent_range(low, high)}"
     if not float(split.var_NH.sum()) > 0:
-        return "The first layer looks at all tokens alike: the logits of a query are equal."
+        return "The first layer attends to all tokens alike: the logits of a query are equal."
     if low <= 0:
         return (
-            f"No effect of position alone on the first layer's logits was found ({value}, 95 % interval "
-            f"{percent_range(low, high)}; content alone {content})."
+            f"No effect of position alone on the first layer's logits was found ({value}, {interval}; content alone "
+            f"{content})."
         )
     return (
-        f"Position alone accounts for {value} of the variance of the first layer's logits (95 % interval "
-        f"{percent_range(low, high)}), "
-        f"content alone {content}."
+        f"Position alone accounts for {value} of the variance of the first layer's logits ({interval}), content alone "
+        f"for {content}."
     )
 
 
-def _exactness(error: float, moved: float) -> str:
-    words = ""
-    if abs(moved) > LEAST:
-        words = f"Here the words move the places: {percent(moved)} of the logits are data-dependent. "
+def _describe_exactness(error: float, data_dependent: float) -> str:
+    """Say how closely the terms add up to the logits, and how much depends on positions that tokens choose."""
+    choice = ""
+    if abs(data_dependent) > ROUNDING:
+        choice = (
+            f"Here the tokens choose positions: {percent(data_dependent)} of the logits' variance is data-dependent. "
+        )
     if error <= EXACT:
-        return f"{words}The terms rebuild the logits to {error:.0e}."
-    return f"{words}But the terms miss the logits by up to {percent(error)} of the largest: take them as a rough guide."
+        return f"{choice}The terms rebuild the logits to {error:.0e} of the largest."
+    return (
+        f"{choice}But the terms miss the logits by up to {percent(error)} of the largest: take them as a rough guide."
+    )
 
 
-def _layer_table(shares: Sequence[Tensor], splits: Sequence[Split]) -> Table:
+def _make_table(shares: Sequence[Tensor], splits: Sequence[Split]) -> Table:
+    """List the share of every term by layer, with the reconstruction error."""
     rows = [(index + 1, *share, split.error) for index, (share, split) in enumerate(zip(shares, splits, strict=True))]
     return Table.of(("layer", *TERMS, "reconstruction error"), rows)

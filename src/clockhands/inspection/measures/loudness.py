@@ -1,4 +1,4 @@
-"""How loud is position next to the word, where both enter?"""
+"""How loud is position next to the token, where both enter?"""
 
 from __future__ import annotations
 
@@ -16,53 +16,65 @@ from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.tables import Tables
 from clockhands.shapes import Float, Tensor
 
+INAUDIBLE, DROWNING = 0.01, 0.8
+"""Position's part of token and position together: below the one it is hardly audible, above the other it drowns."""
+MOST_NAMED = 5
+"""Outlying rows that a verdict lists."""
+
 
 @dataclass(frozen=True)
 class Levels:
-    """Mean squared lengths of the parts of the input; that of the tokens of each text gives the interval."""
+    """Mean squared lengths of the three parts of the input: of centred token and position rows, and of the constant.
 
-    word: float
+    ``token_N`` is the part of the tokens text by text, from which the interval is computed.
+    """
+
+    token: float
     position: float
     constant: float
-    word_N: Float[Tensor, " N"]
-
-    @property
-    def share(self) -> float:
-        """Position's part of the whole."""
-        return self.position / max(self.total, 1e-30)
-
-    @property
-    def silent(self) -> bool:
-        """Whether all position rows are equal, up to rounding."""
-        return self.position <= 1e-12 * self.total
+    token_N: Float[Tensor, " N"]
 
     @property
     def total(self) -> float:
         """The mean squared length of what enters the first block."""
-        return self.word + self.position + self.constant
+        return self.token + self.position + self.constant
+
+    @property
+    def share(self) -> float:
+        """Position's part of the total."""
+        return self.position / max(self.total, 1e-30)
 
     @property
     def ratio(self) -> float:
-        """Length of a word over length of a position, both centred."""
-        return math.sqrt(self.word / max(self.position, 1e-30))
+        """Length of a token over length of a position, both centred."""
+        return math.sqrt(self.token / max(self.position, 1e-30))
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether all position rows are equal, up to rounding."""
+        return self.position <= 1e-12 * self.total
 
 
 def measure_levels(tables: Tables, capture: Capture) -> Levels:
-    """Measure the input on the tokens of the captured text that count."""
+    """Measure the input on the tokens of the captured text, special tokens and position 0 left out.
+
+    Where a layer norm follows, the mean over the channels of each vector is subtracted first, as that norm does.
+    """
     ids, number_NT = capture.ids_NT[:, capture.counted_T].unique(return_inverse=True)
     rows_TD = tables.positions_ND[: capture.length][capture.counted_T]
     # In float64, for the squares of rows of 1e18 and more leave the range of float32.
-    words, places = _centre(tables, tables.tokens_VD[ids].double()), _centre(tables, rows_TD.double())
-    shares = torch.bincount(number_NT.flatten(), minlength=len(ids)).double() / number_NT.numel()
-    mean, place_mean = shares @ words, places.mean(0)
-    word_N = (words - mean).square().sum(-1)[number_NT].mean(1)
-    constant = _centre(tables, tables.segment_D.double()) + mean + place_mean
-    position = (places - place_mean).square().sum(-1).mean()
-    return Levels(float(word_N.mean()), float(position), float(constant.square().sum()), word_N)
+    tokens = _centre_channels(tables, tables.tokens_VD[ids].double())
+    positions = _centre_channels(tables, rows_TD.double())
+    frequencies = torch.bincount(number_NT.flatten(), minlength=len(ids)).double() / number_NT.numel()
+    token_mean, position_mean = frequencies @ tokens, positions.mean(0)
+    token_N = (tokens - token_mean).square().sum(-1)[number_NT].mean(1)
+    constant = _centre_channels(tables, tables.segment_D.double()) + token_mean + position_mean
+    position = (positions - position_mean).square().sum(-1).mean()
+    return Levels(float(token_N.mean()), float(position), float(constant.square().sum()), token_N)
 
 
-def _centre(tables: Tables, rows: Tensor) -> Tensor:
-    """What a layer norm will keep of a vector; nothing is removed where none follows, or one that does not centre."""
+def _centre_channels(tables: Tables, rows: Tensor) -> Tensor:
+    """Subtract from each vector what a layer norm does; nothing where none follows, or one that does not centre."""
     centres = tables.norm is not None and "rms" not in type(tables.norm).__name__.lower()
     return rows - rows.mean(-1, keepdim=True) if centres else rows
 
@@ -71,93 +83,97 @@ class Loudness(Measure):
     """Shares of token, position and constant in the input; outlying rows; the factor √d."""
 
     name = "loudness"
-    question = "How loud is position next to the word?"
+    question = "How loud is position next to the token?"
     references = ("untrained",)
     method = (
         "What enters the first block is w_i + p_i + s: token row (scaled as the model scales it), position row and "
-        "the rest. Both means are moved to the constant, so that the shares are E‖w−w̄‖² over the tokens of the text,"
-        " E‖p−p̄‖² over the positions in use, and ‖s+w̄+p̄‖², each divided by their sum. Where a layer norm follows, "
-        "its centring is applied first. Uncentred norms would count the shared mean vector as signal. Interval: texts"
-        " resampled. Untrained: the same class with fresh weights." + WITHOUT_FIRST
+        "the rest. The means w̄ and p̄ are counted with the constant, so that the shares are E‖w−w̄‖² over the tokens "
+        "of the text, E‖p−p̄‖² over the positions in use, and ‖s+w̄+p̄‖², each divided by their sum. Where a layer norm "
+        "follows, its centring is applied first. Lengths of rows that are not centred would count the mean vector that "
+        "all share as signal. Interval: texts resampled. Untrained: the same class with fresh weights." + WITHOUT_FIRST
     )
     source = "Vaswani et al. 2017, section 3.4, for the factor √d; norms centred as in Song & Zhong 2023"
     group = INPUT
     rests_on = TEXT
 
     def run(self, reading: Reading) -> Finding:
+        """Measure what enters the first block; the value is position's share of it."""
         subject, capture = reading.subject, reading.capture
         tables = subject.read_tables()
         if tables is None:
             return self.skip(subject.explain_absence("Nothing is added at the input of this model."))
         trained = measure_levels(tables, capture)
-        fresh_tables = reading.control.subject.read_tables() if reading.control else None
-        fresh = measure_levels(fresh_tables, capture) if fresh_tables else None
+        control_tables = reading.control.subject.read_tables() if reading.control else None
+        untrained = measure_levels(control_tables, capture) if control_tables else None
         rest = trained.position + trained.constant
-        low, high = bootstrap_ratio(torch.full_like(trained.word_N, trained.position), trained.word_N + rest)
+        low, high = bootstrap_ratio(torch.full_like(trained.token_N, trained.position), trained.token_N + rest)
         light, comment = _judge(trained)
-        untrained = f"; untrained {percent(fresh.share)}" if fresh else ""
+        beside = f"; untrained {percent(untrained.share)}" if untrained else ""
         verdict = (
-            f"Words carry {percent(trained.word / (trained.word + rest))} of the input, positions "
-            f"{percent(trained.share)} (95 % interval {percent_range(low, high)}{untrained}): {comment}."
+            f"Tokens carry {percent(trained.token / (trained.token + rest))} of the input, positions "
+            f"{percent(trained.share)} (95 % interval {percent_range(low, high)}{beside}): {comment}."
         )
-        return self.finding(
-            verdict + _factor(tables, trained, fresh) + _outliers(tables),
+        return self.make_finding(
+            verdict + _describe_factor(tables, trained, untrained) + _describe_outliers(tables),
             trained.share,
             interval=(low, high),
-            references=reference_untrained(fresh.share if fresh else None),
+            references=reference_untrained(untrained.share if untrained else None),
             light=light,
-            table=_table(tables, trained, fresh),
-            figure=_figure(tables, trained, fresh),
+            table=_make_table(tables, trained, untrained),
+            figure=_draw(tables, trained, untrained),
             details={"ratio": trained.ratio, "scale": tables.scale},
         )
 
 
-def _judge(found: Levels) -> tuple[Light, str]:
-    if found.silent:
-        return "bad", "all position rows are equal, so that they tell no place from another"
-    heard = found.position / (found.position + found.word)
-    if heard < 0.01:
-        return "bad", f"a word is {found.ratio:.0f} times as long as a position, which is hardly audible"
-    if heard > 0.8:
-        return "warn", f"a position is {1 / found.ratio:.1f} times as long as a word and drowns it"
-    return "good", f"a word is {found.ratio:.1f} times as long as a position, and both are heard"
+def _judge(levels: Levels) -> tuple[Light, str]:
+    """Return the light and the comment for position's part of token and position together."""
+    if levels.is_silent:
+        return "bad", "all position rows are equal, so that they do not tell one position from another"
+    audible = levels.position / (levels.position + levels.token)
+    if audible < INAUDIBLE:
+        return "bad", f"a token is {levels.ratio:.0f} times as long as a position, which is hardly audible"
+    if audible > DROWNING:
+        return "warn", f"a position is {1 / levels.ratio:.1f} times as long as a token and drowns it"
+    return "good", f"a token is {levels.ratio:.1f} times as long as a position, and both are heard"
 
 
-def _factor(tables: Tables, trained: Levels, fresh: Levels | None) -> str:
-    """What the factor on the words does, at initialisation and now; empty without one."""
-    if abs(tables.scale - 1) < 1e-6 or trained.silent:
+def _describe_factor(tables: Tables, trained: Levels, untrained: Levels | None) -> str:
+    """Say what the factor on the token rows does, trained and untrained; empty where the model has none."""
+    if abs(tables.scale - 1) < 1e-6 or trained.is_silent:
         return ""
-    bare = trained.ratio / tables.scale
-    start = f" (untrained {fresh.ratio:.2g}, and {fresh.ratio / tables.scale:.2g} without it)" if fresh else ""
+    ratio = trained.ratio / tables.scale
+    beside = ""
+    if untrained:
+        beside = f" (untrained {untrained.ratio:.2g}, and {untrained.ratio / tables.scale:.2g} without it)"
     return (
-        f" Words are multiplied by {tables.scale:.1f}; without that factor a word would be {bare:.2g} times as long as "
-        f"a position, not {trained.ratio:.2g}{start}."
+        f" Token rows are multiplied by {tables.scale:.1f}; without that factor a token would be {ratio:.2g} times as "
+        f"long as a position, not {trained.ratio:.2g}{beside}."
     )
 
 
-def outlier_rows(tables: Tables) -> list[int]:
-    """Positions whose row is more than three times as long, or short, as the median row."""
-    norms = tables.positions_ND.double().norm(dim=-1)
-    median = norms.quantile(0.5)
-    return torch.nonzero((norms > 3 * median) | (norms < median / 3)).flatten().tolist()
+def find_outlier_rows(tables: Tables) -> list[int]:
+    """Return the positions whose row is more than three times as long as the median row, or shorter than a third."""
+    lengths = tables.positions_ND.double().norm(dim=-1)
+    median = lengths.quantile(0.5)
+    return torch.nonzero((lengths > 3 * median) | (lengths < median / 3)).flatten().tolist()
 
 
-def _outliers(tables: Tables) -> str:
-    rows = outlier_rows(tables)
+def _describe_outliers(tables: Tables) -> str:
+    """Name the outlying rows; empty where there is none."""
+    rows = find_outlier_rows(tables)
     if not rows:
         return ""
-    shown = ", ".join(str(row) for row in rows[:5]) + (" …" if len(rows) > 5 else "")
-    return f" Outlying rows: {shown}."
+    numbers = ", ".join(str(row) for row in rows[:MOST_NAMED]) + (" …" if len(rows) > MOST_NAMED else "")
+    return f" Outlying rows: {numbers}."
 
 
-def _table(tables: Tables, trained: Levels, fresh: Levels | None) -> Table:
-    """Every level, as it is and without the factor on the words, trained and untrained."""
+def _make_table(tables: Tables, trained: Levels, untrained: Levels | None) -> Table:
+    """List every chance_line as a length, as it is and without the factor on the tokens, trained and untrained."""
     rows = []
-    for name, found in (("trained", trained), ("untrained", fresh)):
-        if found is not None:
-            bare = found.ratio / tables.scale
-            rms = [math.sqrt(value) for value in (found.word, found.position, found.constant)]
-            rows.append((name, *rms, found.share, found.ratio, tables.scale, bare))
+    for name, levels in (("trained", trained), ("untrained", untrained)):
+        if levels is not None:
+            lengths = [math.sqrt(value) for value in (levels.token, levels.position, levels.constant)]
+            rows.append((name, *lengths, levels.share, levels.ratio, tables.scale, levels.ratio / tables.scale))
     columns = (
         "model",
         "word length",
@@ -171,20 +187,20 @@ def _table(tables: Tables, trained: Levels, fresh: Levels | None) -> Table:
     return Table.of(columns, rows)
 
 
-def _figure(tables: Tables, trained: Levels, fresh: Levels | None) -> Figure:
-    names = ("word", "position", "constant")
+def _draw(tables: Tables, trained: Levels, untrained: Levels | None) -> Figure:
+    """Draw the three shares as bars, and the length of every position row."""
+    parts = ("token", "position", "constant")
     bars = []
-    for label, found in (("trained", trained), ("untrained", fresh)):
-        if found is not None:
-            total = found.word + found.position + found.constant
-            shares = [found.word / total, found.position / total, found.constant / total]
-            bars.append(mark("bars", names, shares, label=label, emphasis="" if found is trained else "reference"))
+    for label, levels in (("trained", trained), ("untrained", untrained)):
+        if levels is not None:
+            shares = [part / levels.total for part in (levels.token, levels.position, levels.constant)]
+            bars.append(mark("bars", parts, shares, label=label, emphasis="" if levels is trained else "reference"))
     norms = tables.positions_ND.double().norm(dim=-1)
-    rows = outlier_rows(tables)
+    outliers = find_outlier_rows(tables)
     lengths = [mark("line", range(len(norms)), norms, label="position rows", emphasis="main")]
-    if rows:
-        lengths.append(mark("points", rows, norms[rows], label="outliers"))
-    lengths.append(chance_line(math.sqrt(trained.word), "a centred word"))
+    if outliers:
+        lengths.append(mark("points", outliers, norms[outliers], label="outliers"))
+    lengths.append(chance_line(math.sqrt(trained.token), "a centred token row"))
     return Figure(
         (
             Panel(tuple(bars), title="Share of the input", ylabel="share of squared length"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from clockhands.findings import Finding, Light, Reference, Table
+from clockhands.findings import Finding, Reference, Table
 from clockhands.inspection.drawing import percent, percent_range
-from clockhands.inspection.measures.intervention_figure import draw_changes, find_span
+from clockhands.inspection.measures.intervention_figure import bootstrap_change, draw_changes
 from clockhands.inspection.measures.measure import OUTPUT, TASK, Measure
 from clockhands.inspection.reading.interventions import (
     ANOTHER,
@@ -16,6 +16,7 @@ from clockhands.inspection.reading.interventions import (
 )
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
+from clockhands.shapes import Float, Tensor
 
 
 class MeanOrder(Measure):
@@ -35,50 +36,67 @@ class MeanOrder(Measure):
     rests_on = TASK
 
     def run(self, reading: Reading) -> Finding:
-        found = reading.interventions
-        order = found[PERMUTED]
-        assert order.pooled_N is not None and order.pooled is not None
-        if found[ANOTHER].pooled == 0.0:
+        """Intervene on order and positions; the value is the change of the mean when the tokens are permuted."""
+        interventions = reading.interventions
+        if interventions[ANOTHER].pooled == 0.0:
             return self.skip("All texts have the same mean output, so there is no distance to measure by.")
-        light: Light = "info" if order.pooled > CHANGED else "bad"
-        drawn = [(e.name, e.pooled_N) for e in found.effects if e.pooled_N is not None and e.name != ANOTHER]
-        kernel = reading.findings.get("kernel")
-        by_distance = kernel is not None and bool(kernel.details.get("beyond"))
-        return self.finding(
-            _order_text(found) + _shift_text(reading.subject, found, by_distance),
-            order.pooled,
-            interval=find_span(order.pooled_N),
+        changes = {effect.name: effect.pooled_N for effect in interventions.effects if effect.pooled_N is not None}
+        change_N = changes[PERMUTED]
+        change = float(change_N.mean())
+        drawn = [(name, changes[name]) for name in changes if name != ANOTHER]
+        curve = reading.findings.get("kernel")
+        attends_by_distance = curve is not None and bool(curve.details.get("beyond"))
+        return self.make_finding(
+            _describe_order(change_N)
+            + _describe_mean_row(interventions)
+            + _describe_shifts(reading.subject, interventions, attends_by_distance),
+            change,
+            interval=bootstrap_change(change_N),
             references=(Reference("order ignored", 0.0), Reference("another text", 1.0)),
-            light=light,
+            light="info" if change > CHANGED else "bad",
             table=Table.of(
                 ("intervention", "change of the mean", "cosine"),
-                [(effect.name, effect.pooled, effect.cosine) for effect in found.effects if effect.pooled is not None],
+                [
+                    (effect.name, effect.pooled, effect.cosine)
+                    for effect in interventions.effects
+                    if effect.name in changes
+                ],
             ),
             figure=draw_changes(drawn, "another text", "the mean of the output"),
         )
 
 
-def _order_text(found: Interventions) -> str:
-    """Say what permuting the tokens does to the mean of the output, and what the position rows do to it."""
-    order, mean = found[PERMUTED], found.get(MEAN_ROW)
-    assert order.pooled_N is not None and order.pooled is not None
-    verdict = "Permuting the tokens does not change the mean of the output."
-    if order.pooled > CHANGED:
-        verdict = (
-            f"Permuting the tokens changes the mean of the output by {percent(order.pooled)} of the squared distance "
-            f"between two texts (95 % interval {percent_range(*find_span(order.pooled_N))})."
-        )
-    if mean is not None and mean.pooled is not None:
-        verdict += f" Without its position rows the mean of the output changes by {percent(mean.pooled)}."
-    return verdict
+def _describe_order(change_N: Float[Tensor, " N"]) -> str:
+    """Say what permuting the tokens does to the mean of the output."""
+    change = float(change_N.mean())
+    if change <= CHANGED:
+        return "Permuting the tokens does not change the mean of the output."
+    return (
+        f"Permuting the tokens changes the mean of the output by {percent(change)} of the squared distance "
+        f"between two texts (95 % interval {percent_range(*bootstrap_change(change_N))})."
+    )
 
 
-def _shift_text(subject: Subject, found: Interventions, by_distance: bool) -> str:
-    """Say what a shift of all positions does; that only distances matter is said where order and distance both do."""
-    shifts = found.shifts
+def _describe_mean_row(interventions: Interventions) -> str:
+    """Say what it does to have the mean row at every position; empty where no position rows are added."""
+    effect = interventions.get(MEAN_ROW)
+    if effect is None or effect.pooled is None:
+        return ""
+    return (
+        f" With every position row replaced by their mean, the mean of the output changes by {percent(effect.pooled)}."
+    )
+
+
+def _describe_shifts(subject: Subject, interventions: Interventions, attends_by_distance: bool) -> str:
+    """Say what a shift of all positions does.
+
+    That only distances matter is said where no shift changes anything, order does, and attention depends on distance
+    more than on shuffled distances.
+    """
+    shifts = interventions.shifts
     if not shifts and subject.unlisted:
         return " Its positions were not shifted, for where it keeps them is not recorded here."
-    only = ": only distances matter." if found.order_matters and by_distance else "."
+    only = ": only distances matter." if interventions.order_matters and attends_by_distance else "."
     if not shifts and subject.relative_only:
         return f" There are no absolute positions to shift{only}"
     if not shifts:
@@ -86,5 +104,6 @@ def _shift_text(subject: Subject, found: Interventions, by_distance: bool) -> st
     changing = [step for step, effect in shifts.items() if max(effect.tokens, effect.pooled or 0.0) >= CHANGED]
     if not changing:
         return f" Shifting all positions, by up to {max(shifts)}, changes nothing{only}"
-    by = "one" if changing[0] == 1 else f"{changing[0]}"
-    return f" Shifting all positions by {by} changes it by {percent(shifts[changing[0]].pooled or 0.0)}."
+    step = changing[0]
+    by = "one" if step == 1 else f"{step}"
+    return f" Shifting all positions by {by} changes the mean of the output by {percent(shifts[step].pooled or 0.0)}."

@@ -1,4 +1,4 @@
-"""The shape of a measure: one question about position, what its answer is compared with, and how it is found."""
+"""The base class of the measures: one question about position, with what answers it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ INPUT, ATTENTION, LAYERS, OUTPUT = (
     "Through the layers",
     "What comes of it",
 )
-"""Headings of the page, under which the measures stand."""
+"""Headings of the page, in their order; each measure stands under one of them."""
 TEXT = ("text", "tokenizer")
+"""What numbers rest on, besides the model, that are computed from the tokens of the text alone. Two findings are
+comparable where what they rest on is alike; ``comparability`` says how each is told."""
 WINDOWS = (*TEXT, "length of the windows")
-SIGHT = (*WINDOWS, "what attention may see")
-TASK = (*SIGHT, "task")
-"""What numbers can rest on besides the model; two findings are comparable where that is alike (``comparability``)."""
+"""The same of numbers that depend on how many tokens the model reads at once."""
+MASKED_WINDOWS = (*WINDOWS, "what attention may see")
+"""The same of numbers that depend on the attention mask too."""
+TASK = (*MASKED_WINDOWS, "task")
+"""The same of numbers that depend on what the model was trained for too."""
 
 
 class Measure(ABC):
@@ -49,7 +53,7 @@ class Measure(ABC):
 
     @abstractmethod
     def run(self, reading: Reading) -> Finding:
-        """Measure one model that was read, and its control where there is one."""
+        """Measure the model of a reading, and its untrained control where there is one."""
 
     def answer(self, reading: Reading) -> Iterable[Finding]:
         """Yield the finding of this measure; none where the question does not arise for such a model."""
@@ -57,23 +61,23 @@ class Measure(ABC):
             yield self.skip(f"Not measured: {reading.capture.unread_reason}.")
         else:
             finding = self.run(reading)
-            left_out = _explain_numbers(reading) if self.reads_attention and finding.light != "skip" else ""
-            yield replace(finding, verdict=finding.verdict + left_out)
+            numbering = _explain_numbering(reading) if self.reads_attention and finding.light != "skip" else ""
+            yield replace(finding, verdict=finding.verdict + numbering)
 
-    def finding(self, verdict: str, value: Number | None, **rest: Any) -> Finding:
-        """Return a finding with this measure's name, question, method and source; ``rest`` are its other fields."""
-        known = {"question": self.question, "method": self.method, "source": self.source}
-        return Finding(name=self.name, verdict=verdict, value=value, **{**known, **rest})
+    def make_finding(self, verdict: str, value: Number | None, **fields: Any) -> Finding:
+        """Return a finding with this measure's name, question, method and source, unless ``fields`` hold others."""
+        declared = {"question": self.question, "method": self.method, "source": self.source}
+        return Finding(name=self.name, verdict=verdict, value=value, **{**declared, **fields})
 
-    def skip(self, why: str) -> Finding:
-        """Return the finding of a measure that does not apply, with the reason."""
-        return Finding(name=self.name, question=self.question, verdict=why, light="skip")
+    def skip(self, reason: str) -> Finding:
+        """Return the finding of a measure that does not apply to this model; the verdict is the reason."""
+        return Finding(name=self.name, question=self.question, verdict=reason, light="skip")
 
 
-def _explain_numbers(reading: Reading) -> str:
+def _explain_numbering(reading: Reading) -> str:
     """Say how layers are numbered where the attention of some blocks could not be read; empty where all could."""
     layers, blocks = len(reading.capture.layers), len(reading.capture.hidden) - 1
     if layers >= blocks:
         return ""
-    why = f" ({reading.capture.unread_reason})" if reading.capture.unread_reason else ""
-    return f" Layers are numbered here among the {layers} of {blocks} blocks whose attention could be read{why}."
+    reason = f" ({reading.capture.unread_reason})" if reading.capture.unread_reason else ""
+    return f" Layers are numbered here among the {layers} of {blocks} blocks whose attention could be read{reason}."

@@ -15,6 +15,11 @@ from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Tensor
 
 MOST_TEXTS = 32
+"""Texts whose next tokens are predicted."""
+BATCH = 8
+"""Texts that are run at once."""
+PARTS = (0.25, 0.5, 0.75, 1.0)
+"""Parts of a window after which the next token is predicted."""
 
 
 class NextToken(Measure):
@@ -33,26 +38,27 @@ class NextToken(Measure):
     rests_on = WINDOWS
 
     def run(self, reading: Reading) -> Finding:
+        """Predict single tokens; the value is how much the loss rises when the tokens before them are permuted."""
         subject, capture = reading.subject, reading.capture
         if subject.reads_source or not reading.influence.causal:
-            return self.skip("It is no language model that writes from left to right: it has no next token.")
-        pair = token_losses(subject, capture)
-        if pair is None:
+            return self.skip("It is not a language model that writes from left to right: it has no next token.")
+        losses = compute_losses(subject, capture)
+        if losses is None:
             return self.skip("The model came without its output layer, so that it predicts no token.")
-        ordered, permuted = pair
-        difference_N = (permuted - ordered).mean(1)
-        span = estimate_mean_interval(difference_N)
-        verdict, light = _judge(ordered, permuted, *span)
-        return self.finding(
+        ordered_Ne, permuted_Ne = losses
+        difference_N = (permuted_Ne - ordered_Ne).mean(1)
+        low, high = estimate_mean_interval(difference_N)
+        verdict, light = _judge(ordered_Ne, permuted_Ne, low, high)
+        return self.make_finding(
             verdict,
             float(difference_N.mean()),
             unit="nats",
-            interval=span,
+            interval=(low, high),
             references=(Reference("order ignored", 0.0),),
             light=light,
             table=Table.of(
                 ("tokens before it", "in order", "permuted"),
-                list(zip(_ends(capture), ordered.mean(0), permuted.mean(0), strict=True)),
+                list(zip(find_ends(capture), ordered_Ne.mean(0), permuted_Ne.mean(0), strict=True)),
             ),
         )
 
@@ -61,44 +67,61 @@ def _judge(
     ordered_Ne: Float[Tensor, "N e"], permuted_Ne: Float[Tensor, "N e"], low: float, high: float
 ) -> tuple[str, Light]:
     """Say whether order helps: whether the interval of the difference lies above zero, below it or around it."""
-    value = float((permuted_Ne - ordered_Ne).mean())
-    if not float((permuted_Ne - ordered_Ne).abs().max()) > CHANGED:
-        return "The next token is predicted alike in any order of the tokens before it: order is not used.", "bad"
+    difference_Ne = permuted_Ne - ordered_Ne
+    if not float(difference_Ne.abs().max()) > CHANGED:
+        return "The next token is predicted alike in any order of the tokens before it: the model ignores order.", "bad"
     numbers = (
-        f"The next token costs {float(ordered_Ne.mean()):.2f} nats, and {float(permuted_Ne.mean()):.2f} when the "
-        f"tokens before it are permuted: {_signed(value)} nats (95 % interval {_signed(low)} to {_signed(high)})."
+        f"The loss of the next token is {float(ordered_Ne.mean()):.2f} nats, and {float(permuted_Ne.mean()):.2f} when "
+        f"the tokens before it are permuted: {_format_signed(float(difference_Ne.mean()))} nats (95 % interval "
+        f"{_format_signed(low)} to {_format_signed(high)})."
     )
     if low > 0:
         return f"{numbers} Order helps to predict it.", "good"
     if high < 0:
-        return f"{numbers} It predicts better without their order.", "warn"
+        return f"{numbers} It is predicted better without their order.", "warn"
     return f"{numbers} Whether order helps is undecided.", "info"
 
 
-def _signed(value: float) -> str:
+def _format_signed(value: float) -> str:
+    """Write ``+0.52`` or ``−0.02``, with a minus sign and no hyphen."""
     return f"{value:+.2f}".replace("-", "−")
 
 
-def _ends(capture: Capture) -> list[int]:
-    """How many tokens stand before those that are predicted."""
+def find_ends(capture: Capture) -> list[int]:
+    """Return how many tokens stand before each of those that are predicted."""
     length = int(capture.ordinary_T.nonzero()[-1])
-    return sorted({max(2, round(length * part)) for part in (0.25, 0.5, 0.75, 1.0)})
+    return sorted({max(2, round(length * part)) for part in PARTS})
 
 
-def token_losses(subject: Subject, capture: Capture) -> tuple[Float[Tensor, "N e"], Float[Tensor, "N e"]] | None:
-    """Negative log-likelihood of the tokens at the ends of N texts, in order and after permuted tokens."""
+def compute_losses(subject: Subject, capture: Capture) -> tuple[Float[Tensor, "N e"], Float[Tensor, "N e"]] | None:
+    """Compute the negative log-likelihood, in nats, of e tokens of each of N texts, two numbers for each.
+
+    Returns:
+        The losses after the tokens before it in order, and after the same tokens permuted; None for a model that came
+        without its output layer.
+    """
     ids, generator = capture.ids_NT[:MOST_TEXTS], torch.Generator().manual_seed(0)
-    columns: tuple[list[Tensor], list[Tensor]] = ([], [])
-    for end in _ends(capture):
-        kept = capture.ordinary_T[:end]
-        permuted = ids[:, :end].clone()
-        permuted[:, kept] = permuted[:, kept].gather(1, draw_orders(int(kept.sum()), len(ids), generator))
-        for column, prefixes in zip(columns, (ids[:, :end], permuted), strict=True):
-            parts = []
-            for rows in torch.arange(len(ids)).split(8):
-                logits = subject.next_logits(prefixes[rows])
-                if logits is None:
-                    return None
-                parts.append(F.cross_entropy(logits.double().cpu(), ids[rows, end], reduction="none"))
-            column.append(torch.cat(parts))
-    return torch.stack(columns[0], dim=1), torch.stack(columns[1], dim=1)
+    ordered: list[Tensor] = []
+    permuted: list[Tensor] = []
+    for end in find_ends(capture):
+        ordinary = capture.ordinary_T[:end]
+        shuffled = ids[:, :end].clone()
+        orders = draw_orders(int(ordinary.sum()), len(ids), generator)
+        shuffled[:, ordinary] = shuffled[:, ordinary].gather(1, orders)
+        for columns, prefixes in ((ordered, ids[:, :end]), (permuted, shuffled)):
+            losses = _predict(subject, prefixes, ids[:, end])
+            if losses is None:
+                return None
+            columns.append(losses)
+    return torch.stack(ordered, dim=1), torch.stack(permuted, dim=1)
+
+
+def _predict(subject: Subject, prefixes_NT: Tensor, targets_N: Tensor) -> Tensor | None:
+    """Return the loss of each target after its prefix: [N], in float64; None without an output layer."""
+    losses = []
+    for rows in torch.arange(len(prefixes_NT)).split(BATCH):
+        logits = subject.next_logits(prefixes_NT[rows])
+        if logits is None:
+            return None
+        losses.append(F.cross_entropy(logits.double().cpu(), targets_N[rows], reduction="none"))
+    return torch.cat(losses)

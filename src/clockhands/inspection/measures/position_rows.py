@@ -1,4 +1,4 @@
-"""The rows of the position table that the measures of it look at."""
+"""The rows of the position table at the input that the measures of that table read."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Tensor
 
 MOST_ROWS = 256
-"""Rows looked at: those that most texts reach."""
+"""Rows that are read by default: those of the positions that most texts reach."""
 FEWEST_ROWS = 16
-"""Rows, besides row 0, without which nothing is measured."""
+"""Rows, besides row 0, that a table needs to be measured."""
 
 
 @dataclass(frozen=True)
 class PositionRows:
-    """Position rows from the second on, P × D in float64: as the model adds them, and centred."""
+    """N rows of a position table in float64, from that of position 1 on: as the model adds them, and centred.
 
-    raw_ND: Float[Tensor, "N D"]
+    Centred rows are less their mean; ``added_ND`` are as long as the model makes them before it adds them.
+    """
+
+    added_ND: Float[Tensor, "N D"]
     centred_ND: Float[Tensor, "N D"]
 
 
@@ -25,13 +28,13 @@ def read_rows(subject: Subject, most: int = MOST_ROWS) -> PositionRows | str:
     """Return at most ``most`` rows of the table at the input, or the reason why there is nothing to measure."""
     tables = subject.read_tables()
     if tables is None:
-        return subject.explain_absence("There is no position table to look at.")
+        return subject.explain_absence("There is no position table at the input.")
     count = len(tables.positions_ND)
     if count <= FEWEST_ROWS:
-        had = "1 row" if count == 1 else f"{count} rows"
-        return f"The position table has {had}; {FEWEST_ROWS + 1} are needed to measure this."
-    raw = tables.positions_ND[1 : most + 1].double()
-    centred = raw - raw.mean(0)
-    if float(centred.norm()) <= 1e-9 * float(raw.norm()):
-        return "All position rows are equal: this table tells no position from another."
-    return PositionRows(raw, centred)
+        size = "1 row" if count == 1 else f"{count} rows"
+        return f"The position table has {size}; {FEWEST_ROWS + 1} are needed to measure this."
+    added_ND = tables.positions_ND[1 : most + 1].double()
+    centred_ND = added_ND - added_ND.mean(0)
+    if float(centred_ND.norm()) <= 1e-9 * float(added_ND.norm()):
+        return "All position rows are equal: this table does not tell one position from another."
+    return PositionRows(added_ND, centred_ND)

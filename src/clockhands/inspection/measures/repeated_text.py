@@ -8,60 +8,63 @@ from clockhands.inspection.measures.measure import WINDOWS, Measure
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.repeated_texts import RUN, SHARED, Repeats
 
-MANY = 0.05
-"""From this part of the windows on, repeats are to watch."""
+WARNING_SHARE = 0.05
+"""From this share of windows that repeat an earlier one, the finding is a warning."""
 
 
 class RepeatedText(Measure):
-    """How many windows repeat another one, and how many tokens are fixed by their place."""
+    """How many windows repeat another one, and how many tokens are fixed by their position."""
 
     name = "text"
     question = "Do its texts repeat each other?"
     references = ("running text",)
     method = (
         f"Two windows repeat each other if at least {SHARED:.0%} of the runs of {RUN} tokens of one occur in the "
-        "other. Fixed by the place: how often two windows have the same token at the same place, beyond how often they "
-        "have it at any two places; 0 in running text, 1 in one text many times. Tokens permuted: the same with the "
-        "tokens of every window in another order, 20 times. Both describe the windows that were read and have no "
-        "sampling error."
+        "other. Fixed by the position: how often two windows have the same token at the same position, beyond how "
+        "often they have the same token at any two positions; 0 in running text, 1 in one text many times. Tokens "
+        "permuted: the same with the tokens of every window in another order, 20 times. Both describe the windows that "
+        "were read and have no sampling error."
     )
     source = "runs of tokens after Broder 1997"
     group = "The text"
     rests_on = WINDOWS
 
     def run(self, reading: Reading) -> Finding:
-        found = reading.capture.repeats
-        sizes = {int(group): int((found.groups_N == group).sum()) for group in found.groups_N.unique()}
-        return self.finding(
-            _describe(found, reading.capture.num_texts),
-            found.share,
+        """Count windows that repeat an earlier one; the value is their share of all windows."""
+        repeats = reading.capture.repeats
+        sizes = {int(group): int((repeats.groups_N == group).sum()) for group in repeats.groups_N.unique()}
+        return self.make_finding(
+            _describe(repeats, reading.capture.num_texts),
+            repeats.share,
             references=(Reference("running text", 0.0),),
-            light="warn" if found.share > MANY or found.templated else "good",
+            light="warn" if repeats.share > WARNING_SHARE or repeats.templated else "good",
             table=Table.of(
                 ("first window of a group", "windows in it"), [item for item in sizes.items() if item[1] > 1]
             ),
-            details={"fixed by the place": found.fixed},
+            details={"fixed by the place": repeats.fixed},
         )
 
 
-def _describe(found: Repeats, texts: int) -> str:
-    count = texts - len(found.groups_N.unique())
+def _describe(repeats: Repeats, texts: int) -> str:
+    """Say how many of so many windows repeat an earlier one, and how many tokens are fixed by their position."""
+    count = texts - len(repeats.groups_N.unique())
     verdict = f"None of the {texts} windows repeats an earlier one."
     if count:
         verdict = (
-            f"{count} of {texts} windows ({percent(found.share)}) {'repeat' if count > 1 else 'repeats'} "
+            f"{count} of {texts} windows ({percent(repeats.share)}) {'repeat' if count > 1 else 'repeats'} "
             f"an earlier one, directly or through others: at least half of the runs of {RUN} tokens occur there too. "
-            "Intervals take windows for independent, so they are too narrow; probes are judged on windows that "
-            "repeat none they were fitted on."
+            "The intervals treat windows as independent, so they are too narrow; probes are judged on windows that do "
+            "not repeat those they were fitted on."
         )
-    if found.templated:
+    if repeats.templated:
         verdict += (
-            f" {percent(found.fixed)} of the tokens are fixed by their place (tokens permuted "
-            f"{percent_range(*found.fixed_by_chance)}): what is measured of places is measured of those tokens too."
+            f" {percent(repeats.fixed)} of the tokens are fixed by their position (tokens permuted "
+            f"{percent_range(*repeats.fixed_by_chance)}): what is measured of positions is measured of those tokens "
+            "too."
         )
     return verdict
 
 
-def warning(finding: Finding) -> str:
-    """Return what to tell a person beside the page; empty where texts hardly repeat each other."""
+def find_warning(finding: Finding) -> str:
+    """Return what to print beside the page; empty where few texts repeat each other."""
     return finding.verdict if finding.light == "warn" else ""

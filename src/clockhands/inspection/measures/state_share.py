@@ -17,7 +17,7 @@ from clockhands.inspection.reading.reading import Reading
 
 
 class StateShare(Measure):
-    """The share of position in the hidden states of every layer."""
+    """The share of position in the variance of the hidden states of every layer."""
 
     name = "survival.share"
     question = "How much of the hidden state is position?"
@@ -33,41 +33,46 @@ class StateShare(Measure):
     rests_on = TASK
 
     def run(self, reading: Reading) -> Finding:
+        """Measure the states behind every layer; the value is the share behind the last."""
         capture = reading.capture
-        found = _shares(capture)
-        fresh = [value for value, _ in _shares(reading.control.capture)] if reading.control else None
-        along = [value for value, _ in found]
-        peak = max(range(len(along)), key=along.__getitem__)
-        untrained = f" (untrained {percent(fresh[0])} and {percent(fresh[-1])})" if fresh else ""
-        return self.finding(
-            f"{percent(along[0])} of the variance behind the embedding and {percent(along[-1])} behind the last layer "
-            f"is due to the place{untrained}; the most, {percent(along[peak])}, {_where(peak)}.",
-            along[-1],
-            interval=jackknife_position_share(capture.hidden[-1][:, capture.counted_T]),
-            references=reference_untrained(fresh[-1] if fresh is not None else None),
+        states = [hidden[:, capture.counted_T] for hidden in capture.hidden]
+        shares = [estimate_position_share(states_NTD) for states_NTD in states]
+        ranks = [compute_stable_rank(states_NTD) for states_NTD in states]
+        untrained = _estimate_shares(reading.control.capture) if reading.control else None
+        peak = max(range(len(shares)), key=shares.__getitem__)
+        beside = f" (untrained {percent(untrained[0])} and {percent(untrained[-1])})" if untrained else ""
+        return self.make_finding(
+            f"{percent(shares[0])} of the variance behind the embedding and {percent(shares[-1])} behind the last "
+            f"layer is due to position{beside}; the most, {percent(shares[peak])}, {_name_layer(peak)}.",
+            shares[-1],
+            interval=jackknife_position_share(states[-1]),
+            references=reference_untrained(untrained[-1] if untrained is not None else None),
             light="info",
             table=Table.of(
                 ("layer", "share", "stable rank of the mean positions", "untrained"),
-                [(i, value, rank, fresh[i] if fresh else None) for i, (value, rank) in enumerate(found)],
+                [
+                    (layer, share, rank, untrained[layer] if untrained else None)
+                    for layer, (share, rank) in enumerate(zip(shares, ranks, strict=True))
+                ],
             ),
-            figure=_figure(along, fresh),
+            figure=_draw(shares, untrained),
         )
 
 
-def _shares(capture: Capture) -> list[tuple[float, float]]:
-    kept = capture.counted_T
-    return [
-        (estimate_position_share(states[:, kept]), compute_stable_rank(states[:, kept])) for states in capture.hidden
-    ]
+def _estimate_shares(capture: Capture) -> list[float]:
+    """Estimate the share of position behind every layer, at ordinary tokens without position 0."""
+    return [estimate_position_share(hidden[:, capture.counted_T]) for hidden in capture.hidden]
 
 
-def _figure(along: list[float], fresh: list[float] | None) -> Figure:
-    layers = list(range(len(along)))
-    marks = [mark("line", layers, torch.tensor(along), label="this model", emphasis="main")]
-    if fresh is not None:
-        marks.append(mark("line", layers, torch.tensor(fresh), label="untrained", emphasis="reference"))
+def _draw(shares: list[float], untrained: list[float] | None) -> Figure:
+    """Draw the shares by layer."""
+    layers = list(range(len(shares)))
+    marks = [mark("line", layers, torch.tensor(shares), label="this model", emphasis="main")]
+    if untrained is not None:
+        marks.append(mark("line", layers, torch.tensor(untrained), label="untrained", emphasis="reference"))
     return Figure((Panel(tuple(marks), xlabel="layer (0: embedding)", ylabel="share of variance"),))
 
 
-def _where(layer: int) -> str:
+def _name_layer(layer: int) -> str:
+    """Name a layer in a sentence; 0 is the embedding."""
     return "behind the embedding" if layer == 0 else f"behind layer {layer}"

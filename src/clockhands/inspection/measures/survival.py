@@ -1,8 +1,8 @@
-"""Do positions, and words, survive through the layers?"""
+"""Do positions, and tokens, survive through the layers? What probes read back at every layer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,95 +25,115 @@ from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Int, Tensor
 
 MOST_TEXTS = 48
+"""Texts that probes are fitted and judged on: a probe that is fitted on more texts scores higher."""
 MOST_JUDGED = 500
-"""Tokens whose word is read back, in each split."""
+"""Tokens whose identity is read back, in each split."""
 NETWORKS = 3
 """Splits on which a network is fitted."""
+NOT_LINEAR = 0.03
+"""Below this share of positions read back in every layer, and three times chance, a network is tried."""
 
 
 @dataclass(frozen=True)
-class Probe:
-    """What can be read back behind each layer: exact hits by split, and their means.
+class ProbeScores:
+    """What probes read back from the states behind each layer, the embedding first.
 
-    ``fitted`` is the number of texts that the probes were fitted on, ``texts`` that of all.
+    Attributes:
+        hits: for each layer the share of positions read back exactly, split by split.
+        token: for each layer the share of tokens read back, the mean over the splits.
+        permuted: the share of positions of the last layer where the texts fitted on have them in another order.
+        splits: the texts fitted on and those held out.
     """
 
-    hits: tuple[Float[Tensor, " R"], ...]
+    hits: tuple[Float[Tensor, " n"], ...]
     token: list[float]
     permuted: float
-    ratio: float
-    fitted: float
-    texts: int
+    splits: CrossValidation
 
     @cached_property
     def position(self) -> list[float]:
-        """The mean over the splits, layer by layer."""
-        return [float(hits_R.mean()) for hits_R in self.hits]
+        """For each layer the share of positions read back exactly, the mean over the splits."""
+        return [float(hits_n.mean()) for hits_n in self.hits]
 
     @cached_property
     def position_intervals(self) -> list[tuple[float, float]]:
-        """The 95 % interval of each, cut at 0 and 1; exact where every position of every text is read back, or none."""
-        ends = [correct_interval(hits_R, self.ratio) for hits_R in self.hits]
-        cut = [(max(0.0, low), min(1.0, high)) for low, high in ends]
-        return [bound_exactly(span, share, self.texts) for span, share in zip(cut, self.position, strict=True)]
+        """The 95 % interval of each share in ``position``.
+
+        It is cut at 0 and 1, and exact where every position of every text is read back, or none.
+        """
+        intervals = [correct_interval(hits_n, self.splits.held_ratio) for hits_n in self.hits]
+        cut = [(max(0.0, low), min(1.0, high)) for low, high in intervals]
+        return [
+            bound_exactly(interval, share, self.splits.texts)
+            for interval, share in zip(cut, self.position, strict=True)
+        ]
 
 
-def probe_layers(subject: Subject, capture: Capture, tick: Callable[[], None] = lambda: None) -> Probe:
-    """Probe every layer of one model."""
-    splits = _splits(capture)
+def probe_layers(subject: Subject, capture: Capture) -> ProbeScores:
+    """Read position and token back from the states behind every layer, at ordinary tokens without position 0."""
+    splits = draw_splits(capture)
     ids = capture.ids_NT[: splits.texts, capture.counted_T]
     types, labels = ids.unique(return_inverse=True)
     rows = subject.read_token_table()[types].float()
     rows = rows - rows.mean(0)
     hits, token = [], []
-    for states in capture.hidden:
-        chosen = states[: splits.texts, capture.counted_T].float()
-        hits.append(position_hits(chosen, splits))
-        token.append(_token_hits(chosen, labels, rows, splits))
-        tick()
-    permuted = float(position_hits(chosen, splits, permuted=True).mean())
-    return Probe(tuple(hits), token, permuted, splits.held_ratio, splits.fitted_texts, splits.texts)
+    for hidden in capture.hidden:
+        states = hidden[: splits.texts, capture.counted_T].float()
+        hits.append(probe_positions(states, splits))
+        token.append(_probe_tokens(states, labels, rows, splits))
+    permuted = float(probe_positions(states, splits, permuted=True).mean())
+    return ProbeScores(tuple(hits), token, permuted, splits)
 
 
-def _splits(capture: Capture) -> CrossValidation:
+def draw_splits(capture: Capture) -> CrossValidation:
+    """Draw the splits of at most ``MOST_TEXTS`` texts, those that repeat each other on one side."""
     return CrossValidation.draw(capture.repeats.groups_N[: min(capture.num_texts, MOST_TEXTS)])
 
 
-def position_hits(
+def probe_positions(
     states_NTD: Float[Tensor, "N T D"], splits: CrossValidation, *, permuted: bool = False
-) -> Float[Tensor, " R"]:
-    """The part of tokens whose position is read back exactly, split by split; ``permuted`` texts are fitted on."""
+) -> Float[Tensor, " n"]:
+    """Return the share of tokens whose position is read back exactly, for each of n splits.
+
+    A ridge regression predicts one indicator for each of T positions, and the largest is the position read back (Alain
+    & Bengio 2016).
+
+    Args:
+        states_NTD: states of N texts at T positions, in float32.
+        splits: the texts to fit on and those held out.
+        permuted: whether the states of the texts to fit on are in random order, which gives chance.
+    """
     texts, length, _ = states_NTD.shape
-    places = torch.eye(length).expand(texts, -1, -1)
+    indicators_NTT = torch.eye(length).expand(texts, -1, -1)
     fit_NTD = None
     if permuted:
         generator = torch.Generator().manual_seed(0)
-        fit_NTD = torch.stack([text[torch.randperm(length, generator=generator)] for text in states_NTD])
-    found = Ridge(states_NTD, places, splits, fit_NTD).predict()
-    return torch.tensor([float((guess.argmax(-1) == torch.arange(length)).float().mean()) for _, guess in found])
+        fit_NTD = torch.stack([states_TD[torch.randperm(length, generator=generator)] for states_TD in states_NTD])
+    predictions = Ridge(states_NTD, indicators_NTT, splits, fit_NTD).predict()
+    return torch.tensor([float((guess.argmax(-1) == torch.arange(length)).float().mean()) for _, guess in predictions])
 
 
-def _token_hits(states_NTD: Tensor, labels_NT: Int[Tensor, "N T"], rows_VD: Tensor, splits: CrossValidation) -> float:
-    """The part of tokens whose word is read back, the mean over the splits."""
+def _probe_tokens(states_NTD: Tensor, labels_NT: Int[Tensor, "N T"], rows_VD: Tensor, splits: CrossValidation) -> float:
+    """Return the share of tokens whose own embedding is nearest to the one predicted, the mean over the splits."""
     generator, scores = torch.Generator().manual_seed(0), []
     for held, guess in Ridge(states_NTD, rows_VD[labels_NT], splits).predict():
-        rows, answers = guess.flatten(0, 1), labels_NT[held].flatten()
-        picks = torch.randperm(len(rows), generator=generator)[:MOST_JUDGED]
-        scores.append(float((find_nearest_row(rows[picks], rows_VD) == answers[picks]).float().mean()))
+        predictions, labels = guess.flatten(0, 1), labels_NT[held].flatten()
+        judged = torch.randperm(len(predictions), generator=generator)[:MOST_JUDGED]
+        scores.append(float((find_nearest_row(predictions[judged], rows_VD) == labels[judged]).float().mean()))
     return sum(scores) / len(scores)
 
 
-def _network(capture: Capture, layer: int) -> float:
-    """Return R² of the position from the output of a layer, by a network."""
-    splits = _splits(capture)
+def _fit_network(capture: Capture, layer: int) -> float:
+    """Return R² of the position from the states behind a layer, by a network; the mean over ``NETWORKS`` splits."""
+    splits = draw_splits(capture)
     states = capture.hidden[layer][: splits.texts, capture.counted_T].float()
-    places = torch.arange(states.shape[1]).float()
+    positions = torch.arange(states.shape[1]).float()
     scores = [
         fit_network_r2(
             states[fitted].flatten(0, 1),
-            places.repeat(len(fitted)),
+            positions.repeat(len(fitted)),
             states[held].flatten(0, 1),
-            places.repeat(len(held)),
+            positions.repeat(len(held)),
         )
         for fitted, held in list(splits)[:NETWORKS]
     ]
@@ -130,129 +150,136 @@ class Survival(Measure):
         "Ridge regression from the hidden state to one indicator per position, fitted on about three quarters of the "
         "texts and judged on the rest, in ten random splits; exact hits count. Texts that repeat each other stay on "
         "one side. At most 48 texts are used, whatever number is read, and as many of the untrained model: a probe "
-        "that is fitted on more texts scores higher. Words: ridge regression to the token's input embedding, nearest "
-        "by cosine among the words of the text. A random model usually keeps everything: a probe alone proves little. "
+        "that is fitted on more texts scores higher. Tokens: ridge regression to the token's input embedding, nearest "
+        "by cosine among the tokens of the text. A random model usually keeps everything: a probe alone proves little. "
         "Permuted: the last layer, the positions of the texts that a probe is fitted on in another order. Where the "
-        "linear probe sees nothing, a two-layer network gets the state of the last layer but one, less the mean state, "
-        "and the log of that difference's length, for a model without positional "
-        "encoding can hold the place in the size of its vectors. In models of this project the probe is repeated with "
-        "all residual connections cut. Interval: Student's t over the splits, the variance corrected for their "
-        "overlap (Nadeau & Bengio 2003)." + WITHOUT_FIRST
+        "linear probe finds nothing, a two-layer network gets the state of the last layer but one, less the mean "
+        "state, and the log of that difference's length, for a model without positional encoding can hold the position "
+        "in the length of its vectors. In models of this project the probe is repeated with all residual connections "
+        "removed. Interval: Student's t over the splits, the variance corrected for their overlap (Nadeau & Bengio "
+        "2003)." + WITHOUT_FIRST
     )
     source = "probes after Alain & Bengio 2016; the network after Haviv et al. 2022 and Chi et al. 2023"
     group = LAYERS
     rests_on = TASK
 
     def run(self, reading: Reading) -> Finding:
-        subject, capture = reading.subject, reading.capture
-        found = probe_layers(subject, capture)
-        fresh = probe_layers(reading.control.subject, reading.control.capture) if reading.control else None
+        """Probe every layer; the value is the share of positions read back behind the last."""
+        subject, capture, control = reading.subject, reading.capture, reading.control
+        trained = probe_layers(subject, capture)
+        untrained = probe_layers(control.subject, control.capture) if control else None
         chance = 1 / int(capture.counted_T.sum())
-        cut_hits = without_residuals(subject, capture)
-        cut = [float(hits_R.mean()) for hits_R in cut_hits]
-        return self.finding(
-            _verdict(found, fresh, chance) + _more(found, capture, chance) + _cut_text(cut_hits, found.ratio, chance),
-            found.position[-1],
-            interval=found.position_intervals[-1],
+        bare_hits = probe_without_residuals(subject, capture)
+        bare = [float(hits_n.mean()) for hits_n in bare_hits]
+        return self.make_finding(
+            _describe(trained, untrained, chance)
+            + _describe_network(trained, capture, chance)
+            + _describe_without_residuals(bare_hits, trained.splits.held_ratio, chance),
+            trained.position[-1],
+            interval=trained.position_intervals[-1],
             references=(
                 Reference("chance", chance),
-                Reference("positions permuted", found.permuted),
-                *reference_untrained(fresh.position[-1] if fresh else None),
+                Reference("positions permuted", trained.permuted),
+                *reference_untrained(untrained.position[-1] if untrained else None),
             ),
             light="info",
-            table=_table(found, fresh, cut),
-            figure=_figure(found, fresh, chance, cut),
-            details={"permuted": found.permuted, "texts fitted on": found.fitted},
+            table=_make_table(trained, untrained, bare),
+            figure=_draw(trained, untrained, chance, bare),
+            details={"permuted": trained.permuted, "texts fitted on": trained.splits.fitted_texts},
         )
 
 
-def _verdict(found: Probe, fresh: Probe | None, chance: float) -> str:
-    untrained = f"; untrained {percent(fresh.position[0])} and {percent(fresh.position[-1])}" if fresh else ""
-    low, high = found.position_intervals[-1]
-    above = low > max(chance, found.permuted)
+def _describe(trained: ProbeScores, untrained: ProbeScores | None, chance: float) -> str:
+    """Say what is read back behind the embedding and the last layer, and whether the latter is more than chance."""
+    beside = ""
+    if untrained:
+        beside = f"; untrained {percent(untrained.position[0])} and {percent(untrained.position[-1])}"
+    low, high = trained.position_intervals[-1]
     last = (
-        "Behind the last layer the position can still be read."
-        if above
-        else "Whether any position can be read behind the last layer is undecided."
+        "Behind the last layer positions can still be read back."
+        if low > max(chance, trained.permuted)
+        else "Whether any position can be read back behind the last layer is undecided."
     )
     return (
-        f"The exact position is read back in {percent(found.position[0])} of cases behind the embedding and in "
-        f"{percent(found.position[-1])} behind the last layer (95 % interval {percent_range(low, high)}; chance "
-        f"{percent(chance)}; positions permuted {percent(found.permuted)}{untrained}); the word in "
-        f"{percent(found.token[0])} and {percent(found.token[-1])}. {last} Probes were fitted on "
-        f"{found.fitted:.0f} texts."
+        f"The exact position is read back in {percent(trained.position[0])} of cases behind the embedding and in "
+        f"{percent(trained.position[-1])} behind the last layer (95 % interval {percent_range(low, high)}; chance "
+        f"{percent(chance)}; positions permuted {percent(trained.permuted)}{beside}); the token in "
+        f"{percent(trained.token[0])} and {percent(trained.token[-1])}. {last} Probes were fitted on "
+        f"{trained.splits.fitted_texts:.0f} texts."
     )
 
 
-def _more(found: Probe, capture: Capture, chance: float) -> str:
-    """Say what a network sees where a linear probe is blind."""
-    if max(found.position) >= max(3 * chance, 0.03):
+def _describe_network(trained: ProbeScores, capture: Capture, chance: float) -> str:
+    """Say what a network reads back where the linear probe finds nothing; empty where it finds something."""
+    if max(trained.position) >= max(3 * chance, NOT_LINEAR):
         return ""
     layer = max(1, len(capture.hidden) - 2)
-    r2 = max(0.0, _network(capture, layer))
-    return f" Behind layer {layer} a two-layer network, which sees lengths too, predicts the position with R² {r2:.2f}."
-
-
-def _cut_text(cut: Sequence[Float[Tensor, " R"]], ratio: float, chance: float) -> str:
-    """Say what is left of the positions without residual connections, where that is above chance."""
-    if not cut:
-        return ""
-    value = float(cut[-1].mean())
-    if correct_interval(cut[-1], ratio)[0] > chance:
-        return f" With the residual connections cut, {percent(value)} of positions reach the last layer."
+    r2 = max(0.0, _fit_network(capture, layer))
     return (
-        f" With the residual connections cut, it is undecided whether any position reaches the last layer "
-        f"({percent(value)}; chance {percent(chance)})."
+        f" Behind layer {layer} a two-layer network, which is also given the length of each state, predicts the "
+        f"position with R² {r2:.2f}."
     )
 
 
-def _table(found: Probe, fresh: Probe | None, cut: list[float]) -> Table:
-    nothing = [None] * len(found.position)
+def _describe_without_residuals(hits: Sequence[Float[Tensor, " n"]], held_ratio: float, chance: float) -> str:
+    """Say what is left of the positions without residual connections; empty where these cannot be removed."""
+    if not hits:
+        return ""
+    share = percent(float(hits[-1].mean()))
+    if correct_interval(hits[-1], held_ratio)[0] > chance:
+        return f" With the residual connections removed, {share} of positions are read back behind the last layer."
+    return (
+        " With the residual connections removed, it is undecided whether any position can be read back behind the last "
+        f"layer ({share}; chance {percent(chance)})."
+    )
+
+
+def _make_table(trained: ProbeScores, untrained: ProbeScores | None, bare: list[float]) -> Table:
+    """List all shares by layer; columns of what was not measured are empty."""
+    empty = [None] * len(trained.position)
     columns: dict[str, Sequence[float | None]] = {
-        "layer": range(len(found.position)),
-        "position": found.position,
-        "from": [low for low, _ in found.position_intervals],
-        "to": [high for _, high in found.position_intervals],
-        "word": found.token,
-        "position, untrained": fresh.position if fresh else nothing,
-        "word, untrained": fresh.token if fresh else nothing,
-        "position, no residuals": cut or nothing,
+        "layer": range(len(trained.position)),
+        "position": trained.position,
+        "from": [low for low, _ in trained.position_intervals],
+        "to": [high for _, high in trained.position_intervals],
+        "word": trained.token,
+        "position, untrained": untrained.position if untrained else empty,
+        "word, untrained": untrained.token if untrained else empty,
+        "position, no residuals": bare or empty,
     }
     return Table.of(tuple(columns), list(zip(*columns.values(), strict=True)))
 
 
-def without_residuals(subject: Subject, capture: Capture) -> tuple[Float[Tensor, " R"], ...]:
-    """Return position hits by layer and split when no layer adds its input to its output; empty without a switch."""
-    switch = subject.without_residuals()
-    if switch is None:
+def probe_without_residuals(subject: Subject, capture: Capture) -> tuple[Float[Tensor, " n"], ...]:
+    """Probe the positions of every layer, split by split, when no layer adds its input to its output.
+
+    Empty for a model whose residual connections cannot be removed (any that is not of this project).
+    """
+    removal = subject.without_residuals()
+    if removal is None:
         return ()
-    splits = _splits(capture)
-    with switch:
+    splits = draw_splits(capture)
+    with removal:
         batches = [
             subject.forward(capture.ids_NT[rows], **capture.forward_options(rows))
             for rows in torch.arange(splits.texts).split(8)
         ]
     layers = (torch.cat(states)[:, capture.counted_T.to(states[0].device)] for states in zip(*batches, strict=True))
-    return tuple(position_hits(states.float().cpu(), splits) for states in layers)
+    return tuple(probe_positions(states.float().cpu(), splits) for states in layers)
 
 
-def _figure(found: Probe, fresh: Probe | None, chance: float, cut: list[float]) -> Figure:
-    x = range(len(found.position))
+def _draw(trained: ProbeScores, untrained: ProbeScores | None, chance: float, bare: list[float]) -> Figure:
+    """Draw the shares by layer."""
+    layers = range(len(trained.position))
+    lows, highs = ([interval[end] for interval in trained.position_intervals] for end in (0, 1))
     marks = [
-        mark(
-            "line",
-            x,
-            found.position,
-            low=[low for low, _ in found.position_intervals],
-            high=[high for _, high in found.position_intervals],
-            label="position",
-            emphasis="main",
-        ),
-        mark("line", x, torch.tensor(found.token), label="word"),
+        mark("line", layers, trained.position, low=lows, high=highs, label="position", emphasis="main"),
+        mark("line", layers, torch.tensor(trained.token), label="token"),
     ]
-    if fresh is not None:
-        marks.append(mark("line", x, torch.tensor(fresh.position), label="position, untrained", emphasis="reference"))
-    if cut:
-        marks.append(mark("line", x, torch.tensor(cut), label="position, residuals cut"))
+    if untrained is not None:
+        positions = torch.tensor(untrained.position)
+        marks.append(mark("line", layers, positions, label="position, untrained", emphasis="reference"))
+    if bare:
+        marks.append(mark("line", layers, torch.tensor(bare), label="position, residuals removed"))
     marks.append(chance_line(chance, "chance"))
     return Figure((Panel(tuple(marks), xlabel="layer (0: embedding)", ylabel="read back exactly", ylim=(0.0, 1.02)),))

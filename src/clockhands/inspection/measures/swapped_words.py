@@ -1,4 +1,4 @@
-"""Does the model notice who bit whom? Two words of a short sentence change places."""
+"""Does swapping two words change the output? Short sentences before and after two of their words are swapped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from clockhands.findings import Finding, Reference, Table
 from clockhands.inspection.drawing import percent, percent_range
-from clockhands.inspection.estimators.intervals import bootstrap_ratio
+from clockhands.inspection.measures.intervention_figure import bootstrap_change
 from clockhands.inspection.measures.measure import OUTPUT, TASK, Measure
 from clockhands.inspection.reading.interventions import CHANGED, relative_change, squared_distance
 from clockhands.inspection.reading.reading import Reading
@@ -25,6 +25,7 @@ from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Tensor
 
 SENTENCES, FEWEST = 24, 6
+"""Sentences that are taken of a text of its own at most, and sentences that are needed."""
 MOST_UNKNOWN = 0.2
 """The part of tokens that a tokenizer may not know; beyond it, English sentences say nothing."""
 
@@ -33,14 +34,14 @@ class SwappedWords(Measure):
     """Two words of a short sentence swapped, in a text that was given, else of the training text, else in English."""
 
     name = "cause.swap"
-    question = "Does it notice who bit whom?"
+    question = "Does swapping two words change the output?"
     references = ("order ignored", "another sentence")
     method = (
         "Short sentences against the same with two words swapped: built-in English ones such as 'Tom saw Anna', or, "
         "where a text was given or the training text is known, sentences of that text, in which the two longest words"
-        " change places (in a text of single words, two of its tokens). Squared change of the mean of the last "
+        " are swapped (in a text of single words, two of its tokens). Squared change of the mean of the last "
         "hidden states (special tokens left out) over the mean squared distance of two of the sentences: 1 is as "
-        "different as another sentence. A model that does not know order gives exactly 0. For a decoder the source "
+        "different as another sentence. A model that ignores order gives exactly 0. For a decoder the source "
         "stays as it was. Interval: sentences resampled, the distance held."
     )
     source = "the question is Vaswani et al.'s own reason for positions (2017, section 3.5)"
@@ -48,48 +49,38 @@ class SwappedWords(Measure):
     rests_on = TASK
 
     def run(self, reading: Reading) -> Finding:
+        """Run the model on both versions of every sentence; the value is the change of the mean of the output."""
         subject = reading.subject
         if subject.tokenizer is None:
             return self.skip("Without a tokenizer there are no sentences to swap words in.")
         own = make_text_swaps(subject, reading.texts)
         swaps = list(make_english_swaps(subject)) if own is None else list(islice(own, SENTENCES))
-        if own is None and compute_unknown_share(subject, swaps) > MOST_UNKNOWN:
-            return self.skip(
-                "Its tokenizer does not know the words of the built-in English sentences; give a text of its own "
-                "(--text)."
-            )
-        beyond = find_largest_id(swaps)
-        if subject.vocabulary_size is not None and beyond >= subject.vocabulary_size:
-            return self.skip(
-                f"Its tokenizer gives the id {beyond} in such sentences, and the model has "
-                f"{subject.vocabulary_size} rows of tokens: the tokenizer belongs to another model."
-            )
-        if len(swaps) < FEWEST:
-            return self.skip(f"The text has only {len(swaps)} sentences with two words to swap.")
+        reason = _find_fault(subject, swaps, is_english=own is None)
+        if reason:
+            return self.skip(reason)
         return self._compare(subject, swaps, "English sentences" if own is None else "sentences of its own text")
 
     def _compare(self, subject: Subject, swaps: Sequence[Swap], which: str) -> Finding:
-        before = torch.stack([_state(subject, swap.before, swap.source) for swap in swaps])
-        after = torch.stack([_state(subject, swap.after, swap.source or swap.before) for swap in swaps])
-        distance = squared_distance(before)
+        """Compare the mean outputs of the sentences before and after; ``which`` names the sentences in the verdict."""
+        before_ND = torch.stack([_compute_mean_state(subject, swap.before, swap.source) for swap in swaps])
+        after_ND = torch.stack([_compute_mean_state(subject, swap.after, swap.source or swap.before) for swap in swaps])
+        distance = squared_distance(before_ND)
         if distance == 0.0:
             return self.skip("All sentences have the same output, so there is no distance to measure by.")
-        change_N = relative_change((after - before).square().sum(-1), distance)
-        value, (low, high) = float(change_N.mean()), bootstrap_ratio(change_N, torch.ones_like(change_N))
-        changes = (
+        change_N = relative_change((after_ND - before_ND).square().sum(-1), distance)
+        value, (low, high) = float(change_N.mean()), bootstrap_change(change_N)
+        changes = value > CHANGED
+        sentence = (
             f"In {len(swaps)} {which}, swapping two words changes the mean of the output by {percent(value)} of the "
-            f"squared distance between two sentences (95 % interval {percent_range(low, high)}; 0 would mean that "
-            "order is not seen)."
+            f"squared distance between two sentences (95 % interval {percent_range(low, high)}; 0 for a model that "
+            "ignores order)."
         )
-        notices = value > CHANGED
-        return self.finding(
-            changes
-            if notices
-            else "Swapping two words does not change the mean of the output: it does not show their order.",
+        return self.make_finding(
+            sentence if changes else "Swapping two words does not change the mean of the output.",
             value,
             interval=(low, high),
             references=(Reference("order ignored", 0.0), Reference("another sentence", 1.0)),
-            light="good" if notices else "bad",
+            light="good" if changes else "bad",
             table=Table.of(
                 ("sentence", "swapped", "change"),
                 [(swap.text, swap.swapped, change) for swap, change in zip(swaps, change_N, strict=True)],
@@ -97,10 +88,26 @@ class SwappedWords(Measure):
         )
 
 
-def _state(subject: Subject, ids: list[int], source: list[int] | None) -> Float[Tensor, " D"]:
+def _find_fault(subject: Subject, swaps: list[Swap], *, is_english: bool) -> str:
+    """Say why these sentences cannot be measured; empty where they can."""
+    if is_english and compute_unknown_share(subject, swaps) > MOST_UNKNOWN:
+        return (
+            "Its tokenizer does not know the words of the built-in English sentences; give a text of its own (--text)."
+        )
+    largest = find_largest_id(swaps)
+    if subject.vocabulary_size is not None and largest >= subject.vocabulary_size:
+        return (
+            f"Its tokenizer gives the id {largest} in such sentences, and the model has {subject.vocabulary_size} rows "
+            "of tokens: the tokenizer belongs to another model."
+        )
+    if len(swaps) < FEWEST:
+        return f"The text has only {len(swaps)} sentences with two words to swap."
+    return ""
+
+
+def _compute_mean_state(subject: Subject, ids: list[int], source: list[int] | None) -> Float[Tensor, " D"]:
     """Return the mean last state of the tokens between the special ones that the tokenizer puts around a text."""
-    given = {"source_BS": torch.tensor([source])} if subject.reads_source and source is not None else {}
+    options = {"source_BS": torch.tensor([source])} if subject.reads_source and source is not None else {}
     before, after = find_special_tokens(subject.tokenizer, subject.start_token)
-    return (
-        subject.forward(torch.tensor([ids]), **given)[-1][0, len(before) : len(ids) - len(after)].mean(0).float().cpu()
-    )
+    states_TD = subject.forward(torch.tensor([ids]), **options)[-1][0]
+    return states_TD[len(before) : len(ids) - len(after)].mean(0).float().cpu()

@@ -1,4 +1,4 @@
-"""The position table as such: whether a step along it is the same map everywhere."""
+"""Is a step along the position table the same map everywhere?"""
 
 from __future__ import annotations
 
@@ -16,62 +16,86 @@ from clockhands.inspection.reading.reading import Reading
 from clockhands.shapes import Float, Tensor
 
 STEPS = (1, 2, 4, 8, 16)
+"""Steps, in positions, that are measured; a table of fewer than four times as many rows is too short for one."""
 STRETCHES = 8
+"""Stretches of neighbouring rows, each of which is left out once."""
 MOST_COMPONENTS = 64
+"""Principal components in which the maps are fitted."""
 SAME = 0.1
-"""Below this held-out error, relative to the squared length, a step is said to be the same map everywhere."""
+"""The held-out error, relative to the squared length, below which a step is said to be the same map everywhere."""
+LINEAR, ROTATION, STANDING_STILL, MULTIPLE = range(4)
+"""The columns of ``StepErrors.by_stretch_s4``: two maps, and two references."""
 
 
 @dataclass(frozen=True)
 class StepErrors:
-    """Held-out errors of four ways to tell the row a step later, for each stretch that was left out; their means."""
+    """Held-out errors of four predictions of the row a step later, for each stretch of rows that was left out.
+
+    Attributes:
+        step: how many positions later.
+        by_stretch_s4: mean squared error over mean squared length; the columns are those of ``LINEAR`` and on.
+    """
 
     step: int
-    by_stretch_S4: Float[Tensor, "S four"]
+    by_stretch_s4: Float[Tensor, "s four"]
 
     @property
     def linear(self) -> float:
-        """Of the best affine map."""
-        return float(self.by_stretch_S4[:, 0].mean())
+        """Mean error of the best affine map."""
+        return float(self.by_stretch_s4[:, LINEAR].mean())
 
     @property
     def rotation(self) -> float:
-        """Of the best rotation with a translation."""
-        return float(self.by_stretch_S4[:, 1].mean())
+        """Mean error of the best rotation with a translation."""
+        return float(self.by_stretch_s4[:, ROTATION].mean())
 
     @property
-    def still(self) -> float:
-        """Of the row itself."""
-        return float(self.by_stretch_S4[:, 2].mean())
+    def standing_still(self) -> float:
+        """Mean error of the row itself in the place of a later one."""
+        return float(self.by_stretch_s4[:, STANDING_STILL].mean())
 
     @property
     def multiple(self) -> float:
-        """Of the best multiple of the row."""
-        return float(self.by_stretch_S4[:, 3].mean())
+        """Mean error of the best multiple of the row."""
+        return float(self.by_stretch_s4[:, MULTIPLE].mean())
 
-    def gain(self, map_at: int) -> tuple[float, float]:
-        """Return the 95 % interval of what a map (0 linear, 1 rotation) gains over that reference which it beats least.
+    def estimate_gain(self, column: int) -> tuple[float, float]:
+        """Return the 95 % interval of how much smaller the error of a map is than that of the better reference.
 
-        It is the interval with the lower end that is lower, so that above zero the map beats both.
+        Of the two intervals it is the one whose lower end is lower: where that is above zero, the map beats both.
+
+        Args:
+            column: ``LINEAR`` or ``ROTATION``.
         """
-        return min(estimate_mean_interval(self.by_stretch_S4[:, at] - self.by_stretch_S4[:, map_at]) for at in (2, 3))
+        errors = self.by_stretch_s4
+        return min(
+            estimate_mean_interval(errors[:, reference] - errors[:, column]) for reference in (STANDING_STILL, MULTIPLE)
+        )
 
     @property
-    def best(self) -> int:
-        """The map to speak of: the rotation (1), unless only the linear one (0) gains or misses less than half as much.
+    def reported_map(self) -> int:
+        """``ROTATION``, unless only the linear map gains or it has less than half the error.
 
-        A rotation says more, so that it may miss up to twice as much as the best linear map, and 0.02.
+        A rotation says more, so it is reported as long as its error is below twice that of the best linear map and
+        0.02.
         """
-        return 1 if self.rotation < 2 * self.linear + 0.02 and (self.gain(1)[0] > 0 or self.gain(0)[0] <= 0) else 0
+        is_close = self.rotation < 2 * self.linear + 0.02
+        gains = self.estimate_gain(ROTATION)[0] > 0 or self.estimate_gain(LINEAR)[0] <= 0
+        return ROTATION if is_close and gains else LINEAR
 
     @property
-    def same(self) -> bool:
-        """Whether the map of which is spoken beats both references, and misses next to nothing."""
-        return self.gain(self.best)[0] > 0 and (self.rotation if self.best else self.linear) < SAME
+    def reported_error(self) -> float:
+        """Mean error of the reported map."""
+        return self.rotation if self.reported_map == ROTATION else self.linear
+
+    @property
+    def is_same_map(self) -> bool:
+        """Whether the reported map beats both references, and its error is below ``SAME``."""
+        return self.estimate_gain(self.reported_map)[0] > 0 and self.reported_error < SAME
 
 
 class TableStep(Measure):
-    """Whether one linear map, or a rotation, carries every position to the one k later, better than standing still."""
+    """Whether one linear map, or a rotation, carries each position to the one k later, better than standing still."""
 
     name = "table.shift"
     question = "Is a step along the sequence always the same turn?"
@@ -84,123 +108,146 @@ class TableStep(Measure):
         "References: standing still, p_t in place of p_t+k, and the best multiple of p_t, fitted likewise; any smooth "
         "table is predicted well by these. A map counts only if its error is smaller than both by more than the 95 % "
         "interval (t, over the eight stretches) of the difference; the step is said to be the same everywhere if its "
-        f"error is below {SAME} besides."
+        f"error is also below {SAME}."
     )
     source = "Vaswani et al. 2017, section 3.5: PE(t+k) is a linear function of PE(t)"
     group = INPUT
 
     def run(self, reading: Reading) -> Finding:
+        """Measure the table at the input; the value is the held-out error of a step by one."""
         rows = read_rows(reading.subject)
         if isinstance(rows, str):
             return self.skip(rows)
-        found = [step_errors(rows.centred_ND, k) for k in STEPS if 4 * k <= len(rows.centred_ND)]
-        first = found[0]
-        value = first.rotation if first.best else first.linear
-        return self.finding(
-            _shift_verdict(found),
-            value,
-            interval=estimate_mean_interval(first.by_stretch_S4[:, 0 if not first.best else 1]),
+        errors = [measure_step(rows.centred_ND, k) for k in STEPS if 4 * k <= len(rows.centred_ND)]
+        first = errors[0]
+        columns = ("step", "linear map", "rotation", "standing still", "best multiple", "gain of the map, low", "high")
+        return self.make_finding(
+            _describe(errors),
+            first.reported_error,
+            interval=estimate_mean_interval(first.by_stretch_s4[:, first.reported_map]),
             references=(
-                Reference("standing still", first.still),
+                Reference("standing still", first.standing_still),
                 Reference("best multiple of the row", first.multiple),
             ),
-            light="good" if first.same else "info",
-            table=Table.of(
-                ("step", "linear map", "rotation", "standing still", "best multiple", "gain of the map, low", "high"),
-                [(err.step, err.linear, err.rotation, err.still, err.multiple, *err.gain(err.best)) for err in found],
-            ),
-            figure=_shift_figure(found),
+            light="good" if first.is_same_map else "info",
+            table=Table.of(columns, [_make_row(error) for error in errors]),
+            figure=_draw(errors),
         )
 
 
-def _shift_verdict(found: list[StepErrors]) -> str:
-    first = found[0]
-    low, high = first.gain(first.best)
-    value = first.rotation if first.best else first.linear
-    what = "rotation" if first.best else "linear map"
-    errors = (
-        f"the best {what} misses stretches of rows that it has not seen by {percent(value)} of their squared length, "
-        f"standing still by {percent(first.still)}, the best multiple by {percent(first.multiple)}"
+def _make_row(errors: StepErrors) -> tuple[float, ...]:
+    """Return the row of one step in the table of the finding."""
+    gain = errors.estimate_gain(errors.reported_map)
+    return (errors.step, errors.linear, errors.rotation, errors.standing_still, errors.multiple, *gain)
+
+
+def _describe(errors: list[StepErrors]) -> str:
+    """Say whether one map predicts the next row better than the references do, or that this is undecided."""
+    first = errors[0]
+    low, high = first.estimate_gain(first.reported_map)
+    name = "rotation" if first.reported_map == ROTATION else "linear map"
+    numbers = (
+        f"on stretches of rows that it was not fitted on, the best {name} has an error of "
+        f"{percent(first.reported_error)} of their squared length, standing still {percent(first.standing_still)}, the "
+        f"best multiple of the row {percent(first.multiple)}"
     )
-    if first.same:
-        further = f" So it is for steps up to {found[-1].step}." if all(err.same for err in found) and found[1:] else ""
-        return f"A step by one is the same {what} everywhere: {errors}.{further}"
+    if first.is_same_map:
+        all_same = len(errors) > 1 and all(error.is_same_map for error in errors)
+        further = f" The same holds for steps up to {errors[-1].step}." if all_same else ""
+        return f"A step by one is the same {name} everywhere: {numbers}.{further}"
     if low > 0:
-        return f"One {what} predicts the next row better than standing still or a multiple of the row: {errors}."
+        return f"One {name} predicts the next row better than standing still or a multiple of the row: {numbers}."
     if high < 0:
-        return f"No one {what} predicts the next row better than standing still or a multiple of the row: {errors}."
-    return f"Undecided whether one {what} predicts the next row better than these: {errors}."
+        return f"No one {name} predicts the next row better than standing still or a multiple of the row: {numbers}."
+    return f"It is undecided whether one {name} predicts the next row better than these: {numbers}."
 
 
-def _shift_figure(found: list[StepErrors]) -> Figure:
-    steps = [one.step for one in found]
+def _draw(errors: list[StepErrors]) -> Figure:
+    """Draw the errors of the maps and of the references by step."""
+    steps = [error.step for error in errors]
     lines = (
-        mark("line", steps, [one.linear for one in found], label="linear map"),
-        mark("line", steps, [one.rotation for one in found], label="rotation", emphasis="main"),
-        mark("line", steps, [one.still for one in found], label="standing still", emphasis="reference"),
-        mark("line", steps, [one.multiple for one in found], label="best multiple", emphasis="reference"),
+        mark("line", steps, [error.linear for error in errors], label="linear map"),
+        mark("line", steps, [error.rotation for error in errors], label="rotation", emphasis="main"),
+        mark("line", steps, [error.standing_still for error in errors], label="standing still", emphasis="reference"),
+        mark("line", steps, [error.multiple for error in errors], label="best multiple", emphasis="reference"),
     )
     return Figure((Panel(lines, xlabel="step k", ylabel="held-out error", xscale="log"),))
 
 
-def step_errors(rows_ND: Float[Tensor, "N D"], step: int) -> StepErrors:
-    """Held-out errors, relative to the mean square of what they tell, of telling row t + step from row t."""
+def measure_step(rows_ND: Float[Tensor, "N D"], step: int) -> StepErrors:
+    """Measure how well row t + step is predicted from row t, on stretches of rows that are left out of the fit.
+
+    Args:
+        rows_ND: a centred table in float64, with at least four times as many rows as the step.
+        step: in rows.
+
+    Returns:
+        Squared errors relative to the mean squared length of the rows.
+    """
     source, target = rows_ND[:-step], rows_ND[step:]
-    found = []
+    errors = []
     for held in torch.arange(len(source)).tensor_split(STRETCHES):
         near = torch.zeros(len(rows_ND), dtype=torch.bool)
         near[held[0] : held[-1] + step + 1] = True
-        # no row of a pair that is judged has a part in the fit
-        fit = ~(near[:-step] | near[step:])
-        mean, axes = _principal_axes(rows_ND[~near])
+        # No row of a pair that is judged has a part in the fit.
+        fitted = ~(near[:-step] | near[step:])
+        mean, axes = _find_principal_axes(rows_ND[~near])
         points = [(part - mean) @ axes for part in (source, target)]
         scale = ((rows_ND - mean) @ axes).square().sum(1).mean().clamp_min(1e-300)
-        told = _told(points[0][fit], points[1][fit], points[0][held])
-        found.append([float((guess - points[1][held]).square().sum(1).mean() / scale) for guess in told])
-    return StepErrors(step, torch.tensor(found, dtype=torch.float64))
+        predictions = _predict(points[0][fitted], points[1][fitted], points[0][held])
+        errors.append([float((guess - points[1][held]).square().sum(1).mean() / scale) for guess in predictions])
+    return StepErrors(step, torch.tensor(errors, dtype=torch.float64))
 
 
-def _told(source: Tensor, target: Tensor, judged: Tensor) -> tuple[Tensor, ...]:
-    """What a linear map, a rotation, standing still and a multiple make of the judged rows."""
-    from_mean, to_mean = source.mean(0), target.mean(0)
-    source, target, centred = source - from_mean, target - to_mean, judged - from_mean
+def _predict(source: Tensor, target: Tensor, judged: Tensor) -> tuple[Tensor, ...]:
+    """Fit each of the four predictions to pairs of rows and apply it to the judged rows, in the order of columns."""
+    source_mean, target_mean = source.mean(0), target.mean(0)
+    source, target, centred = source - source_mean, target - target_mean, judged - source_mean
     linear = torch.linalg.lstsq(source, target, driver="gelsd").solution
-    u, _, vt = torch.linalg.svd(source.T @ target)
+    u, _, vt = torch.linalg.svd(source.T @ target)  # orthogonal Procrustes: the best rotation is u vᵀ
     multiple = (source * target).sum() / source.square().sum().clamp_min(1e-300)
-    return to_mean + centred @ linear, to_mean + centred @ (u @ vt), judged, to_mean + multiple * centred
+    return target_mean + centred @ linear, target_mean + centred @ (u @ vt), judged, target_mean + multiple * centred
 
 
-def _principal_axes(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean and the leading principal axes: 99 % of the variance, at most a quarter as many as rows."""
-    mean = rows.mean(0)
-    _, s, vt = torch.linalg.svd(rows - mean, full_matrices=False)
-    held = count_leading(s.square(), 0.99)
-    return mean, vt[: max(1, min(held, MOST_COMPONENTS, len(rows) // 4))].T
+def _find_principal_axes(rows_ND: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean and the leading principal axes: 99 % of the variance, at most a quarter as many as rows."""
+    mean = rows_ND.mean(0)
+    _, s, vt = torch.linalg.svd(rows_ND - mean, full_matrices=False)
+    count = count_leading(s.square(), 0.99)
+    return mean, vt[: max(1, min(count, MOST_COMPONENTS, len(rows_ND) // 4))].T
 
 
-def principal(rows: Tensor, most: int = 10) -> Float[Tensor, "N k"]:
-    """Coordinates in the leading principal components, as many as hold 99 % of the variance, at most ``most``."""
-    u, s, _ = torch.linalg.svd(rows, full_matrices=False)
+def project_rows(rows_ND: Tensor, most: int = 10) -> Float[Tensor, "N k"]:
+    """Return the coordinates of rows in their leading principal components: 99 % of the variance, at most ``most``."""
+    u, s, _ = torch.linalg.svd(rows_ND, full_matrices=False)
     count = min(most, count_leading(s.square(), 0.99))
     return u[:, :count] * s[:count]
 
 
-def shift_errors(points_Nk: Float[Tensor, "N k"], step: int, splits: int = 5) -> tuple[float, float]:
-    """Errors of the best linear map and of the best rotation from p_t to p_t+step, relative to the squared length.
+def measure_random_split(points_Nk: Float[Tensor, "N k"], step: int, splits: int = 5) -> tuple[float, float]:
+    """Return the errors of the best linear map and of the best rotation from row t to row t + step.
 
-    Judged on rows held out at random, without a reference: what the studies compare between schemes. ``step_errors``
-    judges one table by itself.
+    They are judged on a quarter of the rows held out at random, without a reference: what the studies compare between
+    schemes. ``measure_step`` judges one table by itself.
+
+    Args:
+        points_Nk: rows in few dimensions (``project_rows``).
+        step: in rows.
+        splits: random splits that the errors are averaged over.
+
+    Returns:
+        Both errors relative to the squared length of the rows held out.
     """
     source, target = points_Nk[:-step], points_Nk[step:]
     generator = torch.Generator().manual_seed(0)
-    linear = rotated = 0.0
+    linear = rotation = 0.0
     square = float(points_Nk.square().sum(1).mean())
     for _ in range(splits):
         order = torch.randperm(len(source), generator=generator)
-        fit, held = order[len(order) // 4 :], order[: len(order) // 4]
+        fitted, held = order[len(order) // 4 :], order[: len(order) // 4]
         scale = max(float(target[held].square().sum()), 1e-9 * square)
-        free = torch.linalg.lstsq(source[fit], target[fit]).solution
-        u, _, vt = torch.linalg.svd(source[fit].T @ target[fit])
-        linear += float((source[held] @ free - target[held]).square().sum() / scale)
-        rotated += float((source[held] @ (u @ vt) - target[held]).square().sum() / scale)
-    return linear / splits, rotated / splits
+        matrix = torch.linalg.lstsq(source[fitted], target[fitted]).solution
+        u, _, vt = torch.linalg.svd(source[fitted].T @ target[fitted])
+        linear += float((source[held] @ matrix - target[held]).square().sum() / scale)
+        rotation += float((source[held] @ (u @ vt) - target[held]).square().sum() / scale)
+    return linear / splits, rotation / splits

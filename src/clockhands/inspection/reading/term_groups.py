@@ -6,21 +6,26 @@ from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.inspection.reading.logit_split import DATA, TERMS, Split
 from clockhands.shapes import Float, Tensor
 
+DISTANCE = "distance (curve and bias)"
+CONTENT = "content–content"
+PREFERRED_TOKENS = "preferred tokens (constant–content)"
+PREFERRED_POSITIONS = "preferred positions (constant–position)"
+"""Names of the groups that single measures ask for."""
 GROUPS: dict[str, tuple[str, ...]] = {
     "position–position": ("position–position",),
-    "content–content": ("content–content",),
+    CONTENT: ("content–content",),
     "content–position": ("content–position",),
     "position–content": ("position–content",),
-    "preferred words (constant–content)": ("constant–content", "content–constant"),
-    "preferred places (constant–position)": ("constant–position", "position–constant", "added, position"),
-    "distance (kernel and bias)": ("constant–constant", "added, constant"),
-    "content looks at distances": ("added, content",),
-    "words move the places (data-dependent)": (DATA,),
+    PREFERRED_TOKENS: ("constant–content", "content–constant"),
+    PREFERRED_POSITIONS: ("constant–position", "position–constant", "added, position"),
+    DISTANCE: ("constant–constant", "added, constant"),
+    "content × distance": ("added, content",),
+    "tokens choose positions (data-dependent)": (DATA,),
 }
-"""The terms in the groups people know. 'Query–key': content–position is a word that looks for a place."""
+"""The terms of each group. Names are query–key: content–position is a query's content that attends to positions."""
 
-POSITIONAL = ("position–position", "preferred places (constant–position)", "distance (kernel and bias)")
-"""The groups that need to know nothing of the words."""
+POSITIONAL = ("position–position", PREFERRED_POSITIONS, DISTANCE)
+"""The groups that do not depend on which tokens a text has."""
 
 
 def sum_groups(shares_t: Float[Tensor, " t"]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The verdict on hands, tried where it is true and where it is false, in tables that a model really adds."""
+"""Clock hands are reported where they were planted, in tables that a model really adds, and nowhere else."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from clockhands.findings import Finding
-from clockhands.inspection.estimators.column_lines import SpectralLine, _merge_equal_speeds
-from clockhands.inspection.measures.table_hands import COLUMNS, _row
+from clockhands.inspection.estimators.column_lines import SpectralLine
+from clockhands.inspection.measures.table_hands import COLUMNS, _make_row
 from clockhands.inspection.subject.subject import Subject
 
 from ..planted import table_answer
@@ -64,25 +64,17 @@ def _line(**changes: Any) -> SpectralLine:
 
 def test_a_period_has_no_upper_end_where_its_frequency_may_be_zero() -> None:
     """It was negative."""
-    known = dict(zip(COLUMNS, _row(_line()), strict=True))
+    known = dict(zip(COLUMNS, _make_row(_line()), strict=True))
     assert known["low"] == pytest.approx(2 * math.pi / 0.5196) and known["high"] == pytest.approx(2 * math.pi / 0.4804)
-    unsure = dict(zip(COLUMNS, _row(_line(error=0.3)), strict=True))
+    unsure = dict(zip(COLUMNS, _make_row(_line(error=0.3)), strict=True))
     assert unsure["low"] == pytest.approx(2 * math.pi / 1.088) and unsure["high"] is None
 
 
 def test_the_range_of_a_speed_that_varies_is_no_interval() -> None:
-    row = dict(zip(COLUMNS, _row(_line(parts=(_line(frequency=0.4), _line(frequency=0.6)))), strict=True))
+    row = dict(zip(COLUMNS, _make_row(_line(parts=(_line(frequency=0.4), _line(frequency=0.6)))), strict=True))
     assert row["low"] is None and row["high"] is None
     assert row["fastest period"] == pytest.approx(2 * math.pi / 0.6)
     assert row["slowest period"] == pytest.approx(2 * math.pi / 0.4)
-
-
-def test_two_pairs_of_columns_at_one_speed_are_told_as_one_hand_in_all_four() -> None:
-    """It was told to be in the first two alone, and to agree as well as those."""
-    first, second = _line(columns=(0, 4)), _line(columns=(1, 5), agreement=0.9, roundness=0.8)
-    (line,) = _merge_equal_speeds([first, second])
-    assert line.columns == (0, 1, 4, 5) and (line.agreement, line.roundness) == (0.9, 0.8)
-    assert _row(line)[7] == "columns 0, 1, 4 and 5"
 
 
 def test_the_picture_of_a_hand_is_a_circle() -> None:
@@ -116,7 +108,7 @@ def test_what_swings_is_told_apart() -> None:
     rows = wave[:, None] * torch.randn(64, generator=generator) + 0.05 * torch.randn(128, 64, generator=generator)
     verdict = found(rows).verdict
     assert verdict.startswith("No hand")
-    assert "Something swings back and forth without turning, once in 12.0 tokens." in verdict
+    assert "The table also swings back and forth without turning, once in 12.0 tokens." in verdict
 
 
 def test_a_trend_is_told_to_be_too_slow() -> None:

@@ -1,0 +1,164 @@
+"""How much of attention depends on token and distance together? The own terms of DeBERTa and Transformer-XL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import torch
+
+from clockhands.findings import Figure, Finding, Panel, Table
+from clockhands.inspection.drawing import mark, percent, percent_range, reference_untrained
+from clockhands.inspection.estimators.intervals import bootstrap_layer_mean
+from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
+from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.reading.layer import Layer
+from clockhands.inspection.reading.logit_split import TERMS, Split, centre_logits, compute_means
+from clockhands.inspection.reading.reading import Reading
+from clockhands.inspection.reading.term_groups import CONTENT, DISTANCE, PREFERRED_TOKENS, sum_groups
+from clockhands.shapes import Bool, Float, Tensor
+
+COLUMNS = ("query's words × distance", "key's words × distance", "distance alone", "preferred words", "words alone")
+"""The shares that are compared, as columns of the table of the finding."""
+SPLIT_GROUPS = (DISTANCE, PREFERRED_TOKENS, CONTENT)
+"""The last three of ``COLUMNS``, as groups of terms of the split logits."""
+LABELS = ("query's token × distance", "key's token × distance", "distance alone", "preferred tokens", "tokens alone")
+"""The same shares as the figure names them."""
+ROUNDING = 1e-6
+"""Shares below this are rounding."""
+
+Sums: TypeAlias = tuple[Float[Tensor, " N"], Float[Tensor, " N"], Float[Tensor, " N"]]
+"""Σ f · logit, Σ g · logit and Σ logit² of one layer, text by text."""
+
+
+def separate_terms(layer: Layer) -> tuple[Float[Tensor, "B H S T"], Float[Tensor, "B H S T"]]:
+    """Separate what a layer adds to the logits of the first texts into f_ij(token i) and g_ij(token j).
+
+    The layer adds E_ij = c_ij + f_ij(token i) + g_ij(token j). Run on an input in which only token i is real and j is
+    the mean of its position, it adds c_ij + f_ij; on means alone it adds c_ij. All pairs of two tokens are reached by
+    two runs for each binary digit of a position: one keeps the tokens whose digit is 1 and one those whose digit is 0.
+    Each pair is read in the runs of the lowest digit in which its positions differ.
+
+    Returns:
+        f and g of the first ``layer.batch`` texts, zero on the diagonal. The means are those of the other texts where
+        there are any.
+    """
+    x_BTD = layer.inputs_NTD[: layer.batch]
+    others = torch.arange(len(x_BTD), len(layer.inputs_NTD))
+    mean, position = compute_means(layer, others if len(others) else torch.arange(len(x_BTD)))
+    means_BTD = (mean + position).expand_as(x_BTD)
+    constant_BHST = layer.bias(layer.replay(means_BTD))
+    f_BHST, g_BHST = torch.zeros_like(constant_BHST), torch.zeros_like(constant_BHST)
+    positions = torch.arange(x_BTD.shape[1])
+    for bit in range(max(1, (len(positions) - 1).bit_length())):
+        lower_digits, digit_T = positions % 2**bit, (positions >> bit) % 2 == 1
+        lowest_ST = (lower_digits[:, None] == lower_digits) & (digit_T[:, None] != digit_T)
+        for real_T in (digit_T, ~digit_T):
+            mixed_BTD = torch.where(real_T.to(x_BTD.device)[:, None], x_BTD, means_BTD)
+            change_BHST = layer.bias(layer.replay(mixed_BTD)) - constant_BHST
+            f_BHST += change_BHST * (lowest_ST & real_T[:, None]).to(change_BHST.device)
+            g_BHST += change_BHST * (lowest_ST & real_T).to(change_BHST.device)
+    return f_BHST, g_BHST
+
+
+def sum_products(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> Sums:
+    """Compute Σ f · logit, Σ g · logit and Σ logit² of the first texts over ordinary tokens; in float64."""
+    real = layer.replay(layer.inputs_NTD[: layer.batch])
+    logits = centre_logits(real.logits_BHST, real.mark_counted(ordinary_T)).double()
+    query_N, key_N = ((term * logits).sum((1, 2, 3)).cpu() for term in separate_terms(layer))
+    return query_N, key_N, logits.square().sum((1, 2, 3)).cpu()
+
+
+class ContentDistance(Measure):
+    """What the tokens of queries, and those of keys, do together with distances; beside the other terms, by layer."""
+
+    name = "kernel.terms"
+    question = "How much of attention depends on token and distance together?"
+    references = ("untrained",)
+    method = (
+        "What the layer adds to the logits is affine in its input: E_ij = c_ij + f_ij(token i) + g_ij(token j). f is "
+        "the part of the query's token (DeBERTa's content to position, Transformer-XL's q·r), g that of the key's "
+        "token (DeBERTa's position to content). The layer is run on texts in which some tokens are replaced by the "
+        "mean of their position: where i is real and j is not, E − c is f alone. Two texts for each binary digit of a "
+        "position reach all pairs of two tokens; of a token with itself f and g cannot be told apart, and it is left "
+        "out. Beside them stand distance alone (c_ij with what the constant's queries and keys give; v·r) and "
+        "preferred tokens (u·k). Shares of the variance of the logits as in the split; f and g in the first texts. "
+        "Interval: texts resampled. Untrained: fresh weights."
+    )
+    source = "He et al. 2021 (DeBERTa), eq. 2; Dai et al. 2019 (Transformer-XL), section 3.3"
+    group = ATTENTION
+    rests_on = WINDOWS
+    reads_attention = True
+
+    def run(self, reading: Reading) -> Finding:
+        """Measure every layer; the value is the share of f and g together, the mean over layers."""
+        capture, splits, control = reading.capture, reading.splits, reading.control
+        added = [abs(float(split.layer_shares()[TERMS.index("added, content")])) for split in splits]
+        if max(added) < ROUNDING:
+            return self.skip(
+                f"Nothing that is added to its logits depends on a token. {reading.subject.mechanism_sentence}"
+            )
+        if any(layer.needs_holding for layer in capture.layers):
+            return self.skip("Queries and keys are normalised here, so that what is added is not affine in the input.")
+        sums = _sum_layers(capture)
+        shares = _compute_shares(sums, splits)
+        low, high = _bootstrap(sums)
+        query, key = (sum(row[column] for row in shares) / len(shares) for column in (0, 1))
+        fresh = _compute_shares(_sum_layers(control.capture), control.splits) if control else None
+        untrained = sum(row[0] + row[1] for row in fresh) / len(fresh) if fresh else None
+        beside = f"; untrained {percent(untrained)}" if untrained is not None else ""
+        return self.make_finding(
+            _describe(query, key, low, f"95 % interval {percent_range(low, high)}{beside}"),
+            query + key,
+            interval=(low, high),
+            references=reference_untrained(untrained),
+            light="info",
+            table=Table.of(("layer", *COLUMNS), [(index + 1, *row) for index, row in enumerate(shares)]),
+            figure=_draw(shares),
+            details={"query_words": query, "key_words": key},
+        )
+
+
+def _describe(query: float, key: float, low: float, numbers: str) -> str:
+    """Say which shares of the variance f and g account for, where the interval of both together lies above zero."""
+    together = percent(query + key)
+    if low <= 0:
+        return (
+            "No effect of tokens together with distances was found: they account for "
+            f"{together} of the variance of the logits ({numbers})."
+        )
+    return (
+        f"The query's token together with the distance accounts for {percent(query)} of the variance of the logits, "
+        f"the key's token together with the distance for {percent(key)}, on average over layers (the two together "
+        f"{together}, {numbers})."
+    )
+
+
+def _sum_layers(capture: Capture) -> list[Sums]:
+    """Compute ``sum_products`` of every layer."""
+    return [sum_products(layer, capture.ordinary_T) for layer in capture.layers]
+
+
+def _bootstrap(sums: Sequence[Sums]) -> tuple[float, float]:
+    """Return the 95 % interval of both shares together, the mean over layers, texts resampled."""
+    return bootstrap_layer_mean(
+        torch.stack([query_N + key_N for query_N, key_N, _ in sums]), torch.stack([squares_N for *_, squares_N in sums])
+    )
+
+
+def _draw(shares: Sequence[Sequence[float]]) -> Figure:
+    """Stack the shares of every layer."""
+    names = [str(index + 1) for index in range(len(shares))]
+    stacks = [mark("stack", names, [row[column] for row in shares], label=name) for column, name in enumerate(LABELS)]
+    return Figure((Panel(tuple(stacks), xlabel="layer", ylabel="share of logit variance"),))
+
+
+def _compute_shares(sums: Sequence[Sums], splits: Sequence[Split]) -> list[tuple[float, ...]]:
+    """Return the shares of ``COLUMNS`` for every layer."""
+    rows = []
+    for (query_N, key_N, squares_N), split in zip(sums, splits, strict=True):
+        variance = float(squares_N.sum().clamp_min(1e-30))
+        groups = sum_groups(split.layer_shares())
+        split_shares = (groups[name] for name in SPLIT_GROUPS)
+        rows.append((float(query_N.sum()) / variance, float(key_N.sum()) / variance, *split_shares))
+    return rows

@@ -1,0 +1,174 @@
+"""What does distance alone do to attention? The curve of logits by distance, whatever the tokens are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from clockhands.findings import Figure, Finding, Panel, Reference, Table
+from clockhands.inspection.drawing import chance_line, mark, percent, percent_range, reference_untrained
+from clockhands.inspection.estimators.intervals import compute_central_range
+from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
+from clockhands.inspection.reading.layer import Layer
+from clockhands.inspection.reading.logit_split import Split, split_batches
+from clockhands.inspection.reading.reading import Reading
+from clockhands.inspection.reading.term_groups import DISTANCE, compute_group_interval, sum_groups
+from clockhands.shapes import Float, Tensor
+
+RELATIVE = {"rotary", "alibi", "buckets", "disentangled", "transformer-xl"}
+"""Mechanisms (``Subject.mechanisms``) whose attention depends on the distance of two tokens."""
+ROUNDING = 1e-6
+"""Shares below this are rounding."""
+FARTHEST = 64
+"""The largest offset in the table of the finding, in tokens either way."""
+DRAWN_OFFSETS, DRAWN_HEADS = 48, 12
+"""The largest offset in the figure, either way, and the curves in it."""
+SHUFFLES = 200
+"""Random orders of the distances that the curves are compared with."""
+
+
+class DistanceCurve(Measure):
+    """The distance curve of every head, and its share of the logits by layer."""
+
+    name = "kernel"
+    question = "What does distance alone do to attention?"
+    references = ("distances shuffled", "untrained")
+    method = (
+        "The constant part of the queries against the constant part of the keys, plus what the layer adds for a "
+        "distance: exactly a function of i−j in a relative scheme (for rotation it is s μ_q·R(j−i)μ_k, for ALiBi the "
+        "slope times the distance, for T5 the bucket's bias). Drawn per head as logits, less each curve's mean; "
+        "'share' is its part of the variance of the logits. Interval: texts resampled. Distances shuffled: each head's "
+        "curve with its distances in another order, 200 times, the largest share of any layer each time; an effect of "
+        "distance is reported where the interval lies above 97.5 % of those. Untrained: fresh weights."
+    )
+    source = "Su et al. 2021; Press et al. 2022; Raffel et al. 2020, section 2.1"
+    group = ATTENTION
+    rests_on = WINDOWS
+    reads_attention = True
+
+    def run(self, reading: Reading) -> Finding:
+        """Measure every layer; the value is the share of distance in the layer where it is largest."""
+        subject, splits = reading.subject, reading.splits
+        if subject.mechanisms and not RELATIVE & set(subject.mechanisms):
+            return self.skip(f"Its attention adds nothing for a distance. {subject.mechanism_sentence}")
+        shares = _find_shares(splits)
+        untrained = _find_shares(reading.control.splits) if reading.control else None
+        best = max(range(len(shares)), key=shares.__getitem__)
+        curves = [compute_distance_curve(layer) for layer in reading.capture.layers]
+        low, high = compute_group_interval(splits[best], DISTANCE)
+        # The layer is chosen as the one with the largest share, and so is that of every shuffle.
+        shuffled_n = torch.stack(
+            [compute_shuffled_shares(curve_HJ, split) for (curve_HJ, _), split in zip(curves, splits, strict=True)]
+        ).amax(0)
+        chance_low, chance_high = compute_central_range(shuffled_n)
+        exceeds_chance = low > max(chance_high, ROUNDING)
+        beside = f"; untrained {percent(untrained[best])}" if untrained else ""
+        numbers = (
+            f"(95 % interval {percent_range(low, high)}; distances shuffled {percent_range(chance_low, chance_high)}"
+            f"{beside})"
+        )
+        return self.make_finding(
+            _describe(best, shares[best], splits[best], numbers, exceeds_chance),
+            shares[best],
+            interval=(low, high),
+            references=(
+                Reference("distances shuffled", float(shuffled_n.mean()), (chance_low, chance_high)),
+                *reference_untrained(untrained[best] if untrained else None),
+            ),
+            light="info",
+            table=_make_table([curve_HJ for curve_HJ, _ in curves], reading.capture.length - 1),
+            figure=_draw(curves[best][0], best, shares, untrained),
+            details={
+                "share": shares,
+                "spread_along_diagonals": max(spread for _, spread in curves),
+                "beyond": exceeds_chance,
+            },
+        )
+
+
+def _find_shares(splits: Sequence[Split]) -> list[float]:
+    """Return the share of distance in the variance of the logits, layer by layer."""
+    return [sum_groups(split.layer_shares())[DISTANCE] for split in splits]
+
+
+def _describe(layer: int, share: float, split: Split, numbers: str, exceeds_chance: bool) -> str:
+    """Say how much of the variance of a layer's logits distance accounts for, if more than shuffled distances."""
+    if not exceeds_chance:
+        return (
+            f"No effect of distance alone was found: it accounts for at most {percent(share)} of the variance of a "
+            f"layer's logits, in layer {layer + 1} {numbers}."
+        )
+    by_head = [sum_groups(row)[DISTANCE] for row in split.head_shares()]
+    head = max(range(len(by_head)), key=by_head.__getitem__)
+    return (
+        f"Distance alone accounts for up to {percent(share)} of the variance of a layer's logits, in layer {layer + 1} "
+        f"{numbers}; there its share is largest in head {head} ({percent(max(by_head))})."
+    )
+
+
+def _make_table(curves: Sequence[Float[Tensor, "H J"]], reach: int) -> Table:
+    """List the logit of every layer, head and offset that the mask allows; ``reach`` is the largest offset."""
+    rows = [
+        (layer + 1, head, index - reach, value)
+        for layer, curve_HJ in enumerate(curves)
+        for head, curve_J in enumerate(curve_HJ.tolist())
+        for index, value in enumerate(curve_J)
+        if value == value and abs(index - reach) <= FARTHEST  # a forbidden offset is NaN, which equals nothing
+    ]
+    return Table.of(("layer", "head", "offset", "logit"), rows)
+
+
+def compute_distance_curve(layer: Layer) -> tuple[Float[Tensor, "H J"], float]:
+    """Compute the mean logit of distance alone at each offset, and its largest spread along a diagonal (0: exact).
+
+    The offsets are −(T−1) … T−1, key position less query position. Every query's own position is 0, because ALiBi is
+    often stored with another constant per row, which softmax cannot see; offsets that the mask forbids are NaN. In
+    float64.
+    """
+    _, batch = next(split_batches(layer))
+    logits_HST = (batch.compute_term("constant–constant") + batch.compute_term("added, constant"))[0].double().cpu()
+    logits_HST = logits_HST - torch.diagonal(logits_HST, dim1=1, dim2=2)[..., None]
+    logits_HST = logits_HST.masked_fill(~batch.real.mask_BHST[0].cpu(), torch.nan)
+    length = logits_HST.shape[-1]
+    diagonals = [torch.diagonal(logits_HST, r, dim1=1, dim2=2) for r in range(1 - length, length)]
+    spread = max(float((d - d[:, :1]).nan_to_num().abs().max()) for d in diagonals)
+    return torch.stack([d.nanmean(-1) for d in diagonals], dim=-1), spread
+
+
+def compute_shuffled_shares(curve_HJ: Float[Tensor, "H J"], split: Split) -> Float[Tensor, " n"]:
+    """Compute the share of the logits that the curves would have with their distances in n = 200 random orders."""
+    allowed = ~curve_HJ.isnan().any(0)
+    curve_Hj, sums_Hj = curve_HJ[:, allowed].double(), split.offsets_HJ[:, allowed]
+    generator = torch.Generator().manual_seed(0)
+    orders = (torch.randperm(curve_Hj.shape[1], generator=generator) for _ in range(SHUFFLES))
+    variance = float(split.var_NH.sum().clamp_min(1e-30))
+    return torch.stack([(curve_Hj[:, order] * sums_Hj).sum() for order in orders]) / variance
+
+
+def _draw(curve_HJ: Tensor, layer: int, shares: list[float], untrained: list[float] | None) -> Figure:
+    """Draw the curves of the heads of one layer, and the share of distance in every layer."""
+    reach = (curve_HJ.shape[-1] - 1) // 2
+    near = slice(max(0, reach - DRAWN_OFFSETS), reach + DRAWN_OFFSETS + 1)
+    offsets = torch.arange(-reach, reach + 1)[near]
+    allowed = ~curve_HJ[:, near].isnan().all(0)
+    lines = [
+        mark("line", offsets[allowed], (curve_J - curve_J.nanmean())[near][allowed], label=f"head {head}")
+        for head, curve_J in enumerate(curve_HJ)
+    ]
+    names = [str(index + 1) for index in range(len(shares))]
+    bars = [mark("bars", names, torch.tensor(shares), label="this model", emphasis="main")]
+    if untrained is not None:
+        bars.append(mark("points", names, torch.tensor(untrained), label="untrained", emphasis="reference"))
+    return Figure(
+        (
+            Panel(
+                (*lines[:DRAWN_HEADS], chance_line(0.0, "")),
+                title=f"Layer {layer + 1}",
+                xlabel="key position − query position",
+                ylabel="logit",
+            ),
+            Panel(tuple(bars), title="Share of the logits", xlabel="layer", ylabel="share"),
+        ),
+        columns=2,
+    )

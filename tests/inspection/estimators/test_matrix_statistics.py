@@ -1,0 +1,66 @@
+"""Statistics of single matrices, against NumPy and against matrices whose answer is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from clockhands.inspection.estimators.matrix_statistics import (
+    average_diagonals,
+    compute_covariance,
+    compute_toeplitz_r2,
+    count_leading,
+    fit_line,
+)
+
+
+def _random(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_covariance_is_that_of_numpy(weighted: bool) -> None:
+    rows = 5 + _random(40, 3)
+    weights = torch.arange(1, 41) if weighted else None
+    frequencies = None if weights is None else weights.numpy()
+    expected = np.cov(rows.numpy(), rowvar=False, bias=True, fweights=frequencies)
+    torch.testing.assert_close(compute_covariance(rows.float(), weights), torch.tensor(expected), atol=1e-5, rtol=1e-5)
+
+
+def test_a_line_has_its_slope_and_r2() -> None:
+    x = torch.arange(50, dtype=torch.float64)
+    assert fit_line(3 - 0.25 * x) == pytest.approx((-0.25, 1.0))
+    noisy = 0.1 * x + _random(50)
+    slope, r2 = fit_line(noisy)
+    assert slope == pytest.approx(np.polyfit(x.numpy(), noisy.numpy(), 1)[0])
+    assert r2 == pytest.approx(float(np.corrcoef(x.numpy(), noisy.numpy())[0, 1]) ** 2)
+    assert fit_line(torch.full((9,), 2.0)) == (0.0, 0.0)
+
+
+def test_each_distance_has_the_mean_of_its_diagonal() -> None:
+    matrix = torch.arange(16.0).reshape(4, 4)
+    assert average_diagonals(matrix).tolist() == [(1 + 6 + 11) / 3, (2 + 7) / 2, 3]
+
+
+def test_distance_determines_a_toeplitz_matrix_and_hardly_a_random_one() -> None:
+    distance = (torch.arange(40)[:, None] - torch.arange(40)).abs()
+    assert compute_toeplitz_r2(torch.exp(-distance / 5)) == pytest.approx(1.0)
+    values = _random(40, 40)
+    # 39 diagonals fitted to 780 pairs: 38/779 of the variance by chance
+    r2 = [compute_toeplitz_r2(torch.triu(values.roll(k, 0), 1)) for k in range(20)]
+    assert float(np.mean(r2)) == pytest.approx(38 / 779, abs=0.02)
+
+
+def test_the_diagonal_of_ones_is_left_out() -> None:
+    """With it random vectors score 0.4."""
+    rows = _random(40, 30)
+    unit = rows / rows.norm(dim=-1, keepdim=True)
+    cosines = unit @ unit.T
+    other = cosines.clone().fill_diagonal_(100.0)
+    assert compute_toeplitz_r2(cosines) == compute_toeplitz_r2(other) < 0.15
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.1, 1), (0.5, 1), (0.51, 2), (0.8, 2), (0.81, 3), (1.0, 4)])
+def test_as_many_values_as_reach_the_share(share: float, count: int) -> None:
+    assert count_leading(torch.tensor([5.0, 3.0, 1.5, 0.5]), share) == count

@@ -1,0 +1,71 @@
+"""What the tests of single measures share: tables, splits and interventions of models made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from clockhands.findings import Finding
+from clockhands.inspection.measures import MEASURES
+from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.reading.head_statistics import HeadStatistics
+from clockhands.inspection.reading.interventions import Interventions
+from clockhands.inspection.reading.logit_split import split
+from clockhands.inspection.reading.reading import Reading
+from clockhands.inspection.subject.subject import Subject
+
+from .. import planted
+from ..planted import HALF
+
+
+def answer_splits(name: str, splits: list[Any]) -> Finding:
+    return MEASURES[name].run(replace(Reading.without_text(Subject.of(planted.uniform())), splits=splits))
+
+
+def answer_heads(name: str, layer: HeadStatistics) -> Finding:
+    return MEASURES[name].run(replace(Reading.without_text(Subject.of(planted.uniform())), heads=[layer]))
+
+
+@torch.no_grad()
+def with_tables(words: torch.Tensor, places: torch.Tensor) -> tuple[Subject, Capture]:
+    model = planted.bert()
+    model.embeddings.word_embeddings.weight.copy_(words)
+    model.embeddings.position_embeddings.weight.copy_(places)
+    return planted.subject_of(model)
+
+
+def random_rows(rows: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(rows, 64, generator=torch.Generator().manual_seed(seed))
+
+
+def half_rows(rows: int, upper: bool) -> torch.Tensor:
+    """Random rows in one half of the dimensions."""
+    table = torch.zeros(rows, 64)
+    table[:, slice(HALF, 64) if upper else slice(0, HALF)] = random_rows(rows, int(upper))[:, :HALF]
+    return table
+
+
+def split_layers(model: Any, texts: int = 48) -> list[Any]:
+    _, recorded = planted.subject_of(model, texts)
+    return [split(layer, recorded.ordinary_T) for layer in recorded.layers]
+
+
+@torch.no_grad()
+def attend_to_content() -> Any:
+    """Random queries and keys of words, and no position anywhere."""
+    model: Any = planted.uniform()
+    rows = model.encoder.blocks[0].attention.qkv.weight[:64]
+    rows.copy_(torch.randn(64, 32, generator=torch.Generator().manual_seed(0)) / 8)
+    return model
+
+
+def intervene_on(model: Any) -> tuple[dict[str, Finding], Interventions]:
+    """What ``inspect`` finds by intervention, and the interventions themselves."""
+    subject, recorded = planted.subject_of(model)
+    splits = [split(layer, recorded.ordinary_T) for layer in recorded.layers]
+    reading = Reading(subject, recorded, splits)
+    for name in ("kernel", "cause.tokens", "cause"):
+        reading.findings[name] = MEASURES[name].run(reading)
+    return reading.findings, reading.interventions

@@ -1,0 +1,44 @@
+"""Cross-attention goes by position where it knows nothing else, and does not where it knows tokens alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from clockhands.inspection.reading.capture import Capture, capture
+from clockhands.inspection.subject.subject import Subject
+from clockhands.model import Position, Transformer, TransformerConfig
+
+from .. import planted
+from ..planted import VOCAB, answer
+
+
+@torch.no_grad()
+def _crossing(places: bool) -> tuple[Subject, Capture]:
+    """An encoder-decoder whose cross-attention knows places alone, or words alone that are drawn anew each time."""
+    position = Position("sinusoidal")
+    sizes = {"vocab_size": VOCAB, "d_model": 32, "num_heads": 2, "d_ff": 8, "encoder_layers": 1, "decoder_layers": 1}
+    torch.manual_seed(0)
+    config = TransformerConfig(kind="encoder-decoder", encoder=position, decoder=position, tying="none", **sizes)
+    model: Any = Transformer(config).eval()
+    for stack in (model.encoder, model.decoder):
+        if places:
+            stack.input.tokens.weight.zero_()
+        else:
+            stack.input.register_forward_pre_hook(lambda module, args: (args[0], torch.zeros_like(args[1])))
+    model.decoder.blocks[0].attention.out.weight.zero_()
+    model.decoder.blocks[0].cross.q.weight.mul_(8)
+    subject = Subject.of(model, side="decoder")
+    windows, source = planted.ids(48)[:, :16], planted.ids(48, seed=1)[:, :9]
+    return subject, capture(subject.model, subject.forward, windows, source_NS=source)
+
+
+def test_cross_attention_is_told_to_go_by_place_where_it_does() -> None:
+    found = answer("heads.across", *_crossing(places=True))
+    assert found.verdict.startswith("Positions alone explain 100 % of the variance of the attention over the source")
+    none = answer("heads.across", *_crossing(places=False))
+    assert none.verdict.startswith("No effect of positions alone on the attention over the source was found"), (
+        none.verdict
+    )
+    assert none.interval is not None and none.interval[0] <= 0 <= none.interval[1]

@@ -1,0 +1,21 @@
+"""Heads that attend by position are counted and named."""
+
+from __future__ import annotations
+
+from .. import planted
+from .readings import (
+    answer_heads,
+)
+
+
+def test_attention_by_place_is_counted_and_uniform_attention_is_none() -> None:
+    """Uniform attention in float32 is the same in every text up to rounding, and that is no place."""
+    for kind in ("encoder", "decoder"):
+        flat = answer_heads("heads.positional", planted.heads_of(planted.subject_of(planted.uniform(kind))[1]))
+        assert flat.verdict == (
+            "0 of 2 heads attend mostly by position (0 surely and 0 possibly, by each head's own 95 % interval). No "
+            "head has a name."
+        )
+    found = answer_heads("heads.positional", planted.heads_of(planted.subject_of(planted.copying())[1]))
+    assert found.value == 2.0 and found.interval == (2.0, 2.0)
+    assert "layer 1 head 0: previous token" in found.verdict and found.light == "good"

@@ -1,0 +1,51 @@
+"""The split of a layer's logits, of layers that attend by position, by content, or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from .. import planted
+from .readings import (
+    answer_splits,
+    attend_to_content,
+    split_layers,
+)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "sentence"), [(True, "Here the tokens choose positions"), (False, "The terms rebuild")]
+)
+def test_words_are_told_to_move_the_places_where_they_do(chosen: bool, sentence: str) -> None:
+    """RePo whose words all choose place 0 rotates nothing, and nothing of its logits depends on what they chose."""
+    model: Any = planted.uniform("encoder", "repo")
+    with torch.no_grad():
+        model.encoder.blocks[0].attention.qkv.weight[:64].normal_(0, 0.3)
+        if not chosen:
+            model.encoder.schemes[0].place.weight.zero_()
+        else:
+            model.encoder.schemes[0].place.weight.mul_(10)
+    verdict = answer_splits("logits.layers", split_layers(model)).verdict
+    assert sentence in verdict
+    assert ("tokens choose positions" in verdict) == chosen
+
+
+def test_what_decides_where_a_layer_looks() -> None:
+    positional = answer_splits("logits.layers", split_layers(planted.copying()))
+    assert positional.verdict.startswith(
+        "Position alone accounts for 100 % of the variance of the first layer's logits"
+    )
+    content = answer_splits("logits.layers", split_layers(attend_to_content()))
+    assert content.verdict.startswith("No effect of position alone on the first layer's logits was found")
+    equal = answer_splits("logits.layers", split_layers(planted.uniform()))
+    assert equal.verdict.startswith("The first layer attends to all tokens alike")
+
+
+def test_a_split_that_misses_the_logits_says_so() -> None:
+    (exact,) = split_layers(planted.copying(), 16)
+    assert "The terms rebuild the logits to" in answer_splits("logits.layers", [exact]).verdict
+    missed = answer_splits("logits.layers", [replace(exact, error=0.3)])
+    assert "But the terms miss the logits by up to 30 % of the largest" in missed.verdict and missed.light == "warn"

@@ -1,0 +1,52 @@
+"""How loud position is, of tables whose lengths are planted."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ..planted import LENGTH, VOCAB, answer
+from .readings import (
+    random_rows,
+    with_tables,
+)
+
+
+@pytest.mark.parametrize(
+    ("factor", "sentence", "light"),
+    [(1.0, "and both are heard", "good"), (0.001, "hardly audible", "bad"), (100.0, "drowns it", "warn")],
+)
+def test_loudness(factor: float, sentence: str, light: str) -> None:
+    found = answer("loudness", *with_tables(random_rows(VOCAB), factor * random_rows(LENGTH, 1)))
+    assert sentence in found.verdict and found.light == light
+
+
+def test_position_0_is_left_out_of_loudness_and_overlap() -> None:
+    """A row 0 of a thousand times the length changes no number, and is told as an outlier."""
+    places = random_rows(LENGTH, 1)
+    ordinary = [answer(name, *with_tables(random_rows(VOCAB), places)) for name in ("loudness", "directions")]
+    places[0] *= 1000
+    outlying = [answer(name, *with_tables(random_rows(VOCAB), places)) for name in ("loudness", "directions")]
+    assert [found.value for found in ordinary] == pytest.approx([found.value for found in outlying], rel=1e-5)
+    assert "Outlying rows: 0." in outlying[0].verdict and "Outlying" not in ordinary[0].verdict
+    assert all("Position 0 and special tokens are left out" in found.method for found in outlying)
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0])
+def test_equal_position_rows_are_no_fault(value: float) -> None:
+    """Zero or constant rows divided by zero."""
+    subject, recorded = with_tables(random_rows(VOCAB), torch.full((LENGTH, 64), value))
+    loud = answer("loudness", subject, recorded)
+    assert loud.value == pytest.approx(0.0, abs=1e-9) and loud.light == "bad"
+    assert "all position rows are equal, so that they do not tell one position from another" in loud.verdict
+    found = answer("recovery", subject, recorded)
+    assert found.light == "skip" and "All position rows are equal" in found.verdict
+
+
+def test_rows_of_any_size_have_the_same_shares() -> None:
+    """The squares of rows of 1e18 leave the range of float32: loudness was nan %."""
+    words, places = random_rows(VOCAB), random_rows(LENGTH, 1)
+    for name in ("loudness", "directions", "recovery"):
+        usual, scaled = (answer(name, *with_tables(factor * words, factor * places)) for factor in (1.0, 1e18))
+        assert scaled.light == usual.light and "nan" not in scaled.verdict
+        assert scaled.value == pytest.approx(usual.value, rel=1e-4)

@@ -1,0 +1,80 @@
+"""What order and shifts do to the mean of the output, and when only distances matter."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clockhands.inspection.measures.mean_order import _describe_shifts
+from clockhands.inspection.reading.interventions import OTHERS, PERMUTED, Effect, Interventions
+from clockhands.inspection.subject.subject import Subject
+
+from .. import planted
+from ..tiny import tiny
+from .readings import (
+    intervene_on,
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "scheme", "still", "expected"),
+    [
+        ("encoder", "rope", False, "Shifting all positions, by up to 64, changes nothing: only distances matter."),
+        ("encoder", "rope", True, "Shifting all positions, by up to 64, changes nothing."),
+        ("decoder", "rope", True, "Shifting all positions, by up to 64, changes nothing."),
+        ("encoder", "alibi", False, "There are no absolute positions to shift: only distances matter."),
+        ("encoder", "alibi", True, "There are no absolute positions to shift."),
+        ("decoder", "alibi", True, "There are no absolute positions to shift."),
+        ("encoder", "none", False, "There are no absolute positions to shift."),
+        ("decoder", "none", False, "There are no absolute positions to shift."),
+    ],
+)
+def test_only_distances_matter_is_said_where_order_and_distance_both_do(
+    kind: str, scheme: str, still: bool, expected: str
+) -> None:
+    """Zero frequencies and zero slopes are no distances; a causal mask gives order without any distance."""
+    model = planted.uniform(kind) if scheme == "none" else planted.kernel(kind, scheme, still=still)
+    found, changes = intervene_on(model)
+    assert found["cause"].verdict.endswith(expected)
+    assert changes.order_matters == (kind == "decoder" or (not still and scheme != "none"))
+
+
+@pytest.mark.parametrize(
+    ("name", "relative"), [("roformer", False), ("bert", False), ("bloom", True), ("t5", True), ("deberta", True)]
+)
+def test_that_there_is_nothing_to_shift_is_said_of_relative_schemes_alone(name: str, relative: bool) -> None:
+    """RoFormer turns by the place, which cannot be shifted from outside: it was said to have no absolute positions."""
+    subject = Subject.of(tiny(name))
+    assert subject.relative_only == relative
+    nothing = Interventions((Effect(PERMUTED, torch.ones(2), torch.ones(2)), Effect(OTHERS, torch.ones(2), None)))
+    said = _describe_shifts(subject, nothing, attends_by_distance=True)
+    assert ("There are no absolute positions to shift: only distances matter." in said) == relative
+    assert ("Its positions cannot be shifted from outside" in said) == (not relative)
+
+
+@pytest.mark.parametrize(("scheme", "relative"), [("alibi", True), ("none", True), ("learned", False), ("tupe", False)])
+def test_own_schemes_declare_whether_there_is_something_to_shift(scheme: str, relative: bool) -> None:
+    assert Subject.of(planted.uniform("encoder", scheme)).relative_only == relative
+
+
+@pytest.mark.parametrize(
+    ("effects", "expected"),
+    [
+        ({1: 0.0, 4: 0.0}, "Shifting all positions, by up to 4, changes nothing"),
+        ({1: 0.0, 4: 0.3}, "Shifting all positions by 4 changes the mean of the output by 30 %."),
+        ({1: 0.2, 4: 0.3}, "Shifting all positions by one changes the mean of the output by 20 %."),
+    ],
+)
+def test_every_shift_that_was_tried_is_judged(effects: dict[int, float], expected: str) -> None:
+    """Only the shift by one was: a table whose first rows are equal was told to have no absolute positions."""
+    shifts = tuple(Effect(f"shifted by {k}", torch.full((2,), x), torch.full((2,), x)) for k, x in effects.items())
+    order = (Effect(PERMUTED, torch.ones(2), torch.ones(2)), Effect(OTHERS, torch.ones(2), None))
+    said = _describe_shifts(Subject.of(planted.uniform()), Interventions(shifts + order), attends_by_distance=False)
+    assert said.strip().startswith(expected)
+
+
+def test_a_shift_that_matters_is_told_with_its_size() -> None:
+    model = planted.uniform("encoder", "learned", max_length=64)
+    found, _ = intervene_on(model)
+    assert "Shifting all positions by one changes the mean of the output by" in found["cause"].verdict
+    assert "With every position row replaced by their mean, the mean of the output changes by" in found["cause"].verdict

@@ -1,0 +1,92 @@
+"""Order matters to the next token where the last one determines it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import transformers as hf
+
+from clockhands.findings import Finding
+from clockhands.inspection.measures.next_token import compute_losses, find_ends
+from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.subject.subject import Subject
+from clockhands.model import Transformer
+
+from .. import planted
+
+
+def _bigram(kind: str) -> Transformer:
+    """Writes the successor (id + 7) of the last token, or of no token in particular: all of those before it alike."""
+    model = planted.alone("decoder") if kind == "bigram" else planted.uniform("decoder", keeps=False)
+    core: Any = model
+    with torch.no_grad():
+        core.decoder.input.tokens.weight.copy_(torch.randn(planted.VOCAB, 32) / 32**0.5)
+        core.output.weight.copy_(3 * core.decoder.input.tokens.weight.roll(7, dims=0))
+        if kind == "bigram":  # so little of the others that they are seen, and tell nothing
+            core.decoder.blocks[0].attention.out.weight.copy_(1e-3 * torch.eye(32))
+    return model
+
+
+def _counting() -> torch.Tensor:
+    """Every token is the one before it and 7."""
+    start = torch.arange(40)[:, None] * 5
+    return (start + 7 * torch.arange(planted.LENGTH)) % planted.VOCAB
+
+
+def _loss(model: Transformer, ids: torch.Tensor) -> Finding:
+    subject = Subject.of(model)
+    recorded = Capture(ids, [], [], torch.ones(ids.shape[1], dtype=torch.bool))
+    return planted.answer("cause.loss", subject, recorded)
+
+
+def test_the_next_token_costs_more_where_the_last_one_told_it() -> None:
+    found = _loss(_bigram("bigram"), _counting())
+    assert found.light == "good" and found.value > 2  # type: ignore[operator]
+    assert found.verdict.endswith("Order helps to predict it.")
+    assert found.interval is not None and found.interval[0] > 0
+
+
+def test_the_next_token_costs_the_same_where_all_tokens_before_it_count_alike() -> None:
+    found = _loss(_bigram("bag"), _counting())
+    assert (
+        found.verdict
+        == "The next token is predicted alike in any order of the tokens before it: the model ignores order."
+    )
+    assert found.light == "bad"
+
+
+def test_where_order_tells_nothing_of_the_next_token_it_stays_undecided() -> None:
+    """Random tokens: what order changes in the prediction is for the better as often as for the worse."""
+    found = _loss(_bigram("bigram"), planted.ids(40))
+    assert found.verdict.endswith("Whether order helps is undecided.")
+    assert found.interval is not None and found.interval[0] < 0 < found.interval[1]
+
+
+def test_the_loss_is_that_of_the_model_with_its_output_layer() -> None:
+    """Against the cross-entropy that transformers computes itself on the whole windows."""
+    torch.manual_seed(0)
+    config = hf.GPT2Config(
+        vocab_size=50, n_embd=16, n_layer=1, n_head=2, n_positions=16, bos_token_id=1, eos_token_id=1
+    )
+    model = hf.GPT2LMHeadModel(config).eval()
+    ids = torch.randint(50, (6, 12), generator=torch.Generator().manual_seed(0))
+    subject = Subject.of(model)
+    recorded = Capture(ids, [], [], torch.ones(12, dtype=torch.bool))
+    pair = compute_losses(subject, recorded)
+    assert pair is not None
+    with torch.no_grad():
+        logits = model(input_ids=ids).logits
+    for column, end in enumerate(find_ends(recorded)):
+        theirs = torch.nn.functional.cross_entropy(logits[:, end - 1].double(), ids[:, end], reduction="none")
+        torch.testing.assert_close(pair[0][:, column], theirs, atol=1e-6, rtol=1e-6)
+
+
+def test_models_that_have_no_next_token() -> None:
+    subject, recorded = planted.subject_of(planted.uniform())
+    found = planted.answer("cause.loss", subject, recorded)
+    assert found.light == "skip" and "no next token" in found.verdict
+    bare = hf.GPT2Model(hf.GPT2Config(vocab_size=planted.VOCAB, n_embd=16, n_layer=1, n_head=2, n_positions=32))
+    subject, recorded = planted.subject_of(bare)
+    found = planted.answer("cause.loss", subject, recorded)
+    assert found.light == "skip" and "without its output layer" in found.verdict

@@ -1,0 +1,62 @@
+"""Tokens are recovered from the sum with their position, or are not, as planted."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clockhands.inspection.measures.recovery import FACTORS, _describe_limit, _Sample
+
+from ..planted import LENGTH, VOCAB, answer
+from .readings import (
+    random_rows,
+    with_tables,
+)
+
+
+@pytest.mark.parametrize(
+    ("factor", "sentence", "light"),
+    [
+        (0.2, "times that length they lose one token in twenty or more", "good"),
+        (30.0, "As long as they are, positions already lose", "bad"),
+    ],
+)
+def test_recovery(factor: float, sentence: str, light: str) -> None:
+    found = answer("recovery", *with_tables(random_rows(VOCAB), factor * random_rows(LENGTH, 1)))
+    assert sentence in found.verdict and found.light == light
+    assert [reference.name for reference in found.references] == ["random vectors"]
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        (1.0, "At 2 times that length they lose one token in twenty or more."),
+        (8.0, "At 16 times that length they lose one token in twenty or more."),
+        (32.0, "Even 32 times as long they lose less than one token in twenty."),
+    ],
+)
+def test_how_much_longer_positions_may_be(last: float, said: str) -> None:
+    """It said "1 times as long", and of 32, beyond which nothing was tried, that words are lost there."""
+    sweep = [(factor, torch.tensor([float(factor <= last)]), torch.zeros(1)) for factor in FACTORS]
+    assert _describe_limit(sweep) == said
+
+
+def test_the_neighbours_of_a_word_do_not_count_the_word() -> None:
+    """Where the sum has left the word, one of the neighbours that stayed was taken off for it."""
+    rows = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1], [0, -1, 0, 0], [0, 0, -1, 0]]).float()
+    sample = _Sample(rows, torch.tensor([0]), torch.tensor([0]), torch.zeros(1, 4), torch.zeros(1, 4))
+    assert sample.compare_neighbours(torch.zeros(1, 4), count=2) == 1.0
+    away = torch.tensor([[-0.9, 1.0, 1.0, 0.5]])
+    order = torch.nn.functional.cosine_similarity(rows[:1] + away, rows).argsort(descending=True).tolist()
+    assert set(order[:2]) == {1, 2} and order[2] == 3, "both neighbours and another are nearer than the word"
+    assert sample.compare_neighbours(away, count=2) == 1.0
+    assert sample.compare_neighbours(torch.tensor([[-1.0, 1.0, 0.0, 9.0]]), count=2) == 0.5, (
+        "the second neighbour is lost"
+    )
+
+
+def test_words_that_are_all_recovered_from_few_texts_leave_room_for_others() -> None:
+    """It said [1, 1] of whatever number of texts."""
+    found = answer("recovery", *with_tables(random_rows(VOCAB), 0.001 * random_rows(LENGTH, 1)))
+    assert found.value == 1.0
+    assert found.interval == pytest.approx((0.025 ** (1 / 32), 1.0)), "of 32 texts, Clopper and Pearson"

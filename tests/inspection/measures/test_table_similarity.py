@@ -1,0 +1,25 @@
+"""The similarity of position rows by distance."""
+
+from __future__ import annotations
+
+import pytest
+
+from clockhands.inspection.measures.table_similarity import _describe_trend
+
+from ..planted import table_answer
+from .tables import learned, walk
+
+
+def test_the_cosine_of_every_distance_is_in_the_table() -> None:
+    """The largest distance was left out."""
+    found = table_answer("table.similarity", learned(walk(40, 16)))
+    assert [row[0] for row in found.table.rows] == list(range(1, 39)), "39 rows without the first"
+
+
+@pytest.mark.parametrize(
+    ("correlation", "said"),
+    [(-1.0, "falls steadily"), (-0.6, "falls on the whole (ρ = −0.60)"), (0.0, "does not fall")],
+)
+def test_how_similarity_goes_with_distance(correlation: float, said: str) -> None:
+    """Waves were told of, which nothing measures."""
+    assert _describe_trend(correlation) == said

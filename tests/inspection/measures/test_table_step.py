@@ -1,0 +1,75 @@
+"""A step along the table is one rotation of a clock, and not of a random walk."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clockhands.inspection.measures.table_step import LINEAR, StepErrors, measure_step
+
+from ..planted import table_answer
+from .tables import learned, mixed, sinusoid, walk
+
+
+def _errors(rows_ND: torch.Tensor, step: int = 1) -> StepErrors:
+    rows = rows_ND.double()
+    return measure_step(rows - rows.mean(0), step)
+
+
+@pytest.mark.parametrize("step", [1, 4, 16])
+def test_a_clock_steps_by_one_rotation(step: int) -> None:
+    errors = _errors(mixed(256, 64, [5.0, 9.0, 31.0], noise=0.0), step)
+    assert errors.linear < 1e-6 and errors.rotation < 0.02
+    assert errors.estimate_gain(errors.reported_map)[0] > 0.05
+
+
+def test_standing_still_is_what_it_is_called() -> None:
+    """Against the same number computed by hand: both ends of a step of a table in one dimension."""
+    rows = torch.linspace(-1, 1, 65, dtype=torch.float64)[:, None] ** 3
+    errors = _errors(rows)
+    centred = rows - rows.mean()
+    still = (centred[1:] - centred[:-1]).square().sum() / 64
+    assert errors.standing_still == pytest.approx(float(still / centred.square().mean()), rel=0.15)
+
+
+def test_the_verdict_on_a_sinusoid_is_that_it_turns() -> None:
+    finding = table_answer("table.shift", learned(sinusoid(128, 64)))
+    assert finding.verdict.startswith(
+        "A step by one is the same rotation everywhere: on stretches of rows that it was not fitted on, the best rota"
+    )
+    assert finding.light == "good"
+    still = finding.reference("standing still")
+    assert still is not None and finding.value < 0.2 * still.value  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("width", [64, 384])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_verdict_on_a_random_walk_is_that_it_does_not(seed: int, width: int) -> None:
+    """It is smooth: any map that stays near where it was predicts it well, and none better than standing still."""
+    finding = table_answer("table.shift", learned(walk(128, width, seed)))
+    assert finding.verdict.startswith(
+        "No one rotation predicts the next row better than standing still or a multiple of the row"
+    )
+    assert finding.light == "info"
+    assert finding.value < 0.2, "small although nothing turns: a reference is needed"  # type: ignore[operator]
+
+
+def test_noise_that_only_falls_back_to_its_mean_does_not_turn() -> None:
+    rows = torch.zeros(200, 64)
+    drawn = torch.randn(200, 64, generator=torch.Generator().manual_seed(0))
+    for t in range(1, 200):
+        rows[t] = 0.6 * rows[t - 1] + drawn[t]
+    assert _errors(rows).estimate_gain(LINEAR)[1] < 0, "one multiple of the row does as well as a map"
+
+
+def test_a_map_that_misses_much_is_not_the_same_everywhere() -> None:
+    """A noisy clock: a rotation beats standing still, and still misses much. It was the same everywhere."""
+    finding = table_answer("table.shift", learned(mixed(256, 64, [5.0, 9.0, 31.0], noise=0.1)))
+    assert finding.value > 0.2 and finding.light == "info"  # type: ignore[operator]
+    assert finding.verdict.startswith("One rotation predicts the next row better than standing still or a multiple of ")
+    assert "The same holds for steps" not in finding.verdict
+
+
+def test_one_straight_line_leaves_it_undecided() -> None:
+    finding = table_answer("table.shift", learned(torch.linspace(-1, 1, 64)[:, None] * torch.ones(64)))
+    assert finding.verdict.startswith("It is undecided whether one rotation predicts the next row better than these")
