@@ -12,7 +12,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,7 @@ class Ceiling:
         )
 
 
+@runtime_checkable
 class Population(Protocol):
     """All that a corpus can draw, and how the ceiling over it is computed."""
 

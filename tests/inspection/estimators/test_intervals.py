@@ -29,7 +29,7 @@ def test_at_its_ends_a_share_has_the_exact_interval_over_texts(texts: int, share
 
 
 def test_between_them_texts_are_drawn_again_and_not_their_tokens() -> None:
-    """Texts that are hit whole or missed whole tell as much as so many single tokens."""
+    """Texts in which all tokens are hits, or none, count as one token each."""
     whole_N = (torch.arange(40) % 4 > 0).float()
     low, high = bootstrap_hit_share(whole_N.repeat_interleave(50), torch.arange(40).repeat_interleave(50))
     expected = binomtest(30, 40).proportion_ci(0.95, method="wilson")

@@ -49,7 +49,7 @@ def test_states_without_any_difference_are_read_as_chance() -> None:
 
 
 def _states(generator: torch.Generator, texts: int = 24, length: int = 6) -> torch.Tensor:
-    """Places on a line, and texts that differ as a whole, so that tokens of one text are not independent."""
+    """Positions on a line, and texts that differ as a whole, so that tokens of one text are not independent."""
     place = torch.linspace(-1, 1, length)[:, None] * torch.tensor([1.0, 0.5])
     text = 0.4 * torch.randn(texts, 1, 2, generator=generator)
     return place + text + 0.25 * torch.randn(texts, length, 2, generator=generator)

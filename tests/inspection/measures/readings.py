@@ -29,10 +29,10 @@ def answer_heads(name: str, layer: HeadStatistics) -> Finding:
 
 
 @torch.no_grad()
-def with_tables(words: torch.Tensor, places: torch.Tensor) -> tuple[Subject, Capture]:
+def with_tables(tokens: torch.Tensor, positions: torch.Tensor) -> tuple[Subject, Capture]:
     model = planted.bert()
-    model.embeddings.word_embeddings.weight.copy_(words)
-    model.embeddings.position_embeddings.weight.copy_(places)
+    model.embeddings.word_embeddings.weight.copy_(tokens)
+    model.embeddings.position_embeddings.weight.copy_(positions)
     return planted.subject_of(model)
 
 
@@ -54,7 +54,7 @@ def split_layers(model: Any, texts: int = 48) -> list[Any]:
 
 @torch.no_grad()
 def attend_to_content() -> Any:
-    """Random queries and keys of words, and no position anywhere."""
+    """Random queries and keys of tokens, and no position anywhere."""
     model: Any = planted.uniform()
     rows = model.encoder.blocks[0].attention.qkv.weight[:64]
     rows.copy_(torch.randn(64, 32, generator=torch.Generator().manual_seed(0)) / 8)

@@ -37,7 +37,7 @@ def sinusoid(count: int, width: int) -> torch.Tensor:
 
 
 def mixed(count: int, width: int, periods: Sequence[float], noise: float = 0.1, seed: int = 0) -> torch.Tensor:
-    """Hands of these periods, turned into all columns, with noise."""
+    """Hands of these periods, rotated into all columns, with noise."""
     generator = torch.Generator().manual_seed(seed)
     angle = 2 * math.pi * torch.arange(count)[:, None] / torch.tensor(periods)
     rows = torch.cat([angle.sin(), angle.cos()], dim=1)

@@ -1,4 +1,4 @@
-"""The own terms of DeBERTa are told apart, and reported where they are there."""
+"""DeBERTa's own terms are reported apart, and only where there are any."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def _word_terms(model: Any) -> Finding:
 
 
 @pytest.mark.parametrize(("kept", "asks"), [("c2p", True), ("p2c", False)])
-def test_the_words_of_queries_or_of_keys_are_told_to_listen_to_distances(kept: str, asks: bool) -> None:
-    """Of DeBERTa's two terms one is switched off; its words are random, so that the other one stands alone."""
+def test_the_terms_of_queries_and_of_keys_are_reported_apart(kept: str, asks: bool) -> None:
+    """One of DeBERTa's two terms is switched off and its tokens are random, so that the other term stands alone."""
     config = {**CONFIGS["deberta"]().to_dict(), "pos_att_type": [kept], "vocab_size": VOCAB, "num_hidden_layers": 1}
     torch.manual_seed(0)
     model = hf.DebertaModel(hf.DebertaConfig(**config)).eval()
@@ -42,7 +42,7 @@ def test_the_words_of_queries_or_of_keys_are_told_to_listen_to_distances(kept: s
     assert shares[not asks] > 0.04 and abs(shares[asks]) < 1e-3, shares
 
 
-def test_words_that_hardly_listen_to_distances_are_not_told_to() -> None:
+def test_no_effect_is_reported_where_tokens_hardly_depend_on_distances() -> None:
     """At its small initial weights, and without either term at all."""
     sizes = {"vocab_size": VOCAB, "d_model": 32, "num_heads": 2, "d_ff": 8, "encoder_layers": 1}
     torch.manual_seed(0)

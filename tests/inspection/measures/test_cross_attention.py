@@ -15,15 +15,15 @@ from ..planted import VOCAB, answer
 
 
 @torch.no_grad()
-def _crossing(places: bool) -> tuple[Subject, Capture]:
-    """An encoder-decoder whose cross-attention knows places alone, or words alone that are drawn anew each time."""
+def _crossing(positions: bool) -> tuple[Subject, Capture]:
+    """An encoder-decoder whose cross-attention knows positions alone, or random tokens alone."""
     position = Position("sinusoidal")
     sizes = {"vocab_size": VOCAB, "d_model": 32, "num_heads": 2, "d_ff": 8, "encoder_layers": 1, "decoder_layers": 1}
     torch.manual_seed(0)
     config = TransformerConfig(kind="encoder-decoder", encoder=position, decoder=position, tying="none", **sizes)
     model: Any = Transformer(config).eval()
     for stack in (model.encoder, model.decoder):
-        if places:
+        if positions:
             stack.input.tokens.weight.zero_()
         else:
             stack.input.register_forward_pre_hook(lambda module, args: (args[0], torch.zeros_like(args[1])))
@@ -34,10 +34,10 @@ def _crossing(places: bool) -> tuple[Subject, Capture]:
     return subject, capture(subject.model, subject.forward, windows, source_NS=source)
 
 
-def test_cross_attention_is_told_to_go_by_place_where_it_does() -> None:
-    found = answer("heads.across", *_crossing(places=True))
+def test_cross_attention_goes_by_position_where_it_knows_nothing_else() -> None:
+    found = answer("heads.across", *_crossing(positions=True))
     assert found.verdict.startswith("Positions alone explain 100 % of the variance of the attention over the source")
-    none = answer("heads.across", *_crossing(places=False))
+    none = answer("heads.across", *_crossing(positions=False))
     assert none.verdict.startswith("No effect of positions alone on the attention over the source was found"), (
         none.verdict
     )

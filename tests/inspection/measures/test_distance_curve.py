@@ -21,7 +21,7 @@ def _kernel(model: Any) -> Finding:
 
 @pytest.mark.parametrize("scheme", ["rope", "alibi"])
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])
-def test_the_kernel_is_compared_with_shuffled_distances(kind: str, scheme: str) -> None:
+def test_distance_is_compared_with_shuffled_distances(kind: str, scheme: str) -> None:
     found, still = (_kernel(planted.kernel(kind, scheme, still=still)) for still in (False, True))
     assert found.verdict.startswith("Distance alone accounts for up to")
     assert still.verdict.startswith("No effect of distance alone was found")

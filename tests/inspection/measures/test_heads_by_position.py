@@ -8,8 +8,8 @@ from .readings import (
 )
 
 
-def test_attention_by_place_is_counted_and_uniform_attention_is_none() -> None:
-    """Uniform attention in float32 is the same in every text up to rounding, and that is no place."""
+def test_attention_by_position_is_counted_and_uniform_attention_is_not() -> None:
+    """Uniform attention in float32 is the same in every text up to rounding, which is no effect of position."""
     for kind in ("encoder", "decoder"):
         flat = answer_heads("heads.positional", planted.heads_of(planted.subject_of(planted.uniform(kind))[1]))
         assert flat.verdict == (

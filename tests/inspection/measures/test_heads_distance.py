@@ -18,7 +18,7 @@ from .readings import (
 )
 
 
-def test_how_far_heads_look() -> None:
+def test_how_far_heads_attend() -> None:
     near = answer_heads("heads.distance", planted.heads_of(planted.subject_of(planted.previous_token(30.0))[1]))
     assert "Layer 1 attends less than half as far as uniform attention." in near.verdict
     far = answer_heads("heads.distance", planted.heads_of(planted.subject_of(planted.uniform())[1]))
@@ -27,14 +27,14 @@ def test_how_far_heads_look() -> None:
 
 
 def _distant(distances: list[float], uniform: float) -> HeadStatistics:
-    """A layer whose heads look as far as told, on every text, beside uniform attention that looks ``uniform`` far."""
+    """A layer whose heads attend at these distances on every text, beside uniform attention at ``uniform``."""
     layer = planted.heads_of(planted.subject_of(planted.uniform())[1])
     return replace(layer, distance_NH=torch.tensor(distances).double().expand(9, -1), uniform_distance=uniform)
 
 
 @pytest.mark.parametrize(("distances", "median"), [([1.0, 3.0], 2.0), ([1.0, 2.0, 4.0, 9.0], 3.0), ([1, 2, 9], 2.0)])
 def test_the_median_over_heads_is_the_middle_of_the_two_in_the_middle(distances: list[float], median: float) -> None:
-    """It was the lower one: of two heads the nearer."""
+    """It was the lower of the two."""
     found = answer_heads("heads.distance", _distant(distances, 10.0))
     assert found.value == median and found.interval == (median, median)
     assert f"a median over heads of {median:.1f} tokens" in found.verdict
@@ -42,7 +42,7 @@ def test_the_median_over_heads_is_the_middle_of_the_two_in_the_middle(distances:
 
 @pytest.mark.parametrize("local_first", [True, False])
 def test_every_layer_is_compared_with_uniform_attention_under_its_own_mask(local_first: bool) -> None:
-    """A local layer looks as far as it may, 2 tokens; a global one 6 of 20. All were compared with the first."""
+    """A local layer attends as far as it may, 2 tokens; a global one 6 of 20. All were compared with the first."""
     layers = [_distant([2.0, 2.0], 2.0), _distant([6.0, 6.0], 20.0)]
     layers = layers if local_first else layers[::-1]
     reading = replace(Reading.without_text(Subject.of(planted.uniform())), heads=layers)

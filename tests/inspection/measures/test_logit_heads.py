@@ -10,7 +10,7 @@ from .readings import (
 )
 
 
-def test_heads_that_position_decides_are_counted_with_an_interval() -> None:
+def test_heads_that_depend_on_position_are_counted_with_an_interval() -> None:
     models = (planted.copying(), planted.previous_token(), attend_to_content())
     both, one, none = (answer_splits("logits.heads", split_layers(model)) for model in models)
     assert (one.value, one.interval) == (1.0, (1.0, 1.0)), "head 0 by position, head 1 by words"

@@ -19,8 +19,8 @@ from .readings import (
 @pytest.mark.parametrize(
     ("chosen", "sentence"), [(True, "Here the tokens choose positions"), (False, "The terms rebuild")]
 )
-def test_words_are_told_to_move_the_places_where_they_do(chosen: bool, sentence: str) -> None:
-    """RePo whose words all choose place 0 rotates nothing, and nothing of its logits depends on what they chose."""
+def test_tokens_choose_positions_is_said_where_they_do(chosen: bool, sentence: str) -> None:
+    """RePo whose tokens all choose position 0 rotates nothing, and nothing of its logits depends on what they chose."""
     model: Any = planted.uniform("encoder", "repo")
     with torch.no_grad():
         model.encoder.blocks[0].attention.qkv.weight[:64].normal_(0, 0.3)
@@ -33,7 +33,7 @@ def test_words_are_told_to_move_the_places_where_they_do(chosen: bool, sentence:
     assert ("tokens choose positions" in verdict) == chosen
 
 
-def test_what_decides_where_a_layer_looks() -> None:
+def test_a_layer_attends_by_position_by_content_or_by_neither() -> None:
     positional = answer_splits("logits.layers", split_layers(planted.copying()))
     assert positional.verdict.startswith(
         "Position alone accounts for 100 % of the variance of the first layer's logits"

@@ -22,11 +22,11 @@ def test_loudness(factor: float, sentence: str, light: str) -> None:
 
 
 def test_position_0_is_left_out_of_loudness_and_overlap() -> None:
-    """A row 0 of a thousand times the length changes no number, and is told as an outlier."""
-    places = random_rows(LENGTH, 1)
-    ordinary = [answer(name, *with_tables(random_rows(VOCAB), places)) for name in ("loudness", "directions")]
-    places[0] *= 1000
-    outlying = [answer(name, *with_tables(random_rows(VOCAB), places)) for name in ("loudness", "directions")]
+    """A row 0 of a thousand times the length changes no number, and is reported as an outlier."""
+    positions = random_rows(LENGTH, 1)
+    ordinary = [answer(name, *with_tables(random_rows(VOCAB), positions)) for name in ("loudness", "directions")]
+    positions[0] *= 1000
+    outlying = [answer(name, *with_tables(random_rows(VOCAB), positions)) for name in ("loudness", "directions")]
     assert [found.value for found in ordinary] == pytest.approx([found.value for found in outlying], rel=1e-5)
     assert "Outlying rows: 0." in outlying[0].verdict and "Outlying" not in ordinary[0].verdict
     assert all("Position 0 and special tokens are left out" in found.method for found in outlying)
@@ -45,8 +45,8 @@ def test_equal_position_rows_are_no_fault(value: float) -> None:
 
 def test_rows_of_any_size_have_the_same_shares() -> None:
     """The squares of rows of 1e18 leave the range of float32: loudness was nan %."""
-    words, places = random_rows(VOCAB), random_rows(LENGTH, 1)
+    tokens, positions = random_rows(VOCAB), random_rows(LENGTH, 1)
     for name in ("loudness", "directions", "recovery"):
-        usual, scaled = (answer(name, *with_tables(factor * words, factor * places)) for factor in (1.0, 1e18))
+        usual, scaled = (answer(name, *with_tables(factor * tokens, factor * positions)) for factor in (1.0, 1e18))
         assert scaled.light == usual.light and "nan" not in scaled.verdict
         assert scaled.value == pytest.approx(usual.value, rel=1e-4)

@@ -43,7 +43,7 @@ def test_only_distances_matter_is_said_where_order_and_distance_both_do(
     ("name", "relative"), [("roformer", False), ("bert", False), ("bloom", True), ("t5", True), ("deberta", True)]
 )
 def test_that_there_is_nothing_to_shift_is_said_of_relative_schemes_alone(name: str, relative: bool) -> None:
-    """RoFormer turns by the place, which cannot be shifted from outside: it was said to have no absolute positions."""
+    """RoFormer rotates by positions that cannot be shifted from outside: it was said to have no absolute positions."""
     subject = Subject.of(tiny(name))
     assert subject.relative_only == relative
     nothing = Interventions((Effect(PERMUTED, torch.ones(2), torch.ones(2)), Effect(OTHERS, torch.ones(2), None)))
@@ -66,14 +66,14 @@ def test_own_schemes_declare_whether_there_is_something_to_shift(scheme: str, re
     ],
 )
 def test_every_shift_that_was_tried_is_judged(effects: dict[int, float], expected: str) -> None:
-    """Only the shift by one was: a table whose first rows are equal was told to have no absolute positions."""
+    """Only the shift by one was: a table whose first rows are equal was said to have no absolute positions."""
     shifts = tuple(Effect(f"shifted by {k}", torch.full((2,), x), torch.full((2,), x)) for k, x in effects.items())
     order = (Effect(PERMUTED, torch.ones(2), torch.ones(2)), Effect(OTHERS, torch.ones(2), None))
     said = _describe_shifts(Subject.of(planted.uniform()), Interventions(shifts + order), attends_by_distance=False)
     assert said.strip().startswith(expected)
 
 
-def test_a_shift_that_matters_is_told_with_its_size() -> None:
+def test_a_shift_that_matters_is_reported_with_its_size() -> None:
     model = planted.uniform("encoder", "learned", max_length=64)
     found, _ = intervene_on(model)
     assert "Shifting all positions by one changes the mean of the output by" in found["cause"].verdict

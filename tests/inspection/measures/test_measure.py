@@ -77,7 +77,7 @@ class Vowels(Measure):
         return self.make_finding("Some are.", float((reading.capture.ids_NT % 2 == 0).float().mean()))
 
 
-def test_a_measure_of_another_name_is_placed_under_its_own_heading(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measure_of_another_name_stands_under_its_own_heading(monkeypatch: pytest.MonkeyPatch) -> None:
     """A finding whose name began like none of the headings ended in a bare StopIteration."""
     monkeypatch.setitem(MEASURES, "toy", Vowels())
     found = inspect(Subject.of(planted.uniform()), texts=planted.ids(8), control=False)["toy"]
@@ -87,7 +87,7 @@ def test_a_measure_of_another_name_is_placed_under_its_own_heading(monkeypatch: 
 
 
 @pytest.mark.parametrize("kept", [1, 2])
-def test_layers_that_could_not_be_read_are_told_where_the_others_are_numbered(kept: int) -> None:
+def test_the_numbering_of_layers_is_explained_where_some_could_not_be_read(kept: int) -> None:
     """The reason was dropped, and "layer 1" was the second block."""
     model = tiny("bert")
     subject = Subject.of(model)

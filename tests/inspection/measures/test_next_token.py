@@ -29,7 +29,7 @@ def _bigram(kind: str) -> Transformer:
 
 
 def _counting() -> torch.Tensor:
-    """Every token is the one before it and 7."""
+    """Every token id is the one before it plus 7."""
     start = torch.arange(40)[:, None] * 5
     return (start + 7 * torch.arange(planted.LENGTH)) % planted.VOCAB
 
@@ -40,14 +40,14 @@ def _loss(model: Transformer, ids: torch.Tensor) -> Finding:
     return planted.answer("cause.loss", subject, recorded)
 
 
-def test_the_next_token_costs_more_where_the_last_one_told_it() -> None:
+def test_the_loss_rises_where_the_last_token_determines_the_next() -> None:
     found = _loss(_bigram("bigram"), _counting())
     assert found.light == "good" and found.value > 2  # type: ignore[operator]
     assert found.verdict.endswith("Order helps to predict it.")
     assert found.interval is not None and found.interval[0] > 0
 
 
-def test_the_next_token_costs_the_same_where_all_tokens_before_it_count_alike() -> None:
+def test_the_loss_is_the_same_where_all_tokens_before_it_count_alike() -> None:
     found = _loss(_bigram("bag"), _counting())
     assert (
         found.verdict
@@ -56,7 +56,7 @@ def test_the_next_token_costs_the_same_where_all_tokens_before_it_count_alike() 
     assert found.light == "bad"
 
 
-def test_where_order_tells_nothing_of_the_next_token_it_stays_undecided() -> None:
+def test_it_is_undecided_where_order_says_nothing_of_the_next_token() -> None:
     """Random tokens: what order changes in the prediction is for the better as often as for the worse."""
     found = _loss(_bigram("bigram"), planted.ids(40))
     assert found.verdict.endswith("Whether order helps is undecided.")
@@ -90,3 +90,14 @@ def test_models_that_have_no_next_token() -> None:
     subject, recorded = planted.subject_of(bare)
     found = planted.answer("cause.loss", subject, recorded)
     assert found.light == "skip" and "without its output layer" in found.verdict
+
+
+def test_the_loss_falls_where_the_last_token_misleads() -> None:
+    """A bigram model, and texts of one token each but for the last before every prediction: the others predict it."""
+    ids = (torch.arange(40)[:, None] + 20).repeat(1, planted.LENGTH)
+    ends = find_ends(Capture(ids, [], [], torch.ones(planted.LENGTH, dtype=torch.bool)))
+    for end in ends:
+        ids[:, end - 1], ids[:, end] = ids[:, 0] + 60, ids[:, 0] + 7
+    found = _loss(_bigram("bigram"), ids)
+    assert found.verdict.endswith("It is predicted better without their order.") and found.light == "warn"
+    assert found.interval is not None and found.interval[1] < 0

@@ -37,7 +37,7 @@ LITTLE: dict[str, Callable[[], torch.Tensor]] = {
 
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("kind", NOTHING)
-def test_equal_rows_are_told_to_be_equal(kind: str, measure: str) -> None:
+def test_equal_rows_are_reported_as_equal(kind: str, measure: str) -> None:
     finding = table_answer(measure, learned(NOTHING[kind]()))
     assert finding.light == "skip"
     assert finding.verdict == "All position rows are equal: this table does not tell one position from another."
@@ -57,7 +57,7 @@ def test_no_table_gives_an_infinite_number_or_none(kind: str) -> None:
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-def test_a_short_table_is_told_its_length(measure: str) -> None:
+def test_a_short_table_is_skipped_with_its_length(measure: str) -> None:
     finding = table_answer(measure, learned(walk(12, 64)))
     assert finding.light == "skip"
     assert finding.verdict == "The position table has 12 rows; 17 are needed to measure this."

@@ -36,13 +36,13 @@ def test_recovery(factor: float, sentence: str, light: str) -> None:
     ],
 )
 def test_how_much_longer_positions_may_be(last: float, said: str) -> None:
-    """It said "1 times as long", and of 32, beyond which nothing was tried, that words are lost there."""
+    """It said "1 times as long", and of 32, beyond which nothing was tried, that tokens are lost there."""
     sweep = [(factor, torch.tensor([float(factor <= last)]), torch.zeros(1)) for factor in FACTORS]
     assert _describe_limit(sweep) == said
 
 
-def test_the_neighbours_of_a_word_do_not_count_the_word() -> None:
-    """Where the sum has left the word, one of the neighbours that stayed was taken off for it."""
+def test_a_token_is_not_its_own_neighbour() -> None:
+    """Where another row than the token's own was nearest, a neighbour that stayed was subtracted in its place."""
     rows = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1], [0, -1, 0, 0], [0, 0, -1, 0]]).float()
     sample = _Sample(rows, torch.tensor([0]), torch.tensor([0]), torch.zeros(1, 4), torch.zeros(1, 4))
     assert sample.compare_neighbours(torch.zeros(1, 4), count=2) == 1.0
@@ -55,7 +55,7 @@ def test_the_neighbours_of_a_word_do_not_count_the_word() -> None:
     )
 
 
-def test_words_that_are_all_recovered_from_few_texts_leave_room_for_others() -> None:
+def test_the_interval_is_exact_where_all_tokens_are_recovered() -> None:
     """It said [1, 1] of whatever number of texts."""
     found = answer("recovery", *with_tables(random_rows(VOCAB), 0.001 * random_rows(LENGTH, 1)))
     assert found.value == 1.0

@@ -40,8 +40,8 @@ def test_the_probe_is_fitted_on_as_many_texts_whatever_is_read() -> None:
     assert values[0] == pytest.approx(values[1])
 
 
-def test_a_network_sees_places_that_only_the_length_of_a_state_holds() -> None:
-    """The mean of more and more words is shorter and shorter, under a causal mask; without one it is the same."""
+def test_a_network_reads_positions_that_only_the_length_of_a_state_holds() -> None:
+    """The mean of more and more tokens is shorter and shorter, under a causal mask; without one it is the same."""
     causal = answer("survival", *planted.subject_of(planted.uniform("decoder", keeps=False), 48))
     alike = answer("survival", *planted.subject_of(planted.alone("decoder"), 48))
     said = "a two-layer network, which is also given the length of each state, predicts the position with R² "

@@ -23,7 +23,7 @@ def found(rows_ND: torch.Tensor) -> Finding:
     return table_answer("table.hands", learned(rows_ND))
 
 
-def test_a_learned_table_of_exact_sinusoids_is_told_its_own_periods() -> None:
+def test_a_learned_table_of_exact_sinusoids_has_its_own_periods() -> None:
     finding = found(sinusoid(128, 64))
     periods = [row[0] for row in finding.table.rows]
     assert periods == pytest.approx([2 * math.pi * 10000 ** (k / 32) for k in range(32)], rel=1e-3)
@@ -31,7 +31,7 @@ def test_a_learned_table_of_exact_sinusoids_is_told_its_own_periods() -> None:
     assert "of them make fewer than two turns within the table" in finding.verdict
 
 
-def test_a_hand_that_is_zero_is_told_and_hides_no_other() -> None:
+def test_a_hand_that_is_zero_is_counted_and_hides_no_other() -> None:
     rows = sinusoid(128, 64)
     rows[:, 4:6] = 0
     finding = found(rows)
@@ -47,7 +47,7 @@ def test_noise_makes_it_an_estimate_that_stops_where_the_table_does() -> None:
     assert "moves more slowly than one turn in 64 tokens; a table of 127 rows is too short" in finding.verdict
 
 
-def test_hands_across_columns_are_told_with_what_they_beat() -> None:
+def test_hands_across_columns_are_reported_with_what_they_beat() -> None:
     finding = found(mixed(128, 64, [5.0, 9.0, 31.0]))
     assert [row[0] for row in finding.table.rows] == pytest.approx([5, 9, 31], rel=0.01)
     assert all(low < period < high for period, low, high, *_ in finding.table.rows)
@@ -102,16 +102,16 @@ def test_another_first_row_changes_nothing() -> None:
     assert found(other).verdict == found(rows).verdict
 
 
-def test_what_swings_is_told_apart() -> None:
+def test_what_swings_is_no_hand() -> None:
     wave = torch.cos(2 * math.pi * torch.arange(128) / 12)
     generator = torch.Generator().manual_seed(0)
     rows = wave[:, None] * torch.randn(64, generator=generator) + 0.05 * torch.randn(128, 64, generator=generator)
     verdict = found(rows).verdict
     assert verdict.startswith("No hand")
-    assert "The table also swings back and forth without turning, once in 12.0 tokens." in verdict
+    assert "The table swings back and forth without turning, once in 12.0 tokens." in verdict
 
 
-def test_a_trend_is_told_to_be_too_slow() -> None:
+def test_a_trend_is_reported_as_too_slow() -> None:
     trend = torch.linspace(-1, 1, 128)[:, None] * torch.ones(64)
     rows = trend + 0.05 * torch.randn(128, 64, generator=torch.Generator().manual_seed(0))
     assert "of the variance moves more slowly than one turn in 64 tokens" in found(rows).verdict
@@ -128,3 +128,17 @@ def test_a_fixed_sinusoid_of_ours_is_exact() -> None:
     finding = table_answer("table.hands", Subject.of(model))
     assert finding.value == 8
     assert finding.verdict.startswith("All 8 pairs of columns turn at exactly constant speed")
+
+
+@pytest.mark.parametrize("varies", [True, False])
+def test_a_speed_that_varies_is_reported_where_it_does(varies: bool) -> None:
+    """One hand of period 8, whose speed rises and falls once along the table, or does not."""
+    t = torch.arange(257.0)
+    angle = 2 * math.pi * t / 8 + (1.5 * torch.sin(2 * math.pi * t / 256) if varies else 0)
+    generator = torch.Generator().manual_seed(0)
+    axes = torch.linalg.qr(torch.randn(64, 64, generator=generator)).Q[:2]
+    rows = torch.stack([angle.cos(), angle.sin()], dim=1) @ axes + 0.02 * torch.randn(257, 64, generator=generator)
+    finding = found(rows)
+    assert finding.value == 1
+    assert ("Its speed varies: one turn in " in finding.verdict) == varies
+    assert ("One hand turns at constant speed, once in 8.0 tokens" in finding.verdict) == (not varies)

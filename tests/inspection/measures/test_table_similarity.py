@@ -21,5 +21,5 @@ def test_the_cosine_of_every_distance_is_in_the_table() -> None:
     [(-1.0, "falls steadily"), (-0.6, "falls on the whole (ρ = −0.60)"), (0.0, "does not fall")],
 )
 def test_how_similarity_goes_with_distance(correlation: float, said: str) -> None:
-    """Waves were told of, which nothing measures."""
+    """The verdict spoke of waves, which nothing measures."""
     assert _describe_trend(correlation) == said

@@ -32,7 +32,7 @@ def test_standing_still_is_what_it_is_called() -> None:
     assert errors.standing_still == pytest.approx(float(still / centred.square().mean()), rel=0.15)
 
 
-def test_the_verdict_on_a_sinusoid_is_that_it_turns() -> None:
+def test_a_sinusoid_steps_by_the_same_rotation_everywhere() -> None:
     finding = table_answer("table.shift", learned(sinusoid(128, 64)))
     assert finding.verdict.startswith(
         "A step by one is the same rotation everywhere: on stretches of rows that it was not fitted on, the best rota"
@@ -44,7 +44,7 @@ def test_the_verdict_on_a_sinusoid_is_that_it_turns() -> None:
 
 @pytest.mark.parametrize("width", [64, 384])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_verdict_on_a_random_walk_is_that_it_does_not(seed: int, width: int) -> None:
+def test_a_random_walk_has_no_rotation_better_than_standing_still(seed: int, width: int) -> None:
     """It is smooth: any map that stays near where it was predicts it well, and none better than standing still."""
     finding = table_answer("table.shift", learned(walk(128, width, seed)))
     assert finding.verdict.startswith(
@@ -54,7 +54,7 @@ def test_the_verdict_on_a_random_walk_is_that_it_does_not(seed: int, width: int)
     assert finding.value < 0.2, "small although nothing turns: a reference is needed"  # type: ignore[operator]
 
 
-def test_noise_that_only_falls_back_to_its_mean_does_not_turn() -> None:
+def test_noise_that_only_falls_back_to_its_mean_has_no_gain() -> None:
     rows = torch.zeros(200, 64)
     drawn = torch.randn(200, 64, generator=torch.Generator().manual_seed(0))
     for t in range(1, 200):

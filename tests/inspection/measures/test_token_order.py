@@ -1,4 +1,4 @@
-"""Order matters to the state of each token where a head copies the one before, and not in a bag of words."""
+"""Order matters to the state of each token where a head copies the one before, and not in a bag of tokens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_head_that_copies_the_previous_token_changes_every_state_and_hardly_th
     assert found["cause.tokens"].references[1].name == "two random tokens"
 
 
-def test_a_bag_of_words_has_no_order_in_any_of_the_measures() -> None:
+def test_a_bag_of_tokens_has_no_order_in_any_of_the_measures() -> None:
     found, changes = intervene_on(planted.uniform())
     assert found["cause.tokens"].value == pytest.approx(0.0, abs=1e-9)
     assert found["cause"].value == pytest.approx(0.0, abs=1e-9)

@@ -19,7 +19,7 @@ from clockhands.inspection.estimators.wave_fit import (
 )
 
 LEAST_AGREEMENT = 0.85
-"""What a line must exceed; of noise in many channels two thirds are expected, and at most 0.8 was seen."""
+"""A line must agree by more than this. Noise in many channels agrees by two thirds on average, and by 0.8 at most."""
 LEAST_SHARE = 1e-4
 """The share of the table's variance below which a line is not counted: it may be a remainder of a large trend."""
 LEAST_EXPLAINED = 0.6

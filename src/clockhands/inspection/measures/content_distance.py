@@ -19,7 +19,7 @@ from clockhands.inspection.reading.term_groups import CONTENT, DISTANCE, PREFERR
 from clockhands.shapes import Bool, Float, Tensor
 
 COLUMNS = ("query's words × distance", "key's words × distance", "distance alone", "preferred words", "words alone")
-"""The shares that are compared, as columns of the table of the finding."""
+"""The shares that are compared, as columns of the table. Saved tables keep these names, in which a token is a word."""
 SPLIT_GROUPS = (DISTANCE, PREFERRED_TOKENS, CONTENT)
 """The last three of ``COLUMNS``, as groups of terms of the split logits."""
 LABELS = ("query's token × distance", "key's token × distance", "distance alone", "preferred tokens", "tokens alone")

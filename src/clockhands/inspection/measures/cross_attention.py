@@ -164,7 +164,7 @@ def _describe_largest(shares_LH: Float[Tensor, "L H"], layers: Sequence[CrossSta
 
 def _make_table(layers: Sequence[CrossStatistics]) -> Table:
     """List the shares of every head."""
-    return Table.of(
+    return Table.of(  # saved tables keep these names, in which a position is a place
         ("layer", "head", "by place", f"attention within {NEAR} places", "uniform"),
         [
             (index + 1, head, share, layer.near_H[head], layer.near_uniform)

@@ -138,6 +138,7 @@ def _compare_angles(tokens_DD: Tensor, positions_DD: Tensor) -> tuple[Table, flo
     rows: list[tuple[Any, ...]] = []
     for name, angle, random in (("smallest", angles[0], chance[:, 0]), ("median", angles[middle], chance[:, 1])):
         rows.append((f"{name} angle (degrees)", angle, random.mean(), *compute_central_range(random)))
+    # Saved tables keep this name, in which a token is a word.
     rows.append(("dimensions of the words' subspace", first.shape[1], None, None, None))
     rows.append(("dimensions of the positions' subspace", second.shape[1], None, None, None))
     table = Table.of(("quantity", "value", "by chance", "chance low", "chance high"), rows)

@@ -47,6 +47,8 @@ def _describe_varying(lines: TableLines) -> str:
     if not varying:
         return ""
     ranges = join_words("{:.1f} to {:.1f}".format(*find_period_range(line)) for line in varying)
+    if len(lines.rotating) == 1:
+        return f"Its speed varies: one turn in {ranges} tokens."
     verb = "turns" if len(varying) == 1 else "turn"
     return f"{len(varying)} of them {verb} at a speed that varies: one turn in {ranges} tokens."
 
@@ -55,11 +57,11 @@ def _describe_oscillating(lines: Sequence[SpectralLine]) -> str:
     """Say which lines swing without turning; empty where none does."""
     if not lines:
         return ""
-    return f"The table also swings back and forth without turning, once in {_list_periods(lines)} tokens."
+    return f"The table swings back and forth without turning, once in {_list_periods(lines)} tokens."
 
 
 def find_period_range(line: SpectralLine) -> tuple[float, float]:
-    """Return the shortest and the longest period, in tokens per turn, of a hand whose speed varies."""
+    """Return the shortest and the longest period of a hand whose speed varies, in tokens per turn."""
     periods = [line.period, *(part.period for part in line.parts)]
     return min(periods), max(periods)
 

@@ -92,7 +92,7 @@ def _describe_names(names: Sequence[str]) -> str:
 
 def _make_table(layers: Sequence[HeadStatistics]) -> Table:
     """List every head: its share, its attention at single offsets, and how far it attends."""
-    columns = (
+    columns = (  # saved tables keep these names, in which a position is a place
         "layer", "head", "by place", "previous", "itself", "next", "first token", "favourite offset", "its share",
         "mean distance", "name",
     )  # fmt: skip

@@ -174,7 +174,7 @@ def _make_table(tables: Tables, trained: Levels, untrained: Levels | None) -> Ta
         if levels is not None:
             lengths = [math.sqrt(value) for value in (levels.token, levels.position, levels.constant)]
             rows.append((name, *lengths, levels.share, levels.ratio, tables.scale, levels.ratio / tables.scale))
-    columns = (
+    columns = (  # saved tables keep these names, in which a token is a word
         "model",
         "word length",
         "position length",

@@ -19,7 +19,7 @@ INPUT, ATTENTION, LAYERS, OUTPUT = (
 """Headings of the page, in their order; each measure stands under one of them."""
 TEXT = ("text", "tokenizer")
 """What numbers rest on, besides the model, that are computed from the tokens of the text alone. Two findings are
-comparable where what they rest on is alike; ``comparability`` says how each is told."""
+comparable where what they rest on is alike; ``comparability`` says how each is compared."""
 WINDOWS = (*TEXT, "length of the windows")
 """The same of numbers that depend on how many tokens the model reads at once."""
 MASKED_WINDOWS = (*WINDOWS, "what attention may see")

@@ -24,7 +24,7 @@ MOST_TOKENS = 2000
 MORE_ROWS = 4000
 """Token rows, besides those of the text, that a sum may be nearest to."""
 FACTORS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""What the position rows are multiplied by, in turn."""
+"""What the position rows are multiplied by, one after the other."""
 RECOVERED = 0.95
 """The share of tokens recovered above which adding positions counts as harmless."""
 
@@ -76,7 +76,7 @@ class Recovery(Measure):
             interval=bootstrap_hit_share(hits, sample.texts),
             references=(Reference("random vectors", chance),),
             light="good" if value > RECOVERED else "warn" if value > 0.5 else "bad",
-            table=Table.of(
+            table=Table.of(  # saved tables keep these names, in which a token is a word
                 ("position multiplied by", "words recovered", "with a random vector"),
                 [(factor, hits.mean(), noise_hits.mean()) for factor, hits, noise_hits in sweep],
             ),

@@ -41,7 +41,7 @@ class RepeatedText(Measure):
             table=Table.of(
                 ("first window of a group", "windows in it"), [item for item in sizes.items() if item[1] > 1]
             ),
-            details={"fixed by the place": repeats.fixed},
+            details={"fixed by the place": repeats.fixed},  # saved findings keep this name
         )
 
 

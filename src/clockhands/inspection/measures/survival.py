@@ -169,12 +169,12 @@ class Survival(Measure):
         trained = probe_layers(subject, capture)
         untrained = probe_layers(control.subject, control.capture) if control else None
         chance = 1 / int(capture.counted_T.sum())
-        bare_hits = probe_without_residuals(subject, capture)
-        bare = [float(hits_n.mean()) for hits_n in bare_hits]
+        hits_without_residuals = probe_without_residuals(subject, capture)
+        without_residuals = [float(hits_n.mean()) for hits_n in hits_without_residuals]
         return self.make_finding(
             _describe(trained, untrained, chance)
             + _describe_network(trained, capture, chance)
-            + _describe_without_residuals(bare_hits, trained.splits.held_ratio, chance),
+            + _describe_without_residuals(hits_without_residuals, trained.splits.held_ratio, chance),
             trained.position[-1],
             interval=trained.position_intervals[-1],
             references=(
@@ -183,8 +183,8 @@ class Survival(Measure):
                 *reference_untrained(untrained.position[-1] if untrained else None),
             ),
             light="info",
-            table=_make_table(trained, untrained, bare),
-            figure=_draw(trained, untrained, chance, bare),
+            table=_make_table(trained, untrained, without_residuals),
+            figure=_draw(trained, untrained, chance, without_residuals),
             details={"permuted": trained.permuted, "texts fitted on": trained.splits.fitted_texts},
         )
 
@@ -234,10 +234,10 @@ def _describe_without_residuals(hits: Sequence[Float[Tensor, " n"]], held_ratio:
     )
 
 
-def _make_table(trained: ProbeScores, untrained: ProbeScores | None, bare: list[float]) -> Table:
+def _make_table(trained: ProbeScores, untrained: ProbeScores | None, without_residuals: list[float]) -> Table:
     """List all shares by layer; columns of what was not measured are empty."""
     empty = [None] * len(trained.position)
-    columns: dict[str, Sequence[float | None]] = {
+    columns: dict[str, Sequence[float | None]] = {  # saved tables keep these names, in which a token is a word
         "layer": range(len(trained.position)),
         "position": trained.position,
         "from": [low for low, _ in trained.position_intervals],
@@ -245,7 +245,7 @@ def _make_table(trained: ProbeScores, untrained: ProbeScores | None, bare: list[
         "word": trained.token,
         "position, untrained": untrained.position if untrained else empty,
         "word, untrained": untrained.token if untrained else empty,
-        "position, no residuals": bare or empty,
+        "position, no residuals": without_residuals or empty,
     }
     return Table.of(tuple(columns), list(zip(*columns.values(), strict=True)))
 
@@ -268,7 +268,7 @@ def probe_without_residuals(subject: Subject, capture: Capture) -> tuple[Float[T
     return tuple(probe_positions(states.float().cpu(), splits) for states in layers)
 
 
-def _draw(trained: ProbeScores, untrained: ProbeScores | None, chance: float, bare: list[float]) -> Figure:
+def _draw(trained: ProbeScores, untrained: ProbeScores | None, chance: float, without_residuals: list[float]) -> Figure:
     """Draw the shares by layer."""
     layers = range(len(trained.position))
     lows, highs = ([interval[end] for interval in trained.position_intervals] for end in (0, 1))
@@ -279,7 +279,7 @@ def _draw(trained: ProbeScores, untrained: ProbeScores | None, chance: float, ba
     if untrained is not None:
         positions = torch.tensor(untrained.position)
         marks.append(mark("line", layers, positions, label="position, untrained", emphasis="reference"))
-    if bare:
-        marks.append(mark("line", layers, torch.tensor(bare), label="position, residuals removed"))
+    if without_residuals:
+        marks.append(mark("line", layers, torch.tensor(without_residuals), label="position, residuals removed"))
     marks.append(chance_line(chance, "chance"))
     return Figure((Panel(tuple(marks), xlabel="layer (0: embedding)", ylabel="read back exactly", ylim=(0.0, 1.02)),))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Reference, Table
+from clockhands.findings import Figure, Finding, Number, Panel, Reference, Table
 from clockhands.inspection.drawing import mark, percent
 from clockhands.inspection.estimators.intervals import estimate_mean_interval
 from clockhands.inspection.estimators.matrix_statistics import count_leading
@@ -135,7 +135,7 @@ class TableStep(Measure):
         )
 
 
-def _make_row(errors: StepErrors) -> tuple[float, ...]:
+def _make_row(errors: StepErrors) -> tuple[Number, ...]:
     """Return the row of one step in the table of the finding."""
     gain = errors.estimate_gain(errors.reported_map)
     return (errors.step, errors.linear, errors.rotation, errors.standing_still, errors.multiple, *gain)
