@@ -76,7 +76,8 @@ def test_reasons_are_checked_and_change_no_folder() -> None:
 def test_every_built_in_study_may_run(name: str) -> None:
     """What is above the bounds has its reason."""
     made = STUDIES[name].make_plan()
-    if made.recipe.corpus in ("numbers", "roles") and "ceiling" not in STUDIES[name].despite:
+    judged = not STUDIES[name].unscored and "ceiling" not in STUDIES[name].despite
+    if made.recipe.corpus in ("numbers", "roles") and judged:
         from clockhands.comparison.ceiling_finding import find_plan_ceiling
 
         check_ceiling(STUDIES[name], find_plan_ceiling(made))

@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("plan", nargs="?", help="a plan (TOML) such as recipes/sweep.toml; with --vary, a recipe")
     parser.add_argument("--data", metavar="FILE", help="your own pairs: TSV, CSV or JSON Lines (source, target)")
-    parser.add_argument("--corpus", metavar="NAME", help="a built-in corpus instead: numbers, roles, stdlib")
+    parser.add_argument("--corpus", metavar="NAME", help="a built-in corpus: numbers, roles, algorithms, stdlib")
     parser.add_argument("--recipe", metavar="FILE", help="the recipe that is varied (default: tiny, on the data)")
     parser.add_argument(
         "--vary", nargs="+", action="extend", default=[], metavar="KEY=A,B,C", help="fields and their values: a grid"

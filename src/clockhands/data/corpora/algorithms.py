@@ -1,0 +1,380 @@
+"""Tasks on which length generalisation is studied: short to read, exact to answer, and of any length.
+
+Those of the Chomsky-hierarchy suite (Delétang et al. 2022, "Neural Networks and the Chomsky Hierarchy", appendix A.1),
+copying, sorting and decimal addition, and associative recall with several queries (MQAR; Arora et al. 2023, "Zoology").
+A task draws strings and has an algorithm that answers them; symbols are words, so that a tokenizer of kind ``word`` has
+one token for each. The loss and the score are those of the answer alone, which is the target.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import isqrt
+from typing import Literal, TypeAlias, get_args
+from zlib import crc32
+
+from clockhands.data.catalogue import corpus
+from clockhands.data.pairs import Corpus, Pair
+from clockhands.data.population import Drawn
+from clockhands.data.room import check_sentences
+from clockhands.errors import UsageError
+from clockhands.options import Count, Seed
+
+Name: TypeAlias = Literal[
+    "even-pairs", "parity", "modular-arithmetic", "cycle-navigation",
+    "stack-manipulation", "reverse", "modular-arithmetic-brackets", "solve-equation",
+    "duplicate", "missing-duplicate", "odds-first", "binary-addition", "binary-multiplication", "square-root",
+    "bucket-sort", "copy", "addition", "sort", "recall",
+]  # fmt: skip
+Symbols: TypeAlias = list[str]
+MODULUS = 5
+"""Of the arithmetic, the cycle and the alphabet of bucket sort, as in the paper."""
+KEYS, VALUES = 64, 64
+"""Different keys and values of associative recall."""
+PATIENCE, PARTS = 2_000, 10
+"""So many draws in a row that bring nothing new mean that there is hardly anything new left; and of so many parts of
+all strings one is for the test split, one for validation, and the others are for training."""
+REARRANGED = 60
+"""So many rearrangements of a string are tried, to count what else its symbols can mean."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """``draw`` makes a string of at most a length; ``solve`` answers it; ``rearrange`` makes another, equally likely.
+
+    ``shortest``: the least length that there is.
+    """
+
+    draw: Callable[[int, random.Random], Symbols]
+    solve: Callable[[Symbols], Symbols]
+    rearrange: Callable[[Symbols, random.Random], Symbols]
+    shortest: int = 1
+
+    def make_pair(self, symbols: Symbols) -> Pair:
+        """Return a string with its answer."""
+        return Pair(" ".join(symbols), " ".join(self.solve(symbols)))
+
+    def draw_with_rearranged(self, lengths: Sequence[int], rng: random.Random) -> tuple[Pair, list[Pair]]:
+        """Draw a string, and with it others of the same symbols."""
+        symbols = self.draw(rng.choice(lengths), rng)
+        found = {tuple(symbols), *(tuple(self.rearrange(symbols, rng)) for _ in range(REARRANGED))}
+        return self.make_pair(symbols), [self.make_pair(list(other)) for other in sorted(found)]
+
+
+@corpus("algorithms", "translation", one_answer=True, tokenizer="word")
+def algorithms(
+    *,
+    task: Name = "reverse",
+    shortest: Count = 1,
+    longest: Count = 20,
+    beyond: tuple[int, ...] = (40, 80),
+    train: Count = 20_000,
+    validation: Count = 200,
+    test: Count = 500,
+    longer: Count = 200,
+    seed: Seed = 0,
+) -> Corpus:
+    """Make strings and their answers: ``task`` says which; all lengths of the source are equally frequent.
+
+    Strings of ``train``, ``validation`` and ``test`` have ``shortest`` to ``longest`` symbols, and none is in two of
+    these splits; for every length of ``beyond`` there is a split of ``longer`` strings, named ``longer-40`` and so on.
+    A task that has no string of a length takes the next shorter one it has.
+    Raises UsageError for lengths out of order, and where there are too few different strings.
+    """
+    chosen = TASKS[task]
+    least = max(shortest, chosen.shortest)
+    if longest < least:
+        raise UsageError(
+            f"corpus 'algorithms': longest={longest}, but {task} begins at {chosen.shortest} symbols, and "
+            f"shortest={shortest}"
+        )
+    if any(length <= longest for length in beyond):
+        raise UsageError(f"corpus 'algorithms': beyond={list(beyond)} must be longer than longest={longest}")
+    check_sentences(
+        "algorithms", {"train": train, "validation": validation, "test": test, "longer": longer * len(beyond)}
+    )
+    lengths = range(least, longest + 1)
+    rng = random.Random(f"algorithms:{task}:{least}:{longest}:{seed}")
+    splits = {
+        "train": _draw_split(chosen, lengths, train, range(2, PARTS), rng, repeat=True),
+        "validation": _draw_split(chosen, lengths, validation, range(1, 2), rng),
+        "test": _draw_split(chosen, lengths, test, range(1), rng),
+        **{f"longer-{length}": _draw_split(chosen, (length,), longer, range(PARTS), rng) for length in beyond},
+    }
+    populations = (Drawn(partial(chosen.draw_with_rearranged, lengths), "strings"),)
+    description = f"{task} of {least} to {longest} symbols"
+    return Corpus("algorithms", "translation", splits, description, populations=populations)
+
+
+def _draw_split(
+    task: Task, lengths: Sequence[int], size: int, parts: range, rng: random.Random, *, repeat: bool = False
+) -> list[Pair]:
+    """Draw strings that belong to these of ``PARTS`` parts, each once, or as often as it comes with ``repeat``.
+
+    A hash of the string decides its part, so that of the few short ones most are left for training.
+    """
+    pairs: list[Pair] = []
+    seen: set[str] = set()
+    misses = 0
+    while len(pairs) < size and misses < PATIENCE:
+        pair = task.make_pair(task.draw(rng.choice(lengths), rng))
+        fits = crc32(pair.source.encode()) % PARTS in parts and (repeat or pair.source not in seen)
+        misses = 0 if fits else misses + 1
+        if fits:
+            pairs.append(pair)
+            seen.add(pair.source)
+    if len(pairs) == size:
+        return pairs
+    raise UsageError(
+        f"corpus 'algorithms': there are not {size:,} different strings of {min(lengths)} to {max(lengths)} symbols "
+        f"for one split (only {len(pairs):,} were found); ask for fewer or for longer ones"
+    )
+
+
+def _letters(alphabet: str) -> Callable[[int, random.Random], Symbols]:
+    return lambda length, rng: rng.choices(alphabet, k=length)
+
+
+def _shuffle(symbols: Symbols, rng: random.Random) -> Symbols:
+    return rng.sample(symbols, len(symbols))
+
+
+def _shuffle_among(*groups: str) -> Callable[[Symbols, random.Random], Symbols]:
+    """Return what shuffles the symbols of each group among their places; all others stay."""
+
+    def shuffle(symbols: Symbols, rng: random.Random) -> Symbols:
+        result = list(symbols)
+        for group in groups:
+            places = [place for place, symbol in enumerate(symbols) if symbol in group]
+            for place, symbol in zip(places, _shuffle([symbols[place] for place in places], rng), strict=True):
+                result[place] = symbol
+        return result
+
+    return shuffle
+
+
+def _flag(*, odd: bool) -> Symbols:
+    return ["1" if odd else "0"]
+
+
+def _draw_arithmetic(length: int, rng: random.Random) -> Symbols:
+    """Digits with +, - or * between them: of odd length."""
+    digits = rng.choices(DIGITS, k=(length + 1) // 2)
+    operators = rng.choices("+-*", k=len(digits) - 1)
+    return [*(part for pair in zip(digits, operators, strict=False) for part in pair), digits[-1]]
+
+
+def _evaluate(symbols: Symbols) -> int:
+    """Evaluate digits, brackets, + - *, and a minus in front, by recursive descent, modulo ``MODULUS``."""
+    rest = list(reversed(symbols))
+
+    def read_sum() -> int:
+        value = read_product()
+        while rest and rest[-1] in "+-":
+            value = value + read_product() if rest.pop() == "+" else value - read_product()
+        return value
+
+    def read_product() -> int:
+        value = read_atom()
+        while rest and rest[-1] == "*":
+            rest.pop()
+            value *= read_atom()
+        return value
+
+    def read_atom() -> int:
+        symbol = rest.pop()
+        if symbol == "-":
+            return -read_atom()
+        if symbol != "(":
+            return int(symbol)
+        value = read_sum()
+        rest.pop()
+        return value
+
+    return read_sum() % MODULUS
+
+
+def _draw_brackets(length: int, rng: random.Random) -> Symbols:
+    """Draw an expression of exactly this length: d, -d, (d), (-d), or two in brackets with + or - between."""
+    if length <= 4:
+        digit = rng.choice(DIGITS)
+        return [[digit], ["-", digit], ["(", digit, ")"], ["(", "-", digit, ")"]][length - 1]
+    left = rng.randrange(1, length - 3)
+    return ["(", *_draw_brackets(left, rng), rng.choice("+-"), *_draw_brackets(length - left - 3, rng), ")"]
+
+
+def _draw_equation(length: int, rng: random.Random) -> Symbols:
+    """Draw an expression in brackets in which a digit is x, and its value: (x + 1) = 3."""
+    expression = _draw_brackets(length - 2, rng)
+    place = rng.choice([place for place, symbol in enumerate(expression) if symbol in DIGITS])
+    value = str(_evaluate(expression))
+    return [*expression[:place], "x", *expression[place + 1 :], "=", value]
+
+
+def _solve_equation(symbols: Symbols) -> Symbols:
+    """Try every value; as there is no product, one alone fits."""
+    *expression, _, value = symbols
+    fits = (d for d in DIGITS if _evaluate([d if s == "x" else s for s in expression]) == int(value))
+    return [next(fits)]
+
+
+def _rearrange_equation(symbols: Symbols, rng: random.Random) -> Symbols:
+    """Shuffle x among the digits of the left side, whose value may then be another: then it stays as it is."""
+    *expression, equals, value = symbols
+    moved = _shuffle_among(DIGITS + "x")(expression, rng) if "(" in expression else expression
+    answers = [d for d in DIGITS if _evaluate([d if s == "x" else s for s in moved]) == int(value)]
+    return [*moved, equals, value] if answers else symbols
+
+
+def _draw_stack(length: int, rng: random.Random) -> Symbols:
+    """Draw a stack, bottom first, and what is done with it."""
+    height = rng.randrange(1, length) if length > 1 else 1
+    return [*rng.choices("01", k=height), *rng.choices(ACTIONS, k=length - height)]
+
+
+def _solve_stack(symbols: Symbols) -> Symbols:
+    """Return the stack in the end, its top first, and its bottom; popping an empty one does nothing."""
+    stack: Symbols = []
+    for symbol in symbols:
+        if symbol == "pop":
+            stack = stack[:-1]
+        else:
+            stack.append(symbol[-1])
+    return [*stack[::-1], "end"]
+
+
+def _rearrange_stack(symbols: Symbols, rng: random.Random) -> Symbols:
+    stack, actions = ([s for s in symbols if (s in ACTIONS) == late] for late in (False, True))
+    return [*_shuffle(stack, rng), *_shuffle(actions, rng)]
+
+
+def _draw_missing(length: int, rng: random.Random) -> Symbols:
+    """Draw a string twice, one symbol of which is missing."""
+    half = rng.choices("01", k=length // 2)
+    symbols = half + half
+    symbols[rng.randrange(len(symbols))] = "_"
+    return symbols
+
+
+def _solve_missing(symbols: Symbols) -> Symbols:
+    place, half = symbols.index("_"), len(symbols) // 2
+    return [symbols[place - half] if place >= half else symbols[place + half]]
+
+
+def _rearrange_missing(symbols: Symbols, rng: random.Random) -> Symbols:
+    half = len(symbols) // 2
+    (hidden,) = _solve_missing(symbols)
+    whole = [hidden if symbol == "_" else symbol for symbol in symbols]
+    moved = 2 * _shuffle(whole[:half], rng)
+    moved[rng.choice([place for place, symbol in enumerate(moved) if symbol == hidden])] = "_"
+    return moved
+
+
+def _draw_binary(operator: str) -> Callable[[int, random.Random], Symbols]:
+    """Two numbers above 0, their lowest bit first, with an operator between them."""
+
+    def draw(length: int, rng: random.Random) -> Symbols:
+        first = rng.randrange(1, length - 1)
+        sizes = (first, length - 1 - first)
+        one, other = (f"{rng.randrange(1, 2**size):0{size}b}"[::-1] for size in sizes)
+        return [*one, operator, *other]
+
+    return draw
+
+
+def _solve_binary(symbols: Symbols, operator: str) -> Symbols:
+    """Return the sum or product, its lowest bit first."""
+    one, other = (int(part[::-1], 2) for part in "".join(symbols).split(operator))
+    return list(f"{one + other if operator == '+' else one * other:b}"[::-1])
+
+
+def _draw_square(length: int, rng: random.Random) -> Symbols:
+    return list(f"{rng.randrange(1, 2**length):0{length}b}")
+
+
+def _solve_square(symbols: Symbols) -> Symbols:
+    """Return the root rounded down, its highest bit first, in half as many bits, rounded up."""
+    return list(f"{isqrt(int(''.join(symbols), 2)):0{-(-len(symbols) // 2)}b}")
+
+
+def _draw_addition(length: int, rng: random.Random) -> Symbols:
+    """Two decimal numbers as people write them, with + between them."""
+    first = rng.randrange(1, length - 1)
+    parts = [str(rng.randrange(10 ** (size - 1) if size > 1 else 0, 10**size)) for size in (first, length - 1 - first)]
+    return [*parts[0], "+", *parts[1]]
+
+
+def _rearrange_addition(symbols: Symbols, rng: random.Random) -> Symbols:
+    moved = _shuffle_among("0123456789")(symbols, rng)
+    parts = "".join(moved).split("+")
+    return symbols if any(len(part) > 1 and part[0] == "0" for part in parts) else moved
+
+
+def _rearrange_binary(operator: str) -> Callable[[Symbols, random.Random], Symbols]:
+    def rearrange(symbols: Symbols, rng: random.Random) -> Symbols:
+        moved = _shuffle_among("01")(symbols, rng)
+        return moved if all("1" in part for part in "".join(moved).split(operator)) else symbols
+
+    return rearrange
+
+
+def _draw_recall(length: int, rng: random.Random) -> Symbols:
+    """Draw different keys, each with a value of its own, and then keys that are asked for: a third of the symbols."""
+    count = min((length - 1) // 3, KEYS, VALUES)
+    keys = [f"k{number}" for number in rng.sample(range(KEYS), count)]
+    values = [f"v{number}" for number in rng.sample(range(VALUES), count)]
+    asked = rng.sample(keys, min(count, length - 1 - 2 * count))
+    return [*(symbol for pair in zip(keys, values, strict=True) for symbol in pair), "?", *asked]
+
+
+def _solve_recall(symbols: Symbols) -> Symbols:
+    """Return the value of each key that is asked for, in their order."""
+    mark = symbols.index("?")
+    known = dict(zip(symbols[:mark:2], symbols[1:mark:2], strict=True))
+    return [known[key] for key in symbols[mark + 1 :]]
+
+
+def _rearrange_recall(symbols: Symbols, rng: random.Random) -> Symbols:
+    mark = symbols.index("?")
+    values = _shuffle(symbols[1:mark:2], rng)
+    pairs = _shuffle([f"{key} {value}" for key, value in zip(symbols[:mark:2], values, strict=True)], rng)
+    return [*" ".join(pairs).split(), "?", *_shuffle(symbols[mark + 1 :], rng)]
+
+
+DIGITS = "".join(map(str, range(MODULUS)))
+ACTIONS = ("pop", "push0", "push1")
+BITS = _letters("01")
+TASKS: dict[str, Task] = {
+    "even-pairs": Task(BITS, lambda s: _flag(odd=s[0] != s[-1]), _shuffle),
+    "parity": Task(BITS, lambda s: _flag(odd=s.count("1") % 2 == 1), _shuffle),
+    "modular-arithmetic": Task(_draw_arithmetic, lambda s: [str(_evaluate(s))], _shuffle_among(DIGITS, "+-*")),
+    "cycle-navigation": Task(
+        lambda length, rng: rng.choices(("stay", "right", "left"), k=length),
+        lambda s: [str((s.count("right") - s.count("left")) % MODULUS)],
+        _shuffle,
+    ),
+    "stack-manipulation": Task(_draw_stack, _solve_stack, _rearrange_stack),
+    "reverse": Task(BITS, lambda s: s[::-1], _shuffle),
+    "modular-arithmetic-brackets": Task(_draw_brackets, lambda s: [str(_evaluate(s))], _shuffle_among(DIGITS)),
+    "solve-equation": Task(_draw_equation, _solve_equation, _rearrange_equation, 3),
+    "duplicate": Task(BITS, lambda s: s + s, _shuffle),
+    "missing-duplicate": Task(_draw_missing, _solve_missing, _rearrange_missing, 2),
+    "odds-first": Task(BITS, lambda s: s[1::2] + s[::2], _shuffle),
+    "binary-addition": Task(_draw_binary("+"), partial(_solve_binary, operator="+"), _rearrange_binary("+"), 3),
+    "binary-multiplication": Task(_draw_binary("×"), partial(_solve_binary, operator="×"), _rearrange_binary("×"), 3),
+    "square-root": Task(_draw_square, _solve_square, _shuffle),
+    "bucket-sort": Task(_letters(DIGITS), sorted, _shuffle),
+    "copy": Task(_letters("abcdefghijklmnopqrstuvwxyz"), list, _shuffle),
+    "addition": Task(
+        _draw_addition,
+        lambda s: list(str(sum(map(int, "".join(s).split("+"))))),
+        _rearrange_addition,
+        3,
+    ),
+    "sort": Task(_letters("abcdefghijklmnopqrstuvwxyz"), sorted, _shuffle),
+    "recall": Task(_draw_recall, _solve_recall, _rearrange_recall, 4),
+}
+assert set(TASKS) == set(get_args(Name))
