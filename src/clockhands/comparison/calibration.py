@@ -1,84 +1,183 @@
-"""A study of the comparison itself: how often it sees a difference where there is none, and where there is one.
+"""A study of the comparison itself: how often its sentences are false, on scores whose truth is planted.
 
-Scores are simulated as seed + item + both + noise: a variant's seeds are good or bad on all items, its items are hard
-or easy for all seeds, and the rest is chance. Two variants share the difficulty of the items, as in a real comparison.
+Scores are drawn by a law, made into trials, and judged by ``judge`` as any others are. Variants are equal, so that
+every "better" or "worse" is false; the interval of the baseline's score should cover the true one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from clockhands.comparison.statistics import ALPHA, Matrix, detectable, difference
+from clockhands.comparison.plan import Plan, make_plan
+from clockhands.comparison.results import Comparison
+from clockhands.comparison.trial import Trial
+from clockhands.comparison.variants import Variant
+from clockhands.comparison.verdicts import Verdict, judge
+from clockhands.shapes import Float
+
+ITEMS = 300
+LEVEL = 50.0
+SEEDS, VARIANTS = (5, 10), (1, 11, 42)
 
 
 @dataclass(frozen=True)
 class Law:
-    """Standard deviations of what makes two variants differ: by seed, by item, by chance; and sizes."""
+    """How scores come about. Standard deviations in points: by seed, by item, by item of a variant, by chance.
+
+    ``spread``: of the logarithm of a variant's own standard deviations. ``twins``: items in pairs of equal difficulty.
+    ``share``: where it is set, items are right with this probability, and ``failing`` seeds get none of them right.
+    """
 
     name: str
-    seed: float
-    item: float
-    noise: float
-    seeds: int = 5
-    items: int = 300
+    seed: float = 2.0
+    shared_item: float = 10.0
+    item: float = 0.0
+    chance: float = 10.0
+    spread: float = 0.0
+    twins: bool = False
+    share: float | None = None
+    failing: float = 0.0
 
     @property
-    def error(self) -> float:
-        """The true standard error of a mean difference."""
-        return float(
-            np.sqrt(self.seed**2 / self.seeds + self.item**2 / self.items + self.noise**2 / (self.seeds * self.items))
-        )
+    def truth(self) -> float:
+        """The score over all seeds that learn and all items."""
+        return LEVEL if self.share is None else 100 * self.share
+
+    @property
+    def groups(self) -> tuple[int, ...] | None:
+        """The groups of the test items."""
+        return tuple(place // 2 for place in range(ITEMS)) if self.twins else None
+
+    def draw(self, variants: int, seeds: int, rng: np.random.Generator) -> Float[np.ndarray, "V S N"]:
+        """Return the scores of equal variants and of the baseline, which is the first."""
+        shape = (variants + 1, seeds, ITEMS)
+        if self.share is not None:
+            right_VS = self.share + rng.normal(0, self.seed / 100, shape[:2]) * (self.share < 0.99)
+            right_VS = right_VS * (rng.random(shape[:2]) >= self.failing)
+            return 100.0 * (rng.random(shape) < right_VS[:, :, None])
+        repeat, count = (2, ITEMS // 2) if self.twins else (1, ITEMS)
+        item_VN = rng.normal(0, self.shared_item, (1, count)) + rng.normal(0, self.item, (variants + 1, count))
+        seed_VS = rng.normal(0, self.seed, shape[:2])
+        own_VSN = seed_VS[:, :, None] + rng.normal(0, self.chance, shape)
+        scale_V = np.exp(rng.normal(0, self.spread, variants + 1))
+        return LEVEL + np.repeat(item_VN, repeat, axis=1)[:, None] + scale_V[:, None, None] * own_VSN
 
 
 LAWS = (
-    Law("seeds decide", seed=2.0, item=1.0, noise=10.0),
-    Law("chance decides", seed=1.0, item=3.0, noise=15.0),
-    Law("items decide", seed=0.2, item=15.0, noise=10.0),
-    Law("ten seeds", seed=2.0, item=3.0, noise=10.0, seeds=10),
+    Law("seeds decide (Gaussian)"),
+    Law("items decide", seed=0.2, item=15.0),
+    Law("twins", seed=0.5, item=15.0, twins=True),
+    Law("99.94 % right", share=0.9994),
+    Law("a fifth of the seeds fails", share=0.9, failing=0.2),
+    Law("unequal spreads", spread=0.7),
 )
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How often a difference was shown, with the exact binomial interval (Clopper & Pearson 1934)."""
+    """How often something happened, with the exact binomial interval (Clopper & Pearson 1934)."""
 
-    shown: int
+    count: int
     drawn: int
 
     @property
     def value(self) -> float:
-        return self.shown / self.drawn
+        """The share; nan where nothing was drawn."""
+        return self.count / self.drawn if self.drawn else float("nan")
 
     @property
     def interval(self) -> tuple[float, float]:
-        interval = stats.binomtest(self.shown, self.drawn).proportion_ci(0.95, "exact")
+        """The exact 95 % interval."""
+        if not self.drawn:
+            return 0.0, 1.0
+        interval = stats.binomtest(self.count, self.drawn).proportion_ci(0.95, "exact")
         return float(interval.low), float(interval.high)
 
 
-def shown(law: Law, planted: float = 0.0, comparisons: int = 1, drawn: int = 1000, seed: int = 0) -> Rate:
-    """In how many of ``drawn`` comparisons a difference is shown, when ``planted`` is the truth.
+@dataclass(frozen=True)
+class Cell:
+    """What came out for one law, number of seeds and number of variants.
 
-    With several ``comparisons``, one shown among them counts: the error that they share.
+    ``false``: comparisons with a "better" or "worse" among equal variants. ``covered``: intervals of the baseline's
+    score that hold the truth. ``learned``: exact intervals of the share of its seeds that learn which hold that truth.
+    ``promised``: median over comparisons of the difference that could have been detected; None where none is promised.
+    ``shown``: verdicts for a variant that differs by as much.
     """
-    rng = np.random.default_rng(seed)
-    hits = 0
+
+    law: str
+    seeds: int
+    variants: int
+    false: Rate
+    covered: Rate
+    learned: Rate
+    promised: float | None = None
+    shown: Rate | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data that ``from_dict`` reads back."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, written: Mapping[str, Any]) -> Cell:
+        """Return the cell that ``to_dict`` wrote."""
+        rates = {name: Rate(**written[name]) for name in ("false", "covered", "learned", "shown") if written[name]}
+        return cls(**{**written, **rates})
+
+
+def measure_cell(law: Law, seeds: int, variants: int, drawn: int, seed: int = 0) -> Cell:
+    """Judge ``drawn`` comparisons of equal variants, and half as many with the promised difference planted in one."""
+    rng = np.random.default_rng([seed, seeds, variants])
+    plan = make_simulated_plan(seeds, variants)
+    false = covered = scored = learned = 0
+    promised = []
     for _ in range(drawn):
-        zeros = np.zeros((law.seeds, law.items))
-        hits += any(
-            difference(planted + _gap(law, rng), zeros, comparisons, ALPHA).significant for _ in range(comparisons)
-        )
-    return Rate(hits, drawn)
+        verdicts = judge(simulate(plan, law, law.draw(variants, seeds, rng)))
+        base = verdicts[0]
+        false += any(verdict.kind in ("better", "worse") for verdict in verdicts[1:])
+        if base.interval is not None and base.learning.learned:
+            scored += 1
+            covered += base.interval[0] <= law.truth <= base.interval[1]
+        learned += base.learning.interval[0] <= 100 * (1 - law.failing) <= base.learning.interval[1]
+        promised += _promises(verdicts)
+    rates = Rate(false, drawn), Rate(covered, scored), Rate(learned, drawn)
+    if law.share is not None:
+        return Cell(law.name, seeds, variants, *rates)
+    shift = float(np.median(promised))
+    return Cell(law.name, seeds, variants, *rates, shift, _count_shown(plan, law, shift, drawn // 2, rng))
 
 
-def promised(law: Law, comparisons: int = 1) -> float:
-    """The difference that is promised to be seen with 80 % power, at the true standard error."""
-    return detectable(law.error, law.seeds - 1, comparisons)
+def _promises(verdicts: list[Verdict]) -> list[float]:
+    gaps = [verdict.difference for verdict in verdicts[1:2] if "detected" in verdict.sentence]
+    return [gap.detectable for gap in gaps if gap is not None and gap.detectable is not None]
 
 
-def _gap(law: Law, rng: np.random.Generator) -> Matrix:
-    by_seed_S1 = rng.normal(0, law.seed, (law.seeds, 1))
-    by_item_1N = rng.normal(0, law.item, (1, law.items))
-    return by_seed_S1 + by_item_1N + rng.normal(0, law.noise, (law.seeds, law.items))
+def _count_shown(plan: Plan, law: Law, shift: float, drawn: int, rng: np.random.Generator) -> Rate:
+    """How often a difference is shown that one variant has."""
+    shown = 0
+    for _ in range(drawn):
+        scores_VSN = law.draw(len(plan.variants) - 1, len(plan.seeds), rng)
+        scores_VSN[1] += shift
+        shown += judge(simulate(plan, law, scores_VSN))[1].kind == "better"
+    return Rate(shown, drawn)
+
+
+def make_simulated_plan(seeds: int, variants: int) -> Plan:
+    """Return a plan of that many seeds, and variants besides the baseline. Nothing of it is trained."""
+    names = [Variant(str(place), {"training.clip": 1.0 + place}) for place in range(variants + 1)]
+    recipe = {"data": {"corpus": "roles"}, "training": {"max_steps": 1}}
+    return make_plan(recipe, variants=names, seeds=seeds, metric="chrf", budget={"steps": 1})
+
+
+def simulate(plan: Plan, law: Law, scores_VSN: Float[np.ndarray, "V S N"]) -> Comparison:
+    """Return a comparison of a plan whose trials have these scores."""
+    trials = [
+        Trial(variant.name, seed, "finished", items=tuple(items_N), groups=law.groups)
+        for variant, scores_SN in zip(plan.variants, scores_VSN, strict=True)
+        for seed, items_N in zip(plan.seeds, scores_SN.tolist(), strict=True)
+    ]
+    return Comparison(plan, {}, tuple(trials))

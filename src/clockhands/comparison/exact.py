@@ -8,6 +8,9 @@ from functools import lru_cache
 from scipy import optimize, stats
 
 ALPHA = 0.05
+LEARNING_ALPHA = 0.03
+"""Of the test of how many seeds learned: it is one more test beside that of the scores, and both together should be
+false in at most 7 of 100 comparisons."""
 LOWEST_P = 1e-12
 """Smaller ones are not told apart."""
 
@@ -51,7 +54,9 @@ def exact_difference_p(ours: float, theirs: float, count: float) -> float:
     return float(optimize.brentq(distance, LOWEST_P, 1.0, xtol=1e-9))
 
 
-def compare_counts(counts: Sequence[tuple[int, int]], baseline: tuple[int, int], alpha: float = ALPHA) -> list[float]:
+def compare_counts(
+    counts: Sequence[tuple[int, int]], baseline: tuple[int, int], alpha: float = LEARNING_ALPHA
+) -> list[float]:
     """Return for each (learned, of how many) the p of an exact test against the baseline's, for all of them together.
 
     Fisher's exact test (1935), two-sided. A comparison whose numbers could give no small p, as where all seeds of both

@@ -7,8 +7,10 @@ Permuting the seeds themselves cannot do this: five have 32 changes of sign.
 
 With five seeds a variance has four degrees of freedom, and the largest of 42 |t| is above 8 once in twenty times by
 variances that came out small by accident. Variants tell of each other's variance (Smyth 2004, "Linear Models and
-Empirical Bayes Methods", section 3): the variance over seeds of each is drawn towards the mean of all, as far as the
-spread of their logarithms allows, judged one standard error against it.
+Empirical Bayes Methods", Statistical Applications in Genetics and Molecular Biology 3, sections 3 and 6.2): the true
+variances over seeds are samples of a scaled inverse χ², whose degrees of freedom d0 are found from the spread of the
+logarithms of those that were measured, and each is drawn towards the common one by d0. The distribution of the largest
+|t| is drawn with true variances that differ as much.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from clockhands.comparison.statistics import (
     ALPHA,
@@ -102,10 +104,10 @@ def compare_with_baseline(
 def _judge(values: Sequence[float], parts: Sequence[Parts], alpha: float) -> list[Difference]:
     """Simultaneous intervals from means and variances; those that do not vary at all are left to exact bounds."""
     null = draw_null(min(part.seeds for part in parts), len(parts), min(part.groups for part in parts))
-    weight = choose_weight([part.seed for part in parts], null)
-    seed_M, error_M = _moderate(parts, weight)
+    prior = choose_prior([part.seed for part in parts], null)
+    seed_M, error_M = _moderate_parts(parts, prior)
     share_M = np.divide(seed_M, error_M**2, out=np.ones(len(parts)), where=error_M > 0).clip(0.0, 1.0)
-    numerator_BM, scale_BM = _draw_statistics(null, share_M, weight)
+    numerator_BM, scale_BM = _draw_statistics(null, share_M, prior)
     t_BM = np.abs(numerator_BM) / scale_BM
     largest_B = t_BM.max(axis=1)
     reach, inner = (float(np.quantile(largest_B, 1 - level)) for level in (alpha, 2 * alpha))
@@ -132,14 +134,27 @@ def _judge(values: Sequence[float], parts: Sequence[Parts], alpha: float) -> lis
     return differences
 
 
-def _moderate(parts: Sequence[Parts], weight: float) -> tuple[np.ndarray, np.ndarray]:
-    """The variances over seeds, drawn to their mean, and the standard errors that they make with the items'."""
-    varying = [part.seed for part in parts if part.total]
-    common = float(np.mean(varying)) if varying else 0.0
-    seed_M = np.array([(1 - weight) * part.seed + weight * common if part.total else 0.0 for part in parts])
+def _moderate_parts(parts: Sequence[Parts], prior: float) -> tuple[np.ndarray, np.ndarray]:
+    """The variances over seeds, drawn to the common one, and the standard errors that they make with the items'."""
+    seed_M = np.array([part.seed for part in parts])
+    varying_M = seed_M > 0
+    if varying_M.any():
+        seed_M[varying_M] = moderate(seed_M[varying_M], prior, parts[0].seeds - 1)
     # A small variance over seeds must not leave less than the groups of items alone have.
     total_M = [max(seed + part.excess, part.item) for seed, part in zip(seed_M, parts, strict=True)]
     return seed_M, np.sqrt(total_M)
+
+
+def moderate(variances_XM: np.ndarray, prior: float, freedom: int) -> np.ndarray:
+    """Return variances drawn to the one that is common to the last axis, by ``prior`` degrees of freedom.
+
+    The common one is found from the mean of the logarithms (Smyth 2004, section 6.2).
+    """
+    if not prior:
+        return variances_XM
+    offset = special.digamma(prior / 2) - math.log(prior / 2) - special.digamma(freedom / 2) + math.log(freedom / 2)
+    common_X1 = np.exp(np.log(variances_XM).mean(axis=-1, keepdims=True) + offset)
+    return (prior * common_X1 + freedom * variances_XM) / (prior + freedom)
 
 
 def _drawn_p(drawn_B: np.ndarray, t: float) -> float:
@@ -147,25 +162,35 @@ def _drawn_p(drawn_B: np.ndarray, t: float) -> float:
     return (1 + int((drawn_B >= t).sum())) / (1 + len(drawn_B))
 
 
-def choose_weight(variances: Sequence[float], null: Null) -> float:
-    """Return how far each variance over seeds is drawn to the mean of all: 0 (stands alone) to below 1.
+PRIORS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0)
 
-    The logarithms of variances that are equal in truth spread as ``null`` says; what they spread more, and one standard
-    error of that beside, is the trigamma function of half the prior's degrees of freedom (Smyth 2004, section 6.2).
+
+def choose_prior(variances: Sequence[float], null: Null) -> float:
+    """Return the degrees of freedom that the variants' variances over seeds lend to each; 0: each stands alone.
+
+    The logarithms of variances that are equal in truth spread as ``null`` says. What they spread more, and one standard
+    error of that beside, is the trigamma function of half the prior's degrees of freedom (Smyth 2004, section 6.2),
+    which are taken as the next lower of ``PRIORS``.
     """
     logs = np.log([variance for variance in variances if variance > 0])
     if len(logs) < FEWEST:
         return 0.0
     more = max(float(logs.var(ddof=1)) - null.spread, 0.0) + null.spread_error
-    freedom = 2 * float(optimize.brentq(lambda half: special.polygamma(1, half) - more, 1e-3, 1e6))
-    return freedom / (freedom + null.seeds - 1)
+    return max((prior for prior in PRIORS if special.polygamma(1, prior / 2) >= more), default=0.0)
 
 
-def _draw_statistics(null: Null, share_M: np.ndarray, weight: float) -> tuple[np.ndarray, np.ndarray]:
+@lru_cache(maxsize=32)
+def _draw_true_variances(draws: int, variants: int, prior: float) -> np.ndarray:
+    """True variances as they differ under the prior, a scaled inverse χ²."""
+    return prior / np.random.default_rng(2_004).chisquare(prior, (draws, variants))
+
+
+def _draw_statistics(null: Null, share_M: np.ndarray, prior: float) -> tuple[np.ndarray, np.ndarray]:
     """Numerators and denominators of the drawn t: seeds make ``share_M`` of the variance, groups of items the rest."""
-    moderated_BM = (1 - weight) * null.variances_BM + weight * null.variances_BM.mean(axis=1, keepdims=True)
-    numerator_BM = np.sqrt(share_M) * null.means_BM + np.sqrt(1 - share_M) * null.items_BM
-    return numerator_BM, np.sqrt(share_M * moderated_BM + (1 - share_M) * null.item_variances_BM)
+    true_BM = _draw_true_variances(*null.means_BM.shape, prior) if prior else 1.0
+    variances_BM = moderate(null.variances_BM * true_BM, prior, null.seeds - 1)
+    numerator_BM = np.sqrt(share_M) * null.means_BM * np.sqrt(true_BM) + np.sqrt(1 - share_M) * null.items_BM
+    return numerator_BM, np.sqrt(share_M * variances_BM + (1 - share_M) * null.item_variances_BM)
 
 
 def _agree(p: float, significant: bool, alpha: float) -> float:

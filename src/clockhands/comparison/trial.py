@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -110,7 +111,7 @@ class Trial:
         """What was measured inside the model; empty where the plan measures nothing."""
         return self.inside or Measurements()
 
-    @property
+    @cached_property
     def items_N(self) -> Float[np.ndarray, " N"]:
         """The metric of each of N test items as numbers; exact match in percent."""
         if isinstance(self.items, str):

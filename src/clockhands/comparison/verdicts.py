@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from clockhands.comparison.exact import ALPHA, compare_counts
+from clockhands.comparison.exact import LEARNING_ALPHA, compare_counts
 from clockhands.comparison.learning import Learning, classify_seeds, find_threshold
 from clockhands.comparison.plan import Plan
 from clockhands.comparison.results import Comparison
@@ -79,13 +79,15 @@ def score_matrix(comparison: Comparison, variant: str, seeds: Collection[int] | 
 
     Raises DataError for a trial with items that have no number.
     """
-    trials = comparison.trials_of(variant)
-    rows = [trial.items_N for trial in trials if seeds is None or trial.seed in seeds]
-    for trial in trials:
-        if wrong := name_cells(trial.items_N[None]):
-            where = wrong.removesuffix(" of row 0")
-            raise DataError(f"the trial of {variant!r} with seed {trial.seed} has no score for {where} (from 0)")
-    return np.stack(rows) if rows else np.zeros((0, 0))
+    trials = [trial for trial in comparison.trials_of(variant) if seeds is None or trial.seed in seeds]
+    if not trials:
+        return np.zeros((0, 0))
+    scores_SN = np.stack([trial.items_N for trial in trials])
+    if not np.isfinite(scores_SN).all():
+        trial = next(trial for trial in trials if not np.isfinite(trial.items_N).all())
+        where = name_cells(trial.items_N[None]).removesuffix(" of row 0")
+        raise DataError(f"the trial of {variant!r} with seed {trial.seed} has no score for {where} (from 0)")
+    return scores_SN
 
 
 def find_groups(comparison: Comparison) -> tuple[int, ...] | None:
@@ -258,7 +260,7 @@ def _describe(
         unit=plan.unit,
         detecting=ours.complete and base.complete,
     )
-    if learning_p is not None and learning_p < ALPHA:
+    if learning_p is not None and learning_p < LEARNING_ALPHA:
         kind, sentence = _describe_learning(ours, base, learning_p, kind, sentence)
     elif ours.mixed or base.mixed:
         sentence += f" among the seeds that learned: {ours}; {base} of the baseline"
