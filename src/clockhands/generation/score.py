@@ -1,4 +1,4 @@
-"""Scores of translations: BLEU and chrF with sacreBLEU's signatures, exact match, each with a bootstrap interval."""
+"""Scores of translations: BLEU and chrF with sacreBLEU's signatures and bootstrap, exact match with exact bounds."""
 
 from __future__ import annotations
 
@@ -55,8 +55,7 @@ def score_translations(
 
     BLEU and chrF are sacreBLEU's, with the interval of its bootstrap (Koehn 2004; ``RESAMPLES`` draws): the mean of the
     resampled scores plus and minus half the width of their 95 % range, so that ``value`` is not its centre. Exact match
-    has SciPy's percentile interval, and its exact one where all or none match. ``tokenize`` and ``lowercase`` are
-    sacreBLEU's (``none``: tokenised references).
+    has the exact interval of a share. ``tokenize`` and ``lowercase`` are sacreBLEU's (``none``: tokenised references).
     Raises DataError if the two differ in number or there is nothing to score.
     """
     if len(hypotheses) != len(references):
@@ -84,14 +83,22 @@ def make_bleu(tokenize: str, *, lowercase: bool) -> Any:
 
 
 def compute_exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Compute the share of translations that equal their reference, in percent.
+    """Compute the share of translations that equal their reference, in percent, with its exact interval.
 
-    Where all or none do, every resample has that same share, however few they are; the interval is exact there
-    (Clopper & Pearson 1934): of 100 that are all right, 96.4 to 100.
+    Of translations that are all right, or all wrong, resampling gives one number, however few they are; the exact
+    interval (Clopper & Pearson 1934) does not.
     """
-    right = match_exactly(hypotheses, references).astype(float)
-    low, high = _exact_interval(right) if np.ptp(right) == 0 else compute_interval(100 * right)
-    return Score("exact", 100 * float(right.mean()), low, high, f"nrefs:1|bs:{RESAMPLES}|seed:{SEED}")
+    right = match_exactly(hypotheses, references)
+    low, high = compute_exact_interval(int(right.sum()), len(right))
+    return Score("exact", 100 * float(right.mean()), low, high, "nrefs:1|ci:exact")
+
+
+def compute_exact_interval(right: int, count: int) -> tuple[float, float]:
+    """Compute the exact 95 % interval of a share in percent (Clopper & Pearson 1934)."""
+    from scipy.stats import binomtest
+
+    interval = binomtest(right, count).proportion_ci(0.95, "exact")
+    return 100 * float(interval.low), 100 * float(interval.high)
 
 
 def match_exactly(hypotheses: Sequence[str], references: Sequence[str]) -> NDArray[np.bool_]:
@@ -109,14 +116,6 @@ def compute_interval(values: NDArray[np.float64], confidence: float = 0.95) -> t
         (values,), np.mean, n_resamples=RESAMPLES, confidence_level=confidence, method="percentile", rng=SEED
     )
     return float(drawn.confidence_interval.low), float(drawn.confidence_interval.high)
-
-
-def _exact_interval(right: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the exact interval of a share, in percent."""
-    from scipy.stats import binomtest
-
-    interval = binomtest(int(right.sum()), len(right)).proportion_ci(0.95, "exact")
-    return 100 * float(interval.low), 100 * float(interval.high)
 
 
 def _score_corpus(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Score:

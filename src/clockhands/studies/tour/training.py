@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clockhands.catalogue import Catalogue
 from clockhands.comparison import Comparison, Plan, Trial
+from clockhands.comparison.exact import exact_share
 from clockhands.comparison.trial_runner import load_material
 from clockhands.comparison.trial_scores import find_groups, score_items
 from clockhands.data import Pair
@@ -42,8 +43,11 @@ class Translator:
 
     @property
     def exact(self) -> Score:
-        """Exact match in percent, with its interval over the test items."""
-        return next(score for score in self.evaluation.scores if score.name == "exact")
+        """Exact match in percent, with its exact interval over the test items; those of one group count as one."""
+        score = next(score for score in self.evaluation.scores if score.name == "exact")
+        groups = find_groups(self.pairs) or tuple(range(len(self.pairs)))
+        low, high = exact_share(score.value / 100, len(set(groups)))
+        return replace(score, low=100 * low, high=100 * high)
 
     @property
     def trial(self) -> Trial:
