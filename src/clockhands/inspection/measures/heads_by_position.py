@@ -57,7 +57,7 @@ class HeadsByPosition(Measure):
             f"{count} of {shares_LH.numel()} heads attend mostly by position ({surely} surely and {possibly} "
             f"possibly, by each head's own 95 % interval{beside}).{_describe_names(names)}",
             float(count),
-            interval=(float(surely), float(possibly)),
+            interval=(float(surely), float(possibly)) if possibly else None,
             unit="heads",
             references=reference_untrained(untrained),
             light="good" if surely else "info",

@@ -49,7 +49,7 @@ class LogitHeads(Measure):
             f"({surely} surely and {possibly} possibly, by each head's own 95 % interval{beside}); in layer "
             f"{layer + 1} its share is largest in head {head} ({percent(by_head[head])}).",
             float(count),
-            interval=(float(surely), float(possibly)),
+            interval=(float(surely), float(possibly)) if possibly else None,
             unit="heads",
             references=reference_untrained(untrained),
             light="info",
