@@ -1,4 +1,4 @@
-"""The verdicts as a table for papers (LaTeX), for a README (Markdown), and all trials for spreadsheets (CSV)."""
+"""The verdicts as a table for a README (Markdown), all trials for spreadsheets (CSV), and the catalogue of formats."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
 
+from clockhands.comparison.latex import as_latex
 from clockhands.comparison.plan_settings import METRICS
 from clockhands.comparison.results import Comparison
 from clockhands.comparison.verdicts import Verdict, format_score, judge
 from clockhands.findings import choose_digits
 
 COLUMNS = ("variant", "score", "difference", "P(better)", "p", "learned", "verdict")
-# fmt: off
-SPECIAL = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
-           "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "√": r"$\surd$",
-           "·": r"$\cdot$", "×": r"$\times$", "−": r"$-$"}
-# fmt: on
 
 
 def format_rows(comparison: Comparison) -> list[tuple[str, ...]]:
@@ -28,16 +24,6 @@ def as_markdown(comparison: Comparison) -> str:
     """Return a table for a README, with its signature beneath."""
     lines = [_bars(COLUMNS), _bars(["---"] * len(COLUMNS)), *(_bars(row) for row in format_rows(comparison))]
     return "\n".join([*lines, "", f"{METRICS[comparison.plan.metric]}; `{comparison.signature}`", ""])
-
-
-def as_latex(comparison: Comparison) -> str:
-    """Return a ``tabular`` (booktabs) for a paper."""
-    lines = [" & ".join(map(_escape, row)) + r" \\" for row in format_rows(comparison)]
-    head = " & ".join(map(_escape, COLUMNS)) + r" \\"
-    body = [r"\toprule", head, r"\midrule", *lines, r"\bottomrule"]
-    return "\n".join([
-        f"% {comparison.signature}", rf"\begin{{tabular}}{{{'l' * len(COLUMNS)}}}", *body, r"\end{tabular}", "",
-    ])  # fmt: skip
 
 
 def as_csv(comparison: Comparison) -> str:
@@ -67,7 +53,3 @@ def _row(verdict: Verdict, digits: int) -> tuple[str, ...]:
 
 def _bars(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _escape(text: str) -> str:
-    return "".join(SPECIAL.get(letter, letter) for letter in text)

@@ -1,0 +1,137 @@
+"""The verdicts as a table for a paper, with a paragraph on the methods and its references."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from clockhands import __version__
+from clockhands.comparison.plan_settings import METRICS
+from clockhands.comparison.results import Comparison
+from clockhands.comparison.simultaneous import FEWEST
+from clockhands.comparison.verdicts import Verdict, find_groups, find_top, judge, score_matrix
+
+# fmt: off
+SPECIAL = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
+           "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "√": r"$\surd$",
+           "·": r"$\cdot$", "×": r"$\times$", "−": r"$-$"}
+# fmt: on
+COLUMNS = ("Variant", "Score", "Low", "High", "Difference", "Low", "High", "$p$", "Learned")
+PREAMBLE = r"% in the preamble: \usepackage{booktabs,siunitx,etoolbox} \robustify\bfseries; citations are of natbib"
+NOTHING = "{--}"
+"""In a column of numbers, what stands in braces is text."""
+
+METHODS = r"""\paragraph{{Statistics.}} Every variant was trained with the same {seeds} random seeds, which decide
+batches and initial weights, and judged on the same {items}. Differences from the baseline ({baseline})
+are paired by seed and item. Standard errors count seeds and {units} as samples \citep{{cameron2011}};
+intervals and $p$ values hold for all {comparisons} together, by the largest of the $t$ statistics
+\citep{{dunnett1955}}{moderated}.{ceiling} Variants count as equivalent where two one-sided tests show a
+difference below {margin} \citep{{schuirmann1987}}. Seeds that diverged or did not learn are counted by
+themselves, with the exact interval of their share \citep{{clopper1934}}, and compared by Fisher's exact
+test after \citet{{tarone1990}}; scores are of the seeds that learned. Computed with Clockhands
+\citep{{clockhands}}."""
+CEILING = r""" Where fewer than ten {units} tell two variants apart, the exact interval of a share is
+taken where it is wider."""
+MODERATED = r", with variances over seeds moderated across variants \citep{smyth2004}"
+
+BIBLIOGRAPHY = r"""@article{cameron2011, author = {Cameron, A. Colin and Gelbach, Jonah B. and Miller, Douglas L.},
+  title = {Robust Inference With Multiway Clustering}, journal = {Journal of Business \& Economic Statistics},
+  volume = {29}, number = {2}, pages = {238--249}, year = {2011}}
+@article{clopper1934, author = {Clopper, C. J. and Pearson, E. S.},
+  title = {The Use of Confidence or Fiducial Limits Illustrated in the Case of the Binomial},
+  journal = {Biometrika}, volume = {26}, number = {4}, pages = {404--413}, year = {1934}}
+@article{dunnett1955, author = {Dunnett, Charles W.},
+  title = {A Multiple Comparison Procedure for Comparing Several Treatments with a Control},
+  journal = {Journal of the American Statistical Association}, volume = {50}, number = {272}, pages = {1096--1121},
+  year = {1955}}
+@article{schuirmann1987, author = {Schuirmann, Donald J.},
+  title = {A Comparison of the Two One-Sided Tests Procedure and the Power Approach for Assessing the Equivalence of
+  Average Bioavailability}, journal = {Journal of Pharmacokinetics and Biopharmaceutics}, volume = {15}, number = {6},
+  pages = {657--680}, year = {1987}}
+@article{smyth2004, author = {Smyth, Gordon K.},
+  title = {Linear Models and Empirical {Bayes} Methods for Assessing Differential Expression in Microarray Experiments},
+  journal = {Statistical Applications in Genetics and Molecular Biology}, volume = {3}, number = {1}, year = {2004}}
+@article{tarone1990, author = {Tarone, R. E.}, title = {A Modified {Bonferroni} Method for Discrete Data},
+  journal = {Biometrics}, volume = {46}, number = {2}, pages = {515--522}, year = {1990}}
+@software{clockhands, title = {Clockhands: a Workbench for how {Transformers} Know Word Order}, version = {VERSION}}"""
+
+
+def as_latex(comparison: Comparison) -> str:
+    """Return a table (booktabs, siunitx) with caption and label, a paragraph on the methods, and its BibTeX entries.
+
+    A difference whose interval excludes 0 is bold. The entries are written to ``clockhands.bib`` when LaTeX runs.
+    """
+    verdicts = judge(comparison)
+    entries = BIBLIOGRAPHY.replace("VERSION", __version__)
+    return "\n".join([
+        f"% {comparison.signature}", PREAMBLE, *_write_table(comparison, verdicts), "",
+        _write_methods(comparison, verdicts), "", r"\begin{filecontents}[noheader,overwrite]{clockhands.bib}", entries,
+        r"\end{filecontents}", "",
+    ])  # fmt: skip
+
+
+def _write_table(comparison: Comparison, verdicts: Sequence[Verdict]) -> list[str]:
+    digits = comparison.plan.digits
+    number = f"S[table-format=3.{digits},detect-weight]"
+    signed = f"S[table-format=+3.{digits},detect-weight]"
+    columns = f"l{number * 3}{signed * 3}S[table-format=<1.3]c"
+    head = " & ".join(name if name == "Variant" or name == "Learned" else f"{{{name}}}" for name in COLUMNS)
+    rows = [" & ".join(_write_row(verdict, digits)) + r" \\" for verdict in verdicts]
+    return [
+        r"\begin{table}", r"\centering", rf"\caption{{{_write_caption(comparison)}}}",
+        rf"\label{{tab:{_make_label(comparison.plan.title)}}}", rf"\begin{{tabular}}{{{columns}}}", r"\toprule",
+        head + r" \\", r"\midrule", *rows, r"\bottomrule", r"\end{tabular}", r"\end{table}",
+    ]  # fmt: skip
+
+
+def _write_row(verdict: Verdict, digits: int) -> list[str]:
+    gap = verdict.difference
+    scores = (verdict.score, *(verdict.interval or (None, None)))
+    bold = r"\bfseries " if gap is not None and gap.significant and verdict.kind in ("better", "worse") else ""
+    differences = (None, None, None) if gap is None else (gap.value, gap.low, gap.high)
+    learned, total = verdict.learning.counts
+    return [
+        escape(verdict.variant),
+        *(NOTHING if value is None else f"{value:.{digits}f}" for value in scores),
+        *(NOTHING if value is None else f"{bold}{value + 0.0:+.{digits}f}" for value in differences),
+        NOTHING if gap is None else "<0.001" if gap.adjusted < 0.001 else f"{gap.adjusted:.3f}",
+        f"{learned}/{total}",
+    ]
+
+
+def _write_caption(comparison: Comparison) -> str:
+    plan = comparison.plan
+    kind, amount = plan.budget
+    return (
+        f"{escape(plan.title)}{'' if plan.title.endswith('?') else '.'} {escape(METRICS[plan.metric])}, "
+        f"{len(plan.seeds)} seeds, {amount:,g} {kind} each. Low and high bound \\SI{{95}}{{\\percent}} intervals; "
+        f"of differences from {escape(plan.baseline)} they hold, as $p$ does, for all comparisons together. Bold: the "
+        f"interval excludes 0. Learned: seeds that learned, of all."
+    )
+
+
+def _write_methods(comparison: Comparison, verdicts: Sequence[Verdict]) -> str:
+    plan, groups = comparison.plan, find_groups(comparison)
+    items = score_matrix(comparison, plan.baseline).shape[1]
+    count = f"{items:,} test items" if groups is None else f"{items:,} test items in {len(set(groups)):,} groups"
+    units = "test items" if groups is None else "groups of test items"
+    others = len(verdicts) - 1
+    return METHODS.format(
+        seeds=len(plan.seeds),
+        items=count,
+        baseline=escape(plan.baseline),
+        units=units,
+        comparisons=f"{others} comparison" + "s" * (others != 1),
+        moderated=MODERATED if others >= FEWEST else "",
+        ceiling="" if find_top(plan) is None else CEILING.format(units=units),
+        margin=f"{plan.equal_within:g} {plan.unit if plan.equal_within != 1 else plan.unit.removesuffix('s')}",
+    )
+
+
+def _make_label(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "comparison"
+
+
+def escape(text: str) -> str:
+    """Return text with what LaTeX would take as a command written as itself."""
+    return "".join(SPECIAL.get(letter, letter) for letter in text)

@@ -1,0 +1,96 @@
+"""The table for a paper, read as LaTeX reads it: environments, columns, cells, numbers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from clockhands.comparison.latex import BIBLIOGRAPHY, as_latex
+from clockhands.comparison.results import Comparison
+from clockhands.comparison.variants import Variant
+from clockhands.comparison.verdicts import judge
+from tests.comparison.planted import results, shares
+
+BEGIN, END = re.compile(r"\\begin\{(\w+)\}"), re.compile(r"\\end\{(\w+)\}")
+NUMBER = re.compile(r"^(?:\\bfseries )?(<?[+-]?\d+\.\d+)$")
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of the body of the table."""
+    body = text.partition(r"\midrule")[2].partition(r"\bottomrule")[0]
+    return [[cell.strip() for cell in line.removesuffix(r"\\").split("&")] for line in body.strip().splitlines()]
+
+
+def test_every_environment_is_closed_and_every_brace() -> None:
+    text = as_latex(results())
+    assert BEGIN.findall(text) == ["table", "tabular", "filecontents"]
+    assert END.findall(text) == ["tabular", "table", "filecontents"]
+    plain = re.sub(r"\\[{}]", "", text)
+    assert plain.count("{") == plain.count("}")
+    assert r"\caption{" in text and r"\label{tab:a-comparison}" in text
+
+
+def test_every_row_has_a_cell_for_each_column_and_numbers_that_siunitx_reads() -> None:
+    text = as_latex(results())
+    columns = re.search(r"\\begin\{tabular\}\{(.*)\}$", text, re.MULTILINE)
+    assert columns is not None
+    kinds = re.findall(r"S\[[^\]]*\]|[lcr]", columns[1])
+    assert len(kinds) == 9 and len(rows(text)) == 4
+    for row in rows(text):
+        assert len(row) == 9
+        for kind, cell in zip(kinds, row, strict=True):
+            assert kind in "lc" or cell == "{--}" or NUMBER.match(cell), cell
+
+
+def test_the_cells_hold_the_verdicts_and_bold_is_what_is_significant() -> None:
+    made = results()
+    for row, verdict in zip(rows(as_latex(made)), judge(made), strict=True):
+        assert row[0] == verdict.variant and verdict.score is not None
+        assert float(row[1]) == pytest.approx(verdict.score, abs=0.05)
+        gap = verdict.difference
+        assert ("bfseries" in row[4]) == (verdict.kind in ("better", "worse"))
+        if gap is None:
+            assert row[4:8] == ["{--}"] * 4
+        else:
+            assert [float(cell.removeprefix(r"\bfseries ")) for cell in row[4:7]] == pytest.approx(
+                [gap.value, gap.low, gap.high], abs=0.0501
+            )
+    assert {row[0]: "bfseries" in row[4] for row in rows(as_latex(made))} == {
+        "base": False, "better": True, "same": False, "worse": True,
+    }  # fmt: skip
+
+
+def test_what_did_not_end_leaves_its_cells_empty() -> None:
+    lost = rows(as_latex(shares({"base": [0.9] * 5, "lost": [None] * 5})))[1]
+    assert lost == ["lost", *["{--}"] * 7, "0/5"]
+
+
+def named(comparison: Comparison, name: str) -> Comparison:
+    """The same with another name for the variant "same"."""
+    variants = tuple(
+        Variant(name, variant.overrides) if variant.name == "same" else variant for variant in comparison.plan.variants
+    )
+    trials = tuple(replace(trial, variant=name) if trial.variant == "same" else trial for trial in comparison.trials)
+    costs = {name if key == "same" else key: cost for key, cost in comparison.costs.items()}
+    return replace(comparison, plan=replace(comparison.plan, variants=variants), trials=trials, costs=costs)
+
+
+def test_names_and_signs_are_written_as_themselves() -> None:
+    text = as_latex(named(results(), "50 % & √d − 1_a"))
+    assert r"50 \% \& $\surd$d $-$ 1\_a &" in text
+    assert len(rows(text.replace(r"\&", "and"))[2]) == 9
+
+
+def test_the_paragraph_says_what_was_done_and_cites_what_there_is() -> None:
+    text = as_latex(results())
+    cited = set(re.findall(r"\\cite[pt]\{(\w+)\}", text))
+    entries = set(re.findall(r"@\w+\{(\w+),", text))
+    assert cited == entries - {"smyth2004"} and len(entries) == BIBLIOGRAPHY.count("@"), "three variances lend nothing"
+    many = as_latex(shares({name: [0.9] * 5 for name in "abcdefg"}))
+    assert r"moderated across variants \citep{smyth2004}" in many and "below 1 point " in many
+    assert "the same 6 random seeds" in text and "the same 200 test items" in text and "3 comparisons together" in text
+    grouped = results()
+    trials = tuple(replace(trial, groups=tuple(n // 2 for n in range(200))) for trial in grouped.trials)
+    assert "200 test items in 100 groups" in as_latex(replace(grouped, trials=trials))
