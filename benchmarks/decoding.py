@@ -82,7 +82,7 @@ class Writers:
         }
 
     def mine(self, name: str) -> None:
-        written = self.writers[name].write(self.ids_BT, self.mask_BT, Decoding(LONGEST, self.beam))
+        written = self.writers[name].generate(self.ids_BT, self.mask_BT, Decoding(LONGEST, self.beam))
         self.texts[name] = [text.tokens for text in written]
 
     def peer(self) -> None:

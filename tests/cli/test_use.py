@@ -111,7 +111,7 @@ def test_faults_are_one_line(translator: Run, tmp_path: Path, capsys: pytest.Cap
             "--seed",
             "-1",
         ): "argument --seed: the value is -1, but must be from 0 to 4,294,967,295",
-        ("generate", str(translator.path), "--beam", "2", "--top-k", "3"): "nothing is drawn: leave out top_k",
+        ("generate", str(translator.path), "--beam", "2", "--top-k", "3"): "nothing is sampled: leave out top_k",
         ("generate", str(translator.path), "--temperature", "1e-320"): "the least is 0.001",
     }
     for command, message in faults.items():

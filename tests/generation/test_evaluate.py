@@ -10,7 +10,7 @@ import torch
 
 from clockhands.data import Pair, PairCollator, encode_pairs, open_corpus
 from clockhands.errors import DataError, UsageError
-from clockhands.generation import Loss, compute_cross_attention, draw_cross_attention, evaluate
+from clockhands.generation import Loss, evaluate
 from clockhands.runs import Run, open_run
 
 
@@ -56,13 +56,3 @@ def test_pairs_and_documents_together_and_windows_of_nothing_are_refused(transla
         evaluate(translator, [Pair("Tom saw Anna", "Tom saw Anna"), "the cat sat"])  # type: ignore[list-item]
     with pytest.raises(UsageError, match="length=0"):
         evaluate(writer, ["the cat sat on the mat"], length=0)
-
-
-def test_cross_attention_is_a_distribution_over_the_source(translator: Run) -> None:
-    weights, sources, targets = compute_cross_attention(translator, "Tom bit Anna")
-    assert weights.shape == (1, 2, len(targets), len(sources))
-    assert sources[:3] == ["Tom", "bit", "Anna"] or [word.strip() for word in sources[:3]] == ["Tom", "bit", "Anna"]
-    torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
-    figure = draw_cross_attention(translator, "Tom bit Anna")
-    assert len(figure.panels) == 2
-    assert figure.panels[1].marks[0].z[0][0] == pytest.approx(float(weights[0, 1, 0, 0]))

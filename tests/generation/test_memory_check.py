@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from clockhands.generation.engines.hypotheses import (
-    CachePerHypothesis,
     Hypotheses,
-    Recompute,
-    SharedCache,
+    SeparateCacheHypotheses,
+    SharedCacheHypotheses,
+    UncachedHypotheses,
     make_hypotheses,
 )
 from clockhands.generation.memory_check import estimate_bytes
@@ -25,7 +25,7 @@ BATCH, BEAM, LENGTH, SOURCE = 3, 4, 6, 5
 def measure_bytes(hypotheses: Hypotheses) -> int:
     """Count the bytes of the cached tokens and of the encoder's output; room that is not used is not counted."""
     total = hypotheses.source.states_BTD.nbytes
-    if isinstance(hypotheses, (SharedCache, CachePerHypothesis)):
+    if isinstance(hypotheses, (SharedCacheHypotheses, SeparateCacheHypotheses)):
         for cache in (hypotheses.caches.self_attention, hypotheses.caches.cross_attention):
             for layer in cache.layers:
                 total += 2 * layer._keys[:, :, : layer.length].nbytes
@@ -34,7 +34,11 @@ def measure_bytes(hypotheses: Hypotheses) -> int:
 
 @pytest.mark.parametrize(
     ("scheme", "way"),
-    [("rope", SharedCache), ("cope", CachePerHypothesis), ({"scheme": "index", "normalise": "length"}, Recompute)],
+    [
+        ("rope", SharedCacheHypotheses),
+        ("cope", SeparateCacheHypotheses),
+        ({"scheme": "index", "normalise": "length"}, UncachedHypotheses),
+    ],
 )
 def test_a_search_holds_at_least_what_is_estimated(scheme: Any, way: type[Hypotheses]) -> None:
     model = writer("rope", decoder=scheme, d_ff=16)
@@ -46,9 +50,9 @@ def test_a_search_holds_at_least_what_is_estimated(scheme: Any, way: type[Hypoth
         for _ in range(LENGTH):
             hypotheses.step(torch.full((BATCH, BEAM), 3), None)
     estimated = estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source=SOURCE)
-    if way is SharedCache:
+    if way is SharedCacheHypotheses:
         assert estimated == measure_bytes(hypotheses)
-    elif way is CachePerHypothesis:
+    elif way is SeparateCacheHypotheses:
         assert estimated < measure_bytes(hypotheses)
     else:
         cached = estimate_bytes(writer("rope", d_ff=16), batch=BATCH, beam=BEAM, length=LENGTH, source=SOURCE)

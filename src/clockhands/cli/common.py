@@ -82,8 +82,9 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", default="clockhands", metavar="NAME",
                         help="clockhands (default, every model) or ctranslate2 (faster; added or plain rotary "
                         "positions only)")  # fmt: skip
-    parser.add_argument("--compute-type", default="float32", metavar="TYPE",
-                        help="of the engine ctranslate2: int8, bfloat16, ... (default: float32)")  # fmt: skip
+    parser.add_argument("--compute-type", metavar="TYPE",
+                        help="number type of the engine's matrix products: int8, bfloat16, ... (default: that of the "
+                        "weights with clockhands, float32 with ctranslate2)")  # fmt: skip
 
 
 def search_of(options: argparse.Namespace) -> Search:

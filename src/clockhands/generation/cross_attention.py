@@ -1,4 +1,6 @@
-"""Cross-attention as a figure, by layer and head: to which source tokens each target token attends."""
+"""The weights of the decoder's cross-attention, and a figure of them: how much each target token attends to which
+source tokens, for every layer and head.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,15 @@ __all__ = ["compute_cross_attention", "draw_cross_attention"]
 def compute_cross_attention(
     run: str | Path | Run, source: str, target: str | None = None
 ) -> tuple[Float[Tensor, "L H S T"], list[str], list[str]]:
-    """Compute the weights of the decoder's cross-attention; return them with source tokens [T] and target tokens [S].
+    """Compute the weights of the decoder's cross-attention for one pair of sentences.
 
-    The target is the model's own translation unless given. Raises UsageError for an empty source.
+    Args:
+        run: a trained encoder-decoder.
+        source: the sentence to translate.
+        target: its translation; None: the translation of the model itself.
+
+    Returns the weights [layers, heads, target tokens, source tokens], in float32 on the CPU, with the source tokens and
+    the target tokens as text. Raises UsageError for an empty source and for a run that does not translate.
     """
     run = open_run(run)
     run.require("encoder-decoder", "draw cross-attention")
@@ -45,11 +53,14 @@ def compute_cross_attention(
 
 
 def draw_cross_attention(run: str | Path | Run, source: str, target: str | None = None) -> Figure:
-    """Draw one heatmap for each layer and head: target tokens down, source tokens across."""
-    weights_LHST, sources, targets = compute_cross_attention(run, source, target)
+    """Draw one heatmap of the cross-attention for each layer and head: target tokens down, source tokens across.
+
+    The arguments and errors are those of ``compute_cross_attention``.
+    """
+    weights_LHST, source_tokens, target_tokens = compute_cross_attention(run, source, target)
     panels = [
         Panel(
-            (Mark("heatmap", z=tuple(map(tuple, head_ST.tolist())), x=tuple(sources), y=tuple(targets)),),
+            (Mark("heatmap", z=tuple(map(tuple, head_ST.tolist())), x=tuple(source_tokens), y=tuple(target_tokens)),),
             title=f"layer {layer + 1}, head {head + 1}",
         )
         for layer, layer_HST in enumerate(weights_LHST)
@@ -59,9 +70,10 @@ def draw_cross_attention(run: str | Path | Run, source: str, target: str | None 
         "How much the decoder attends to each source token (column) where it predicts a target token (row); every row "
         "sums to 1."
     )
-    return Figure(tuple(panels), caption, columns=min(4, weights_LHST.shape[1]), height=len(targets) / len(sources))
+    height = len(target_tokens) / len(source_tokens)
+    return Figure(tuple(panels), caption, columns=min(4, weights_LHST.shape[1]), height=height)
 
 
 def _decode_tokens(tokenizer: Any, ids_BS: Tensor) -> list[str]:
-    """Return each token as a person reads it."""
+    """Return each token of the first row as text; one that decodes to no text, by its name in the vocabulary."""
     return [tokenizer.decode([token]) or tokenizer.convert_ids_to_tokens(int(token)) for token in ids_BS[0]]

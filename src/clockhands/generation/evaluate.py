@@ -1,4 +1,4 @@
-"""Evaluation of a run on text it has not seen: scores of translations, and the loss per token, by length."""
+"""Evaluation of a run on text that it was not trained on: scores of translations, and the loss per token by length."""
 
 from __future__ import annotations
 
@@ -22,44 +22,57 @@ from clockhands.generation.score import Score, compute_interval, make_bleu, matc
 from clockhands.generation.translate import Search, Translation, translate
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import Run, open_run
+from clockhands.shapes import Float, Tensor
 
 __all__ = ["Evaluation", "Loss", "compute_token_losses", "evaluate", "measure_pair_loss"]
 
-WINDOWS = 32
-"""Windows that are read at a time."""
+WINDOW_BATCH = 32
+"""The number of windows that a language model reads at a time."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """Nats per token: each example's summed loss and token count, and the mean over all tokens with its interval."""
+    """The loss of a model on N examples, in nats.
+
+    Args:
+        nats_N: the sum of the token losses of each example.
+        tokens_N: the number of tokens of each example that are predicted.
+    """
 
     nats_N: NDArray[np.float64]
     tokens_N: NDArray[np.int64]
 
     @property
     def mean(self) -> float:
-        """Nats per token."""
+        """The mean loss of a token, over all tokens of all examples, in nats."""
         return float(self.nats_N.sum() / self.tokens_N.sum())
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % bootstrap interval of nats per token, by resampling examples.
+        """The 95 % bootstrap interval of ``mean``, by resampling examples.
 
-        The ratio of the sums is linearised around the mean (Särndal et al. 1992, section 5.6), so that one value for
-        each example can be resampled.
+        ``mean`` is a ratio of two sums. It is linearised around its value (Särndal et al. 1992, section 5.6), so that
+        one number of each example can be resampled.
         """
-        residual = (self.nats_N - self.mean * self.tokens_N) / self.tokens_N.mean()
-        low, high = compute_interval(residual)
+        residual_N = (self.nats_N - self.mean * self.tokens_N) / self.tokens_N.mean()
+        low, high = compute_interval(residual_N)
         return self.mean + low, self.mean + high
 
     def to_score(self) -> Score:
-        """Return the loss as one more score."""
+        """Return the mean loss and its interval as a score."""
         return Score("loss", self.mean, *self.interval, "nats per token")
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """``scores`` with intervals, the ``loss`` per token, and a table by length; translations where there are any."""
+    """What ``evaluate`` measured.
+
+    Args:
+        scores: each with its interval: BLEU, chrF, exact match and loss, or loss and perplexity of a language model.
+        loss: the loss of every example.
+        by_length: a table of the loss by the length of the target, or by the index within a window.
+        translations: those of the sources, in order; empty for a language model.
+    """
 
     scores: tuple[Score, ...]
     loss: Loss
@@ -78,12 +91,23 @@ def evaluate(
     buckets: int = 5,
     progress: CountProgress = ignore_count,
 ) -> Evaluation:
-    """Evaluate a translator on pairs, or a language model on documents. ``progress`` receives what is done of what.
+    """Evaluate a translator on pairs, or a language model on documents.
 
-    A language model reads windows of ``length`` tokens (by default 128; a shorter rest is left out). The last token of
-    a window is the first of the next, so that none is predicted twice; the table is by place among the predicted tokens
-    of a window, 1 to ``length - 1``. Raises UsageError if the text does not fit the model and for a ``length`` below 2,
-    DataError if there is no text, or pairs and documents are mixed.
+    A language model reads windows of ``length`` tokens; a shorter rest is left out. The last token of a window is the
+    first of the next, so that no token is predicted twice.
+
+    Args:
+        run: the model.
+        text: pairs, whose targets are the references, or documents.
+        search: how to translate; None: greedily.
+        tokenize, lowercase: options of sacreBLEU (``score_translations``).
+        length: the tokens of a window, at least 2; None: 128.
+        buckets: the most rows of the table by length. That of a language model is by the index of a predicted token in
+            its window, 1 to ``length - 1``.
+        progress: called with what is counted, how many are done and how many there are.
+
+    Raises UsageError if the text does not suit the model and for a ``length`` below 2, DataError if there is no text or
+    if pairs and documents are mixed.
     """
     run = open_run(run)
     if not text:
@@ -92,12 +116,14 @@ def evaluate(
         raise DataError("the text mixes pairs and documents; evaluate them one after the other")
     if isinstance(text[0], Pair):
         run.require("encoder-decoder", "evaluate translations")
-        make_bleu(tokenize, lowercase=lowercase)  # What is wrong with it is said before anything is translated.
+        make_bleu(tokenize, lowercase=lowercase)  # An unknown tokenization is refused before anything is translated.
         pairs = [pair for pair in text if isinstance(pair, Pair)]
         return _evaluate_pairs(run, pairs, search or Search(), tokenize, lowercase, buckets, progress)
     run.require("decoder", "evaluate continuations")
     length = 128 if length is None else length
-    return _evaluate_stream(run, [t for t in text if isinstance(t, str)], length, buckets, progress)
+    return _evaluate_stream(
+        run, [document for document in text if isinstance(document, str)], length, buckets, progress
+    )
 
 
 def _evaluate_pairs(
@@ -109,32 +135,33 @@ def _evaluate_pairs(
     buckets: int,
     progress: CountProgress,
 ) -> Evaluation:
-    translations = []
+    translations: list[Translation] = []
     progress("translating", 0, len(pairs))
     for translation in translate(run, [pair.source for pair in pairs], search):
         translations.append(translation)
         progress("translating", len(translations), len(pairs))
-    done = tuple(translations)
     references = [pair.target for pair in pairs]
-    texts = [translation.text for translation in done]
+    texts = [translation.text for translation in translations]
     scores = score_translations(texts, references, tokenize=tokenize, lowercase=lowercase)
     loss = measure_pair_loss(run, pairs, search.batch, search.max_source, progress)
     exact_N = match_exactly(texts, references)
-    return Evaluation((*scores, loss.to_score()), loss, _tabulate_by_length(loss, exact_N, buckets), done)
+    table = _tabulate_by_length(loss, exact_N, buckets)
+    return Evaluation((*scores, loss.to_score()), loss, table, tuple(translations))
 
 
 def measure_pair_loss(
     run: Run,
     pairs: Sequence[Pair],
     batch: int = 64,
-    longest: int = LONGEST,
+    max_length: int = LONGEST,
     progress: CountProgress = ignore_count,
 ) -> Loss:
-    """Measure the loss of each target given its source, both cut to ``longest`` tokens.
+    """Measure the loss of each target given its source, ``batch`` pairs at a time.
 
-    A ClockhandsWarning says how many were cut.
+    Both are cut to ``max_length`` tokens; a ClockhandsWarning says how many were cut. ``progress`` is called as in
+    ``evaluate``.
     """
-    dataset = encode_pairs(pairs, run.tokenizers, max_length=longest, longer="cut", option="max_source")
+    dataset = encode_pairs(pairs, run.tokenizers, max_length=max_length, longer="cut", option="max_source")
     order = np.argsort(dataset.lengths.max(axis=1), kind="stable")
     collate = PairCollator(run.tokenizers.source.pad_token_id)
     nats_N, tokens_N = np.zeros(len(order)), np.zeros(len(order), np.int64)
@@ -147,10 +174,11 @@ def measure_pair_loss(
 
 
 @torch.inference_mode()
-def compute_token_losses(run: Run, batch: Batch) -> torch.Tensor:
-    """Compute the loss of every label in nats, [B, S], 0 where a label is ignored.
+def compute_token_losses(run: Run, batch: Batch) -> Float[Tensor, "B S"]:
+    """Compute the loss of every label in nats, and 0 for labels that are ignored.
 
-    The labels of a language model are shifted here.
+    The result has the shape of the labels, [B, S]. A language model predicts each token from those before it, so the
+    first label of each row is left out, and the shape is [B, S - 1].
     """
     batch = {name: value.to(run.model.device) for name, value in batch.items()}
     labels_BS = batch["labels"]
@@ -167,8 +195,8 @@ def _evaluate_stream(run: Run, documents: list[str], length: int, buckets: int, 
     stream = encode_stream(run.tokenizers.source, documents)
     windows = WindowDataset(stream, length)
     parts: list[NDArray[np.float32]] = []
-    for examples in _batch_examples(windows, WINDOWS):
-        progress("reading windows", WINDOWS * len(parts), len(windows))
+    for examples in _batch_examples(windows, WINDOW_BATCH):
+        progress("reading windows", WINDOW_BATCH * len(parts), len(windows))
         parts.append(compute_token_losses(run, WindowCollator()(examples)).cpu().numpy())
     loss_NS = np.concatenate(parts)
     loss = Loss(loss_NS.sum(1).astype(np.float64), np.full(len(loss_NS), loss_NS.shape[1]))
@@ -185,8 +213,8 @@ def _evaluate_stream(run: Run, documents: list[str], length: int, buckets: int, 
 
 
 def _tabulate_by_length(loss: Loss, exact_N: NDArray[np.bool_], buckets: int) -> Table:
-    """Tabulate loss and exact match by target length, in buckets of about as many pairs each."""
-    # A bucket holds lengths above one edge, up to and including the next; where all are equal there is one bucket.
+    """Tabulate loss and exact match by target length, in buckets that hold about equally many pairs."""
+    # A bucket holds the lengths above one edge, up to and including the next; if all are equal there is one bucket.
     edges = np.unique(np.quantile(loss.tokens_N, np.linspace(0, 1, buckets + 1), method="nearest"))
     rows = []
     for low, high in zip([edges[0] - 1, *edges[1:-1]], edges[1:] if len(edges) > 1 else edges, strict=True):
@@ -198,10 +226,12 @@ def _tabulate_by_length(loss: Loss, exact_N: NDArray[np.bool_], buckets: int) ->
 
 
 def _split_indices(order: NDArray[np.int64], size: int) -> Iterator[NDArray[np.int64]]:
+    """Yield indices in arrays of ``size``; the last may be shorter."""
     for start in range(0, len(order), size):
         yield order[start : start + size]
 
 
 def _batch_examples(dataset: WindowDataset, size: int) -> Iterator[list[Example]]:
+    """Yield the windows of a data set in lists of ``size``; the last may be shorter."""
     for start in range(0, len(dataset), size):
         yield [dataset[i] for i in range(start, min(start + size, len(dataset)))]

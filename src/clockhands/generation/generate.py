@@ -1,4 +1,4 @@
-"""Continuing a prompt with a trained language model."""
+"""Continuation of a prompt by a trained language model."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from clockhands.runs import Run, open_run
 __all__ = ["generate"]
 
 MINIMUM = {"tokens": 1, "temperature": 0, "top_p": 1e-9, "top_k": 0, "beam": 1, "samples": 1, "max_prompt": 1}
-DEFAULTS = {"temperature": 0.8, "top_k": 0, "top_p": 1.0}
+"""The least value of each argument."""
+SAMPLING_DEFAULTS = {"temperature": 0.8, "top_k": 0, "top_p": 1.0}
 MIN_TEMPERATURE = 1e-3
-"""Below this, sampling is greedy in all but name."""
+"""The lowest temperature besides 0: below it, sampling practically always takes the likeliest token."""
 
 
 def generate(
@@ -36,16 +37,23 @@ def generate(
     seed: int | None = None,
     max_prompt: int = 1024,
 ) -> list[str]:
-    """Return the prompt and what the model adds, ``samples`` times.
+    """Continue a prompt, and return the prompt with its continuation, ``samples`` times.
 
-    Each token is sampled: with ``temperature`` (0.8 where it is not given), among the ``top_k`` likeliest tokens (0:
-    all), among the smallest set of tokens whose probabilities sum to ``top_p``. ``temperature`` 0 takes the likeliest
-    token each time; ``beam`` above 1 searches; neither samples. ``seed`` leaves the caller's random numbers as they
-    are. An empty prompt is replaced by the token that ends a text. Of a prompt of more than ``max_prompt`` tokens the
-    last ones are read, with a ClockhandsWarning.
+    Args:
+        run: a trained language model.
+        prompt: the text to continue; an empty one is replaced by the token that ends a text.
+        tokens: the most tokens to add.
+        temperature: the divisor of the logits before a token is sampled (None: 0.8); 0 takes the likeliest token each
+            time and samples nothing.
+        top_k: sample among so many of the likeliest tokens (None or 0: all).
+        top_p: sample among the smallest set of tokens whose probabilities sum to this (None: 1, all tokens).
+        beam: the number of hypotheses of a beam search; with more than 1 nothing is sampled.
+        samples: the number of continuations.
+        seed: of the random numbers, those of the caller stay as they are; None: draw from the caller's generators.
+        max_prompt: how many tokens of the prompt are read; the last ones of a longer prompt, with a ClockhandsWarning.
 
-    Raises UsageError for values out of range, for sampling options where nothing is sampled, for more than fits the
-    memory, and for a run that is no language model.
+    Raises UsageError for values out of range, for sampling options if nothing is sampled, for texts that do not fit the
+    memory, and for a run that is not a language model.
     """
     sampling = beam == 1 and temperature != 0
     _check_ranges(tokens=tokens, temperature=temperature, top_p=top_p, top_k=top_k, beam=beam, samples=samples,
@@ -55,24 +63,25 @@ def generate(
     run = open_run(run)
     run.require("decoder", "generate")
     ids = _encode_prompt(run, prompt, max_prompt)
-    together = max(beam, samples)
-    check_memory(run.model, batch=1, beam=together, length=len(ids) + tokens, advice="tokens, beam or samples")
+    check_memory(
+        run.model, batch=1, beam=max(beam, samples), length=len(ids) + tokens, advice="tokens, beam or samples"
+    )
     options: dict[str, Any] = {"max_new_tokens": tokens, "num_beams": beam, "do_sample": sampling}
     if sampling:
-        options |= _fill_in(temperature=temperature, top_k=top_k, top_p=top_p)
-    with _seeded(seed, run.model.device):
-        added = _generate_ids(run, ids, num_return_sequences=samples, **options)
-    return [prompt + text for text in run.tokenizers.source.batch_decode(added, skip_special_tokens=True)]
+        options |= _fill_in_defaults(temperature=temperature, top_k=top_k, top_p=top_p)
+    with _use_seed(seed, run.model.device):
+        new_ids_NS = _generate_ids(run, ids, num_return_sequences=samples, **options)
+    return [prompt + text for text in run.tokenizers.source.batch_decode(new_ids_NS, skip_special_tokens=True)]
 
 
-def _fill_in(**options: float | int | None) -> dict[str, float | int | None]:
-    """Return sampling options with the default of each that is None."""
-    return {name: DEFAULTS[name] if value is None else value for name, value in options.items()}
+def _fill_in_defaults(**options: float | int | None) -> dict[str, float | int | None]:
+    """Return sampling options with its default in place of each None."""
+    return {name: SAMPLING_DEFAULTS[name] if value is None else value for name, value in options.items()}
 
 
 @contextmanager
-def _seeded(seed: int | None, device: torch.device) -> Iterator[None]:
-    """Draw random numbers from a seed inside, and put the generators back afterwards; None: draw from the caller's."""
+def _use_seed(seed: int | None, device: torch.device) -> Iterator[None]:
+    """Seed the random numbers inside the context, and restore the caller's generators afterwards; None: do nothing."""
     if seed is None:
         yield
         return
@@ -93,7 +102,7 @@ def _encode_prompt(run: Run, prompt: str, max_tokens: int) -> list[int]:
 
 @torch.inference_mode()
 def _generate_ids(run: Run, ids: list[int], **options: Any) -> torch.Tensor:
-    """Return the token ids that ``generate`` of transformers adds to a prompt: [samples, tokens]."""
+    """Return the token ids that ``generate`` of transformers adds to a prompt: [samples, new tokens]."""
     ids_BS = torch.tensor([ids], device=run.model.device)
     out_BS = run.model.generate(  # type: ignore[operator]
         input_ids=ids_BS,
@@ -101,14 +110,14 @@ def _generate_ids(run: Run, ids: list[int], **options: Any) -> torch.Tensor:
         pad_token_id=run.tokenizers.source.pad_token_id,
         **options,
     )
-    added: torch.Tensor = out_BS[:, len(ids) :]
-    return added
+    new_ids_NS: torch.Tensor = out_BS[:, len(ids) :]
+    return new_ids_NS
 
 
 def _check_ranges(**values: float | int | None) -> None:
-    """Raise UsageError naming every value that is out of range; None is one that was not given."""
+    """Raise UsageError with every value that is out of range; None stands for the default."""
     known = {name: value for name, value in values.items() if value is not None}
-    # Written so that NaN, of which no comparison is true, is refused.
+    # "not value >= least" instead of "value < least": every comparison with NaN is false, and NaN must be refused.
     wrong = [f"{name} is {value}; it must be {MINIMUM[name]} or more" for name, value in known.items()
              if not value >= MINIMUM[name]]  # fmt: skip
     wrong += [f"{name} is {value}; it must be finite" for name, value in known.items() if value == math.inf]
@@ -124,9 +133,9 @@ def _check_ranges(**values: float | int | None) -> None:
 
 
 def _check_sampling_options(beam: int, **values: float | int | None) -> None:
-    """Raise UsageError for sampling options that were given although nothing is sampled."""
-    off = {"temperature": 0, "top_k": 0, "top_p": 1}
-    names = [name for name, value in values.items() if value is not None and value != off.get(name)]
+    """Raise UsageError for sampling options that would be ignored because nothing is sampled."""
+    without_effect = {"temperature": 0, "top_k": 0, "top_p": 1}
+    names = [name for name, value in values.items() if value is not None and value != without_effect.get(name)]
     if names:
         why = f"beam is {beam}, a search" if beam > 1 else "temperature is 0, the likeliest token each time"
-        raise UsageError(f"{why}, and nothing is drawn: leave out {', '.join(names)}")
+        raise UsageError(f"{why}, and nothing is sampled: leave out {', '.join(names)}")

@@ -23,13 +23,19 @@ __all__ = [
 ]
 
 RESAMPLES = 1000
-SEED = 12_345  # sacreBLEU's default
+"""Resamples of a bootstrap interval."""
+SEED = 12_345
+"""The seed of the resampling; the default of sacreBLEU."""
 Tokenization = Literal["13a", "none", "char", "intl", "zh", "ja-mecab"]
+"""How sacreBLEU splits texts before it counts n-grams."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """A number with its 95 % interval and the signature that says how to get it again."""
+    """A score with its 95 % interval, in percent unless the signature names a unit.
+
+    ``signature`` says how the score was computed, in the form of sacreBLEU.
+    """
 
     name: str
     value: float
@@ -43,9 +49,10 @@ class Score:
         return f"{self.name}|{self.signature} = {value} [{low}, {high}]"
 
 
-def describe_uniform_guess(tokens: int) -> str:
-    """Return a sentence with the loss of a uniform distribution over the vocabulary, ln V, for comparison."""
-    return f"a uniform guess among {tokens:,} tokens has {math.log(tokens):.2f} (perplexity {tokens:,})"
+def describe_uniform_guess(vocabulary_size: int) -> str:
+    """Return a sentence with the loss of a uniform distribution over the vocabulary, ln V in nats, for comparison."""
+    loss = math.log(vocabulary_size)
+    return f"a uniform guess among {vocabulary_size:,} tokens has {loss:.2f} (perplexity {vocabulary_size:,})"
 
 
 def score_translations(
@@ -70,7 +77,7 @@ def score_translations(
 
 
 def make_bleu(tokenize: str, *, lowercase: bool) -> Any:
-    """Return sacreBLEU's BLEU. Raises UsageError for a tokenization that is unknown or whose package is missing."""
+    """Make sacreBLEU's BLEU metric. Raises UsageError for a tokenization that is unknown or not installed."""
     from sacrebleu.metrics.bleu import BLEU
 
     if tokenize not in get_args(Tokenization):
@@ -102,12 +109,15 @@ def compute_exact_interval(right: int, count: int) -> tuple[float, float]:
 
 
 def match_exactly(hypotheses: Sequence[str], references: Sequence[str]) -> NDArray[np.bool_]:
-    """Return for each translation whether it equals its reference, but for space around it."""
+    """Return for each of N translations whether it equals its reference, apart from white space at the ends."""
     return np.array([h.strip() == r.strip() for h, r in zip(hypotheses, references, strict=True)])
 
 
 def compute_interval(values: NDArray[np.float64], confidence: float = 0.95) -> tuple[float, float]:
-    """Compute the percentile bootstrap interval of the mean (Efron & Tibshirani 1993); of equal values their own."""
+    """Compute the percentile bootstrap interval of the mean of N values (Efron & Tibshirani 1993, chapter 13).
+
+    If all values are equal, both ends are that value.
+    """
     from scipy.stats import bootstrap
 
     if len(values) < 2 or np.ptp(values) == 0:
@@ -122,15 +132,16 @@ def _score_corpus(metric: Any, hypotheses: Sequence[str], references: Sequence[s
     """Score by a metric of sacreBLEU, with the interval of its bootstrap."""
     compute = metric._compute_score_from_stats
 
-    def plain(statistics: Any) -> Any:
-        # sacreBLEU mixes NumPy's and Python's numbers where a resample scores 0, and then cannot take their mean.
+    def compute_with_float(statistics: Any) -> Any:
+        # If a resample scores 0, sacreBLEU mixes numbers of NumPy and Python, of which it cannot take the mean.
         result = compute(statistics)
         result.score = float(result.score)
         return result
 
-    metric._compute_score_from_stats = plain
+    metric._compute_score_from_stats = compute_with_float
     result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=RESAMPLES)
-    half = 0.0 if len(hypotheses) < 2 else float(result._ci)
+    # Of a single translation sacreBLEU makes no interval.
+    half_width = 0.0 if len(hypotheses) < 2 else float(result._ci)
     mean = float(result._mean) if len(hypotheses) > 1 else float(result.score)
     signature = str(metric.get_signature().format(short=True))
-    return Score(str(result.name), float(result.score), mean - half, mean + half, signature)
+    return Score(str(result.name), float(result.score), mean - half_width, mean + half_width, signature)

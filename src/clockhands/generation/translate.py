@@ -1,4 +1,4 @@
-"""Translation: sentences in, sentences out, in their order, however many there are."""
+"""Translation of sentences with a trained run, in their order, as a stream of any length."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from clockhands.runs import Run, open_run
 __all__ = ["Search", "Translation", "translate"]
 
 POOL = 32
-"""Batches that are sorted by length together: enough for little padding, few enough to stream.
+"""Batches in a pool, within which sentences are sorted by length: more need less padding, fewer stream earlier.
 
-The first pool is one batch and each is twice the one before, so that the first translations come soon.
+The first pool is one batch and each is twice as large as the one before, so that the first translations come soon.
 """
 LARGEST_PENALTY = 100
-"""A larger exponent overflows, or makes all scores but the longest text's negligible."""
+"""The largest length penalty, up or down: a larger exponent overflows, or lets the longest text win in any case."""
 LENGTH_BUCKET = 16
 """Source lengths are rounded up to a multiple of this to bound the translation; sources of one bound share a batch."""
 EXTRA_TOKENS = 50
@@ -35,7 +35,13 @@ EXTRA_TOKENS = 50
 
 @dataclass(frozen=True)
 class Translation:
-    """``score`` is the mean log-probability (natural) of the tokens of ``text``, its end included."""
+    """A sentence with its translation.
+
+    Args:
+        source: the sentence.
+        text: its translation.
+        score: the mean of the natural log-probabilities of the translation's tokens, the end token included.
+    """
 
     source: str
     text: str
@@ -44,19 +50,20 @@ class Translation:
 
 @dataclass(frozen=True)
 class Search:
-    """How ``translate`` decodes; from it comes the ``Decoding`` of each batch, for an engine.
+    """How ``translate`` searches for translations.
 
     Args:
-        beam: hypotheses of each source; 1 is greedy.
+        beam: the number of hypotheses of each source; 1 is greedy search.
         length_penalty: a beam returns the text with the highest log-probability / tokens ** ``length_penalty``.
-        batch: sources at a time.
-        max_length: most tokens of a translation; None: 2 · (source tokens, rounded up to a multiple of 16) + 50.
+        batch: the number of sources that are translated at a time.
+        max_length: the most tokens of a translation; None: 2 · (source tokens, rounded up to a multiple of 16) + 50.
         engine: a name of ``ENGINES``: ``clockhands`` takes every model, ``ctranslate2`` is faster and takes fewer.
-        compute_type: of the engine's matrix products: float32, int8, bfloat16, ...
-        max_source: tokens of a source that are read; longer ones are cut, with a ClockhandsWarning that counts them.
-            ``evaluate`` cuts references to as many tokens when it measures their loss.
+        compute_type: the number type of the engine's matrix products: float32, int8, bfloat16, ...; None: the engine
+            chooses, ``clockhands`` the type of the weights and ``ctranslate2`` float32.
+        max_source: how many tokens of a source are read; longer ones are cut, with a ClockhandsWarning that counts
+            them. ``evaluate`` cuts references to as many tokens when it measures their loss.
 
-    Raises UsageError for values out of range, an unknown engine, and options that the engine does not take.
+    Raises UsageError for values out of range, an unknown engine, and a compute type that the engine never has.
     """
 
     beam: int = 1
@@ -64,7 +71,7 @@ class Search:
     batch: int = 64
     max_length: int | None = None
     engine: str = "clockhands"
-    compute_type: str = "float32"
+    compute_type: str | None = None
     max_source: int = LONGEST
 
     def __post_init__(self) -> None:
@@ -84,15 +91,15 @@ class Search:
         ENGINES[self.engine].refuse_options(self.compute_type)
 
     def make_engine(self, run: Run) -> Engine:
-        """Make the engine for a run. Raises UsageError if the engine cannot be had, or cannot take its model."""
+        """Make the engine for a run. Raises UsageError if it is not installed or cannot run the model."""
         return ENGINES[self.engine](run.model, self.compute_type)
 
 
 def translate(run: str | Path | Run, sources: Iterable[str], search: Search | None = None) -> Iterator[Translation]:
-    """Translate one sentence after the other; lazily, so that a file of any size or a pipe can be given.
+    """Yield the translation of each sentence, in order; sources are read as needed, so a pipe is possible.
 
-    An empty sentence has an empty translation. Raises UsageError if the run does not translate or the engine cannot
-    take its model, at the call; for a batch that does not fit the memory, when its first translation is asked for.
+    An empty sentence has an empty translation with the score 0. Raises UsageError at the call if the run does not
+    translate or the engine cannot run its model, and during the iteration for a batch that does not fit the memory.
     """
     run = open_run(run)
     run.require("encoder-decoder", "translate")
@@ -113,25 +120,25 @@ def _translate_pool(run: Run, engine: Engine, pool: list[str], search: Search) -
     nonempty = [index for index, source in enumerate(pool) if source.strip()]
     encoded = encode_texts(run.tokenizers.source, [pool[i] for i in nonempty])
     ids = dict(zip(nonempty, shortened(encoded, search.max_source, "max_source"), strict=True))
-    done = {index: Translation(source, "", 0.0) for index, source in enumerate(pool)}
+    translations = {index: Translation(source, "", 0.0) for index, source in enumerate(pool)}
     order = sorted(nonempty, key=lambda index: len(ids[index]))
-    # One bound for all of a batch: a translation that does not end must not depend on the sentences beside it.
+    # Sources of one batch have the same bound, so that a translation that does not end does not depend on its batch.
     batches = [
         (bound, indices)
-        for bound, alike in groupby(order, key=lambda index: _bound_length(len(ids[index]), search))
-        for indices in _split(alike, search.batch)
+        for bound, group in groupby(order, key=lambda index: _bound_length(len(ids[index]), search))
+        for indices in _split(group, search.batch)
     ]
     for _, indices in batches:
         _check_memory(run, [ids[index] for index in indices], search)
     for bound, indices in batches:
         texts, scores = _translate_batch(run, engine, [ids[index] for index in indices], bound, search)
         rows = zip(indices, texts, scores, strict=True)
-        done |= {index: Translation(pool[index], text, score) for index, text, score in rows}
-    return [done[index] for index in range(len(pool))]
+        translations |= {index: Translation(pool[index], text, score) for index, text, score in rows}
+    return [translations[index] for index in range(len(pool))]
 
 
 def _bound_length(tokens: int, search: Search) -> int:
-    """Return how many tokens the translation of a source of ``tokens`` tokens may have."""
+    """Return the most tokens that the translation of a source of ``tokens`` tokens may have."""
     return search.max_length or 2 * LENGTH_BUCKET * math.ceil(tokens / LENGTH_BUCKET) + EXTRA_TOKENS
 
 
@@ -153,12 +160,15 @@ def _check_memory(run: Run, rows: list[list[int]], search: Search) -> None:
 def _translate_batch(
     run: Run, engine: Engine, rows: list[list[int]], bound: int, search: Search
 ) -> tuple[list[str], list[float]]:
-    """Translate sources that are given as token ids; return texts, and mean log-probabilities of their tokens."""
-    padding = run.tokenizers.source.pad_token_id
-    ids_BT, mask_BT = pad([np.asarray(row, dtype=np.int32) for row in rows], padding)
+    """Translate the token ids of sources, each into at most ``bound`` tokens.
+
+    Returns the texts, and the means of the log-probabilities of their tokens.
+    """
+    pad_id = run.tokenizers.source.pad_token_id
+    ids_BT, mask_BT = pad([np.asarray(row, dtype=np.int32) for row in rows], pad_id)
     device = run.model.device
     decoding = Decoding(bound, search.beam, search.length_penalty)
-    outputs = engine.write(ids_BT.to(device), mask_BT.to(device).bool(), decoding)
-    tokens = [text.tokens for text in outputs]
+    outputs = engine.generate(ids_BT.to(device), mask_BT.to(device).bool(), decoding)
+    tokens = [output.tokens for output in outputs]
     texts: list[str] = run.tokenizers.target.batch_decode(tokens, skip_special_tokens=True)
-    return texts, [text.log_probability / len(text.tokens) for text in outputs]
+    return texts, [output.log_probability / len(output.tokens) for output in outputs]

@@ -56,7 +56,7 @@ class LeanDecoder:
     """The decoder of an encoder-decoder model, one token a step. Make it again when the weights have changed.
 
     No scheme or transform of the decoder may depend on the length of the text, as cached keys would become stale
-    (``Stack.cache_limit``): a step past that limit is refused. A search reads such texts anew (``Recompute``).
+    (``Stack.cache_limit``): a step past that limit is refused. A search reads such texts anew (``UncachedHypotheses``).
 
     ``attention_ignores_position``: no scheme acts in attention; positions enter at the embedding alone, or not at all.
     """

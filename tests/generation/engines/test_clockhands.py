@@ -6,14 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from clockhands.errors import ConfigError
+from clockhands.errors import ConfigError, UsageError
 from clockhands.generation.engines import Decoding, clockhands
-from clockhands.generation.engines.beam import FinishedHypotheses, choose_rows_to_keep
 from clockhands.generation.engines.clockhands import BLOCK, ClockhandsEngine, choose_best, choose_candidates
-from clockhands.generation.engines.hypotheses import CachePerHypothesis, Recompute, SharedCache, make_hypotheses
-from clockhands.model import Text, preset
+from clockhands.model import preset
 from clockhands.model.huggingface import ClockhandsConfig, ClockhandsForSeq2SeqLM
-from clockhands.model.lean import LeanDecoder
 from clockhands.schemes import CATALOGUE
 
 PAD, START, END = 0, 1, 2
@@ -85,7 +82,7 @@ def side_of_reading(name: str) -> str:
 
 def compare(model: ClockhandsForSeq2SeqLM, beam: int, cache: bool, penalty: float = 1.0) -> list[list[int]]:
     ids_BT, mask_BT = sources()
-    written = ClockhandsEngine(model).write(ids_BT, mask_BT, Decoding(LONGEST, beam, penalty))
+    written = ClockhandsEngine(model).generate(ids_BT, mask_BT, Decoding(LONGEST, beam, penalty))
     texts, totals = generated(model, ids_BT, mask_BT, beam, cache, penalty)
     assert [text.tokens for text in written] == texts
     assert [text.log_probability for text in written] == pytest.approx(totals, abs=2e-4)
@@ -148,35 +145,18 @@ def test_a_text_without_end_stops_at_the_longest() -> None:
 def test_batched_is_single() -> None:
     engine, (ids_BT, mask_BT) = ClockhandsEngine(writer("rope")), sources()
     for beam in (1, 4):
-        together = engine.write(ids_BT, mask_BT, Decoding(LONGEST, beam))
+        together = engine.generate(ids_BT, mask_BT, Decoding(LONGEST, beam))
         for row, one in enumerate(together):
             real = int(mask_BT[row].sum())
-            (alone,) = engine.write(ids_BT[row : row + 1, :real], None, Decoding(LONGEST, beam))
+            (alone,) = engine.generate(ids_BT[row : row + 1, :real], None, Decoding(LONGEST, beam))
             assert alone.tokens == one.tokens
             assert alone.log_probability == pytest.approx(one.log_probability, abs=2e-4)
-
-
-@pytest.mark.parametrize(
-    ("scheme", "beam", "way"),
-    [
-        ("sinusoidal", 4, SharedCache),
-        ("rope", 4, SharedCache),
-        ("alibi", 4, SharedCache),
-        ("cope", 4, CachePerHypothesis),
-        ("cope", 1, SharedCache),
-        ({"scheme": "index", "normalise": "length"}, 1, Recompute),
-    ],
-)
-def test_the_way_follows_from_what_a_scheme_declares(scheme: str | dict[str, object], beam: int, way: type) -> None:
-    core = writer(scheme, encoder="none").model
-    ids_BT, mask_BT = sources()
-    assert type(make_hypotheses(LeanDecoder(core), core.encode(Text(ids_BT, mask_BT)), beam)) is way
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_in_low_precision_the_score_is_the_text_s(beam: int) -> None:
     model, (ids_BT, mask_BT) = writer().bfloat16(), sources(2)
-    for row, written in enumerate(ClockhandsEngine(model).write(ids_BT, mask_BT, Decoding(LONGEST, beam))):
+    for row, written in enumerate(ClockhandsEngine(model).generate(ids_BT, mask_BT, Decoding(LONGEST, beam))):
         labels_BS = torch.tensor([written.tokens])
         logits_BSV = model(
             input_ids=ids_BT[row : row + 1], attention_mask=mask_BT[row : row + 1], labels=labels_BS
@@ -208,18 +188,16 @@ def test_the_best_token_is_the_first_of_the_largest(vocabulary: int, rows: int) 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_logits_of_a_few_rows_at_a_time(beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, (ids_BT, mask_BT) = ClockhandsEngine(writer()), sources(5)
-    together = engine.write(ids_BT, mask_BT, Decoding(LONGEST, beam))
+    together = engine.generate(ids_BT, mask_BT, Decoding(LONGEST, beam))
     monkeypatch.setattr(clockhands, "ROWS", 2 * beam)
-    for one, other in zip(engine.write(ids_BT, mask_BT, Decoding(LONGEST, beam)), together, strict=True):
+    for one, other in zip(engine.generate(ids_BT, mask_BT, Decoding(LONGEST, beam)), together, strict=True):
         assert one.tokens == other.tokens
         assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
 
 
-def test_few_finished_sentences_stay() -> None:
-    def done(pattern: str) -> list[FinishedHypotheses]:
-        return [FinishedHypotheses(1, 1.0, done=letter == "x") for letter in pattern]
-
-    assert choose_rows_to_keep(done("x" + 15 * "-")) == list(range(16))
-    assert choose_rows_to_keep(done("xx" + 14 * "-")) == list(range(2, 16))
-    assert choose_rows_to_keep(done("-x")) == [0]
-    assert choose_rows_to_keep(done("xx")) == []
+def test_the_compute_type_is_that_of_the_weights() -> None:
+    assert ClockhandsEngine(writer()).compute_type == "float32"
+    assert ClockhandsEngine(writer().bfloat16()).compute_type == "bfloat16"
+    assert ClockhandsEngine(writer().bfloat16(), "bfloat16").compute_type == "bfloat16"
+    with pytest.raises(UsageError, match=r"compute_type is 'float32', but .* the weights of this model are bfloat16;"):
+        ClockhandsEngine(writer().bfloat16(), "float32")

@@ -12,7 +12,7 @@ import torch
 from clockhands.errors import PositionError, UsageError
 from clockhands.generation import DecodedSequence, Decoding, Search, translate
 from clockhands.generation.engines.clockhands import ClockhandsEngine
-from clockhands.generation.engines.ctranslate import PLACES, CTranslate2Engine
+from clockhands.generation.engines.ctranslate import TABLE_LENGTH, CTranslate2Engine
 from clockhands.runs import Run
 from clockhands.schemes import CATALOGUE
 from tests.generation.engines.test_clockhands import END, LONGEST, VOCABULARY, side_of_reading, sources, writer
@@ -50,8 +50,8 @@ def test_every_scheme_is_written_alike_or_refused_by_name(name: str) -> None:
         return
     assert name in ADDED
     alike(
-        engine.write(ids_BT, mask_BT, Decoding(LONGEST)),
-        ClockhandsEngine(model).write(ids_BT, mask_BT, Decoding(LONGEST)),
+        engine.generate(ids_BT, mask_BT, Decoding(LONGEST)),
+        ClockhandsEngine(model).generate(ids_BT, mask_BT, Decoding(LONGEST)),
     )
 
 
@@ -64,8 +64,8 @@ def test_every_block_is_written_alike(block: dict[str, Any], scheme: Any) -> Non
             parameter.add_(torch.randn(parameter.shape) * 0.05)
     ids_BT, mask_BT = sources()
     alike(
-        CTranslate2Engine(model).write(ids_BT, mask_BT, Decoding(LONGEST)),
-        ClockhandsEngine(model).write(ids_BT, mask_BT, Decoding(LONGEST)),
+        CTranslate2Engine(model).generate(ids_BT, mask_BT, Decoding(LONGEST)),
+        ClockhandsEngine(model).generate(ids_BT, mask_BT, Decoding(LONGEST)),
     )
 
 
@@ -77,21 +77,24 @@ def test_beams_are_alike_where_no_text_ends_by_itself(penalty: float) -> None:
     ids_BT, mask_BT = sources()
     decoding = Decoding(LONGEST, 3, penalty)
     alike(
-        CTranslate2Engine(model).write(ids_BT, mask_BT, decoding),
-        ClockhandsEngine(model).write(ids_BT, mask_BT, decoding),
+        CTranslate2Engine(model).generate(ids_BT, mask_BT, decoding),
+        ClockhandsEngine(model).generate(ids_BT, mask_BT, decoding),
     )
 
 
 def test_a_text_longer_than_the_first_table() -> None:
     model = writer()
     torch.manual_seed(0)
-    ids_BT = torch.randint(3, VOCABULARY, (1, PLACES + 30))
+    ids_BT = torch.randint(3, VOCABULARY, (1, TABLE_LENGTH + 30))
     engine = CTranslate2Engine(model)
     alike(
-        engine.write(ids_BT[:, :4], None, Decoding(LONGEST)),
-        ClockhandsEngine(model).write(ids_BT[:, :4], None, Decoding(LONGEST)),
+        engine.generate(ids_BT[:, :4], None, Decoding(LONGEST)),
+        ClockhandsEngine(model).generate(ids_BT[:, :4], None, Decoding(LONGEST)),
     )
-    alike(engine.write(ids_BT, None, Decoding(LONGEST)), ClockhandsEngine(model).write(ids_BT, None, Decoding(LONGEST)))
+    alike(
+        engine.generate(ids_BT, None, Decoding(LONGEST)),
+        ClockhandsEngine(model).generate(ids_BT, None, Decoding(LONGEST)),
+    )
 
 
 def test_the_end_of_a_learned_table() -> None:
@@ -100,14 +103,14 @@ def test_the_end_of_a_learned_table() -> None:
     engine = CTranslate2Engine(model)
     # The second and the fourth end in time; the others would not.
     some, seen = ids_BT[1::2], mask_BT[1::2]
-    alike(engine.write(some, seen, Decoding(50)), ClockhandsEngine(model).write(some, seen, Decoding(50)))
+    alike(engine.generate(some, seen, Decoding(50)), ClockhandsEngine(model).generate(some, seen, Decoding(50)))
     with pytest.raises(PositionError, match="outside the 12 positions"):
-        engine.write(torch.full((1, 13), 5), None, Decoding(3))
+        engine.generate(torch.full((1, 13), 5), None, Decoding(3))
     model.model.output.bias.data[END] = -100.0
     endless = CTranslate2Engine(model)
-    assert len(endless.write(ids_BT, mask_BT, Decoding(12))[0].tokens) == 12
+    assert len(endless.generate(ids_BT, mask_BT, Decoding(12))[0].tokens) == 12
     with pytest.raises(PositionError, match="position 12 is outside the 12 positions of learned"):
-        endless.write(ids_BT, mask_BT, Decoding(13))
+        endless.generate(ids_BT, mask_BT, Decoding(13))
 
 
 def test_all_reasons_are_named() -> None:
@@ -138,14 +141,14 @@ def test_a_run_is_translated_by_either_engine(translator: Run) -> None:
 
 def test_integers_of_eight_bits_are_really_used(translator: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """How near their results are is decided by the processor: without VNNI sums of two products saturate at 16 bits."""
-    types, write = [], CTranslate2Engine.write
+    types, generate = [], CTranslate2Engine.generate
 
     def watched(self: CTranslate2Engine, *given: Any, **options: Any) -> list[DecodedSequence]:
-        written = write(self, *given, **options)
+        written = generate(self, *given, **options)
         types.append(self.translator.compute_type)
         return written
 
-    monkeypatch.setattr(CTranslate2Engine, "write", watched)
+    monkeypatch.setattr(CTranslate2Engine, "generate", watched)
     texts = ["Tom saw Anna", "Anna saw Tom"]
     plain, coarse = (
         list(translate(translator, texts, Search(engine="ctranslate2", compute_type=kind)))

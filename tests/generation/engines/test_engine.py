@@ -31,7 +31,7 @@ def example() -> type[Engine]:
 def test_the_example_of_contributing_is_an_engine(example: type[Engine], beam: int) -> None:
     model, (ids_BT, mask_BT) = writer(), sources()
     decoding = Decoding(LONGEST, beam)
-    theirs, ours = (engine(model).write(ids_BT, mask_BT, decoding) for engine in (example, ClockhandsEngine))
+    theirs, ours = (engine(model).generate(ids_BT, mask_BT, decoding) for engine in (example, ClockhandsEngine))
     assert [text.tokens for text in theirs] == [text.tokens for text in ours]
     scores = [text.log_probability for text in ours]
     assert [text.log_probability for text in theirs] == pytest.approx(scores, abs=2e-4)

@@ -1,7 +1,7 @@
 """Engines: the ways to translate with a trained encoder-decoder, by name.
 
-``ENGINES[name](model, compute_type)`` is an ``Engine``, which writes a text for each source. To add one, write its
-class in a module here and name it below.
+``ENGINES[name](model, compute_type)`` is an ``Engine``, which generates a text for each source. To add an engine, write
+its class in a module of this package and name it below.
 """
 
 from __future__ import annotations
@@ -16,6 +16,6 @@ ENGINES: Catalogue[type[Engine]] = Catalogue(
         "ctranslate2": imported("clockhands.generation.engines.ctranslate", "CTranslate2Engine"),
     },
 )
-"""The first is the default, and takes every model."""
+"""The engines by name. The first is the default, and takes every model."""
 
 __all__ = ["ENGINES", "DecodedSequence", "Decoding", "Engine"]

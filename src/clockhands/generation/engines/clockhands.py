@@ -1,8 +1,11 @@
 """Greedy and beam search with the model's own blocks: the texts of ``generate`` of transformers, in less time.
 
-A step is little more than its matrix products (``model/lean.py``), and the W hypotheses of a beam share what they have
-in common (``hypotheses.py``). Here: sentences leave the batch when they are finished, logits exist for some rows at a
-time, and the best tokens are found in two levels.
+Three things make it fast. A step is little more than its matrix products (``model/lean.py``); the hypotheses of a beam
+share the KV cache (``hypotheses.py``); and this module drops finished sentences from the batch, makes the logits of a
+few rows at a time, and finds the largest logits in two levels, blocks of the vocabulary first.
+
+Axes beside those of ``shapes``: W hypotheses of a source, C candidates, R rows that stay, G blocks of the vocabulary, X
+tokens of a block.
 """
 
 from __future__ import annotations
@@ -15,12 +18,12 @@ from clockhands.errors import UsageError
 from clockhands.generation.engines.beam import (
     BeamState,
     Candidates,
-    Draft,
-    FinishedHypotheses,
+    FinishedTexts,
+    GreedyHypothesis,
+    add_finished,
     choose_rows_to_keep,
-    collect,
 )
-from clockhands.generation.engines.engine import DecodedSequence, Decoding, Engine, get_end_tokens, get_first_token
+from clockhands.generation.engines.engine import DecodedSequence, Decoding, Engine, get_end_tokens, get_start_token
 from clockhands.generation.engines.hypotheses import Hypotheses, make_hypotheses
 from clockhands.model import Text, Transformer
 from clockhands.model.lean import LeanDecoder, copy_for_decoding
@@ -29,37 +32,52 @@ from clockhands.shapes import Bool, Float, Int, Tensor
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-Row = TypeVar("Row", Draft, FinishedHypotheses)
+__all__ = [
+    "BLOCK",
+    "ROWS",
+    "ClockhandsEngine",
+    "choose_best",
+    "choose_candidates",
+    "count_rows_at_once",
+    "drop_finished",
+]
+
+Row = TypeVar("Row", GreedyHypothesis, FinishedTexts)
 BLOCK = 64
-"""Tokens of the vocabulary whose maximum is taken together, so that most logits are never sorted."""
+"""Tokens in a block of the vocabulary. The maxima of blocks are compared first, so that most logits are not sorted."""
 ROWS = 64
-"""Rows of logits that are made and used at a time, where a processor's cache holds no more."""
+"""Rows of logits that are made and used at a time on a CPU, whose cache holds no more."""
 
 
 class ClockhandsEngine(Engine):
-    """Every model, with its own blocks; the compute type is that of the weights."""
+    """The default engine: it takes every model, and computes with the model's own blocks in the type of its weights.
 
-    def __init__(self, model: PreTrainedModel, compute_type: str = "float32") -> None:
+    Raises UsageError for another compute type than that of the weights.
+    """
+
+    def __init__(self, model: PreTrainedModel, compute_type: str | None = None) -> None:
         super().__init__(model, compute_type)
-        self.core: Transformer = model.model
-        self.start, self.ends = get_first_token(model), get_end_tokens(model)
-        self.decoder, self.output = LeanDecoder(self.core), copy_for_decoding(self.core.output)
+        weights = self.choose_compute_type(model)
+        if self.compute_type != weights:
+            raise UsageError(_describe_refusal(self.compute_type, f"the weights of this model are {weights}"))
+        self.transformer: Transformer = model.model
+        self.start_token, self.end_tokens = get_start_token(model), get_end_tokens(model)
+        self.decoder, self.output_layer = LeanDecoder(self.transformer), copy_for_decoding(self.transformer.output)
 
     @classmethod
-    def refuse_options(cls, compute_type: str) -> None:
-        """Raise UsageError for a compute type: the engine computes in the type of the weights."""
-        if compute_type != "float32":
-            raise UsageError(
-                f"compute_type is {compute_type!r}, but the engine clockhands computes in the type of the weights; "
-                "choose another engine for it, such as ctranslate2"
-            )
+    def refuse_options(cls, compute_type: str | None) -> None:
+        """Raise UsageError for a compute type that weights cannot have, such as ``int8``."""
+        dtype = None if compute_type is None else getattr(torch, compute_type, None)
+        if compute_type is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+            raise UsageError(_describe_refusal(compute_type, "weights have no such type"))
 
-    def write(
+    def generate(
         self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, decoding: Decoding
     ) -> list[DecodedSequence]:
-        """Write a text for each source, in at most ``decoding.max_new_tokens`` tokens."""
+        """Generate a text for each source, of at most ``decoding.max_new_tokens`` tokens."""
         with torch.no_grad():
-            hypotheses = make_hypotheses(self.decoder, self.core.encode(Text(ids_BT, mask_BT)), decoding.beam)
+            source = self.transformer.encode(Text(ids_BT, mask_BT))
+            hypotheses = make_hypotheses(self.decoder, source, decoding.beam)
         # Inference mode makes a small step about 5 % faster, but in it schemes do not keep cosines and sines for the
         # next layers. It is for models whose schemes do not act in attention.
         with torch.inference_mode() if self.decoder.attention_ignores_position else torch.no_grad():
@@ -68,33 +86,33 @@ class ClockhandsEngine(Engine):
             return self._search_beam(hypotheses, len(ids_BT), decoding)
 
     def compute_logits(self, states_BWD: Float[Tensor, "B W D"]) -> Float[Tensor, "B W V"]:
-        """Compute the logits of the next token; in float32, as searches compare them."""
-        logits: Tensor = self.output(states_BWD)
+        """Compute the logits of the next token from the decoder's states; in float32, as searches compare them."""
+        logits: Tensor = self.output_layer(states_BWD)
         return logits.float()
 
-    def _search_greedily(self, hypotheses: Hypotheses, batch: int, longest: int) -> list[DecodedSequence]:
-        """Take the likeliest token each time."""
-        drafts = [Draft() for _ in range(batch)]
-        rows: list[Draft] = drafts
-        token_B1 = torch.full((batch, 1), self.start, device=hypotheses.source.states_BTD.device)
-        for _ in range(longest):
+    def _search_greedily(self, hypotheses: Hypotheses, batch: int, max_new_tokens: int) -> list[DecodedSequence]:
+        """Add the likeliest token to each text until all have ended."""
+        texts = [GreedyHypothesis() for _ in range(batch)]
+        rows: list[GreedyHypothesis] = texts
+        token_B1 = torch.full((batch, 1), self.start_token, device=hypotheses.source.states_BTD.device)
+        for _ in range(max_new_tokens):
             token_B, log_p_B = self._choose_best(hypotheses.step(token_B1, None))
-            for draft, token, log_p in zip(rows, token_B.tolist(), log_p_B.tolist(), strict=True):
-                draft.add(token, log_p, self.ends)
+            for text, token, log_p in zip(rows, token_B.tolist(), log_p_B.tolist(), strict=True):
+                text.add(token, log_p, self.end_tokens)
             token_B1 = token_B[:, None]
             rows, kept = drop_finished(rows, hypotheses)
             if not rows:
                 break
             token_B1 = token_B1 if kept is None else token_B1[kept]
-        return [DecodedSequence(draft.tokens, draft.total) for draft in drafts]
+        return [DecodedSequence(text.tokens, text.log_probability) for text in texts]
 
     def _choose_best(self, states_B1D: Float[Tensor, "B 1 D"]) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
-        """Return the likeliest next token of each row and its log-probability, some rows at a time."""
+        """Return the likeliest next token of each row and its log-probability; logits exist for some rows at a time."""
         rows = count_rows_at_once(states_B1D)
         if len(states_B1D) <= rows:
             return choose_best(self.compute_logits(states_B1D)[:, 0])
-        chosen = [choose_best(self.compute_logits(part)[:, 0]) for part in states_B1D.split(rows)]
-        token_B, log_p_B = map(torch.cat, zip(*chosen, strict=True))
+        parts = [choose_best(self.compute_logits(part_B1D)[:, 0]) for part_B1D in states_B1D.split(rows)]
+        token_B, log_p_B = map(torch.cat, zip(*parts, strict=True))
         return token_B, log_p_B
 
     def _search_beam(self, hypotheses: Hypotheses, batch: int, decoding: Decoding) -> list[DecodedSequence]:
@@ -104,89 +122,102 @@ class ClockhandsEngine(Engine):
         W, those that end are finished texts; the first W that do not end are continued. A source is done when it has W
         finished texts and its likeliest hypothesis, scored as if it ended here, is no better than the worst of them.
         """
-        width, device = hypotheses.beams, hypotheses.source.states_BTD.device
-        finished = [FinishedHypotheses(width, decoding.length_penalty) for _ in range(batch)]
-        rows: list[FinishedHypotheses] = finished
-        beam = BeamState.start(len(rows), width, self.start, device)
-        ends_E = torch.tensor(self.ends, dtype=torch.long, device=device)
+        width, device = hypotheses.width, hypotheses.source.states_BTD.device
+        finished = [FinishedTexts(width, decoding.length_penalty) for _ in range(batch)]
+        rows: list[FinishedTexts] = finished
+        beam = BeamState.start(len(rows), width, self.start_token, device)
+        end_tokens_E = torch.tensor(self.end_tokens, dtype=torch.long, device=device)
         # W candidates that do not end must remain, although each hypothesis may be continued by every end token.
-        count = max(2, 1 + len(self.ends)) * width
+        count = max(2, 1 + len(self.end_tokens)) * width
         for length in range(1, decoding.max_new_tokens + 1):
-            candidates = self._find_candidates(hypotheses.step(beam.tokens_BW, beam.parents_BW), beam.total_BW, count)
-            ending_BC = torch.isin(candidates[2], ends_E) | (length == decoding.max_new_tokens)
-            collect(rows, beam, candidates, ending_BC)
+            candidates = self._find_candidates(
+                hypotheses.step(beam.last_token_BW, beam.parents_BW), beam.log_p_BW, count
+            )
+            ending_BC = torch.isin(candidates.token_BC, end_tokens_E) | (length == decoding.max_new_tokens)
+            add_finished(rows, beam, candidates, ending_BC)
             if length == decoding.max_new_tokens:
                 break
             beam = beam.advance(candidates, ending_BC)
-            for row, total in zip(rows, beam.total_BW[:, 0].tolist(), strict=True):
-                row.settle(total, length)
+            for row, log_p in zip(rows, beam.log_p_BW[:, 0].tolist(), strict=True):
+                row.finish_if_beaten(log_p, length)
             rows, kept = drop_finished(rows, hypotheses)
             if not rows:
                 break
             beam = beam if kept is None else beam.select(kept)
-        return [row.best() for row in finished]
+        return [texts.get_best() for texts in finished]
 
     def _find_candidates(
-        self, states_BWD: Float[Tensor, "B W D"], total_BW: Float[Tensor, "B W"], count: int
+        self, states_BWD: Float[Tensor, "B W D"], log_p_BW: Float[Tensor, "B W"], count: int
     ) -> Candidates:
-        """Return the ``count`` likeliest continuations of each source, some sources at a time."""
+        """Return the ``count`` likeliest continuations of each source; logits exist for some sources at a time."""
         rows = count_rows_at_once(states_BWD)
-        parts = zip(states_BWD.split(rows), total_BW.split(rows), strict=True)
-        best = [choose_candidates(self.compute_logits(states), total, count) for states, total in parts]
-        total_BC, parent_BC, token_BC = map(torch.cat, zip(*best, strict=True))
-        return total_BC, parent_BC, token_BC
+        parts = zip(states_BWD.split(rows), log_p_BW.split(rows), strict=True)
+        candidates = [choose_candidates(self.compute_logits(states), log_p, count) for states, log_p in parts]
+        return Candidates(*map(torch.cat, zip(*candidates, strict=True)))
+
+
+def _describe_refusal(compute_type: str, reason: str) -> str:
+    """Return the message for a compute type that is not that of the weights."""
+    return (
+        f"compute_type is {compute_type!r}, but the engine clockhands computes in the type of the weights, and {reason}"
+        "; leave it out, or choose another engine for it, such as ctranslate2"
+    )
 
 
 def drop_finished(rows: list[Row], hypotheses: Hypotheses) -> tuple[list[Row], Int[Tensor, " R"] | None]:
-    """Drop finished rows from the batch of a search, if enough are finished.
+    """Drop finished rows from the batch of a search, if enough of them are finished.
 
-    Return the rows that stay, none once all are finished, and their indices before; None if all stay.
+    Returns the rows that stay (empty once all are finished) and their indices before; None if all or none stay.
     """
     staying = choose_rows_to_keep(rows)
     if not staying or len(staying) == len(rows):
-        return [rows[row] for row in staying], None
+        return [rows[index] for index in staying], None
     kept = torch.tensor(staying, device=hypotheses.source.states_BTD.device)
     hypotheses.select(kept)
-    return [rows[row] for row in staying], kept
+    return [rows[index] for index in staying], kept
 
 
 def count_rows_at_once(states_BWD: Float[Tensor, "B W D"]) -> int:
-    """Return how many sources' logits to make at a time: all, but on a CPU as many as stay in the processor's cache."""
+    """Return for how many sources to make logits at a time: all, but on a CPU as many as stay in its cache."""
     batch, width, _ = states_BWD.shape
     return max(1, ROWS // width) if states_BWD.device.type == "cpu" else batch
 
 
-def choose_best(logits_NV: Float[Tensor, "N V"]) -> tuple[Int[Tensor, " N"], Float[Tensor, " N"]]:
+def choose_best(logits_BV: Float[Tensor, "B V"]) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
     """Return the likeliest token of each row, the first among equals, and its log-probability.
 
-    The logits are overwritten. Of several rows the maximum is taken in blocks of the vocabulary, which PyTorch does
-    faster than a whole row; of one row it is not.
+    The logits are overwritten. With several rows, the maximum of each block of the vocabulary is found first, which
+    PyTorch does faster than the maximum of a whole row; with one row it is slower.
     """
-    if logits_NV.shape[1] % BLOCK or len(logits_NV) == 1:
-        top_N, token_N = logits_NV.max(-1)
+    if logits_BV.shape[1] % BLOCK or len(logits_BV) == 1:
+        max_B, token_B = logits_BV.max(-1)
     else:
-        blocks_NGX = logits_NV.unflatten(-1, (-1, BLOCK))
-        top_N, block_N = blocks_NGX.amax(-1).max(-1)
-        inside_N1X = blocks_NGX.take_along_dim(block_N[:, None, None], dim=1)
-        token_N = block_N * BLOCK + inside_N1X[:, 0].argmax(-1)
-    return token_N, -logits_NV.sub_(top_N[:, None]).exp_().sum(-1).log()
+        blocks_BGX = logits_BV.unflatten(-1, (-1, BLOCK))
+        max_B, block_B = blocks_BGX.amax(-1).max(-1)
+        best_block_B1X = blocks_BGX.take_along_dim(block_B[:, None, None], dim=1)
+        token_B = block_B * BLOCK + best_block_B1X[:, 0].argmax(-1)
+    # log softmax at the maximum: max - log sum exp(logits) = -log sum exp(logits - max).
+    return token_B, -logits_BV.sub_(max_B[:, None]).exp_().sum(-1).log()
 
 
-def choose_candidates(logits_BWV: Float[Tensor, "B W V"], total_BW: Float[Tensor, "B W"], count: int) -> Candidates:
+def choose_candidates(logits_BWV: Float[Tensor, "B W V"], log_p_BW: Float[Tensor, "B W"], count: int) -> Candidates:
     """Return the ``count`` likeliest continuations of each source, by the log-probability of the whole text.
 
-    Each of the ``count`` largest of W·V numbers lies in one of the ``count`` blocks with the largest maxima, so that
-    most are never sorted. Where the vocabulary cannot be divided into blocks, or has fewer of them, all are.
+    ``log_p_BW`` is the log-probability of each hypothesis so far. Each of the ``count`` largest of W·V sums lies in one
+    of the ``count`` blocks with the largest maxima, so that only these blocks are sorted. If the vocabulary is not a
+    multiple of ``BLOCK``, or there are fewer blocks than ``count``, all sums are.
     """
     vocabulary = logits_BWV.shape[-1]
-    log_p_BWV = logits_BWV.log_softmax(-1)
+    next_log_p_BWV = logits_BWV.log_softmax(-1)
     if vocabulary % BLOCK or logits_BWV[0].numel() < BLOCK * count:
-        total_BC, index_BC = (log_p_BWV + total_BW[..., None]).flatten(1).topk(count)
-        return total_BC, index_BC // vocabulary, index_BC % vocabulary
-    blocks_BWGX = log_p_BWV.unflatten(-1, (-1, BLOCK))
-    block_BC = (blocks_BWGX.amax(-1) + total_BW[..., None]).flatten(1).topk(count).indices
-    inside_BCX = blocks_BWGX.flatten(1, 2).take_along_dim(block_BC[..., None], dim=1)
-    before_BC = total_BW.gather(1, block_BC // blocks_BWGX.shape[2])
-    total_BC, place_BC = (inside_BCX + before_BC[..., None]).flatten(1).topk(count)
-    index_BC = block_BC.gather(1, place_BC // BLOCK) * BLOCK + place_BC % BLOCK
-    return total_BC, index_BC // vocabulary, index_BC % vocabulary
+        best_BC, index_BC = (next_log_p_BWV + log_p_BW[..., None]).flatten(1).topk(count)
+        return Candidates(best_BC, index_BC // vocabulary, index_BC % vocabulary)
+    blocks_BWGX = next_log_p_BWV.unflatten(-1, (-1, BLOCK))
+    # The numbers of the best blocks, counted through all W hypotheses of a source.
+    block_BC = (blocks_BWGX.amax(-1) + log_p_BW[..., None]).flatten(1).topk(count).indices
+    best_blocks_BCX = blocks_BWGX.flatten(1, 2).take_along_dim(block_BC[..., None], dim=1)
+    parent_log_p_BC = log_p_BW.gather(1, block_BC // blocks_BWGX.shape[2])
+    best_BC, flat_BC = (best_blocks_BCX + parent_log_p_BC[..., None]).flatten(1).topk(count)
+    # From the place among the best blocks to the place among all W·V sums.
+    index_BC = block_BC.gather(1, flat_BC // BLOCK) * BLOCK + flat_BC % BLOCK
+    return Candidates(best_BC, index_BC // vocabulary, index_BC % vocabulary)

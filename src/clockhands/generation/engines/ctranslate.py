@@ -1,10 +1,11 @@
-"""Greedy and beam search by CTranslate2, an inference engine in C++, in less time.
+"""Greedy and beam search by CTranslate2, an inference engine in C++, in less time than the engine ``clockhands``.
 
-Greedy search gives the texts of the engine ``clockhands``, beam search stops earlier and may give others, and int8 is
-approximate.
+Greedy search gives the same texts as the engine ``clockhands``. Beam search stops earlier and may give others, and int8
+is approximate.
 
-It knows the block of the paper and its usual variants, and positions that are added to the embedding or rotate queries
-and keys. A model with anything else is refused, and the reasons are named; the engine ``clockhands`` takes every model.
+CTranslate2 has the layers of the paper and their usual variants, and positions that are added to the embedding or that
+rotate queries and keys. A model with anything else is refused with the reasons; the engine ``clockhands`` takes every
+model.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from clockhands.errors import UsageError, describe_unknown
-from clockhands.generation.engines.engine import DecodedSequence, Decoding, Engine, get_end_tokens, get_first_token
+from clockhands.generation.engines.engine import DecodedSequence, Decoding, Engine, get_end_tokens, get_start_token
 from clockhands.model import Transformer, TransformerConfig
 from clockhands.model.block import Block, ResidualConnection
 from clockhands.model.kv_cache import acts_in_attention
@@ -33,20 +35,23 @@ from clockhands.shapes import Bool, Int, Tensor
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-PLACES = 512
-"""Positions of the first table; longer texts have it made again."""
-COMBINED = {"concatenate": "concatenated", "project": "projected"}
+__all__ = ["TABLE_LENGTH", "CTranslate2Engine", "list_obstacles", "make_table", "save_model"]
+
+TABLE_LENGTH = 512
+"""Positions in the first tables; for longer texts the model is converted again, with longer ones."""
+COMBINATIONS = {"concatenate": "concatenated", "project": "projected"}
+"""How the messages say what a setting of ``combine`` does with positions."""
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh", "silu": "SWISH"}
 
 
 class CTranslate2Engine(Engine):
-    """A copy of the model in CTranslate2; the compute types are those of the engine: float32, int8, bfloat16, ...
+    """A copy of the model in CTranslate2; its compute types are float32 (the default), int8, bfloat16 and others.
 
-    Raises UsageError if the package is not installed, the engine cannot express the model (naming all reasons), or it
-    or the device has no such compute type.
+    Raises UsageError if the package is not installed, if CTranslate2 cannot run the model (with all reasons), or if it
+    does not have the compute type on this device.
     """
 
-    def __init__(self, model: PreTrainedModel, compute_type: str = "float32") -> None:
+    def __init__(self, model: PreTrainedModel, compute_type: str | None = None) -> None:
         super().__init__(model, compute_type)
         self.package = _import_package()
         faults = list_obstacles(model.model)
@@ -57,70 +62,79 @@ class CTranslate2Engine(Engine):
             )
         device = model.device.type
         types = sorted(self.package.get_supported_compute_types(device))
-        if compute_type not in types:
-            raise UsageError(describe_unknown(f"compute type of CTranslate2 on this {device}", compute_type, types))
-        self.ends, self.places = get_end_tokens(model), [0, 0]
+        if self.compute_type not in types:
+            noun = f"compute type of CTranslate2 on this {device}"
+            raise UsageError(describe_unknown(noun, self.compute_type, types))
+        self.end_tokens = get_end_tokens(model)
+        self.table_lengths = [0, 0]
+        """The positions in the tables of source and target; 0 before the first batch."""
         self.translator: Any = None
 
-    def write(
+    def choose_compute_type(self, model: PreTrainedModel) -> str:
+        """Return ``float32``, in which CTranslate2 gives the texts of the engine ``clockhands``."""
+        return "float32"
+
+    def generate(
         self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, decoding: Decoding
     ) -> list[DecodedSequence]:
-        """Write a text for each source. A beam ends by the engine's own rule: once it has ``beam`` texts of a source.
+        """Generate a text for each source. CTranslate2 ends a beam once it has ``beam`` finished texts of a source.
 
         Raises PositionError if a text needs more positions than a scheme has.
         """
-        longest = decoding.max_new_tokens
-        room = self._reach(ids_BT.shape[1], longest)
-        real_BT = torch.ones_like(ids_BT, dtype=torch.bool) if mask_BT is None else mask_BT
-        sources = [list(map(str, ids[real].tolist())) for ids, real in zip(ids_BT, real_BT, strict=True)]
+        max_length = self._ensure_tables(ids_BT.shape[1], decoding.max_new_tokens)
+        is_token_BT = torch.ones_like(ids_BT, dtype=torch.bool) if mask_BT is None else mask_BT
+        sources = [list(map(str, ids_T[mask_T].tolist())) for ids_T, mask_T in zip(ids_BT, is_token_BT, strict=True)]
         penalty = decoding.length_penalty if decoding.beam > 1 else 0.0
         results = self.translator.translate_batch(
-            sources, beam_size=decoding.beam, length_penalty=penalty, max_decoding_length=room, min_decoding_length=0,
-            max_input_length=0, end_token=list(map(str, self.ends)) or None, return_end_token=True, return_scores=True,
+            sources, beam_size=decoding.beam, length_penalty=penalty, max_decoding_length=max_length,
+            min_decoding_length=0,
+            max_input_length=0, end_token=list(map(str, self.end_tokens)) or None, return_end_token=True,
+            return_scores=True,
         )  # fmt: skip
-        written = [_read_result(result.hypotheses[0], result.scores[0], penalty) for result in results]
-        cut = (len(text.tokens) == room and text.tokens[-1] not in self.ends for text in written)
-        if room < longest and any(cut):
-            check_length(torch.tensor(room), room, self.model.config.core.decoder.scheme)
-        return written
+        texts = [_read_result(result.hypotheses[0], result.scores[0], penalty) for result in results]
+        unfinished = (len(text.tokens) == max_length and text.tokens[-1] not in self.end_tokens for text in texts)
+        if max_length < decoding.max_new_tokens and any(unfinished):
+            # The scheme has too few positions for such a text: refuse it as the model itself would.
+            check_length(torch.tensor(max_length), max_length, self.model.config.core.decoder.scheme)
+        return texts
 
-    def _reach(self, source: int, longest: int) -> int:
-        """Make position tables for a source of ``source`` tokens and a text of ``longest``, or of all that there are.
+    def _ensure_tables(self, source: int, target: int) -> int:
+        """Convert the model again if its position tables are too short for sources and texts of so many tokens.
 
-        Returns how many tokens can be written.
+        Returns how long texts can be: ``target``, or the number of positions of the decoder's scheme if that is less.
         """
         limits = [_count_positions(cast(Scheme, stack.schemes[0])) for _, stack in _list_stacks(self.model.model)]
-        wanted = [source, min(longest, limits[1])]
-        if any(want > place for want, place in zip(wanted, self.places, strict=True)):
-            self.places = [_round_up(want, limit) for want, limit in zip(wanted, limits, strict=True)]
+        needed = [source, min(target, limits[1])]
+        if any(length > table for length, table in zip(needed, self.table_lengths, strict=True)):
+            self.table_lengths = [_plan_table(length, limit) for length, limit in zip(needed, limits, strict=True)]
             device = self.model.device
             with tempfile.TemporaryDirectory() as folder:
-                save_model(self.model, folder, self.places)
+                save_model(self.model, folder, self.table_lengths)
                 self.translator = self.package.Translator(
                     folder, device=device.type, device_index=device.index or 0, compute_type=self.compute_type,
                     intra_threads=torch.get_num_threads(),
                 )  # fmt: skip
-        return wanted[1]
+        return needed[1]
 
 
 def _count_positions(scheme: Scheme) -> int:
-    """Return how many positions a scheme has."""
-    declared = scheme.declares
-    return sys.maxsize if declared.max_length is None or declared.beyond != "raise" else declared.max_length
+    """Return how many positions a scheme has; ``sys.maxsize`` if it takes any number of them."""
+    declares = scheme.declares
+    return sys.maxsize if declares.max_length is None or declares.beyond != "raise" else declares.max_length
 
 
-def _round_up(wanted: int, limit: int) -> int:
-    """Return twice the wanted positions, so that few texts make the tables again; at most as many as there are."""
-    return max(wanted, min(limit, max(PLACES, 2 * wanted)))
+def _plan_table(needed: int, limit: int) -> int:
+    """Return the length of a table: twice the needed positions, so that it is seldom made again, or ``limit``."""
+    return max(needed, min(limit, max(TABLE_LENGTH, 2 * needed)))
 
 
 def _read_result(tokens: list[str], score: float, penalty: float) -> DecodedSequence:
-    """Undo the length penalty, by which the engine has divided the log-probability."""
+    """Return a text of CTranslate2 with its log-probability, which CTranslate2 has divided by tokens ** penalty."""
     return DecodedSequence([int(token) for token in tokens], score * len(tokens) ** penalty)
 
 
 def _import_package() -> Any:
-    """Import the package, which is optional. Raises UsageError if it is missing."""
+    """Import ctranslate2, which is optional. Raises UsageError if it is not installed."""
     try:
         import ctranslate2
     except ImportError as fault:
@@ -130,9 +144,9 @@ def _import_package() -> Any:
     return ctranslate2
 
 
-def list_obstacles(core: Transformer) -> list[str]:
-    """List what of this model the engine cannot express, one reason each; empty if nothing."""
-    config = core.config
+def list_obstacles(transformer: Transformer) -> list[str]:
+    """List why CTranslate2 cannot run a model, one reason each; empty if it can."""
+    config = transformer.config
     obstacles = [
         reason
         for holds, reason in (
@@ -143,19 +157,19 @@ def list_obstacles(core: Transformer) -> list[str]:
         )
         if holds
     ]
-    for side, stack in _list_stacks(core):
+    for side, stack in _list_stacks(transformer):
         obstacles += [f"{side}: {reason}" for reason in _list_side_obstacles(stack)]
-    assert core.cross_schemes is not None or obstacles
-    if core.cross_schemes is not None and any(map(acts_in_attention, _list_schemes(core.cross_schemes))):
+    cross_schemes = transformer.cross_schemes
+    if cross_schemes is not None and any(map(acts_in_attention, _list_schemes(cross_schemes))):
         obstacles.append(f"cross-attention: positions of the scheme {config.cross.scheme!r}")
     return obstacles
 
 
 def _list_side_obstacles(stack: Stack) -> Iterator[str]:
-    """Yield what of one side the engine cannot express."""
+    """Yield why CTranslate2 cannot run the positional encoding of one side."""
     position = stack.position
     if position.combine != "add":
-        yield f"positions that are not added but {COMBINED[position.combine]}"
+        yield f"positions that are not added but {COMBINATIONS[position.combine]}"
     if position.every_layer:
         yield "positions that are added again at every layer (every_layer)"
     if position.skip_every:
@@ -170,36 +184,44 @@ def _list_side_obstacles(stack: Stack) -> Iterator[str]:
 
 
 def _list_schemes(schemes: nn.ModuleList) -> list[Scheme]:
+    """Return the schemes of a side, without what stands for layers that have none."""
     return [scheme for scheme in schemes if isinstance(scheme, Scheme)]
 
 
 def _is_plain_rope(scheme: Scheme) -> bool:
+    """Return whether a scheme is RoPE with the frequencies of its paper and no learned factors."""
     return type(scheme) is RoPE and type(scheme.spectrum) is Spectrum and scheme.alpha_F is None
 
 
-def _list_stacks(core: Transformer) -> list[tuple[str, Stack]]:
-    return [(side, stack) for side, stack in (("encoder", core.encoder), ("decoder", core.decoder)) if stack]
+def _list_stacks(transformer: Transformer) -> list[tuple[str, Stack]]:
+    """Return the stacks that a model has, encoder before decoder, with the names of their sides."""
+    sides = (("encoder", transformer.encoder), ("decoder", transformer.decoder))
+    return [(side, stack) for side, stack in sides if stack is not None]
 
 
 @torch.no_grad()
-def save_model(model: PreTrainedModel, folder: str | Path, places: Sequence[int] = (PLACES, PLACES)) -> None:
-    """Write a model in the engine's format, with position tables of ``places`` rows for the source and for the target.
+def save_model(
+    model: PreTrainedModel, folder: str | Path, table_lengths: Sequence[int] = (TABLE_LENGTH, TABLE_LENGTH)
+) -> None:
+    """Save an encoder-decoder model in the format of CTranslate2, whose vocabulary is the token ids as text.
 
-    The engine's vocabulary is the token ids as text. Raises PositionError if a scheme has fewer positions.
+    ``table_lengths``: the positions in the tables of source and target. Raises PositionError if a scheme has fewer
+    positions, and UsageError for a model that CTranslate2 cannot run.
     """
     specs = _import_package().specs
     core: Transformer = model.model
-    assert core.encoder is not None and core.decoder is not None
+    if core.encoder is None or core.decoder is None:
+        raise UsageError(f"CTranslate2 cannot express this model: it is a model of kind {core.config.kind}")
     spec = specs.TransformerSpec(
-        _convert_stack(specs.transformer_spec.TransformerEncoderSpec, core.encoder, core.config, places[0]),
-        _convert_stack(specs.transformer_spec.TransformerDecoderSpec, core.decoder, core.config, places[1]),
+        _convert_stack(specs.transformer_spec.TransformerEncoderSpec, core.encoder, core.config, table_lengths[0]),
+        _convert_stack(specs.transformer_spec.TransformerDecoderSpec, core.decoder, core.config, table_lengths[1]),
     )
     output = spec.decoder.projection
     output.weight = _to_array(core.output.weight * core.output.scale)
     output.bias = _to_array(core.output.bias) if core.output.bias is not None else output.bias
     for side, size in (("source", core.config.vocabulary("encoder")), ("target", core.config.vocab_size)):
         getattr(spec, f"register_{side}_vocabulary")(list(map(str, range(size))))
-    start = str(get_first_token(model))
+    start = str(get_start_token(model))
     spec.config.bos_token = spec.config.decoder_start_token = spec.config.unk_token = start
     spec.config.eos_token = str(next(iter(get_end_tokens(model)), start))
     spec.config.layer_norm_epsilon = core.config.norm_eps
@@ -208,8 +230,8 @@ def save_model(model: PreTrainedModel, folder: str | Path, places: Sequence[int]
     spec.save(str(folder))
 
 
-def _convert_stack(kind: Any, stack: Stack, config: TransformerConfig, places: int) -> Any:
-    """Convert one side to the engine's specification."""
+def _convert_stack(make_spec: Any, stack: Stack, config: TransformerConfig, table_length: int) -> Any:
+    """Convert one side; ``make_spec`` is the class of its specification in CTranslate2."""
     common = _import_package().specs.common_spec
     scheme = cast(Scheme, stack.schemes[0])
     rotary = {}
@@ -218,7 +240,7 @@ def _convert_stack(kind: Any, stack: Stack, config: TransformerConfig, places: i
             "rotary_dim": scheme.channels, "rotary_base": scheme.base,
             "rotary_interleave": scheme.layout == "interleaved",
         }  # fmt: skip
-    spec = kind(
+    spec = make_spec(
         len(stack.blocks), config.num_heads, pre_norm=config.norm == "pre", no_final_norm=stack.norm is None,
         activation=getattr(common.Activation, ACTIVATIONS[config.activation]), ffn_glu=config.gated,
         rms_norm=config.norm_kind == "rms", num_heads_kv=config.kv_heads, head_dim=config.d_head,
@@ -230,11 +252,12 @@ def _convert_stack(kind: Any, stack: Stack, config: TransformerConfig, places: i
     if rotary:
         spec.__dict__.pop("position_encodings", None)
     else:
-        spec.position_encodings.encodings = make_table(stack, places, config.d_model)
+        spec.position_encodings.encodings = make_table(stack, table_length, config.d_model)
     if stack.norm is not None:
-        # A specification is closed, and that of a post-norm model has no place for a last norm; the engine has.
-        last = spec.__dict__.setdefault("layer_norm", common.LayerNormSpec(rms_norm=config.norm_kind == "rms"))
-        _convert_norm(last, stack.norm)
+        # A specification refuses new attributes, and that of a post-norm model has none for a norm after the last
+        # layer, which CTranslate2 itself reads. Writing into __dict__ passes the refusal by.
+        final_norm = spec.__dict__.setdefault("layer_norm", common.LayerNormSpec(rms_norm=config.norm_kind == "rms"))
+        _convert_norm(final_norm, stack.norm)
     if stack.input.norm is not None:
         _convert_norm(spec.layernorm_embedding, stack.input.norm)
     for layer, block in zip(spec.layer, stack.blocks, strict=True):
@@ -242,13 +265,16 @@ def _convert_stack(kind: Any, stack: Stack, config: TransformerConfig, places: i
     return spec
 
 
-def make_table(stack: Stack, places: int, d_model: int) -> Any:
-    """Make the table of what is added at every position."""
+def make_table(stack: Stack, length: int, d_model: int) -> NDArray[np.float32]:
+    """Make the table of what a side adds to the token embedding at positions 0 to length - 1: [length, d_model].
+
+    Raises PositionError if the scheme has fewer positions.
+    """
     device = stack.input.tokens.weight.device
     encoding = cast(Scheme, stack.schemes[0]).encode(
-        stack.transform_positions(torch.arange(places, device=device)[None], None)
+        stack.transform_positions(torch.arange(length, device=device)[None], None)
     )
-    return np.zeros((places, d_model), np.float32) if encoding is None else _to_array(encoding[0])
+    return np.zeros((length, d_model), np.float32) if encoding is None else _to_array(encoding[0])
 
 
 def _convert_layer(spec: Any, block: Block, scheme: Scheme) -> None:
@@ -291,5 +317,6 @@ def _convert_norm(spec: Any, module: nn.Module) -> None:
         spec.beta = np.zeros_like(spec.gamma) if norm.bias is None else _to_array(norm.bias)
 
 
-def _to_array(tensor: Tensor) -> Any:
-    return tensor.detach().float().cpu().numpy()
+def _to_array(tensor: Tensor) -> NDArray[np.float32]:
+    array: NDArray[np.float32] = tensor.detach().float().cpu().numpy()
+    return array

@@ -1,4 +1,4 @@
-"""The interface of every engine: sources in, texts out."""
+"""The interface of every engine: token ids of sources in, token ids of translations out."""
 
 from __future__ import annotations
 
@@ -6,15 +6,24 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from clockhands.errors import UsageError
 from clockhands.shapes import Bool, Int, Tensor
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+__all__ = ["DecodedSequence", "Decoding", "Engine", "get_end_tokens", "get_start_token"]
+
+
 @dataclass(frozen=True)
 class DecodedSequence:
-    """``tokens``, the end token included if it was reached, and the sum of their log-probabilities (natural)."""
+    """A text that an engine generated, as token ids.
+
+    Args:
+        tokens: the token ids, without the start token, and with the end token if the text reached it.
+        log_probability: the sum of the natural logarithms of their probabilities.
+    """
 
     tokens: list[int]
     log_probability: float
@@ -22,9 +31,13 @@ class DecodedSequence:
 
 @dataclass(frozen=True)
 class Decoding:
-    """How an engine writes: at most ``max_new_tokens`` tokens; ``beam`` 1 is greedy. ``Search`` makes it.
+    """What ``Engine.generate`` is told about one batch; ``translate`` makes it from a ``Search``.
 
-    A beam returns the text with the highest log-probability / tokens ** ``length_penalty``.
+    Args:
+        max_new_tokens: the most tokens of a text, its end token included.
+        beam: the number of hypotheses of each source; 1 is greedy search.
+        length_penalty: with a beam, the text with the highest log-probability / tokens ** ``length_penalty`` is
+            returned.
     """
 
     max_new_tokens: int
@@ -33,39 +46,56 @@ class Decoding:
 
 
 class Engine(ABC):
-    """Writes with one model, a ``ClockhandsForSeq2SeqLM``. Make it once and use it for every batch.
+    """Generates texts with one model, a ``ClockhandsForSeq2SeqLM``. Make it once and use it for every batch.
 
     Args:
         model: on the CPU or a GPU; the engine runs on the model's device. It may copy weights: make the engine again
             when the model has changed.
-        compute_type: the type of the matrix products, one of the engine's names.
+        compute_type: the number type of the matrix products, such as ``float32`` or ``int8``; None: the engine chooses.
+            The attribute of this name holds what is used.
 
-    Raises UsageError if the engine's package is not installed or it cannot express the model.
+    Raises UsageError if the engine's package is not installed, or the engine cannot run the model or compute in the
+    type.
     """
 
-    def __init__(self, model: PreTrainedModel, compute_type: str = "float32") -> None:
-        self.model, self.compute_type = model, compute_type
+    def __init__(self, model: PreTrainedModel, compute_type: str | None = None) -> None:
+        self.model = model
+        self.compute_type = self.choose_compute_type(model) if compute_type is None else compute_type
+
+    def choose_compute_type(self, model: PreTrainedModel) -> str:
+        """Return the compute type for a model if the caller names none: that of its weights, such as ``float32``."""
+        return str(next(model.parameters()).dtype).removeprefix("torch.")
 
     @classmethod  # noqa: B027 - most engines refuse nothing
-    def refuse_options(cls, compute_type: str) -> None:
-        """Raise UsageError for options that the engine does not take with any model."""
+    def refuse_options(cls, compute_type: str | None) -> None:
+        """Raise UsageError for a compute type that the engine refuses whatever the model; None: none was named."""
 
     @abstractmethod
-    def write(
+    def generate(
         self, ids_BT: Int[Tensor, "B T"], mask_BT: Bool[Tensor, "B T"] | None, decoding: Decoding
     ) -> list[DecodedSequence]:
-        """Write a text for each source. ``mask_BT`` is False at padding; None where there is none."""
+        """Generate a text for each source.
+
+        Args:
+            ids_BT: the token ids of the sources, padded to the same length.
+            mask_BT: True at tokens, False at padding; None if there is no padding.
+            decoding: how to search.
+        """
 
 
 def get_end_tokens(model: PreTrainedModel) -> list[int]:
-    """Return the tokens that end a text."""
+    """Return the ids of the tokens that end a text; empty if the model has none."""
     ends = model.config.eos_token_id
     return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
 
 
-def get_first_token(model: PreTrainedModel) -> int:
-    """Return the decoder's start token, which is not part of the text."""
+def get_start_token(model: PreTrainedModel) -> int:
+    """Return the id of the token from which the decoder starts; it is not part of the text.
+
+    Raises UsageError if the configuration of the model names none.
+    """
     config = model.config
     start = config.bos_token_id if config.decoder_start_token_id is None else config.decoder_start_token_id
-    assert start is not None, "a translator has a first token"
+    if start is None:
+        raise UsageError("the model has no token that a translation begins with; set config.decoder_start_token_id")
     return int(start)

@@ -1,0 +1,33 @@
+"""Cross-attention: weights that sum to 1 over the source, and a panel for each head."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clockhands.errors import UsageError
+from clockhands.generation import compute_cross_attention, draw_cross_attention
+from clockhands.runs import Run
+
+
+def test_cross_attention_is_a_distribution_over_the_source(translator: Run) -> None:
+    weights, sources, targets = compute_cross_attention(translator, "Tom bit Anna")
+    assert weights.shape == (1, 2, len(targets), len(sources))
+    assert sources[:3] == ["Tom", "bit", "Anna"] or [word.strip() for word in sources[:3]] == ["Tom", "bit", "Anna"]
+    torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+    figure = draw_cross_attention(translator, "Tom bit Anna")
+    assert len(figure.panels) == 2
+    assert figure.panels[1].marks[0].z[0][0] == pytest.approx(float(weights[0, 1, 0, 0]))
+
+
+def test_a_target_of_the_caller_is_read_instead_of_the_translation(translator: Run) -> None:
+    weights, _, targets = compute_cross_attention(translator, "Tom bit Anna", "Anna bit Tom Tom")
+    assert len(targets) == len(translator.tokenizers.target("Anna bit Tom Tom")["input_ids"]) == weights.shape[2]
+    assert [word.strip() for word in targets[:4]] == ["Anna", "bit", "Tom", "Tom"]
+
+
+def test_an_empty_source_and_a_language_model_are_refused(translator: Run, writer: Run) -> None:
+    with pytest.raises(UsageError, match="there is no source sentence"):
+        compute_cross_attention(translator, " ")
+    with pytest.raises(UsageError, match="cannot draw cross-attention with"):
+        compute_cross_attention(writer, "Tom")
