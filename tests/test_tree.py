@@ -29,7 +29,7 @@ ELSEWHERE = {
     ),
     WHOLE: (
         "cli/test_main.py cli/test_mutations.py cli/test_use.py data/test_imports.py inspection/test_hostile_text.py "
-        "inspection/test_kernels.py inspection/test_minilm.py inspection/test_sides.py inspection/test_swap.py "
+        "inspection/test_minilm.py inspection/test_sides.py "
         "report/test_browser.py test_commands.py training/test_killed.py training/test_once.py "
         "training/test_processes.py"
     ),

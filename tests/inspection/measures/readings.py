@@ -9,15 +9,17 @@ import torch
 
 from clockhands.findings import Finding
 from clockhands.inspection.measures import MEASURES
-from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.head_statistics import HeadStatistics
 from clockhands.inspection.reading.interventions import Interventions
 from clockhands.inspection.reading.logit_split import split
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
+from clockhands.model import Position, Transformer, TransformerConfig
 
 from .. import planted
 from ..planted import HALF
+from ..tiny import VOCAB as TINY_VOCAB
 
 
 def answer_splits(name: str, splits: list[Any]) -> Finding:
@@ -69,3 +71,22 @@ def intervene_on(model: Any) -> tuple[dict[str, Finding], Interventions]:
     for name in ("kernel", "cause.tokens", "cause"):
         reading.findings[name] = MEASURES[name].run(reading)
     return reading.findings, reading.interventions
+
+
+WINDOW = 20
+"""Tokens in the windows of ``draw_ids``."""
+
+
+def draw_ids() -> torch.Tensor:
+    """Draw token ids for a tiny model."""
+    return torch.randint(3, TINY_VOCAB, (16, WINDOW), generator=torch.Generator().manual_seed(0))
+
+
+def read_own(position: Position) -> tuple[Subject, Capture]:
+    """Capture a decoder of two layers with this position, its weights random."""
+    torch.manual_seed(0)
+    config = TransformerConfig(
+        kind="decoder", vocab_size=TINY_VOCAB, d_model=32, num_heads=4, d_ff=64, decoder_layers=2, decoder=position
+    )
+    subject = Subject.of(Transformer(config))
+    return subject, capture(subject.model, subject.forward, draw_ids())

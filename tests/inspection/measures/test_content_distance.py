@@ -9,14 +9,19 @@ import torch
 import transformers as hf
 
 from clockhands.findings import Finding
-from clockhands.inspection.reading.logit_split import split
+from clockhands.inspection.measures.content_distance import separate_terms
+from clockhands.inspection.reading.capture import capture
+from clockhands.inspection.reading.logit_split import compute_means, split
+from clockhands.inspection.subject.subject import Subject
 from clockhands.model import Position, Transformer, TransformerConfig
 
 from .. import planted
 from ..planted import VOCAB, answer
-from ..tiny import CONFIGS
+from ..tiny import CONFIGS, tiny
 from .readings import (
+    draw_ids,
     random_rows,
+    read_own,
 )
 
 
@@ -54,3 +59,34 @@ def test_no_effect_is_reported_where_tokens_hardly_depend_on_distances() -> None
     assert _word_terms(planted.uniform("encoder", "t5")).verdict.startswith(
         "Nothing that is added to its logits depends on a token"
     )
+
+
+@pytest.mark.parametrize("name", ["deberta", "deberta-v2", "xlnet"])
+def test_the_terms_of_tokens_add_up_to_that_of_the_split(name: str) -> None:
+    """Off the diagonal f and g add up to the split's term, which is computed in another way."""
+    subject = Subject.of(tiny(name))
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    layer = recorded.layers[0]
+    asked, answered = separate_terms(layer)
+    x = layer.inputs_NTD[: layer.batch]
+    mean, place = compute_means(layer, torch.arange(len(x), len(layer.inputs_NTD)))
+    whole = layer.bias(layer.replay(x)) - layer.bias(layer.replay((mean + place).expand_as(x)))
+    apart = ~torch.eye(x.shape[1], dtype=torch.bool)
+    torch.testing.assert_close((asked + answered)[..., apart], whole[..., apart], atol=1e-5, rtol=1e-4)
+    assert float(asked.abs().max()) > 1e-4
+    assert (float(answered.abs().max()) > 1e-4) == name.startswith("deberta"), "q·r is all that Transformer-XL has"
+
+
+@pytest.mark.parametrize(("kept", "lost"), [("c2p", 1), ("p2c", 0)])
+@pytest.mark.parametrize("kind", ["hf", "own"])
+def test_a_term_that_is_switched_off_is_found_to_be_nothing(kind: str, kept: str, lost: int) -> None:
+    if kind == "own":
+        subject, recorded = read_own(Position("deberta", {"terms": kept}))
+    else:
+        config = {**CONFIGS["deberta"]().to_dict(), "pos_att_type": [kept]}
+        subject = Subject.of(hf.DebertaModel(hf.DebertaConfig(**config)))
+        recorded = capture(subject.model, subject.forward, draw_ids())
+    for layer in recorded.layers:
+        found = separate_terms(layer)
+        assert float(found[lost].abs().max()) < 1e-5
+        assert float(found[1 - lost].abs().max()) > 1e-4

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 from clockhands.findings import Finding
-from clockhands.inspection.reading.logit_split import split
+from clockhands.inspection.measures.distance_curve import compute_distance_curve
+from clockhands.inspection.reading.capture import capture
+from clockhands.inspection.reading.logit_split import split, split_batches
+from clockhands.inspection.reading.term_groups import DISTANCE, sum_groups
+from clockhands.inspection.subject.subject import Subject
+from clockhands.model import Position
+from clockhands.schemes import Alibi, Scheme
 
 from .. import planted
 from ..planted import answer
+from ..tiny import tiny
+from .readings import WINDOW, draw_ids, read_own
 
 
 def _kernel(model: Any) -> Finding:
@@ -44,3 +54,60 @@ def test_shuffled_distances_are_the_largest_of_any_layer_as_the_share_is() -> No
     assert lone is not None and reference is not None and lone.interval is not None and reference.interval is not None
     assert both.details["share"][0] > both.details["share"][1] == 0.0, "the first layer is the one that is told of"
     assert reference.interval[1] == pytest.approx(2 * lone.interval[1], rel=1e-6), "the second's shuffles reach further"
+
+
+@pytest.mark.parametrize("name", ["bloom", "mpt", "falcon-alibi"])
+def test_alibi_is_read_as_its_slopes(name: str) -> None:
+    """Slopes of four heads: 2^-2, 2^-4, 2^-6, 2^-8; Falcon divides them by √d_head with the rest of the logits.
+
+    The vectors of the constant part give a second term, which the model without content does not have.
+    """
+    model = tiny(name)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.zero_()
+        for label, weight in model.named_parameters():
+            if label.endswith("bias"):
+                weight.zero_()
+    subject = Subject.of(model)
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    found, spread = compute_distance_curve(recorded.layers[0])
+    slopes = torch.tensor([2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8], dtype=torch.float64)
+    slopes = slopes * 8**-0.5 if name == "falcon-alibi" else slopes
+    offsets = torch.arange(1 - WINDOW, 1)
+    torch.testing.assert_close(found[:, :WINDOW], slopes[:, None] * offsets, atol=1e-5, rtol=1e-2)
+    assert found[:, WINDOW:].isnan().all(), "a causal mask hides these offsets"
+    assert spread < 1e-4 or name == "falcon-alibi"
+
+
+def test_own_alibi_and_its_share() -> None:
+    subject, recorded = read_own(Position("alibi"))
+    scheme = subject.model.schemes[0]
+    assert isinstance(scheme, Scheme) and isinstance(scheme, Alibi)
+    for _, batch in split_batches(recorded.layers[0]):
+        expected = scheme.kernel(torch.arange(WINDOW)[:, None].sub(torch.arange(WINDOW)).flatten())
+        expected = expected.unflatten(1, (WINDOW, WINDOW))
+        allowed = batch.real.mask_BHST[0]
+        assert torch.allclose(batch.compute_term("added, constant")[0][allowed], expected[allowed], atol=1e-5)
+        assert not batch.compute_term("added, content").any()
+    shares = [sum_groups(row)[DISTANCE] for row in split(recorded.layers[0], recorded.ordinary_T).head_shares()]
+    assert shares[0] > shares[1] > shares[2] > shares[3], "the steeper the slope, the larger its part"
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt-neox", "roformer", "gpt-j", "cohere", "modernbert"])
+def test_rotation_gives_a_curve_of_distance_alone(name: str) -> None:
+    subject = Subject.of(tiny(name))
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    _, spread = compute_distance_curve(recorded.layers[0])
+    norm = name == "cohere"  # queries divided by their own length depend on the token too
+    assert (spread < 1e-5) or norm
+
+
+def test_t5_shares_its_first_layers_bias_and_it_is_the_table() -> None:
+    subject = Subject.of(tiny("t5"))
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    table = subject.model.block[0].layer[0].SelfAttention.relative_attention_bias.weight
+    for layer in recorded.layers:
+        for _, batch in split_batches(layer):
+            bias = batch.compute_term("added, constant")
+            torch.testing.assert_close(torch.diagonal(bias[0], dim1=1, dim2=2), table[0][:, None].expand(-1, WINDOW))
+            assert math.isclose(float(bias[0, 1, 3, 2]), float(table[1, 1]), rel_tol=1e-5)

@@ -7,8 +7,22 @@ from typing import Any
 import pytest
 import torch
 
+from clockhands.inspection.measures.rotation_frequencies import (
+    _remove_rotation,
+    compute_pair_sums,
+    compute_unrotated_r2,
+    divide_sums,
+    find_rotated_width,
+)
+from clockhands.inspection.reading.capture import capture
+from clockhands.inspection.reading.layer import Layer
+from clockhands.inspection.subject.subject import Subject
+from clockhands.model import Position
+
 from .. import planted
 from ..planted import answer
+from ..tiny import tiny
+from .readings import WINDOW, draw_ids, read_own
 
 
 @pytest.mark.parametrize(("pairs", "least", "most"), [([0, 1], 0.9, 1.01), ([5, 6, 7], -0.01, 0.1)])
@@ -25,3 +39,95 @@ def test_which_pairs_carry_the_logits(pairs: list[int], least: float, most: floa
     assert found.verdict.startswith("The fastest quarter of the rotated pairs carries")
     assert found.interval is not None and found.interval[0] <= found.value <= found.interval[1]  # type: ignore[operator]
     assert found.references[0].name == "equal pairs" and found.references[0].value == 0.25
+
+
+def _compute_shares(subject: Subject, layer: Layer, ordinary_T: torch.Tensor) -> torch.Tensor:
+    """Return the shares of the rotating pairs of one layer, and last that of the channels that do not rotate."""
+    return divide_sums(*compute_pair_sums(subject, layer, ordinary_T))
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt-neox", "roformer", "gpt-j", "cohere", "modernbert"])
+def test_the_pairs_are_everything_where_there_is_no_bias(name: str) -> None:
+    subject = Subject.of(tiny(name))
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    for layer in recorded.layers:
+        shares = _compute_shares(subject, layer, recorded.ordinary_T)
+        assert float(shares.sum()) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_partial_rotation_leaves_channels_unrotated() -> None:
+    subject = Subject.of(tiny("gpt-j"))
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    shares = _compute_shares(subject, recorded.layers[0], recorded.ordinary_T)
+    assert len(shares) == 2 + 1, "rotary_dim 4 makes two pairs"
+    assert find_rotated_width(subject, recorded.layers[0], 8) == 4
+
+
+@pytest.mark.parametrize(("channel", "expected"), [(0, 0), (2, 0), (1, 1), (3, 1), (4, 2), (7, 2)])
+def test_own_partial_rotation_pairs_only_the_channels_that_rotate(channel: int, expected: int) -> None:
+    """Half of eight channels rotate, so that channel c rotates with c + 2; one channel of a head carries all."""
+    subject, recorded = read_own(Position("rope", {"fraction": 0.5}))
+    with torch.no_grad():
+        for block in subject.model.blocks:
+            rows = block.attention.qkv.weight[:64].unflatten(0, (2, 4, 8))
+            kept = rows[:, :, channel].clone()
+            rows.zero_()
+            rows[:, :, channel] = kept
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    shares = _compute_shares(subject, recorded.layers[0], recorded.ordinary_T)
+    assert len(shares) == 2 + 1, "two pairs, and what does not rotate"
+    assert shares.tolist() == pytest.approx([float(pair == expected) for pair in range(3)], abs=1e-4)
+
+
+def test_what_products_without_rotation_explain_is_a_squared_correlation() -> None:
+    """The slope of their covariance is no share: it changes when all rotated logits are scaled, and can be above 1."""
+    recorded = read_own(Position("rope", {"fraction": 0.5}))[1]
+    layer = recorded.layers[0]
+    still = _remove_rotation(layer)
+    assert still is not None
+    logits, products = [], []
+    for rows, call in layer.calls():
+        other = still.replay(layer.inputs_NTD[rows])
+        for values, kept in ((call.logits_BHST, logits), (other.q_BHSK @ other.k_BHTK.mT, products)):
+            for t in range(1, WINDOW):
+                seen = values[:, :, t, : t + 1].double()
+                kept.append((seen - seen.mean(-1, keepdim=True)).flatten())
+    x, y = torch.cat(products), torch.cat(logits)
+    expected = float((x * y).sum() ** 2 / (x.square().sum() * y.square().sum()))
+    share = compute_unrotated_r2(layer, recorded.ordinary_T)
+    assert share == pytest.approx(expected, rel=1e-4)
+    slope = float((x * y).sum() / y.square().sum()) * layer.scale
+    assert abs(slope - expected) > 0.01, "the two are told apart here"
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_the_planted_frequency_is_the_one_that_is_reported(layout: str) -> None:
+    """Only the third pair of channels of every head carries anything."""
+    subject, recorded = read_own(Position("rope", {"layout": layout}))
+    pair = [2, 6] if layout == "half" else [4, 5]
+    with torch.no_grad():
+        for block in subject.model.blocks:
+            rows = block.attention.qkv.weight[:64].unflatten(0, (2, 4, 8))
+            kept = rows[:, :, pair].clone()
+            rows.zero_()
+            rows[:, :, pair] = kept
+    recorded = capture(subject.model, subject.forward, draw_ids())
+    shares = _compute_shares(subject, recorded.layers[0], recorded.ordinary_T)
+    assert int(shares.argmax()) == 2
+    assert float(shares[2]) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_without_rotation_the_products_are_what_they_are_without_rotation() -> None:
+    """A rotation by almost nothing changes almost nothing; the default one changes much."""
+    still = read_own(Position("rope", {"base": 1e30}))[1]
+    turning = read_own(Position("rope"))[1]
+    layer = turning.layers[0]
+    plain = _remove_rotation(layer)
+    assert plain is not None
+    q = plain.replay(layer.inputs_NTD[:4]).q_BHSK
+    torch.testing.assert_close(q.norm(dim=-1), layer.replay(layer.inputs_NTD[:4]).q_BHSK.norm(dim=-1))
+    assert not torch.allclose(q, layer.replay(layer.inputs_NTD[:4]).q_BHSK, atol=1e-3)
+    share = compute_unrotated_r2(turning.layers[0], turning.ordinary_T)
+    slower = compute_unrotated_r2(still.layers[0], still.ordinary_T)
+    assert share is not None and slower is not None
+    assert share < slower <= 1.0

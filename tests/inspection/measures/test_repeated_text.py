@@ -1,0 +1,45 @@
+"""Texts that repeat each other are reported, and running text is not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clockhands.findings import Finding
+from clockhands.inspection.measures.repeated_text import RepeatedText, find_warning
+from clockhands.inspection.reading.capture import Capture
+from clockhands.inspection.reading.reading import Reading
+from clockhands.inspection.subject.subject import Subject
+
+from .. import planted
+
+
+def _repeated(recorded: Capture) -> Finding:
+    return RepeatedText().run(Reading(Subject.of(planted.uniform()), recorded))
+
+
+def _random(texts: int = 24, length: int = 40, seed: int = 0) -> torch.Tensor:
+    return torch.randint(200, (texts, length), generator=torch.Generator().manual_seed(seed))
+
+
+def test_repeats_are_reported_with_a_warning() -> None:
+    ids = _random()
+    ids[12:] = ids[:12]
+    found = _repeated(Capture(ids, [], [], torch.ones(40, dtype=torch.bool)))
+    assert found.value == pytest.approx(0.5)
+    assert found.verdict.startswith("12 of 24 windows (50 %) repeat an earlier one")
+    assert found.light == "warn" and find_warning(found) == found.verdict
+
+
+def test_running_text_repeats_nothing_and_does_not_warn() -> None:
+    found = _repeated(Capture(_random(), [], [], torch.ones(40, dtype=torch.bool)))
+    assert (found.value, found.light, find_warning(found)) == (0.0, "good", "")
+    assert found.verdict == "None of the 24 windows repeats an earlier one."
+
+
+def test_tokens_that_a_template_fixes_are_reported() -> None:
+    """Every second token is the same in all texts, at its position."""
+    ids = _random()
+    ids[:, ::2] = torch.arange(20) + 300
+    found = _repeated(Capture(ids, [], [], torch.ones(40, dtype=torch.bool)))
+    assert "of the tokens are fixed by their position" in found.verdict and found.light == "warn"
