@@ -1,4 +1,4 @@
-"""How much of attention depends on token and distance together? The own terms of DeBERTa and Transformer-XL."""
+"""What do tokens and distances add to attention together? The own terms of DeBERTa and Transformer-XL."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class ContentDistance(Measure):
     """What the tokens of queries, and those of keys, do together with distances; beside the other terms, by layer."""
 
     name = "kernel.terms"
-    question = "How much of attention depends on token and distance together?"
+    question = "What do tokens and distances add to attention together?"
     references = ("untrained",)
     method = (
         "What the layer adds to the logits is affine in its input: E_ij = c_ij + f_ij(token i) + g_ij(token j). f is "
@@ -82,7 +82,8 @@ class ContentDistance(Measure):
         "mean of their position: where i is real and j is not, E − c is f alone. Two texts for each binary digit of a "
         "position reach all pairs of two tokens; of a token with itself f and g cannot be told apart, and it is left "
         "out. Beside them stand distance alone (c_ij with what the constant's queries and keys give; v·r) and "
-        "preferred tokens (u·k). Shares of the variance of the logits as in the split; f and g in the first texts. "
+        "preferred tokens (u·k). Shares of the variance of the logits as in the split; f and g in the "
+        "first batch of texts. "
         "Interval: texts resampled. Untrained: fresh weights."
     )
     source = "He et al. 2021 (DeBERTa), eq. 2; Dai et al. 2019 (Transformer-XL), section 3.3"

@@ -101,7 +101,7 @@ class CrossAttention(Measure):
     def answer(self, reading: Reading) -> Iterable[Finding]:
         """Yield the finding of an encoder or a decoder of an encoder-decoder; none for any other model.
 
-        Layers of cross-attention are all read or none, so that nothing is said of how they are numbered.
+        Its layers are numbered by themselves, so that nothing is said of self-attention that could not be read.
         """
         if reading.subject.whole is None:
             return ()

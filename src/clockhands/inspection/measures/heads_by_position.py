@@ -31,7 +31,7 @@ class HeadsByPosition(Measure):
         "squares of the mean over texts, less what chance puts there (the residual mean square), over all squares; 0 "
         "for attention that does not depend on positions, 1 for attention that is the same on every text. A head is "
         "named after an offset if on average half of its attention goes there, and counted as positional from a share "
-        "of 0.6. In the place of an interval: how many heads have an own 95 % interval (jackknife over eight groups of "
+        "of 0.6. Instead of an interval: how many heads have an own 95 % interval (jackknife over eight groups of "
         "texts) that lies above that share, and how many one that reaches it. Untrained: fresh weights."
     )
     source = (

@@ -24,7 +24,7 @@ class LogitHeads(Measure):
     question = "Which heads have logits that depend on position?"
     references = ("untrained",)
     method = METHOD + (
-        " In the place of an interval of the count: the heads whose own interval lies above one half, and those whose "
+        " Instead of an interval of the count: the heads whose own interval lies above one half, and those whose "
         "interval reaches it. Heads are numbered from 0, layers from 1."
     )
     source = SOURCE

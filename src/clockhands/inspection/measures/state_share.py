@@ -35,9 +35,8 @@ class StateShare(Measure):
     def run(self, reading: Reading) -> Finding:
         """Measure the states behind every layer; the value is the share behind the last."""
         capture = reading.capture
-        states = [hidden[:, capture.counted_T] for hidden in capture.hidden]
-        shares = [estimate_position_share(states_NTD) for states_NTD in states]
-        ranks = [compute_stable_rank(states_NTD) for states_NTD in states]
+        shares = _estimate_shares(capture)
+        ranks = [compute_stable_rank(hidden[:, capture.counted_T]) for hidden in capture.hidden]
         untrained = _estimate_shares(reading.control.capture) if reading.control else None
         peak = max(range(len(shares)), key=shares.__getitem__)
         beside = f" (untrained {percent(untrained[0])} and {percent(untrained[-1])})" if untrained else ""
@@ -45,7 +44,7 @@ class StateShare(Measure):
             f"{percent(shares[0])} of the variance behind the embedding and {percent(shares[-1])} behind the last "
             f"layer is due to position{beside}; the most, {percent(shares[peak])}, {_name_layer(peak)}.",
             shares[-1],
-            interval=jackknife_position_share(states[-1]),
+            interval=jackknife_position_share(capture.hidden[-1][:, capture.counted_T]),
             references=reference_untrained(untrained[-1] if untrained is not None else None),
             light="info",
             table=Table.of(
@@ -60,7 +59,10 @@ class StateShare(Measure):
 
 
 def _estimate_shares(capture: Capture) -> list[float]:
-    """Estimate the share of position behind every layer, at ordinary tokens without position 0."""
+    """Estimate the share of position behind every layer, at ordinary tokens without position 0.
+
+    The states of one layer are read at a time, since they may lie on the disk.
+    """
     return [estimate_position_share(hidden[:, capture.counted_T]) for hidden in capture.hidden]
 
 

@@ -98,7 +98,7 @@ class TableStep(Measure):
     """Whether one linear map, or a rotation, carries each position to the one k later, better than standing still."""
 
     name = "table.shift"
-    question = "Is a step along the sequence always the same turn?"
+    question = "Is a step along the sequence always the same rotation?"
     references = ("standing still", "best multiple of the row")
     method = (
         "The best affine map, and the best rotation with a translation (orthogonal Procrustes), from p_t to p_t+k are "
