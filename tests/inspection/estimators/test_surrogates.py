@@ -30,8 +30,10 @@ def test_random_phases_keep_the_spectrum_of_every_component() -> None:
 
 
 def test_an_autoregression_is_as_smooth_as_the_rows() -> None:
-    drawn = _draw_autoregression(_smooth(), np.random.default_rng(1))
+    sizes = np.array([1, 2, 4, 8, 16, 32])
+    drawn = _draw_autoregression(_smooth(rows=2000) * sizes, np.random.default_rng(1))
     assert fit_autoregression(drawn, 1)[1] == pytest.approx(-0.9, abs=0.05)
+    assert drawn.std(0) / drawn.std(0)[0] == pytest.approx(sizes, rel=0.35), "and as large in every channel"
 
 
 def test_there_are_as_many_of_each_kind_and_their_lines_agree_no_better_than_noise() -> None:
