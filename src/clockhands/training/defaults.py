@@ -19,6 +19,8 @@ PEAKS = {"encoder-decoder": 8e-3, "decoder": 8e-3, "encoder": 16e-3}
 PAPER_WARMUP, PAPER_LAYERS = 4000, 6
 SHARE = 0.1
 """Of all updates, for the warm-up."""
+POST_NORM_WARMUP = 1000
+"""Updates of the shortest warm-up of a post-norm model with the paper's six layers; fewer layers need less."""
 GENTLER = 4.0
 """A training that begins with trained weights has a peak that many times lower."""
 
@@ -34,13 +36,21 @@ def peak_rate(model: TransformerConfig) -> float:
     peak = PEAKS[model.kind] * min(1.0, NARROW / model.d_model)
     if model.norm == "pre":
         return peak
-    layers = max(model.layers(side) for side in model.sides)
-    return min(peak, (PAPER_WARMUP * model.d_model) ** -0.5 * PAPER_LAYERS / max(1, layers))
+    return min(peak, (PAPER_WARMUP * model.d_model) ** -0.5 * PAPER_LAYERS / max(1, _depth(model)))
 
 
-def warmup_steps(updates: int) -> int:
-    """Return the length of the warm-up: a tenth of the training, and at most the paper's 4000 updates."""
-    return min(PAPER_WARMUP, int(SHARE * updates))
+def warmup_steps(updates: int, model: TransformerConfig, schedule: str = "inverse-sqrt") -> int:
+    """Return the length of the warm-up: a tenth of the training, and at most the paper's 4000 updates.
+
+    Post-norm needs a slow rise, since at first its gradients are large near the output (Xiong et al. 2020, "On Layer
+    Normalization in the Transformer Architecture"), the deeper the slower: at least 1000 updates times its layers over
+    six. A shorter training rises to its end, to half of the peak or more; with cosine at most to its middle.
+    """
+    usual = min(PAPER_WARMUP, int(SHARE * updates))
+    if model.norm == "pre":
+        return usual
+    longest = updates // 2 if schedule == "cosine" else 2 * updates
+    return max(usual, min(longest, POST_NORM_WARMUP * _depth(model) // PAPER_LAYERS))
 
 
 def fill_in_auto(recipe: Recipe, updates: int | None = None) -> Recipe:
@@ -54,7 +64,7 @@ def fill_in_auto(recipe: Recipe, updates: int | None = None) -> Recipe:
     if training.learning_rate == "auto":
         training = replace(training, learning_rate=_rate(recipe))
     if training.warmup_steps == "auto" and updates is not None:
-        training = replace(training, warmup_steps=warmup_steps(updates))
+        training = replace(training, warmup_steps=warmup_steps(updates, recipe.model, training.schedule))
     return replace(recipe, training=training, tables={**recipe.tables, "training": asdict(training)})
 
 
@@ -64,6 +74,11 @@ def count_updates(recipe: Recipe, material: Material, shards: int = 1) -> int:
         return recipe.training.max_steps
     batches = len(material.batches(recipe, 0, shards))
     return math.ceil((recipe.training.epochs or 0) * max(1, -(-batches // recipe.training.accumulate)))
+
+
+def _depth(model: TransformerConfig) -> int:
+    """Count the layers of the deepest stack."""
+    return max(model.layers(side) for side in model.sides)
 
 
 def _rate(recipe: Recipe) -> float:

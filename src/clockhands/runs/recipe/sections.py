@@ -94,7 +94,8 @@ class Training:
 
     Length: ``max_steps`` or ``epochs``. ``learning_rate`` is the peak; ``auto`` takes one that fits the model
     (``clockhands.training.defaults``). For ``paper`` it is the factor of d_model^-0.5·min(s^-0.5, s·warmup^-1.5), where
-    ``auto`` is 1. ``warmup_steps`` rise linearly from ``warmup_from``; ``auto`` is a tenth of all, at most 4000.
+    ``auto`` is 1. ``warmup_steps`` rise linearly from ``warmup_from``; ``auto`` is a tenth of all, at most 4000,
+    and with post-norm longer (a deep model that is trained for a short time rises to its end).
     ``inverse-sqrt`` falls as 1/√s from the peak at the end of the warm-up; ``cosine`` falls to ``final_rate``.
     ``clip`` bounds the norm of the gradient (0: no bound).
     The probability ``label_smoothing`` is spread over the tokens that ``smoothing`` names (``all``, ``others``,
