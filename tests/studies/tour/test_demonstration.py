@@ -38,11 +38,15 @@ def test_the_whole_tour_shows_what_it_claims(tmp_path: Path, capsys: pytest.Capt
     findings = Findings.load(tmp_path / "tour" / "findings.json")
     exact = {row[0]: row[1] for row in findings["tour.exact"].table.rows}
     assert exact["as in the paper"] > 99
-    assert exact["no positions"] < 90
+    assert exact["no positions"] < 30, "a person sees it at once"
+    assert (
+        "A model that ignores word order can get at most 21.6 % of these items right" in findings["tour.exact"].verdict
+    )
     assert exact["no √d scale"] < 10
     with_positions, without = findings["tour.roles"].table.rows
     assert with_positions[1] > 95
-    assert without[1] <= findings["tour.roles"].references[0].value
+    # The ceiling is that of all sentences; a thousand of them may be a little easier.
+    assert without[1] <= findings["tour.roles"].references[0].value + 4
     assert without[4] == 0
     assert "The page:" in capsys.readouterr().out
     assert main(["translate", str(tmp_path / "tour"), "zweihundertdrei"]) == 0
