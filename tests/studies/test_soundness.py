@@ -11,9 +11,10 @@ import pytest
 from clockhands.cli import main
 from clockhands.comparison import Comparison, make_plan
 from clockhands.data import Ceiling
+from clockhands.data.trigram import Floor
 from clockhands.errors import ClockhandsError, ConfigError, UsageError
 from clockhands.studies import STUDIES, Study
-from clockhands.studies.soundness import check_baseline, check_ceiling
+from clockhands.studies.soundness import check_baseline, check_ceiling, check_floor, claims_about_length
 from tests.comparison.planted import results
 
 
@@ -53,6 +54,22 @@ def test_a_baseline_that_gets_everything_right_gives_no_answer() -> None:
         check_baseline(study(), scored(98.1))
     check_baseline(study(despite={"baseline": "because"}), scored(100.0))
     check_baseline(replace(study(), unscored=True), scored(100.0))
+
+
+def test_length_is_not_claimed_above_the_floor() -> None:
+    comparison = results()
+    trials = tuple(replace(trial, scores={"loss": 2.0}) for trial in comparison.trials)
+    comparison, far = replace(comparison, trials=trials), STUDIES["how-far"]
+    unexcused = replace(far, plan={key: value for key, value in far.plan.items() if key != "despite"})
+    check_floor(unexcused, comparison, Floor(2.41, 100))
+    with pytest.raises(
+        ClockhandsError, match=r"no answer about length: its baseline .* has 2\.00 nats per token\. A tri"
+    ):
+        check_floor(unexcused, comparison, Floor(2.4, 100))
+    check_floor(far, comparison, Floor(2.4, 100))
+    check_floor(unexcused, comparison, None)
+    assert not claims_about_length(study())
+    check_floor(study(), comparison, Floor(2.4, 100))
 
 
 def test_a_loss_has_no_end() -> None:

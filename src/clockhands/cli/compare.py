@@ -13,6 +13,7 @@ from clockhands.errors import ClockhandsError, UsageError
 
 if TYPE_CHECKING:
     from clockhands.comparison import Comparison, Plan
+    from clockhands.findings import Finding
 
 EXAMPLES = (
     "clockhands compare --corpus roles --vary position.scheme=sinusoidal,none --seeds 2 --steps 10 --out runs/compare",
@@ -94,11 +95,10 @@ def present(comparison: Comparison, options: argparse.Namespace, words: str) -> 
     """The page, or a table on standard output. 1 if no trial finished."""
     if options.format == "page":
         from clockhands.comparison import conclude
-        from clockhands.comparison.ceiling_finding import describe_ceiling, find_plan_ceiling
         from clockhands.report import show, write
 
         findings = conclude(comparison, words)
-        findings = replace(findings, items=(*findings.items, describe_ceiling(find_plan_ceiling(comparison.plan))))
+        findings = replace(findings, items=(*findings.items, *find_task(comparison)))
         page = write(findings, Path(options.out), name="report.html")[0]
         show(findings)
         print(f"\nThe page: {page}")
@@ -107,6 +107,17 @@ def present(comparison: Comparison, options: argparse.Namespace, words: str) -> 
 
         print(WRITERS[options.format](comparison), end="")
     return 0 if any(trial.finished for trial in comparison.trials) else 1
+
+
+def find_task(comparison: Comparison) -> tuple[Finding, ...]:
+    """What the task asks for: how much of it can be done without order, and of real text the floor for longer text."""
+    from clockhands.comparison.ceiling_finding import describe_ceiling, find_plan_ceiling
+    from clockhands.comparison.floor_finding import describe_floor, find_plan_floor
+
+    plan = comparison.plan
+    floor = find_plan_floor(plan)
+    ceiling = describe_ceiling(find_plan_ceiling(plan), plan.despite)
+    return (ceiling,) if floor is None else (ceiling, describe_floor(floor, comparison))
 
 
 def _plan(options: argparse.Namespace) -> Plan:

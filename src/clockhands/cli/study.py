@@ -37,7 +37,8 @@ def run(options: argparse.Namespace) -> int:
     if options.name is None:
         return _list()
     from clockhands.comparison.ceiling_finding import find_plan_ceiling
-    from clockhands.studies.soundness import check_baseline, check_ceiling
+    from clockhands.comparison.floor_finding import find_plan_floor
+    from clockhands.studies.soundness import check_baseline, check_ceiling, check_floor
 
     study = STUDIES[options.name]
     plan = study.make_plan(options.seeds)
@@ -55,25 +56,23 @@ def run(options: argparse.Namespace) -> int:
         comparison = execute(plan, options, options.out)
     write_text(Path(options.out) / "study.json", comparison.to_json())
     check_baseline(study, comparison)
+    check_floor(study, comparison, find_plan_floor(plan))
     return _present(study, comparison, options)
 
 
 def _present(study: Study, comparison: Comparison, options: argparse.Namespace) -> int:
     """The question, facts, table and answer, and the page; or the table alone in a format. 1 if no trial finished."""
-    from clockhands.cli.compare import present
+    from clockhands.cli.compare import find_task, present
 
     seeds = "" if options.seeds is None else f" --seeds {options.seeds}"
     if options.format != "page":
         return present(comparison, options, "")
     from clockhands.cli.trials import print_verdicts
-    from clockhands.comparison.ceiling_finding import describe_ceiling, find_plan_ceiling
     from clockhands.report import show, write
     from clockhands.studies import conclude_study
 
     findings = conclude_study(study, comparison, f"clockhands study {study.name}{seeds}")
-    findings = replace(
-        findings, items=(*findings.items, describe_ceiling(find_plan_ceiling(comparison.plan), study.despite))
-    )
+    findings = replace(findings, items=(*findings.items, *find_task(comparison)))
     page = write(findings, Path(options.out), name="report.html")[0]
     show(findings)
     print_verdicts(comparison)

@@ -9,7 +9,7 @@ As a file::
     match = "width"                  # width, parameters or compute
     margin = 1.0                     # smaller differences count as equal (default: 1 point, 0.3 chrF, 0.01 nats)
     learned = 20.0                   # the score from which a seed has learned (default: a share of the best seed's)
-    despite = {ceiling = "..."}      # why the task is used all the same (ceiling, baseline)
+    despite = {ceiling = "..."}      # why the task is used all the same (or baseline, floor)
     target = 0.1                     # the validation loss whose step and second are noted
     inside = ["loudness"]            # what is measured inside the model before and after training
     budget = {steps = 400}           # steps, tokens or seconds

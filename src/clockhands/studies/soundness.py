@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from clockhands.comparison import Comparison
+from clockhands.comparison.floor_finding import list_above
 from clockhands.comparison.verdicts import score_matrix
 from clockhands.data import Ceiling
+from clockhands.data.trigram import Floor
 from clockhands.errors import ClockhandsError, UsageError
 from clockhands.studies.study import Study
 
@@ -43,4 +45,27 @@ def check_baseline(study: Study, comparison: Comparison) -> None:
             f"the study {study.name} gives no answer: its baseline {plan.baseline!r} has {score:.1f} %, more than "
             f"{MOST_BASELINE:.0f} %, so that nothing can be better and equal scores say nothing; its trials are kept. "
             'Take a harder task or fewer steps, or say why in its plan: despite = { baseline = "..." }'
+        )
+
+
+def claims_about_length(study: Study) -> bool:
+    """Return whether the study says something of text longer than in training."""
+    drawn = (study.figure or {}).get("along") == "lengths"
+    return drawn or "[[longer:" in study.answer or any(ordering.on != "score" for ordering in study.orderings)
+
+
+def check_floor(study: Study, comparison: Comparison, floor: Floor | None) -> None:
+    """Raise ClockhandsError where length is claimed and the baseline is above the floor, unless the plan says why.
+
+    Made text has no floor.
+    """
+    if floor is None or not claims_about_length(study) or "floor" in study.despite:
+        return
+    baseline = comparison.plan.baseline
+    loss = list_above(floor, comparison).get(baseline)
+    if loss is not None:
+        raise ClockhandsError(
+            f"the study {study.name} gives no answer about length: its baseline {baseline!r} has {loss:.2f} nats per "
+            f"token. {floor.sentence} Its trials are kept. Train longer or a larger model, or say why in its plan: "
+            'despite = { floor = "..." }'
         )

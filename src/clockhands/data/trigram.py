@@ -1,0 +1,122 @@
+"""The loss of a trigram model of the same text: what a neural model has to be well below before its reach is judged.
+
+Smoothed as by Witten and Bell (1991), interpolated (Chen and Goodman 1999, section 2.5): with c(h) tokens after the
+history h, of which d(h) are different,
+
+    p(w | h) = (c(hw) + d(h) · p(w | h')) / (c(h) + d(h))
+
+where h' is h without its first token; after no history p(w | h') is 1 / V, and after one that was never seen it is
+p(w | h') alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clockhands.data.encoding import WindowDataset, encode_stream, encode_texts
+from clockhands.data.pairs import Corpus
+from clockhands.data.tokens import Tokenizers
+from clockhands.errors import UsageError
+
+ORDER = 3
+MARGIN = 0.4
+"""Nats per token that a model has to be below the trigram before a claim about length is made of it."""
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The loss of the ``trigram`` of the training text on the held-out tokens that a model is scored on, in nats."""
+
+    trigram: float
+    tokens: int
+
+    @property
+    def bound(self) -> float:
+        """The loss per token that has to be reached."""
+        return self.trigram - MARGIN
+
+    @property
+    def sentence(self) -> str:
+        """The floor in one sentence."""
+        return (
+            f"A trigram model of the same text has {self.trigram:.2f} nats per token on the {self.tokens:,} held-out "
+            f"tokens, so that claims about length need a loss below {self.bound:.2f}."
+        )
+
+
+def find_floor(corpus: Corpus, tokenizers: Tokenizers, window: int = 128) -> Floor:
+    """Return the floor of a text: of documents as a model reads them in windows, of pairs for their targets.
+
+    Raises UsageError where there is no test or validation split, or nothing in it.
+    """
+    split = next((name for name in ("test", "validation") if name in corpus), None)
+    if split is None:
+        raise UsageError(f"corpus {corpus.name!r} has no test or validation split to score a trigram on")
+    train: Sequence[Sequence[int] | NDArray[np.int32]]
+    if corpus.task == "translation":
+        train, held_out = (encode_texts(tokenizers.target, corpus.targets(part)) for part in ("train", split))
+        rows, starts = [np.asarray(row) for row in held_out], 0
+    else:
+        train = [encode_stream(tokenizers.source, corpus.documents("train"))]
+        stream = encode_stream(tokenizers.source, corpus.documents(split))
+        windows = WindowDataset(stream, window)
+        # The first token is only read.
+        rows, starts = [stream[: len(windows) * (window - 1) + 1]], 1
+    nats = [row[starts:] for row in score_trigram(train, rows, len(tokenizers.target))]
+    scored = np.concatenate(nats)
+    return Floor(float(scored.mean()), len(scored))
+
+
+def score_trigram(
+    train: Sequence[Sequence[int] | NDArray[np.int32]], held_out: Sequence[NDArray[np.int32]], vocabulary: int
+) -> list[NDArray[np.float64]]:
+    """Return -ln p of every held-out token, row by row; each row of either begins after two marks of its start.
+
+    Raises UsageError for a text without a token, and for a vocabulary whose trigrams have no number.
+    """
+    if vocabulary + 1 > 2**21:
+        raise UsageError(f"a trigram of a vocabulary of {vocabulary:,} tokens cannot be counted; 2,097,151 is the most")
+    if not sum(map(len, train)) or not sum(map(len, held_out)):
+        raise UsageError("a trigram needs a token of text to learn from, and one to be scored on")
+    known_MO, asked_NO = (_number(rows, vocabulary) for rows in (train, held_out))
+    p_N = np.full(len(asked_NO), 1 / vocabulary)
+    for order in range(ORDER):
+        p_N = _interpolate(known_MO[:, order], asked_NO[:, order], p_N, vocabulary + 1)
+    return np.split(-np.log(p_N), np.cumsum([len(row) for row in held_out])[:-1])
+
+
+def _number(rows: Sequence[Sequence[int] | NDArray[np.int32]], start: int) -> NDArray[np.int64]:
+    """Return the number of the n-gram that ends at every token, for n from 1 to ``ORDER``: [tokens, orders]."""
+    base, parts = start + 1, []
+    for row in rows:
+        padded = np.concatenate([np.full(ORDER - 1, start), np.asarray(row, np.int64)]).astype(np.int64)
+        grams, number = [], np.zeros(len(row), np.int64)
+        for back in range(ORDER):
+            number = number + padded[ORDER - 1 - back : len(padded) - back] * base**back
+            grams.append(number)
+        parts.append(np.stack(grams, axis=1))
+    return np.concatenate(parts)
+
+
+def _interpolate(
+    known_M: NDArray[np.int64], asked_N: NDArray[np.int64], lower_N: NDArray[np.float64], base: int
+) -> NDArray[np.float64]:
+    """Return p(w | h) of the n-grams asked for, given those of one token less."""
+    grams_G, counts_G = np.unique(known_M, return_counts=True)
+    histories_H, starts_H = np.unique(grams_G // base, return_index=True)
+    totals_H, different_H = np.add.reduceat(counts_G, starts_H), np.diff(starts_H, append=len(grams_G))
+    history_N = asked_N // base
+    different_N = _look_up(histories_H, different_H, history_N)
+    whole_N = _look_up(histories_H, totals_H, history_N) + different_N
+    seen_N = _look_up(grams_G, counts_G, asked_N) + different_N * lower_N
+    return np.where(whole_N > 0, seen_N / np.maximum(whole_N, 1), lower_N)
+
+
+def _look_up(keys_K: NDArray[np.int64], values_K: NDArray[np.int64], asked_N: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the values of sorted keys; 0 for a key that is not there."""
+    places_N = np.minimum(np.searchsorted(keys_K, asked_N), len(keys_K) - 1)
+    return np.where(keys_K[places_N] == asked_N, values_K[places_N], 0)

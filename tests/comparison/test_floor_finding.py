@@ -1,0 +1,50 @@
+"""The floor of a comparison: told of real text alone, and of each variant that is above it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clockhands.comparison.floor_finding import describe_floor, find_plan_floor, list_above
+from clockhands.comparison.plan import make_plan
+from clockhands.comparison.results import Comparison
+from clockhands.data.trigram import Floor
+from tests.comparison.planted import results
+
+
+def losing(losses: dict[str, float]) -> Comparison:
+    """A comparison whose variants have these losses."""
+    comparison = results()
+    trials = tuple(
+        replace(trial, scores={**trial.scores, "loss": losses.get(trial.variant, 1.0)}) for trial in comparison.trials
+    )
+    return replace(comparison, trials=trials)
+
+
+def test_who_is_above_the_floor_is_named() -> None:
+    floor = Floor(2.4, 100)
+    comparison = losing({"better": 2.5})
+    assert list_above(floor, comparison) == {"better": pytest.approx(2.5)}
+    finding = describe_floor(floor, comparison)
+    assert finding.light == "warn" and finding.verdict.endswith("No claim about length is made of better (2.50).")
+
+
+def test_where_all_are_below_that_is_said() -> None:
+    floor = Floor(2.4, 100)
+    assert list_above(floor, losing({"better": 1.99})) == {}
+    finding = describe_floor(floor, losing({"better": 1.99}))
+    assert finding.light == "good" and finding.verdict.endswith("All variants are below it.")
+    assert list_above(floor, losing({"better": 2.01})) != {}, "0.4 below the trigram, and not a little less"
+
+
+def test_made_text_has_no_floor_and_real_text_has(tmp_path: Path) -> None:
+    training, vary = {"max_steps": 1}, {"model.norm": ["pre", "post"]}
+    made = {"data": {"corpus": "numbers"}, "model": {"preset": "tiny"}, "training": training}
+    assert find_plan_floor(make_plan(made, vary=vary)) is None
+    (tmp_path / "text.txt").write_text("to be or not to be that is the question\n" * 300)
+    data = {"corpus": "text", "train": str(tmp_path / "text.txt"), "unit": "file", "holdout": 0.2}
+    real = {"data": data, "tokenizer": {"kind": "word"}, "training": training, "batches": {"window": 17}}
+    floor = find_plan_floor(make_plan(real, vary=vary))
+    assert floor is not None and floor.trigram < 0.3 and floor.tokens % 16 == 0
