@@ -2,7 +2,7 @@
 
 From text to tensors::
 
-    corpus = open_corpus("numbers", source="fr")                  # or "roles", "stdlib": built in, no download
+    corpus = open_corpus("numbers", source="fr")                  # or "roles", "algorithms", "stdlib": built in
     corpus = open_corpus("parallel", source="train.de", target="train.en")   # or "table", "text", "huggingface"
     tokenizers = train_tokenizers(corpus, kind="bpe", vocabulary=8000)       # or open_tokenizer("name or folder")
     tokenizers.save("runs/mine"); tokenizers = Tokenizers.load("runs/mine")
