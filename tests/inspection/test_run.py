@@ -53,7 +53,9 @@ def _check_complete(findings: Findings) -> None:
             assert item.method
             assert item.source
             assert item.details["group"]
-            if item.name in SAMPLED:
+            if item.interval is None and item.unit == "heads":
+                assert item.value == 0, "no head's own interval reaches the share that counts"
+            elif item.name in SAMPLED:
                 assert item.interval is not None and item.interval[0] <= item.value <= item.interval[1]
             assert "null" not in item.method.lower()
     assert Findings.from_json(findings.to_json()).to_json() == findings.to_json()

@@ -32,7 +32,8 @@ class HeadsByPosition(Measure):
         "for attention that does not depend on positions, 1 for attention that is the same on every text. A head is "
         "named after an offset if on average half of its attention goes there, and counted as positional from a share "
         "of 0.6. Instead of an interval: how many heads have an own 95 % interval (jackknife over eight groups of "
-        "texts) that lies above that share, and how many one that reaches it. Untrained: fresh weights."
+        "texts) that lies above that share, and how many one that reaches it; nothing where none does. Untrained: "
+        "fresh weights."
     )
     source = (
         "unbiased one-way analysis of variance, by pair of positions; named heads after Clark et al. 2019 and Voita et "

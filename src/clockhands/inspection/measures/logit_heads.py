@@ -25,7 +25,7 @@ class LogitHeads(Measure):
     references = ("untrained",)
     method = METHOD + (
         " Instead of an interval of the count: the heads whose own interval lies above one half, and those whose "
-        "interval reaches it. Heads are numbered from 0, layers from 1."
+        "interval reaches it; nothing where there are none. Heads are numbered from 0, layers from 1."
     )
     source = SOURCE
     group = ATTENTION
