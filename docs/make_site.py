@@ -175,7 +175,7 @@ def recipe_keys() -> str:
 
 def recipe_tables() -> dict[str, Any]:
     """Return the tables of a recipe with their dataclasses."""
-    from clockhands.model import Position, TransformerConfig
+    from clockhands.model import PositionConfig, TransformerConfig
     from clockhands.runs.recipe import sections
 
     own = {
@@ -184,7 +184,7 @@ def recipe_tables() -> dict[str, Any]:
         if dataclasses.is_dataclass(kind) and inspect.isclass(kind)
     }
     named = {match[1]: kind for match, kind in own.items() if match is not None}
-    return {"model": TransformerConfig, "position": Position, **named}
+    return {"model": TransformerConfig, "position": PositionConfig, **named}
 
 
 def _shown(value: Any) -> str:

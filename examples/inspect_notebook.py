@@ -7,7 +7,7 @@
 import torch
 
 import clockhands
-from clockhands.model import Position, Transformer, TransformerConfig
+from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.report import side_by_side
 
 torch.manual_seed(0)
@@ -21,9 +21,9 @@ def encoder(**choices: object) -> Transformer:
 
 
 # %%
-added = clockhands.inspect(encoder(encoder=Position("sinusoidal")), texts=ids, name="sum", control=False)
+added = clockhands.inspect(encoder(encoder=PositionConfig("sinusoidal")), texts=ids, name="sum", control=False)
 beside = clockhands.inspect(
-    encoder(encoder=Position("sinusoidal", combine="concatenate", width=16)),
+    encoder(encoder=PositionConfig("sinusoidal", combine="concatenate", width=16)),
     texts=ids,
     name="concatenation",
     control=False,
@@ -43,6 +43,6 @@ for name in ("loudness", "logits.layers"):
 
 # %%
 quiet = clockhands.inspect(
-    encoder(encoder=Position("sinusoidal"), token_scale="one"), texts=ids, name="without √d", control=False
+    encoder(encoder=PositionConfig("sinusoidal"), token_scale="one"), texts=ids, name="without √d", control=False
 )
 print(quiet["loudness"].verdict)

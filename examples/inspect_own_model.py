@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 import clockhands
 from clockhands.data import encode_stream, open_corpus, train_tokenizer
-from clockhands.model import Position, Text, Transformer, TransformerConfig
+from clockhands.model import PositionConfig, TokenBatch, Transformer, TransformerConfig
 from clockhands.report import show, side_by_side, write
 
 
@@ -33,7 +33,7 @@ def main() -> None:
             decoder_layers=2,
             norm="pre",
             dropout=0.0,
-            decoder=Position("rope"),
+            decoder=PositionConfig("rope"),
         )
     )
     options = {"texts": documents, "length": 32, "count": 32, "control": False}
@@ -53,7 +53,7 @@ def train(model: Transformer, stream: torch.Tensor, steps: int = 150, length: in
     for _ in range(steps):
         starts = torch.randint(len(stream) - length - 1, (16,))
         windows = torch.stack([stream[start : start + length + 1] for start in starts])
-        logits = model.output(model.decode(Text(windows[:, :-1])))
+        logits = model.output(model.decode(TokenBatch(windows[:, :-1])))
         loss = F.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())
         optimiser.zero_grad()
         loss.backward()

@@ -9,7 +9,7 @@ import pytest
 
 from clockhands.errors import CheckpointError
 from clockhands.explanation.own_runs import read_own
-from clockhands.model import Position, TransformerConfig
+from clockhands.model import PositionConfig, TransformerConfig
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.schemes import RoPE
 
@@ -18,7 +18,7 @@ def written(scheme: str, **options: Any) -> dict[str, Any]:
     """What a run's config.json holds."""
     config = TransformerConfig(
         kind="decoder", vocab_size=10, d_model=64, num_heads=4, d_ff=64, decoder_layers=3,
-        decoder=Position(scheme, options),
+        decoder=PositionConfig(scheme, options),
     )  # fmt: skip
     raw: dict[str, Any] = json.loads(ClockhandsConfig(transformer=config.to_dict()).to_json_string())
     return raw

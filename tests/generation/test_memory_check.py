@@ -15,7 +15,7 @@ from clockhands.generation.engines.hypotheses import (
     make_hypotheses,
 )
 from clockhands.generation.memory_check import estimate_bytes
-from clockhands.model import Text
+from clockhands.model import TokenBatch
 from clockhands.model.lean import LeanDecoder
 from tests.generation.engines.test_clockhands import writer
 
@@ -45,7 +45,7 @@ def test_a_search_holds_at_least_what_is_estimated(scheme: Any, way: type[Hypoth
     decoder = LeanDecoder(model.model)
     ids_BT = torch.randint(3, 20, (BATCH, SOURCE))
     with torch.inference_mode():
-        hypotheses = make_hypotheses(decoder, model.model.encode(Text(ids_BT, None)), BEAM)
+        hypotheses = make_hypotheses(decoder, model.model.encode(TokenBatch(ids_BT, None)), BEAM)
         assert isinstance(hypotheses, way)
         for _ in range(LENGTH):
             hypotheses.step(torch.full((BATCH, BEAM), 3), None)
@@ -62,10 +62,10 @@ def test_a_search_holds_at_least_what_is_estimated(scheme: Any, way: type[Hypoth
 @pytest.mark.parametrize("heads", [1, 2])
 def test_grouped_heads_are_cached_once_a_group_as_estimated(heads: int) -> None:
     model = writer("rope", num_kv_heads=heads, d_ff=16)
-    assert model.config.core.num_heads > heads
+    assert model.config.transformer_config.num_heads > heads
     ids_BT = torch.randint(3, 20, (BATCH, SOURCE))
     with torch.inference_mode():
-        hypotheses = make_hypotheses(LeanDecoder(model.model), model.model.encode(Text(ids_BT, None)), BEAM)
+        hypotheses = make_hypotheses(LeanDecoder(model.model), model.model.encode(TokenBatch(ids_BT, None)), BEAM)
         for _ in range(LENGTH):
             hypotheses.step(torch.full((BATCH, BEAM), 3), None)
     estimated = estimate_bytes(model, batch=BATCH, beam=BEAM, length=LENGTH, source=SOURCE)
@@ -77,7 +77,7 @@ def test_sources_that_leave_take_their_states_with_them(scheme: str) -> None:
     model = writer("rope", decoder=scheme)
     ids_BT = torch.randint(3, 20, (BATCH, SOURCE))
     with torch.inference_mode():
-        hypotheses = make_hypotheses(LeanDecoder(model.model), model.model.encode(Text(ids_BT, None)), 2)
+        hypotheses = make_hypotheses(LeanDecoder(model.model), model.model.encode(TokenBatch(ids_BT, None)), 2)
         rows = len(hypotheses.source.states_BTD)
         hypotheses.select(torch.tensor([1]))
     assert len(hypotheses.source.states_BTD) == rows // BATCH

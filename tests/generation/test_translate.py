@@ -136,8 +136,8 @@ def test_a_damaged_run_is_named(writer: Run, tmp_path: Path, name: str, damage: 
 
 def test_positions_can_be_bent_at_load_time(writer: Run) -> None:
     bent = open_run(writer, position={"spectrum": "linear", "factor": 2.0})
-    assert bent.model.config.core.decoder.options["factor"] == 2.0
-    assert "factor" not in open_run(writer).model.config.core.decoder.options
+    assert bent.model.config.transformer_config.decoder.options["factor"] == 2.0
+    assert "factor" not in open_run(writer).model.config.transformer_config.decoder.options
     with pytest.raises(UsageError, match=r"unknown position option of this model \(rope\) 'spectrm'; did you mean 'sp"):
         open_run(writer, position={"spectrm": "yarn"})
 

@@ -14,7 +14,7 @@ from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.head_statistics import HeadCounts, HeadStatistics
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
-from clockhands.model import Position, Transformer, TransformerConfig
+from clockhands.model import PositionConfig, Transformer, TransformerConfig
 
 WIDTH, LENGTH, VOCAB = 64, 32, 200
 HALF = WIDTH // 2
@@ -115,7 +115,7 @@ def uniform(kind: Any = "encoder", scheme: str = "none", *, keeps: bool = True, 
 
     ``keeps``: whether a token's own state is added to that mean. ``options`` are the scheme's.
     """
-    position = Position(scheme, options)
+    position = PositionConfig(scheme, options)
     sizes = {"vocab_size": VOCAB, "d_model": 32, "num_heads": 2, "d_ff": 8, "encoder_layers": 1, "decoder_layers": 1}
     sides: dict[str, Any] = {kind: position}
     config = TransformerConfig(kind=kind, norm="pre", final_norm=False, tying="none", ffn_bias=False, **sides, **sizes)

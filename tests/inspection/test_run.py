@@ -20,7 +20,7 @@ from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.reading.attention_call import AttentionCall
 from clockhands.inspection.run import _evaluating
 from clockhands.inspection.subject.influence import find_influence
-from clockhands.model import Position, Transformer, TransformerConfig
+from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.report import page, side_by_side
 
 from .measures.test_measure import check_declared
@@ -68,12 +68,12 @@ def test_every_finding_is_complete(name: str) -> None:
 
 
 OWN: dict[str, dict[str, Any]] = {
-    "sum": {"encoder": Position("sinusoidal")},
-    "concatenation": {"encoder": Position("sinusoidal", combine="concatenate", width=8), "tying": "none"},
-    "projection": {"encoder": Position("learned", {"max_length": 64}, combine="project", width=8)},
-    "rope": {"encoder": Position("rope")},
-    "t5": {"encoder": Position("t5")},
-    "none": {"encoder": Position("none")},
+    "sum": {"encoder": PositionConfig("sinusoidal")},
+    "concatenation": {"encoder": PositionConfig("sinusoidal", combine="concatenate", width=8), "tying": "none"},
+    "projection": {"encoder": PositionConfig("learned", {"max_length": 64}, combine="project", width=8)},
+    "rope": {"encoder": PositionConfig("rope")},
+    "t5": {"encoder": PositionConfig("t5")},
+    "none": {"encoder": PositionConfig("none")},
 }
 
 
@@ -137,7 +137,9 @@ def test_the_factor_of_the_words_is_told_before_and_after_training() -> None:
 
 def test_words_that_place_themselves_are_named() -> None:
     model = Transformer(
-        TransformerConfig(kind="encoder", vocab_size=VOCAB, d_model=32, num_heads=4, d_ff=64, encoder=Position("repo"))
+        TransformerConfig(
+            kind="encoder", vocab_size=VOCAB, d_model=32, num_heads=4, d_ff=64, encoder=PositionConfig("repo")
+        )
     )
     found = inspect(model, texts=_ids(), control=False)["logits.layers"]
     assert found.light == "info"
@@ -167,7 +169,7 @@ def test_of_an_architecture_that_is_not_listed_nothing_is_denied_that_was_not_lo
 
 
 def test_windows_as_long_as_the_table_are_shifted_shortened() -> None:
-    model = _own("sum", encoder=Position("learned", {"max_length": 24}))
+    model = _own("sum", encoder=PositionConfig("learned", {"max_length": 24}))
     found = next(item for item in inspect(model, texts=_ids(), control=False) if item.name == "cause")
     assert "Shifting all positions by one changes the mean of the output" in found.verdict
     rows = {str(row[0]): float(row[1]) for row in found.table.rows}  # type: ignore[arg-type]

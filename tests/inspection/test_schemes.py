@@ -14,7 +14,7 @@ from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.held_norms import HeldNorms
 from clockhands.inspection.reading.logit_split import DATA, TERMS, compute_means, split, split_batches
 from clockhands.inspection.subject.subject import Subject
-from clockhands.model import Position, Transformer, TransformerConfig
+from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.schemes import CATALOGUE
 from clockhands.shapes import Tensor
 
@@ -27,7 +27,7 @@ ROUNDS_INSIDE = {"inkling"}
 
 def _model(name: str) -> Transformer:
     torch.manual_seed(0)
-    position = Position(name, OPTIONS.get(name, {}))
+    position = PositionConfig(name, OPTIONS.get(name, {}))
     sizes = {"vocab_size": VOCAB, "d_model": 32, "num_heads": 4, "d_ff": 64, "decoder_layers": 2}
     model = Transformer(TransformerConfig(kind="decoder", decoder=position, **sizes)).double().eval()
     for weight in model.parameters():

@@ -16,7 +16,7 @@ from clockhands.inspection.reading.logit_split import TERMS, split_batches
 from clockhands.inspection.reading.windows import cut_pair_windows
 from clockhands.inspection.subject.influence import find_influence
 from clockhands.inspection.text_choice import PIECE, choose_windows
-from clockhands.model import Position, Text, Transformer, TransformerConfig
+from clockhands.model import PositionConfig, TokenBatch, Transformer, TransformerConfig
 from clockhands.report import side_by_side
 from clockhands.shapes import Tensor
 
@@ -39,7 +39,7 @@ def _sources() -> Tensor:
 def _own(scheme: str = "rope", **options: Any) -> Transformer:
     torch.manual_seed(0)
     sizes = {"vocab_size": VOCAB, "d_model": 32, "num_heads": 4, "d_ff": 64, "encoder_layers": 2, "decoder_layers": 2}
-    both = {"encoder": Position(scheme), "decoder": Position(scheme)}
+    both = {"encoder": PositionConfig(scheme), "decoder": PositionConfig(scheme)}
     return Transformer(TransformerConfig(kind="encoder-decoder", **{**sizes, **both, **options})).eval()
 
 
@@ -82,8 +82,8 @@ def test_our_own_decoder_is_read_as_the_whole_model_computes_it() -> None:
     model = _own()
     subject, states = Subject.of(model, side="decoder"), []
     source = _sources()
-    memory = model.encode(Text(source.clamp(min=0), mask_BT=source >= 0))
-    model.decode(Text(_ids()), memory, layer_states=states)
+    memory = model.encode(TokenBatch(source.clamp(min=0), mask_BT=source >= 0))
+    model.decode(TokenBatch(_ids()), memory, layer_states=states)
     recorded = _captured(subject)
     for ours, theirs in zip(recorded.hidden, states, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
@@ -201,7 +201,7 @@ def test_a_text_given_to_two_tokenizers_stays_beside_itself_to_the_end() -> None
 
 def test_a_source_is_cut_to_what_the_encoder_has_positions_for() -> None:
     """Letters read what words write: ten times as many tokens as the encoder's table has rows."""
-    core = _own("none", vocab_size=128, encoder=Position("learned", {"max_length": 20}))
+    core = _own("none", vocab_size=128, encoder=PositionConfig("learned", {"max_length": 20}))
     subject = Subject.of(core, Words(), side="decoder")
     subject.source_tokenizer, subject.pairs = Letters(), [("a b c d e f g h i", "5 6 7")] * 90
     found = choose_windows(subject, None, 24, 9)

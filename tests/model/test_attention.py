@@ -42,10 +42,10 @@ def oracle(scheme: Scheme, name: str, options: Options, layer: Any, data: tuple[
     """What the layer must answer for one row: the oracle between its projections."""
     x_SD, source_TD, qpos, kpos = data
     if isinstance(layer, SelfAttention):
-        q, k, v = zip(layer.qkv.weight.split(layer.qkv.parts), layer.qkv.bias.split(layer.qkv.parts), strict=True)
+        q, k, v = zip(layer.qkv.weight.split(layer.qkv.widths), layer.qkv.bias.split(layer.qkv.widths), strict=True)
     else:
         q = (layer.q.weight, layer.q.bias)
-        k, v = zip(layer.kv.weight.split(layer.kv.parts), layer.kv.bias.split(layer.kv.parts), strict=True)
+        k, v = zip(layer.kv.weight.split(layer.kv.widths), layer.kv.bias.split(layer.kv.widths), strict=True)
     asked, found, told = heads(x_SD, *q), heads(source_TD, *k), heads(source_TD, *v)
     expected = ORACLES[name](Case(scheme, options, asked, found, told, qpos, kpos, x_SD.double(), causal, WIDTH))
     out = weights(expected.logits_HST, causal) @ told if expected.out_HSK is None else expected.out_HSK

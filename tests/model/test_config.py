@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clockhands.errors import ConfigError, UsageError
-from clockhands.model import PRESETS, Position, TransformerConfig, preset
-from clockhands.model.config import DROPOUT_PLACES
+from clockhands.model import PRESETS, PositionConfig, TransformerConfig, make_preset
+from clockhands.model.config_types import DROPOUT_PLACES
 
 
 def test_defaults_are_the_base_model_of_the_paper() -> None:
-    config = preset("paper-base")
+    config = make_preset("paper-base")
     assert (config.d_model, config.d_ff, config.num_heads, config.d_head) == (512, 2048, 8, 64)
     assert (config.encoder_layers, config.decoder_layers, config.dropout) == (6, 6, 0.1)
     assert (config.norm, config.token_scale, config.tying, config.attention_bias) == (
@@ -32,13 +32,13 @@ def test_tutorial_has_the_tutorial_s_parameters() -> None:
     """10,184,162 with vocabularies of 7,765 and 7,010 words (counted from the notebook's layers)."""
     from clockhands.model import Transformer
 
-    model = Transformer(preset("tutorial", {"vocab_size": 7010, "source_vocab_size": 7765}))
+    model = Transformer(make_preset("tutorial", {"vocab_size": 7010, "source_vocab_size": 7765}))
     assert sum(parameter.numel() for parameter in model.parameters()) == 10_184_162
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_round_trip(name: str) -> None:
-    config = preset(name, {"cross": {"scheme": "rope", "base": 500.0, "skip_every": 2}})
+    config = make_preset(name, {"cross": {"scheme": "rope", "base": 500.0, "skip_every": 2}})
     table = config.to_dict()
     assert TransformerConfig.from_dict(json.loads(json.dumps(table))) == config
     assert config.cross.options == {"base": 500.0}
@@ -139,17 +139,17 @@ def test_all_faults_are_told_together() -> None:
 
 def test_unknown_preset_names_the_nearest() -> None:
     with pytest.raises(UsageError, match="unknown preset 'tny'; did you mean 'tiny'"):
-        preset("tny")
+        make_preset("tny")
 
 
 @given(places=st.sets(st.sampled_from(DROPOUT_PLACES)), asked=st.sampled_from(DROPOUT_PLACES))
 def test_dropout_acts_exactly_where_it_is_put(places: set[str], asked: str) -> None:
-    config = preset("tiny", {"dropout": 0.25, "dropout_places": sorted(places)})
+    config = make_preset("tiny", {"dropout": 0.25, "dropout_places": sorted(places)})
     expected = asked in places or (asked == "ffn-residual" and "residual" in places)
-    assert config.rate(asked) == (0.25 if expected else 0.0)
+    assert config.get_dropout(asked) == (0.25 if expected else 0.0)
 
 
 def test_position_from_a_name_or_a_table() -> None:
-    assert Position.from_dict("rope") == Position("rope")
-    loose = Position.from_dict({"scheme": "rope", "base": 5.0, "options": {"layout": "half"}, "skip_every": 4})
-    assert loose == Position("rope", {"layout": "half", "base": 5.0}, skip_every=4)
+    assert PositionConfig.from_dict("rope") == PositionConfig("rope")
+    loose = PositionConfig.from_dict({"scheme": "rope", "base": 5.0, "options": {"layout": "half"}, "skip_every": 4})
+    assert loose == PositionConfig("rope", {"layout": "half", "base": 5.0}, skip_every=4)

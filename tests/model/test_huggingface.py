@@ -53,7 +53,7 @@ def test_saved_and_loaded_exactly(name: str, tmp_path: Path, monkeypatch: pytest
     made.save_pretrained(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"config.json", "generation_config.json", "model.safetensors"}
     again = AutoModelForCausalLM.from_pretrained(tmp_path)
-    assert again.config.core == made.config.core
+    assert again.config.transformer_config == made.config.transformer_config
     for (key, ours), (other, theirs) in zip(made.state_dict().items(), again.state_dict().items(), strict=True):
         assert key == other and torch.equal(ours, theirs)
     assert torch.equal(logits(made, words(2, 9)), logits(again, words(2, 9)))
@@ -339,5 +339,5 @@ def test_faults_of_the_configuration_are_told_together() -> None:
 def test_configuration_round_trips() -> None:
     config = ClockhandsConfig(transformer=core(norm="post").to_dict(), label_smoothing=0.1, **WORDS)
     again = ClockhandsConfig.from_dict(config.to_dict())
-    assert again.to_dict() == config.to_dict() and again.core == config.core
+    assert again.to_dict() == config.to_dict() and again.transformer_config == config.transformer_config
     assert (again.vocab_size, again.hidden_size, again.num_hidden_layers, again.head_dim) == (41, 32, 2, 8)

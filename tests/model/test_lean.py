@@ -8,8 +8,8 @@ import torch
 from clockhands.attention import Attended, record
 from clockhands.errors import PositionError
 from clockhands.generation.engines.hypotheses import SharedCacheHypotheses, repeat_rows
-from clockhands.model import Text, Transformer
-from clockhands.model.kv_cache import GrowingCache, SourceCache, keeps_positions
+from clockhands.model import TokenBatch, Transformer
+from clockhands.model.kv_cache import GrowingCache, SourceCache, stores_positions
 from clockhands.model.lean import LeanDecoder, copy_for_decoding
 from clockhands.schemes import CATALOGUE
 from tests.generation.engines.test_clockhands import LONGEST, OPTIONS, side_of_reading, sources, writer
@@ -21,13 +21,13 @@ NOT_LEAN = {"alibi", "t5", "shaw", "cope", "transformer-xl"}
 def both(core: Transformer, words_BS: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Logits after every token, read one at a time with a cache: in lean mode and by ``Transformer.decode``."""
     ids_BT, mask_BT = sources(len(words_BS))
-    source = core.encode(Text(ids_BT, mask_BT))
+    source = core.encode(TokenBatch(ids_BT, mask_BT))
     decoder, layers = LeanDecoder(core), core.config.decoder_layers
-    caches, own, cross = decoder.make_caches(source), GrowingCache(layers), SourceCache(layers)
+    caches, own, cross = decoder.start(source), GrowingCache(layers), SourceCache(layers)
     stepped, through = [], []
     for token_B1 in words_BS.split(1, dim=1):
         stepped.append(decoder.step(token_B1, caches))
-        through.append(core.decode(Text(token_B1), source, own, cross))
+        through.append(core.decode(TokenBatch(token_B1), source, own, cross))
     return core.output(torch.cat(stepped, dim=1)), core.output(torch.cat(through, dim=1))
 
 
@@ -48,7 +48,7 @@ def test_every_scheme(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(LEAN | NOT_LEAN))
 def test_which_schemes_are_done_after_rotation(name: str) -> None:
     scheme = writer(name, encoder="none").model.decoder.schemes[0]
-    assert keeps_positions(scheme) is (name in NOT_LEAN)
+    assert stores_positions(scheme) is (name in NOT_LEAN)
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,15 @@ def test_every_option_of_the_decoder(changes: dict[str, object]) -> None:
 def test_who_listens_hears_a_step() -> None:
     core = writer().model
     ids_BT, mask_BT = sources()
-    texts, heard = SharedCacheHypotheses(LeanDecoder(core), core.encode(Text(ids_BT, mask_BT)), 1), list[Attended]()
+    texts, heard = (
+        SharedCacheHypotheses(LeanDecoder(core), core.encode(TokenBatch(ids_BT, mask_BT)), 1),
+        list[Attended](),
+    )
     word_B1 = torch.full((len(ids_BT), 1), 3)
     with record(heard.append):
         listened = texts.step(word_B1, None)
     assert [attended.weights_BHST.shape[-1] for attended in heard] == [1, ids_BT.shape[1]] * core.config.decoder_layers
-    unheard = SharedCacheHypotheses(LeanDecoder(core), core.encode(Text(ids_BT, mask_BT)), 1).step(word_B1, None)
+    unheard = SharedCacheHypotheses(LeanDecoder(core), core.encode(TokenBatch(ids_BT, mask_BT)), 1).step(word_B1, None)
     torch.testing.assert_close(listened, unheard)
 
 
@@ -92,7 +95,7 @@ def test_who_listens_hears_a_step() -> None:
 def test_all_layers_share_the_angles_of_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
     core = writer("rope", decoder_layers=3).model
     ids_BT, mask_BT = sources()
-    texts, made = SharedCacheHypotheses(LeanDecoder(core), core.encode(Text(ids_BT, mask_BT)), 1), list[int]()
+    texts, made = SharedCacheHypotheses(LeanDecoder(core), core.encode(TokenBatch(ids_BT, mask_BT)), 1), list[int]()
     scheme = core.decoder.schemes[0]
     compute = scheme.compute_cos_sin
     monkeypatch.setattr(scheme, "compute_cos_sin", lambda *inputs: made.append(1) or compute(*inputs))
@@ -107,7 +110,7 @@ def test_a_step_past_the_length_from_which_cached_keys_are_stale_is_refused() ->
     core = writer(bending, encoder="none", decoder_layers=2).model
     ids_BT, mask_BT = sources()
     decoder = LeanDecoder(core)
-    caches, word_B1 = decoder.make_caches(core.encode(Text(ids_BT, mask_BT))), torch.full((len(ids_BT), 1), 3)
+    caches, word_B1 = decoder.start(core.encode(TokenBatch(ids_BT, mask_BT))), torch.full((len(ids_BT), 1), 3)
     for _ in range(2):
         decoder.step(word_B1, caches)
     with pytest.raises(PositionError, match=r"rope computes positions from the length .* longer than 2 tokens"):
@@ -133,10 +136,10 @@ def test_a_source_without_words_is_seen_by_nobody() -> None:
     core = writer().model.double()
     ids_BT, mask_BT = sources()
     mask_BT[0] = False
-    source = core.encode(Text(ids_BT, mask_BT))
+    source = core.encode(TokenBatch(ids_BT, mask_BT))
     words_BS = torch.full((len(ids_BT), 1), 3)
     stepwise = SharedCacheHypotheses(LeanDecoder(core), source, 1).step(words_BS, None)
-    torch.testing.assert_close(stepwise, core.decode(Text(words_BS), source), rtol=0, atol=1e-10)
+    torch.testing.assert_close(stepwise, core.decode(TokenBatch(words_BS), source), rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "rope", "alibi"])
@@ -145,7 +148,7 @@ def test_hypotheses_of_a_beam_are_rows_of_their_own(name: str) -> None:
     """Three hypotheses as queries of one row, which change places, against each read alone."""
     core = writer(name).model.double()
     ids_BT, mask_BT = sources(2)
-    source = core.encode(Text(ids_BT, mask_BT))
+    source = core.encode(TokenBatch(ids_BT, mask_BT))
     texts, written_BWS = SharedCacheHypotheses(LeanDecoder(core), source, 3), torch.empty(2, 3, 0, dtype=torch.long)
     for step in range(5):
         parents_BW = None if step == 0 else torch.tensor([[2, 0, 0], [1, 1, 2]])
@@ -154,7 +157,7 @@ def test_hypotheses_of_a_beam_are_rows_of_their_own(name: str) -> None:
         if parents_BW is not None:
             written_BWS = written_BWS.take_along_dim(parents_BW[..., None], dim=1)
         written_BWS = torch.cat([written_BWS, words_BW[..., None]], dim=2)
-    alone_NSD = core.decode(Text(written_BWS.flatten(0, 1)), repeat_rows(source, 3))
+    alone_NSD = core.decode(TokenBatch(written_BWS.flatten(0, 1)), repeat_rows(source, 3))
     torch.testing.assert_close(states_BWD.flatten(0, 1), alone_NSD[:, -1], rtol=0, atol=1e-10)
 
 
@@ -173,5 +176,5 @@ def test_a_lean_copy_shares_what_it_does_not_lay_out_anew_and_leaves_the_model_a
     assert copy.input.tokens.weight is core.decoder.input.tokens.weight
     ids_BT, mask_BT = sources()
     decoder = LeanDecoder(core)
-    decoder.step(torch.full((len(ids_BT), 1), 3), decoder.make_caches(core.encode(Text(ids_BT, mask_BT))))
+    decoder.step(torch.full((len(ids_BT), 1), 3), decoder.start(core.encode(TokenBatch(ids_BT, mask_BT))))
     assert not calls, "hooks are not called"

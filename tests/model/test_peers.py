@@ -11,7 +11,7 @@ import torch
 import transformers
 from torch import nn
 
-from clockhands.model import Text, Transformer
+from clockhands.model import TokenBatch, Transformer
 from tests.model import peers
 from tests.model.tiny import VOCABULARY, core, words
 
@@ -53,7 +53,7 @@ def test_torch_transformer(norm: str) -> None:
         src_key_padding_mask=~real,
         memory_key_padding_mask=~real,
     )
-    close(ours.decode(Text(target), ours.encode(Text(source, real))), states)
+    close(ours.decode(TokenBatch(target), ours.encode(TokenBatch(source, real))), states)
 
 
 def test_marian() -> None:
@@ -78,7 +78,7 @@ def test_marian() -> None:
     source, target = words(2, 7), words(2, 5, seed=1)
     real = torch.tensor([[1, 1, 1, 1, 0, 0, 0], [1] * 7])
     expected = theirs(input_ids=source, attention_mask=real, decoder_input_ids=target).logits
-    close(ours.output(ours.decode(Text(target), ours.encode(Text(source, real.bool())))), expected)
+    close(ours.output(ours.decode(TokenBatch(target), ours.encode(TokenBatch(source, real.bool())))), expected)
 
 
 @pytest.mark.parametrize("tied", [False, True], ids=["own output", "tied"])
@@ -104,7 +104,11 @@ def test_t5(tied: bool) -> None:
     real[0, 15:] = 0
     expected = theirs(input_ids=source, attention_mask=real, decoder_input_ids=target).logits
     # Our table of biases is read in float32, and the logits here are as large as 25.
-    close(ours.output(ours.decode(Text(target), ours.encode(Text(source, real.bool())))), expected, tolerance=5e-5)
+    close(
+        ours.output(ours.decode(TokenBatch(target), ours.encode(TokenBatch(source, real.bool())))),
+        expected,
+        tolerance=5e-5,
+    )
 
 
 @dataclass(frozen=True)
@@ -179,7 +183,7 @@ def made(peer: Peer) -> tuple[Transformer, Any]:
 def test_language_models(peer: Peer) -> None:
     ours, theirs = made(peer)
     text = words(2, 9)
-    close(ours.output(ours.decode(Text(text))), theirs(input_ids=text).logits, tolerance=peer.tolerance)
+    close(ours.output(ours.decode(TokenBatch(text))), theirs(input_ids=text).logits, tolerance=peer.tolerance)
 
 
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.family)
@@ -190,7 +194,7 @@ def test_language_models_with_padding_on_the_left(peer: Peer) -> None:
     real = torch.tensor([[0, 0, 1, 1, 1, 1, 1, 1, 1], [1] * 9])
     given = {"position_ids": (real.cumsum(-1) - 1).clamp(min=0)} if peer.takes_positions else {}
     expected = theirs.float()(input_ids=text, attention_mask=real, **given).logits
-    close(ours.float().output(ours.decode(Text(text, real.bool()))), expected, real, tolerance=2e-4)
+    close(ours.float().output(ours.decode(TokenBatch(text, real.bool()))), expected, real, tolerance=2e-4)
 
 
 BERT = {
@@ -239,4 +243,4 @@ def test_masked_language_models_with_padding(peer: Peer, side: str) -> None:
     text, real = words(2, 20), torch.ones(2, 20, dtype=torch.long)
     real[0, slice(0, 6) if side == "left" else slice(14, 20)] = 0
     expected = theirs(input_ids=text, attention_mask=real).logits
-    close(ours.output(ours.encode(Text(text, real.bool())).states_BTD), expected, real, tolerance=peer.tolerance)
+    close(ours.output(ours.encode(TokenBatch(text, real.bool())).states_BTD), expected, real, tolerance=peer.tolerance)

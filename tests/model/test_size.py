@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from clockhands.errors import ConfigError
 from clockhands.machine import format_bytes
-from clockhands.model import PRESETS, Transformer, TransformerConfig, preset
-from clockhands.model.outline import build_probe
-from clockhands.model.size import bytes_needed, count_parameters, size_fault
+from clockhands.model import PRESETS, Transformer, TransformerConfig, make_preset
+from clockhands.model.scheme_summary import build_for_summary
+from clockhands.model.size import count_bytes, count_parameters, find_memory_fault
 from clockhands.schemes import CATALOGUE
 from tests.model.tiny import core
 
@@ -30,7 +30,7 @@ def built(config: TransformerConfig) -> int:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_are_counted_as_they_are_built(name: str) -> None:
-    config = preset(name, {"source_vocab_size": 8000})
+    config = make_preset(name, {"source_vocab_size": 8000})
     assert count_parameters(config) == built(config)
 
 
@@ -73,8 +73,8 @@ def test_every_scheme_is_counted_without_storage_as_with_it(scheme: str) -> None
     except ConfigError as fault:
         pytest.skip(f"{scheme} needs options: {fault}")
     with torch.device("meta"):
-        hollow = config.scheme("decoder")
-    whole = config.scheme("decoder")
+        hollow = config.take_scheme("decoder")
+    whole = config.take_scheme("decoder")
     assert {n: p.shape for n, p in hollow.named_parameters()} == {n: p.shape for n, p in whole.named_parameters()}
     assert hollow.declares == whole.declares and hollow.hooks() == whole.hooks()
     assert count_parameters(config) == built(config)
@@ -83,10 +83,10 @@ def test_every_scheme_is_counted_without_storage_as_with_it(scheme: str) -> None
 def test_a_large_table_is_looked_at_without_storage() -> None:
     config = core(kind="decoder", decoder={"scheme": "learned", "max_length": 10**12})
     state = torch.get_rng_state()
-    assert next(build_probe(config, "decoder").parameters()).is_meta
-    assert not next(build_probe(core(decoder="learned"), "decoder").parameters()).is_meta
+    assert next(build_for_summary(config, "decoder").parameters()).is_meta
+    assert not next(build_for_summary(core(decoder="learned"), "decoder").parameters()).is_meta
     assert torch.equal(torch.get_rng_state(), state)
-    fault = size_fault(config)
+    fault = find_memory_fault(config)
     assert fault is not None and f"{count_parameters(config):,} parameters" in fault and "TiB of memory" in fault
 
 
@@ -112,23 +112,23 @@ def test_numbers_that_no_tensor_can_have_are_a_fault() -> None:
 
 
 def test_what_does_not_fit_is_told_with_both_numbers() -> None:
-    config = preset("paper-base")
-    needed = bytes_needed(config)
-    assert size_fault(config, available=needed) is None
-    fault = size_fault(config, available=needed - 1)
+    config = make_preset("paper-base")
+    needed = count_bytes(config)
+    assert find_memory_fault(config, available=needed) is None
+    fault = find_memory_fault(config, available=needed - 1)
     assert fault is not None
     assert f"{count_parameters(config):,} parameters and needs {format_bytes(needed)} of memory to be used" in fault
     assert f"{format_bytes(needed - 1)} are free" in fault
-    assert bytes_needed(config, training=True) > 3 * needed
-    assert "to be trained" in (size_fault(config, training=True, available=needed) or "")
-    assert bytes_needed(config, itemsize=2) < needed
+    assert count_bytes(config, training=True) > 3 * needed
+    assert "to be trained" in (find_memory_fault(config, training=True, available=needed) or "")
+    assert count_bytes(config, bytes_per_parameter=2) < needed
 
 
 def test_many_narrow_layers_are_not_free() -> None:
     """Of 2,000 layers of one channel the Python objects are what takes the memory."""
     config = core(d_model=1, num_heads=1, d_ff=1, encoder="none", decoder="none", decoder_layers=2_000)
-    assert bytes_needed(config) > 2**27
-    assert size_fault(config, available=2**27) is not None
+    assert count_bytes(config) > 2**27
+    assert find_memory_fault(config, available=2**27) is not None
 
 
 def test_sizes_from_json_are_judged_before_anything_is_built() -> None:

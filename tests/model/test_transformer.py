@@ -8,17 +8,17 @@ import pytest
 import torch
 
 from clockhands.errors import PositionError
-from clockhands.model import Text, Transformer
+from clockhands.model import TokenBatch, Transformer
+from clockhands.model.initialisation import initialise_linear
 from clockhands.model.kv_cache import GrowingCache
 from clockhands.model.masks import make_self_mask, make_static_cache_mask
-from clockhands.model.transformer import initialise_linear
 from tests.model.tiny import core, model, words
 
 
 def first_input(made: Transformer, text: torch.Tensor) -> torch.Tensor:
     """What the first layer of a decoder reads."""
     states: list[torch.Tensor] = []
-    made.decode(Text(text), layer_states=states)
+    made.decode(TokenBatch(text), layer_states=states)
     return states[0]
 
 
@@ -58,8 +58,8 @@ def test_encoding_is_added_again_before_every_layer_but_the_first() -> None:
     text = words(1, 5)
     again_states: list[torch.Tensor] = []
     once_states: list[torch.Tensor] = []
-    made.decode(Text(text), layer_states=again_states)
-    once.decode(Text(text), layer_states=once_states)
+    made.decode(TokenBatch(text), layer_states=again_states)
+    once.decode(TokenBatch(text), layer_states=once_states)
     assert torch.equal(again_states[0], once_states[0])
     encoding = made.decoder.schemes[0].encode(torch.arange(5)[None], 1)
     torch.testing.assert_close(again_states[1], once_states[1] + encoding)
@@ -71,10 +71,10 @@ def test_rotation_can_be_dropped_after_training_and_the_weights_stay() -> None:
     turned, dropped, plain = (Transformer(core(kind="decoder", decoder=s)).eval() for s in ("rope", sharper, "none"))
     for other in (dropped, plain):
         other.load_state_dict(turned.state_dict(), strict=True)
-    text = Text(words(1, 7))
+    text = TokenBatch(words(1, 7))
     with torch.no_grad():
         for block in plain.decoder.blocks:
-            queries = block.attention.qkv.weight[: block.attention.inner]
+            queries = block.attention.qkv.weight[: block.attention.q_width]
             queries.mul_(1 + 0.4 * math.log(4))
     torch.testing.assert_close(dropped.decode(text), plain.decode(text))
     assert not torch.allclose(dropped.decode(text), turned.decode(text), atol=1e-2)
@@ -83,7 +83,7 @@ def test_rotation_can_be_dropped_after_training_and_the_weights_stay() -> None:
 def test_every_second_layer_can_go_without_position() -> None:
     """With no position in the second layer, its attention is that of a model without position."""
     skipping = Transformer(core(kind="decoder", decoder={"scheme": "rope", "skip_every": 2}, decoder_layers=4))
-    names = [type(skipping.decoder.schemes.of(layer)).__name__ for layer in range(4)]
+    names = [type(skipping.decoder.schemes.for_layer(layer)).__name__ for layer in range(4)]
     assert names == ["RoPE", "NoPosition", "RoPE", "NoPosition"]
 
 
@@ -100,7 +100,7 @@ def test_residual_connections_can_be_cut() -> None:
         with torch.no_grad():
             made.decoder.blocks[-1].feed_forward.down.weight.zero_()
             made.decoder.blocks[-1].feed_forward.down.bias.zero_()
-        assert bool(made.decode(Text(words(1, 5))).any()) == residual
+        assert bool(made.decode(TokenBatch(words(1, 5))).any()) == residual
 
 
 def test_an_encoder_may_see_what_came_before_alone() -> None:
@@ -110,7 +110,7 @@ def test_an_encoder_may_see_what_came_before_alone() -> None:
     changed[0, 4] += 1
     for causal in (True, False):
         made = model("encoder-decoder", encoder="none", causal_encoder=causal).model
-        read = [made.encode(Text(ids, mask)).states_BTD[0, 1:] for ids in (text, changed, swapped)]
+        read = [made.encode(TokenBatch(ids, mask)).states_BTD[0, 1:] for ids in (text, changed, swapped)]
         assert bool((read[0][:3] == read[1][:3]).all()) == causal
         assert torch.allclose(read[0][2:], read[2][2:], atol=1e-5) != causal
         assert not torch.allclose(read[0][3:], read[1][3:], atol=1e-3)
@@ -135,8 +135,10 @@ def test_each_projection_is_drawn_by_its_own_shape_where_key_heads_are_fewer() -
     grouped = core(d_model=128, num_heads=8, num_kv_heads=1)
     block = Transformer(grouped).decoder.blocks[0]
     qkv, kv = block.attention.qkv, block.cross.kv
-    assert qkv.parts == (128, 16, 16) and kv.parts == (16, 16)
-    for weight, rows in zip([*qkv.weight.split(qkv.parts), *kv.weight.split(kv.parts)], [128, *[16] * 4], strict=True):
+    assert qkv.widths == (128, 16, 16) and kv.widths == (16, 16)
+    for weight, rows in zip(
+        [*qkv.weight.split(qkv.widths), *kv.weight.split(kv.widths)], [128, *[16] * 4], strict=True
+    ):
         bound = math.sqrt(6 / (128 + rows))
         assert 0.97 * bound < weight.abs().max() <= bound
 
@@ -177,7 +179,7 @@ def test_positions_given_by_hand_are_used() -> None:
     moved = made(input_ids=text, position_ids=torch.arange(4)[None] + 3).logits
     longer = made.model.decoder.schemes[0].encode(torch.arange(3, 7)[None])
     states: list[torch.Tensor] = []
-    made.model.decode(Text(text, positions_BS=torch.arange(4)[None] + 3), layer_states=states)
+    made.model.decode(TokenBatch(text, positions_BS=torch.arange(4)[None] + 3), layer_states=states)
     torch.testing.assert_close(states[0], made.model.decoder.input.tokens.weight[text] * math.sqrt(32) + longer)
     assert not torch.allclose(moved, made(input_ids=text).logits, atol=1e-3)
 
@@ -191,7 +193,7 @@ def test_beyond_a_learned_table_is_refused_or_clamped() -> None:
 
 def test_a_memory_of_fixed_length_shows_what_a_growing_one_shows() -> None:
     mask = torch.tensor([[False, True, True, True, True], [True] * 5])
-    text = Text(words(2, 2), mask)
+    text = TokenBatch(words(2, 2), mask)
     fixed = make_static_cache_mask(text, torch.tensor(3), 8)
     growing = make_self_mask(text, 3)
     assert growing is not None
@@ -213,7 +215,7 @@ def test_gradient_does_not_leak_from_hidden_words() -> None:
 
 
 def test_a_side_or_a_source_that_there_is_not_is_refused() -> None:
-    text = Text(words(1, 3))
+    text = TokenBatch(words(1, 3))
     with pytest.raises(PositionError, match="an encoder-decoder needs a source to decode: pass what encode returned"):
         Transformer(core()).decode(text)
     with pytest.raises(PositionError, match="a decoder-only model has no encoder; call decode"):
@@ -238,8 +240,8 @@ def test_a_transform_is_told_the_mask_of_the_new_tokens_alone() -> None:
     made.decoder.transform = Listening()
     mask_BT = torch.tensor([[False, False, True, True, True]])
     cache = GrowingCache(2)
-    made.decode(Text(words(1, 3), mask_BT[:, :3]), cache=cache)
-    made.decode(Text(words(1, 2), mask_BT), cache=cache)
+    made.decode(TokenBatch(words(1, 3), mask_BT[:, :3]), cache=cache)
+    made.decode(TokenBatch(words(1, 2), mask_BT), cache=cache)
     assert [mask.tolist() for mask in masks] == [[[False, False, True]], [[True, True]]]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from clockhands.model import TransformerConfig, preset
+from clockhands.model import TransformerConfig, make_preset
 from clockhands.model.huggingface import ClockhandsForCausalLM, ClockhandsForMaskedLM, ClockhandsForSeq2SeqLM
 from clockhands.model.huggingface_config import ClockhandsConfig
 
@@ -22,7 +22,7 @@ MODELS = {
 def core(**changes: Any) -> TransformerConfig:
     """Two layers of width 32 with four heads."""
     small = {"vocab_size": VOCABULARY, "d_model": 32, "num_heads": 4, "d_ff": 48}
-    return preset("tiny", {**small, **changes})
+    return make_preset("tiny", {**small, **changes})
 
 
 def model(kind: str = "decoder", *, seed: int = 1, **changes: Any) -> Any:

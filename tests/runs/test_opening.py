@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from clockhands.cli import main
 from clockhands.data import Tokenizers, train_tokenizer
 from clockhands.errors import CheckpointError, DataError
-from clockhands.model import preset
+from clockhands.model import make_preset
 from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.runs import open_run
@@ -34,7 +34,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizers = Tokenizers(tokenizer, tokenizer)
     sizes = {"vocab_size": len(tokenizer), "d_model": 16, "num_heads": 2, "d_ff": 16}
     config = ClockhandsConfig(
-        transformer=preset("tiny", {**sizes, "encoder": "rope", "decoder": "rope"}).to_dict(),
+        transformer=make_preset("tiny", {**sizes, "encoder": "rope", "decoder": "rope"}).to_dict(),
         pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,
         tokenizer_fingerprint=tokenizers.fingerprint,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from clockhands.data import Tokenizers, train_tokenizer
 from clockhands.errors import CheckpointError, UsageError
 from clockhands.generation import generate
-from clockhands.model import preset
+from clockhands.model import make_preset
 from clockhands.model.huggingface import ClockhandsForCausalLM
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.runs import Run, open_run
@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizers = Tokenizers(tokenizer, tokenizer)
     sizes = {"kind": "decoder", "vocab_size": len(tokenizer), "d_model": 16, "num_heads": 2, "d_ff": 16}
     config = ClockhandsConfig(
-        transformer=preset("tiny", {**sizes, "decoder": "rope"}).to_dict(),
+        transformer=make_preset("tiny", {**sizes, "decoder": "rope"}).to_dict(),
         pad_token_id=0, bos_token_id=1, eos_token_id=2, tokenizer_fingerprint=tokenizers.fingerprint,
     )  # fmt: skip
     ClockhandsForCausalLM(config).save_pretrained(path)
@@ -41,7 +41,7 @@ def test_a_run_that_is_not_loaded_yet_opens_with_its_own_settings(folder: Path) 
     opened = open_run(run)
     assert (opened.device, opened.dtype) == ("cpu", torch.float64)
     assert opened.model.dtype == torch.float64
-    assert opened.model.config.core.decoder.options["factor"] == 4.0
+    assert opened.model.config.transformer_config.decoder.options["factor"] == 4.0
 
 
 def test_a_run_loads_its_model_once(folder: Path, tmp_path: Path) -> None:
@@ -58,9 +58,9 @@ def test_arguments_make_another_run_of_one_that_is_open(folder: Path) -> None:
     run = open_run(Run(folder, "cpu", torch.float64))
     bent = open_run(run, position={"spectrum": "linear", "factor": 9.0})
     assert bent is not run
-    assert bent.model.config.core.decoder.options["factor"] == 9.0
+    assert bent.model.config.transformer_config.decoder.options["factor"] == 9.0
     assert bent.model.dtype == torch.float64
-    assert "factor" not in run.model.config.core.decoder.options
+    assert "factor" not in run.model.config.transformer_config.decoder.options
 
 
 def test_settings_that_cannot_be_are_told_at_once(folder: Path) -> None:

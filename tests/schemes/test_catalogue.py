@@ -9,7 +9,7 @@ import pytest
 
 from clockhands.errors import ConfigError
 from clockhands.options import fits, options_of
-from clockhands.schemes import CATALOGUE, Sizes, build, faults
+from clockhands.schemes import CATALOGUE, Sizes, build, find_option_faults
 
 SIZES = Sizes(width=32, d_model=32, num_heads=4, head_dim=8)
 
@@ -21,7 +21,7 @@ def test_every_option_has_a_default_that_fits(name: str) -> None:
 
 
 def test_all_faults_are_reported_together() -> None:
-    said = faults(CATALOGUE, "rope", {"bas": 1.0, "layout": "thirds", "base": "x"})
+    said = find_option_faults(CATALOGUE, "rope", {"bas": 1.0, "layout": "thirds", "base": "x"})
     assert len(said) == 3
     assert "did you mean 'base'" in said[0]
     assert "one of 'half', 'interleaved'" in said[1] or "one of 'interleaved', 'half'" in said[1]

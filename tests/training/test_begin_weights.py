@@ -80,7 +80,7 @@ def test_everything_is_taken_over_where_the_recipe_says_nothing(
 def test_interpolated_positions_keep_every_weight(rope: Run, data: dict[str, Any], tmp_path: Path) -> None:
     settings = {"position.spectrum": "linear", "position.factor": 2.0}
     run = train(from_run(rope, data, learning_rate=STILL, max_steps=1), tmp_path / "run", settings)
-    options = run.model.config.core.decoder.options
+    options = run.model.config.transformer_config.decoder.options
     assert (options["spectrum"], options["factor"], options["base"]) == ("linear", 2.0, 500.0)
     torch.testing.assert_close(weights(run), weights(rope), rtol=0, atol=1e-6)
 
@@ -153,7 +153,7 @@ def test_the_same_vocabulary_from_elsewhere_is_taken(rope: Run, data: dict[str, 
 
 def test_dropout_may_change(rope: Run, data: dict[str, Any], tmp_path: Path) -> None:
     run = train(from_run(rope, data, max_steps=1), tmp_path / "run", {"model.dropout": 0.0})
-    assert run.model.config.core.dropout == 0.0
+    assert run.model.config.transformer_config.dropout == 0.0
 
 
 @pytest.mark.parametrize("step", [1, 3], ids=["before the first checkpoint", "after it"])

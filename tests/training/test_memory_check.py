@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clockhands.errors import ClockhandsWarning, UsageError
-from clockhands.model.size import bytes_needed
+from clockhands.model.size import count_bytes
 from clockhands.runs.recipe import Recipe, combine
 from clockhands.training import prepare, train
 from clockhands.training.architecture import configure
@@ -39,7 +39,7 @@ def test_a_batch_is_judged_with_the_text_at_hand(
 ) -> None:
     plain, large = small(batches__size="2"), small(**settings)
     material = prepare(plain)
-    needed = bytes_needed(configure(plain, material.tokenizers).core, training=True)
+    needed = count_bytes(configure(plain, material.tokenizers).transformer_config, training=True)
     monkeypatch.setattr("clockhands.training.memory_check.measure_free_memory", lambda device: needed + 100_000)
     check_batches(plain, material)
     with pytest.raises(UsageError, match=r"a batch of [\d,]+ tokens needs .* are free; lower batches\.size or"):

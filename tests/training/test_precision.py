@@ -17,7 +17,7 @@ from clockhands.comparison.execution import make_job
 from clockhands.comparison.plan import make_plan
 from clockhands.comparison.results import Comparison, Cost
 from clockhands.comparison.trial_runner import run_trial
-from clockhands.model.presets import preset
+from clockhands.model.presets import make_preset
 from clockhands.runs import Run
 from clockhands.runs.recipe.sections import Training
 from clockhands.training import Material, Recipe, TrainingStopped, precision, prepare, resume, train
@@ -25,7 +25,7 @@ from clockhands.training.precision import Precision, decide, measure_speedup, re
 from tests.training.test_start import on_step, weights
 from tests.training.tiny import tables
 
-CPU, TINY = torch.device("cpu"), preset("tiny")
+CPU, TINY = torch.device("cpu"), make_preset("tiny")
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ def test_measuring_is_bounded_and_spends_no_random_number(monkeypatch: pytest.Mo
     monkeypatch.setattr(precision, "_step", step)
     monkeypatch.setattr(precision, "ROUNDS", 1)
     before = torch.get_rng_state()
-    speedup = measure_speedup(preset("paper-base"))
+    speedup = measure_speedup(make_preset("paper-base"))
     assert speedup > 0 and math.isfinite(speedup)
     assert max(map(max, seen)) == 4 * precision.WIDEST
     assert torch.equal(torch.get_rng_state(), before)

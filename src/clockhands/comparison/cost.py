@@ -55,7 +55,7 @@ def material_key(recipe: Recipe) -> str:
 
 def count_recipe_parameters(recipe: Recipe, material: Material) -> int:
     """Count the parameters of a recipe's model without building it."""
-    return count_parameters(configure(recipe, material.tokenizers).core)
+    return count_parameters(configure(recipe, material.tokenizers).transformer_config)
 
 
 def _check(plan: Plan, recipes: dict[str, Recipe], material: dict[str, Material]) -> None:

@@ -21,7 +21,7 @@ def estimate_bytes(model: PreTrainedModel, *, batch: int, beam: int, length: int
     at the same time with every engine are counted, so that nothing is refused that would fit: those of one layer of the
     encoder, or the KV caches and the encoder's output. The hypotheses of a source may share its keys.
     """
-    config = model.config.core
+    config = model.config.transformer_config
     # If nothing can be cached, one layer at a time has keys and values.
     layers = 1 if depends_on_length(model.model.decoder) else config.decoder_layers
     keys = 2 * config.kv_heads * config.d_head * layers  # numbers in the keys and values of one token

@@ -1,4 +1,4 @@
-"""One layer: attention, cross-attention in an encoder-decoder, feed-forward; each in a residual connection."""
+"""A block, which is one layer of a stack: attention, cross-attention and feed-forward, in residual connections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.model.attention import AttentionContext, CrossAttention, FusedLinear, SelfAttention
-from clockhands.model.config import Side, TransformerConfig
+from clockhands.model.config import TransformerConfig
+from clockhands.model.config_types import Side
 from clockhands.model.input import make_norm
 from clockhands.shapes import Float, Tensor
 
@@ -33,7 +34,7 @@ class FeedForward(nn.Module):
         parts = (config.d_ff, config.d_ff) if config.gated else (config.d_ff,)
         self.up = FusedLinear(config.d_model, parts, bias=config.ffn_bias)
         self.down = nn.Linear(config.d_ff, config.d_model, bias=config.ffn_bias)
-        self.dropout = nn.Dropout(config.rate("activation"))
+        self.dropout = nn.Dropout(config.get_dropout("activation"))
 
     def forward(self, x_BSD: Float[Tensor, "B S D"]) -> Float[Tensor, "B S D"]:
         """Compute the position-wise feed-forward layer: [B, S, D] to [B, S, D]."""
@@ -43,48 +44,49 @@ class FeedForward(nn.Module):
             x = self.activation(gate) * x
         else:
             x = self.activation(x)
-        # Without the call, a step of decoding is shorter; outside training dropout does nothing.
+        # Outside training dropout does nothing, and a step of decoding is shorter without the call.
         return self.down(self.dropout(x) if self.training else x)
 
 
 class ResidualConnection(nn.Module):
-    """The residual connection around a sublayer f, with its norm.
+    """The residual connection around a sublayer f, with its norm (Vaswani et al. 2017, section 3.1).
 
-    It is norm(x + f(x)), or x + f(norm(x)) with ``pre``; without ``residual`` the same without x.
+    It computes norm(x + f(x)), or x + f(norm(x)) with ``norm = "pre"`` (Xiong et al. 2020); with ``residual`` off, x is
+    not added.
     """
 
     def __init__(self, config: TransformerConfig, dropout: float) -> None:
         super().__init__()
-        self.pre, self.residual = config.norm == "pre", config.residual
+        self.pre_norm, self.residual = config.norm == "pre", config.residual
         self.norm = make_norm(config)
         self.dropout = nn.Dropout(dropout)
 
     def apply_sublayer(self, x_BSD: Float[Tensor, "B S D"], f: Callable[[Tensor], Tensor]) -> Float[Tensor, "B S D"]:
-        """Return dropout(f(norm(x))) with ``pre``, else dropout(f(x)): [B, S, D], without the residual connection."""
-        y_BSD = f(self.norm(x_BSD) if self.pre else x_BSD)
+        """Return dropout(f(x)), of norm(x) with ``norm = "pre"``, before x is added: [B, S, D]."""
+        y_BSD = f(self.norm(x_BSD) if self.pre_norm else x_BSD)
         return self.dropout(y_BSD) if self.training else y_BSD
 
     def forward(self, x_BSD: Float[Tensor, "B S D"], f: Callable[[Tensor], Tensor]) -> Float[Tensor, "B S D"]:
         """Compute the sublayer ``f`` inside its residual connection and norm: [B, S, D] to [B, S, D]."""
         y = self.apply_sublayer(x_BSD, f)
         y = x_BSD + y if self.residual else y
-        return y if self.pre else self.norm(y)
+        return y if self.pre_norm else self.norm(y)
 
 
 class Block(nn.Module):
-    """One layer of a stack."""
+    """One layer of the encoder or the decoder; only a decoder that reads a source has cross-attention."""
 
     def __init__(self, config: TransformerConfig, side: Side) -> None:
         super().__init__()
         self.parallel = config.parallel
         self.attention = SelfAttention(config)
-        self.attention_residual = ResidualConnection(config, config.rate("residual"))
+        self.attention_residual = ResidualConnection(config, config.get_dropout("residual"))
         self.cross: CrossAttention | None = None
         if config.has_cross_attention(side):
             self.cross = CrossAttention(config)
-            self.cross_residual = ResidualConnection(config, config.rate("residual"))
+            self.cross_residual = ResidualConnection(config, config.get_dropout("residual"))
         self.feed_forward = FeedForward(config)
-        self.feed_forward_residual = ResidualConnection(config, config.rate("ffn-residual"))
+        self.feed_forward_residual = ResidualConnection(config, config.get_dropout("ffn-residual"))
 
     def forward(
         self,
@@ -95,10 +97,10 @@ class Block(nn.Module):
     ) -> Float[Tensor, "B S D"]:
         """Compute one layer: [B, S, D] to [B, S, D]. ``source_BTD`` and ``cross_context`` are for cross-attention."""
         if self.parallel:
-            both = self.attention_residual.apply_sublayer(x_BSD, lambda h: self.attention(h, context))
-            both = both + self.feed_forward_residual.apply_sublayer(x_BSD, self.feed_forward)
-            return x_BSD + both if self.attention_residual.residual else both
-        x = self.attention_residual(x_BSD, lambda h: self.attention(h, context))
+            sum_BSD = self.attention_residual.apply_sublayer(x_BSD, lambda y: self.attention(y, context))
+            sum_BSD = sum_BSD + self.feed_forward_residual.apply_sublayer(x_BSD, self.feed_forward)
+            return x_BSD + sum_BSD if self.attention_residual.residual else sum_BSD
+        x = self.attention_residual(x_BSD, lambda y: self.attention(y, context))
         if self.cross is not None:
-            x = self.cross_residual(x, lambda h: self.cross(h, source_BTD, cross_context))
+            x = self.cross_residual(x, lambda y: self.cross(y, source_BTD, cross_context))
         return self.feed_forward_residual(x, self.feed_forward)

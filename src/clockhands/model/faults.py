@@ -1,119 +1,125 @@
-"""Everything that can be wrong with a configuration, as sentences; all are collected before anything is raised."""
+"""Find everything that is wrong with a configuration, one sentence each, before anything is raised."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from clockhands.errors import ConfigError, Fault, show_value
-from clockhands.model.config import LARGEST_HEAD, SIDES_OF, Position, Side, TransformerConfig
-from clockhands.model.outline import Outline
+from clockhands.model.config_types import LARGEST_HEAD_WIDTH, SIDES_BY_ARCHITECTURE, Side
+from clockhands.model.position_config import PositionConfig
+from clockhands.model.scheme_summary import SchemeSummary
 from clockhands.options import check_options, check_value, options_of
 from clockhands.positions import TRANSFORMS
-from clockhands.schemes import CATALOGUE
-from clockhands.schemes import faults as option_faults
+from clockhands.schemes import CATALOGUE, find_option_faults
+
+if TYPE_CHECKING:
+    from clockhands.model.config import TransformerConfig
 
 __all__ = [
-    "faults",
-    "hook_faults",
-    "position_faults",
-    "position_faults_without_sizes",
-    "scheme_faults",
-    "size_faults",
-    "transform_faults",
-    "value_faults",
-    "vocabulary_faults",
-    "width_faults",
+    "find_faults",
+    "find_hook_faults",
+    "find_position_faults",
+    "find_position_faults_without_sizes",
+    "find_scheme_faults",
+    "find_size_faults",
+    "find_transform_faults",
+    "find_value_faults",
+    "find_vocabulary_faults",
+    "find_width_faults",
 ]
 
 
-def faults(config: TransformerConfig) -> list[str]:
+def find_faults(config: TransformerConfig) -> list[str]:
     """Return everything wrong with a configuration, one sentence each; empty if nothing is."""
-    wrong = value_faults(config, "")
+    faults = find_value_faults(config, "")
     for side in get_args(Side):
-        wrong += value_faults(config.position(side), f"{side}.")
-    if wrong:
-        return wrong
-    in_sizes = size_faults(config)
-    wrong = in_sizes + vocabulary_faults(config)
+        faults += find_value_faults(config.get_position(side), f"{side}.")
+    if faults:
+        return faults
+    size_faults = find_size_faults(config)
+    faults = size_faults + find_vocabulary_faults(config)
     for side in config.sides:
-        in_side = position_faults(config.position(side), side) + width_faults(config, side)
-        if not in_side and not in_sizes:
-            # To build the scheme, its options and the sizes must be valid.
-            in_side = scheme_faults(config, side)
-        wrong += in_side
-    return wrong
+        side_faults = find_position_faults(config.get_position(side), side) + find_width_faults(config, side)
+        if not side_faults and not size_faults:
+            # The scheme is built for this, which its options and the sizes must allow.
+            side_faults = find_scheme_faults(config, side)
+        faults += side_faults
+    return faults
 
 
-def position_faults_without_sizes(table: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
-    """Check the positional encodings even though other values are invalid; checks that need sizes are skipped.
+def find_position_faults_without_sizes(table: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the positional encodings of a table whose other values are not all valid.
 
-    ``values`` are those of the table that are valid, positional encodings among them.
+    ``values`` are the valid ones, positional encodings among them. What depends on sizes is not checked.
     """
     if "kind" in table and "kind" not in values:
         return []
-    sides = SIDES_OF[values.get("kind", "encoder-decoder")]
-    return [fault for side in sides if side in values for fault in position_faults(values[side], side)]
+    sides = SIDES_BY_ARCHITECTURE[values.get("kind", "encoder-decoder")]
+    return [fault for side in sides if side in values for fault in find_position_faults(values[side], side)]
 
 
-def value_faults(table: Any, prefix: str) -> list[str]:
-    """Return the fields of a dataclass whose values are of a wrong type or out of range."""
-    wrong = []
-    for name, option in options_of(type(table)).items():
-        value = getattr(table, name)
+def find_value_faults(owner: Any, prefix: str) -> list[str]:
+    """Return the fields of a dataclass whose values are of a wrong type or out of range.
+
+    ``prefix`` stands before the name of a field in messages.
+    """
+    faults = []
+    for name, option in options_of(type(owner)).items():
+        value = getattr(owner, name)
         if get_origin(option.type) is not Mapping:
-            wrong += check_value(f"{prefix}{name}", value, option.type)
+            faults += check_value(f"{prefix}{name}", value, option.type)
         elif not isinstance(value, Mapping):
-            # What such a table holds is judged with the options that it is for.
-            wrong.append(f"{prefix}{name} is {show_value(value)}, but must be a table")
-    return wrong
+            # The entries of a table are checked by find_position_faults, which knows the scheme that they are for.
+            faults.append(f"{prefix}{name} is {show_value(value)}, but must be a table")
+    return faults
 
 
-def size_faults(config: TransformerConfig) -> list[str]:
-    """Return which sizes do not go together: heads that do not divide the width, layers that cannot be parallel.
+def find_size_faults(config: TransformerConfig) -> list[str]:
+    """Return which sizes contradict each other, and why layers cannot be parallel.
 
     Each is a ``Fault`` that names every field on which it depends.
     """
-    wrong: list[str] = []
+    faults: list[str] = []
     heads = ("d_model", "num_heads", "head_dim")
-    if config.d_head > LARGEST_HEAD:
-        sentence = f"d_model / num_heads is {config.d_head:,}; the largest head that is taken is {LARGEST_HEAD:,}"
-        wrong.append(Fault(sentence, *heads))
+    if config.d_head > LARGEST_HEAD_WIDTH:
+        sentence = f"d_model / num_heads is {config.d_head:,}; the largest head that is taken is {LARGEST_HEAD_WIDTH:,}"
+        faults.append(Fault(sentence, *heads))
     if config.head_dim is None and config.d_model % config.num_heads:
         divisors = [n for n in range(1, min(config.d_model, 2**16) + 1) if config.d_model % n == 0]
         best = min(divisors, key=lambda n: abs(n - config.num_heads))
         sentence = f"num_heads is {config.num_heads}, which does not divide d_model {config.d_model}"
-        wrong.append(Fault(f"{sentence}; take {best}, or set head_dim", *heads))
+        faults.append(Fault(f"{sentence}; take {best}, or set head_dim", *heads))
     if config.num_heads % config.kv_heads:
         sentence = f"num_kv_heads is {config.num_kv_heads}, which does not divide num_heads {config.num_heads}"
-        wrong.append(Fault(sentence, "num_kv_heads", "num_heads"))
+        faults.append(Fault(sentence, "num_kv_heads", "num_heads"))
     if config.parallel and config.norm != "pre":
         sentence = "parallel attention and feed-forward need norm = 'pre'; norm is 'post'"
-        wrong.append(Fault(sentence, "parallel", "norm"))
+        faults.append(Fault(sentence, "parallel", "norm"))
     if config.parallel and config.kind == "encoder-decoder":
         sentence = "parallel attention and feed-forward have no place for cross-attention; set parallel = false"
-        wrong.append(Fault(sentence, "parallel", "kind"))
-    return wrong
+        faults.append(Fault(sentence, "parallel", "kind"))
+    return faults
 
 
-def vocabulary_faults(config: TransformerConfig) -> list[str]:
-    """Return which tied matrices cannot be one because their shapes differ, each as a ``Fault`` with its fields."""
-    wrong: list[str] = []
-    source, target = config.vocabulary("encoder"), config.vocab_size
-    pair = config.kind == "encoder-decoder"
-    if pair and config.tying == "three-way" and source != target:
+def find_vocabulary_faults(config: TransformerConfig) -> list[str]:
+    """Return which matrices cannot be tied because their shapes differ, each as a ``Fault`` with its fields."""
+    faults: list[str] = []
+    source, target = config.get_vocabulary_size("encoder"), config.vocab_size
+    reads_source = config.kind == "encoder-decoder"
+    if reads_source and config.tying == "three-way" and source != target:
         sizes = f"{source} (source) and {target} (target) tokens"
         sentence = f"tying is 'three-way', but the vocabularies have {sizes}; set tying = 'target'"
-        wrong.append(Fault(sentence, "tying", "kind", "vocab_size", "source_vocab_size"))
+        faults.append(Fault(sentence, "tying", "kind", "vocab_size", "source_vocab_size"))
     for side in config.sides:
-        own_matrix = side == "encoder" and pair and config.tying != "three-way"
-        if side != "cross" and not own_matrix and config.tying != "none":
-            wrong += _width_faults_of_tying(config, side)
-    return wrong
+        untied = side == "encoder" and reads_source and config.tying != "three-way"
+        if side != "cross" and not untied and config.tying != "none":
+            faults += _find_tying_faults(config, side)
+    return faults
 
 
-def _width_faults_of_tying(config: TransformerConfig, side: Side) -> list[str]:
-    width = config.position(side).token_width(config.d_model)
+def _find_tying_faults(config: TransformerConfig, side: Side) -> list[str]:
+    width = config.get_position(side).compute_token_width(config.d_model)
     if width == config.d_model or width <= 0:
         return []
     sentence = (
@@ -123,31 +129,31 @@ def _width_faults_of_tying(config: TransformerConfig, side: Side) -> list[str]:
     return [Fault(sentence, "tying", "kind", "d_model")]
 
 
-def position_faults(position: Position, side: Side) -> list[str]:
+def find_position_faults(position: PositionConfig, side: Side) -> list[str]:
     """Return what is wrong with how one side gets position, whatever the sizes of the model."""
-    wrong = [f"{side}: {fault}" for fault in option_faults(CATALOGUE, position.scheme, position.options)]
-    wrong += transform_faults(position, side)
+    faults = [f"{side}: {fault}" for fault in find_option_faults(CATALOGUE, position.scheme, position.options)]
+    faults += find_transform_faults(position, side)
     if position.skip_every < 0 or position.skip_every == 1:
-        wrong.append(f"{side}.skip_every is {position.skip_every}; it must be 0 (no layer skips) or at least 2")
-    return wrong
+        faults.append(f"{side}.skip_every is {position.skip_every}; it must be 0 (no layer skips) or at least 2")
+    return faults
 
 
-def scheme_faults(config: TransformerConfig, side: Side) -> list[str]:
+def find_scheme_faults(config: TransformerConfig, side: Side) -> list[str]:
     """Return why the scheme of a side refuses the sizes of the model, or cannot act on that side."""
-    position = config.position(side)
+    position = config.get_position(side)
     try:
-        outline = config.outline(side)
-    except ConfigError as fault:
-        return [f"{side}: {sentence}" for sentence in fault.faults]
-    except (RuntimeError, TypeError, ValueError, ArithmeticError, MemoryError) as fault:
-        reason = str(fault).splitlines()[0] if str(fault) else type(fault).__name__
+        summary = config.summarise_scheme(side)
+    except ConfigError as error:
+        return [f"{side}: {sentence}" for sentence in error.faults]
+    except (RuntimeError, TypeError, ValueError, ArithmeticError, MemoryError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         return [f"{side}: {position.scheme} cannot be built with these sizes and options: {reason}"]
-    return hook_faults(outline, position, side, config.causal(side))
+    return find_hook_faults(summary, position, side, config.is_causal(side))
 
 
-def width_faults(config: TransformerConfig, side: Side) -> list[str]:
-    """Return what is wrong with d_p: missing, too large or without use."""
-    position, d_model = config.position(side), config.d_model
+def find_width_faults(config: TransformerConfig, side: Side) -> list[str]:
+    """Return what is wrong with the width of an encoding, d_p: missing, too large or unused."""
+    position, d_model = config.get_position(side), config.d_model
     if position.combine == "add":
         unused = f"{side}.width is {position.width}, but combine = 'add' takes no width"
         return [] if position.width is None else [unused]
@@ -160,8 +166,8 @@ def width_faults(config: TransformerConfig, side: Side) -> list[str]:
     return []
 
 
-def transform_faults(position: Position, side: Side) -> list[str]:
-    """Return what is wrong with a transform: unknown, where none can be, or with faulty options."""
+def find_transform_faults(position: PositionConfig, side: Side) -> list[str]:
+    """Return what is wrong with a transform: its name, its options, or that the side takes none."""
     if position.transform is None:
         unused = f"{side}.transform_options is set but {side}.transform is not: set it or remove the options"
         return [unused] if position.transform_options else []
@@ -170,37 +176,37 @@ def transform_faults(position: Position, side: Side) -> list[str]:
     if position.transform not in TRANSFORMS:
         return [f"{side}: {TRANSFORMS.unknown(position.transform)}"]
     options = options_of(TRANSFORMS[position.transform])
-    _, wrong = check_options(
+    _, faults = check_options(
         position.transform_options, options, position.transform, prefix=f"{side}.transform_options."
     )
-    if wrong:
-        return wrong
+    if faults:
+        return faults
     try:
         position.make_transform()
-    except ConfigError as fault:
-        return [f"{side}: {sentence}" for sentence in fault.faults]
+    except ConfigError as error:
+        return [f"{side}: {sentence}" for sentence in error.faults]
     return []
 
 
-def hook_faults(outline: Outline, position: Position, side: Side, causal: bool) -> list[str]:
-    """Return why a scheme cannot act on this side, for want of the places or the mask that it needs."""
-    wrong = []
+def find_hook_faults(summary: SchemeSummary, position: PositionConfig, side: Side, causal: bool) -> list[str]:
+    """Return why a scheme cannot act on a side: hooks that are not called there, or a mask that is missing."""
+    faults = []
     attention = "cross-attention" if side == "cross" else f"the {side}"
-    if not causal and outline.declares.causal_only:
-        wrong.append(f"{side}: {position.scheme} is defined only under a causal mask, and {attention} has none")
-    if side == "cross" and outline.hooks & {"encode", "locate"}:
-        wrong.append(
+    if not causal and summary.declares.causal_only:
+        faults.append(f"{side}: {position.scheme} is defined only under a causal mask, and {attention} has none")
+    if side == "cross" and summary.hooks & {"encode", "locate"}:
+        faults.append(
             f"cross: {position.scheme} enters at the token embedding or reads the layer's input to place tokens, which "
             "cross-attention cannot; choose another scheme"
         )
-    if "encode" not in outline.hooks and (position.combine != "add" or position.every_layer):
+    if "encode" not in summary.hooks and (position.combine != "add" or position.every_layer):
         setting = "every_layer = true" if position.every_layer else f"combine = {position.combine!r}"
-        wrong.append(
+        faults.append(
             f"{side}: {setting} needs a scheme that adds vectors at the token embedding; {position.scheme} adds none"
         )
     if position.every_layer and position.combine != "add":
-        wrong.append(f"{side}.every_layer adds the encoding again, so combine must be 'add', not {position.combine!r}")
+        faults.append(f"{side}.every_layer adds the encoding again, so combine must be 'add', not {position.combine!r}")
     transform = position.make_transform()
-    if transform is not None and transform.real_valued and not outline.declares.real_valued:
-        wrong.append(f"{side}: {position.transform} gives real numbers, and {position.scheme} takes whole positions")
-    return wrong
+    if transform is not None and transform.real_valued and not summary.declares.real_valued:
+        faults.append(f"{side}: {position.transform} gives real numbers, and {position.scheme} takes whole positions")
+    return faults

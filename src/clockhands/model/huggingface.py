@@ -23,7 +23,7 @@ from clockhands.model.huggingface_base import (
 )
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.model.loss import IGNORED
-from clockhands.model.masks import Encoded, Text
+from clockhands.model.token_batch import EncodedSource, TokenBatch
 
 __all__ = [
     "MODEL_CLASSES",
@@ -81,7 +81,7 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
             cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         caches = (None, None) if cache is None else (cache.self_attention_cache, cache.cross_attention_cache)
         mask = check_padding_mask(decoder_attention_mask)
-        text = Text(decoder_input_ids, mask, decoder_position_ids, decoder_document_ids)
+        text = TokenBatch(decoder_input_ids, mask, decoder_position_ids, decoder_document_ids)
         layer_states = self.collect_layer_states(output_hidden_states)
         states_BSD = self.model.decode(text, source, *caches, layer_states)
         loss, logits = self.compute_loss_and_logits(states_BSD, labels, logits_to_keep, num_items_in_batch)
@@ -100,7 +100,7 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         document_ids: torch.Tensor | None,
         encoder_outputs: Any,
         layer_states: list[torch.Tensor] | None = None,
-    ) -> Encoded:
+    ) -> EncodedSource:
         """Encode the source, or rebuild it from ``encoder_outputs``; the states of all layers join ``layer_states``.
 
         Raises PositionError where there is neither.
@@ -109,13 +109,13 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         if encoder_outputs is None:
             if input_ids is None:
                 raise PositionError("there is no source: pass input_ids or encoder_outputs")
-            return self.model.encode(Text(input_ids, mask_BT, position_ids, document_ids), layer_states)
+            return self.model.encode(TokenBatch(input_ids, mask_BT, position_ids, document_ids), layer_states)
         states_BTD = encoder_outputs[0]
         if layer_states is not None:
             layer_states.extend(getattr(encoder_outputs, "hidden_states", None) or ())
         # The ids are not known; only their shape [B, T] and their device are read.
         unknown_BT = states_BTD.new_zeros(states_BTD.shape[:2], dtype=torch.long)
-        return self.model.rebuild_source(states_BTD, Text(unknown_BT, mask_BT, position_ids, document_ids))
+        return self.model.rebuild_source(states_BTD, TokenBatch(unknown_BT, mask_BT, position_ids, document_ids))
 
 
 class EncoderWrapper(nn.Module):
@@ -173,7 +173,7 @@ class ClockhandsForCausalLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixin
         if past_key_values is None and self.wants_cache(use_cache, labels):
             past_key_values = DynamicCache()
         layer_states = self.collect_layer_states(output_hidden_states)
-        text = Text(input_ids, check_padding_mask(attention_mask), position_ids, document_ids)
+        text = TokenBatch(input_ids, check_padding_mask(attention_mask), position_ids, document_ids)
         states_BSD = self.model.decode(text, cache=past_key_values, layer_states=layer_states)
         next_labels = None if labels is None else nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
         loss, logits = self.compute_loss_and_logits(states_BSD, next_labels, logits_to_keep, num_items_in_batch)
@@ -202,7 +202,7 @@ class ClockhandsForMaskedLM(ClockhandsPreTrainedModel):
     ) -> MaskedLMOutput:
         """Compute logits [B, S, V], and the loss if ``labels`` [B, S] are given (-100: nothing to learn there)."""
         layer_states = self.collect_layer_states(output_hidden_states)
-        text = Text(input_ids, check_padding_mask(attention_mask), position_ids, document_ids)
+        text = TokenBatch(input_ids, check_padding_mask(attention_mask), position_ids, document_ids)
         encoded = self.model.encode(text, layer_states)
         loss, logits = self.compute_loss_and_logits(encoded.states_BTD, labels, 0, num_items_in_batch)
         return MaskedLMOutput(loss=loss, logits=logits, hidden_states=to_tuple(layer_states))

@@ -11,7 +11,7 @@ from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as hf_initialization
 
 from clockhands.errors import CheckpointError, PositionError
-from clockhands.model.config import Architecture
+from clockhands.model.config_types import Architecture
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.model.loss import LabelSmoothing, cross_entropy
 from clockhands.model.transformer import Transformer
@@ -52,15 +52,17 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
 
     def __init__(self, config: ClockhandsConfig) -> None:
         super().__init__(config)
-        architecture = config.core.kind
+        architecture = config.transformer_config.kind
         if architecture != self.architecture:
             right = MODEL_CLASSES[architecture]
             raise CheckpointError(
                 f"this configuration is of kind {architecture!r}, and {type(self).__name__} needs "
                 f"{self.architecture!r}; use {right.__name__} ({right.auto_class.__name__})"
             )
-        self.model = Transformer(config.core)
-        self._tied_weights_keys = {f"model.{name}": f"model.{owner}" for name, owner in self.model.tied().items()}
+        self.model = Transformer(config.transformer_config)
+        self._tied_weights_keys = {
+            f"model.{name}": f"model.{owner}" for name, owner in self.model.map_tied_parameters().items()
+        }
         self.post_init()
 
     @torch.no_grad()
@@ -120,7 +122,7 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
         if labels_BS is not None:
             smoothing = self.config.training_labels if self.training else LabelSmoothing()
             loss = cross_entropy(
-                output.prepare(states_BSD), output.weight, output.bias, labels_BS, smoothing, num_items_in_batch
+                output.prepare_states(states_BSD), output.weight, output.bias, labels_BS, smoothing, num_items_in_batch
             )
         if labels_BS is None or not self.training:
             tokens = slice(-logits_to_keep or None, None) if isinstance(logits_to_keep, int) else logits_to_keep

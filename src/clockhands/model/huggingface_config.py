@@ -10,11 +10,11 @@ from transformers import AutoConfig, PreTrainedConfig
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.model.config import TransformerConfig
 from clockhands.model.loss import LabelSmoothing, Smoothing
-from clockhands.model.validated import remember, validate
+from clockhands.model.validation_cache import store_validated, validate_table
 
-__all__ = ["IDS", "ClockhandsConfig", "id_faults", "loss_faults"]
+__all__ = ["SPECIAL_TOKEN_IDS", "ClockhandsConfig", "find_id_faults", "find_loss_faults"]
 
-IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
+SPECIAL_TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 
 
 class ClockhandsConfig(PreTrainedConfig):
@@ -49,26 +49,26 @@ class ClockhandsConfig(PreTrainedConfig):
         tokenizer_fingerprint: Any = None,
         **kwargs: Any,
     ) -> None:
-        architecture = transformer if isinstance(transformer, TransformerConfig) else validate(transformer or {})
-        self.transformer = architecture.to_dict()
-        remember(architecture, self.transformer)
+        validated = transformer if isinstance(transformer, TransformerConfig) else validate_table(transformer or {})
+        self.transformer = validated.to_dict()
+        store_validated(validated, self.transformer)
         self.label_smoothing, self.smoothing, self.use_cache = label_smoothing, smoothing, use_cache
         self.pad_token_id, self.bos_token_id, self.eos_token_id = pad_token_id, bos_token_id, eos_token_id
         self.decoder_start_token_id, self.tokenizer_fingerprint = decoder_start_token_id, tokenizer_fingerprint
-        wrong = loss_faults(label_smoothing, smoothing, pad_token_id)
-        if wrong:
-            raise ConfigError(wrong, "the training loss")
-        wrong = id_faults({name: getattr(self, name) for name in IDS}, architecture.vocab_size)
-        if wrong:
-            raise ConfigError(wrong, "the configuration")
-        kwargs["is_encoder_decoder"] = architecture.kind == "encoder-decoder"
-        kwargs["tie_word_embeddings"] = architecture.tying != "none"
+        faults = find_loss_faults(label_smoothing, smoothing, pad_token_id)
+        if faults:
+            raise ConfigError(faults, "the training loss")
+        faults = find_id_faults({name: getattr(self, name) for name in SPECIAL_TOKEN_IDS}, validated.vocab_size)
+        if faults:
+            raise ConfigError(faults, "the configuration")
+        kwargs["is_encoder_decoder"] = validated.kind == "encoder-decoder"
+        kwargs["tie_word_embeddings"] = validated.tying != "none"
         super().__init__(**kwargs)
 
     @property
-    def core(self) -> TransformerConfig:
-        """The architecture as plain data."""
-        return validate(self.transformer)
+    def transformer_config(self) -> TransformerConfig:
+        """The validated configuration of the ``Transformer``."""
+        return validate_table(self.transformer)
 
     @property
     def training_labels(self) -> LabelSmoothing:
@@ -78,50 +78,55 @@ class ClockhandsConfig(PreTrainedConfig):
     @property
     def vocab_size(self) -> int:
         """The number of tokens that the model writes."""
-        return self.core.vocab_size
+        return self.transformer_config.vocab_size
 
     @property
     def hidden_size(self) -> int:
         """The width of the model, d_model."""
-        return self.core.d_model
+        return self.transformer_config.d_model
 
     @property
     def num_hidden_layers(self) -> int:
         """The number of layers of the decoder, or of the encoder where there is no decoder."""
-        return self.core.layers("encoder" if self.core.kind == "encoder" else "decoder")
+        return self.transformer_config.count_layers(
+            "encoder" if self.transformer_config.kind == "encoder" else "decoder"
+        )
 
     @property
     def num_attention_heads(self) -> int:
         """The number of heads of queries."""
-        return self.core.num_heads
+        return self.transformer_config.num_heads
 
     @property
     def head_dim(self) -> int:
         """The width of one head, d_head."""
-        return self.core.d_head
+        return self.transformer_config.d_head
 
 
-def loss_faults(rate: Any, smoothing: Any, pad: Any) -> list[str]:
-    """Find what is wrong with the training loss, one sentence each."""
-    wrong = []
+def find_loss_faults(rate: Any, smoothing: Any, pad_token_id: Any) -> list[str]:
+    """Return what is wrong with the training loss, one sentence each; empty if nothing is."""
+    faults = []
     if not isinstance(rate, (int, float)) or not isinstance(smoothing, str):
         return [f"label_smoothing is {rate!r} and smoothing {smoothing!r}; they must be a number and a name"]
     if not 0 <= rate < 1:
-        wrong.append(f"label_smoothing is {rate}; it must be at least 0 and below 1")
+        faults.append(f"label_smoothing is {rate}; it must be at least 0 and below 1")
     if smoothing not in get_args(Smoothing):
-        wrong.append(describe_unknown("smoothing", smoothing, get_args(Smoothing)))
-    if smoothing == "others-but-pad" and pad is None:
-        wrong.append("smoothing is 'others-but-pad', which needs pad_token_id")
-    return wrong
+        faults.append(describe_unknown("smoothing", smoothing, get_args(Smoothing)))
+    if smoothing == "others-but-pad" and pad_token_id is None:
+        faults.append("smoothing is 'others-but-pad', which needs pad_token_id")
+    return faults
 
 
-def id_faults(ids: Mapping[str, Any], vocabulary: int) -> list[str]:
-    """Find ids of special tokens that cannot be, one sentence each; None stands for a token that there is not."""
+def find_id_faults(ids: Mapping[str, Any], vocabulary_size: int) -> list[str]:
+    """Return the ids of special tokens that no token has, one sentence each.
+
+    ``ids``: an id, a list of ids, or None (there is no such token) for each name.
+    """
     return [
-        f"{name} is {number!r}; it must be the id of a token, from 0 to {vocabulary - 1:,}"
+        f"{name} is {number!r}; it must be the id of a token, from 0 to {vocabulary_size - 1:,}"
         for name, value in ids.items()
         for number in (value if isinstance(value, list) else [value])
-        if number is not None and (not isinstance(number, int) or not 0 <= number < vocabulary)
+        if number is not None and (not isinstance(number, int) or not 0 <= number < vocabulary_size)
     ]
 
 

@@ -7,14 +7,15 @@ import math
 import torch
 from torch import nn
 
-from clockhands.model.config import Side, TransformerConfig
+from clockhands.model.config import TransformerConfig
+from clockhands.model.config_types import Side
 from clockhands.shapes import Float, Int, Tensor
 
 __all__ = ["InputLayer", "make_norm"]
 
 
 def make_norm(config: TransformerConfig) -> nn.Module:
-    """Make a layer norm, or a root mean square norm."""
+    """Make the norm of the configuration: a layer norm, or a root mean square norm (Zhang & Sennrich 2019)."""
     if config.norm_kind == "rms":
         return nn.RMSNorm(config.d_model, eps=config.norm_eps)
     return nn.LayerNorm(config.d_model, eps=config.norm_eps, bias=config.norm_bias)
@@ -23,35 +24,35 @@ def make_norm(config: TransformerConfig) -> nn.Module:
 class InputLayer(nn.Module):
     """From token ids to the first layer's input (Vaswani et al. 2017, sections 3.4 and 3.5).
 
-    ``combine = add``: x = s·e(w) + PE(p). ``concatenate``: x = [s·e(w); PE(p)] with d_t + d_p = d_model. ``project``:
-    x = W [s·e(w); PE(p)]. The scale s is √d_model, 1, or a parameter that starts at √d_model. A norm (if the model has
-    one here) and dropout follow.
+    Token w at position p becomes, with ``combine = add``, x = s·E(w) + PE(p); with ``concatenate``, x = [s·E(w); PE(p)]
+    of d_t + d_p = d_model channels; with ``project``, x = W [s·E(w); PE(p)]. The scale s is √d_model, 1, or a parameter
+    that starts at √d_model. A norm (with ``embedding_norm``) and dropout follow.
     """
 
     def __init__(self, config: TransformerConfig, side: Side) -> None:
         super().__init__()
-        position = config.position(side)
+        position = config.get_position(side)
         self.combine = position.combine
-        self.tokens = nn.Embedding(config.vocabulary(side), position.token_width(config.d_model))
-        self.first_scale = 1.0 if config.token_scale == "one" else math.sqrt(config.d_model)
-        self.scale: float | nn.Parameter = self.first_scale
+        self.tokens = nn.Embedding(config.get_vocabulary_size(side), position.compute_token_width(config.d_model))
+        self.initial_scale = 1.0 if config.token_scale == "one" else math.sqrt(config.d_model)
+        self.scale: float | nn.Parameter = self.initial_scale
         if config.token_scale == "learned":
-            self.scale = nn.Parameter(torch.tensor(self.first_scale))
-        joined = config.d_model + position.encoding_width(config.d_model)
-        self.project = nn.Linear(joined, config.d_model, bias=False) if self.combine == "project" else None
+            self.scale = nn.Parameter(torch.tensor(self.initial_scale))
+        joined_width = config.d_model + position.compute_encoding_width(config.d_model)
+        self.project = nn.Linear(joined_width, config.d_model, bias=False) if self.combine == "project" else None
         self.norm = make_norm(config) if config.embedding_norm else None
-        self.dropout = nn.Dropout(config.rate("embedding"))
+        self.dropout = nn.Dropout(config.get_dropout("embedding"))
 
     @torch.no_grad()
     def reset_scale(self) -> None:
-        """Set the scale of the tokens to √d_model where it is learned."""
+        """Set the scale of the tokens back to √d_model if it is learned."""
         if isinstance(self.scale, nn.Parameter):
-            nn.init.constant_(self.scale, self.first_scale)
+            nn.init.constant_(self.scale, self.initial_scale)
 
     def forward(
         self, ids_BS: Int[Tensor, "B S"], encoding_BSP: Float[Tensor, "#B S P"] | None
     ) -> Float[Tensor, "B S D"]:
-        """Embed tokens, scale them and join them with the encoding: [B, S] to [B, S, D]."""
+        """Embed tokens, scale them and combine them with the encoding: [B, S] to [B, S, D]."""
         return self.combine_with_encoding(self.tokens(ids_BS) * self.scale, encoding_BSP)
 
     def combine_with_encoding(

@@ -1,7 +1,7 @@
-"""The KV cache: what it must keep for a scheme, and how positions are stored with the keys.
+"""The KV cache: whether it must store positions for a scheme, how it stores them, and the caches of lean mode.
 
 Positions, or the coordinates that a scheme gave its tokens, are stored in the key tensor: their float32 bits, read as
-numbers of the keys' dtype (``Tensor.view``), are further channels. So any cache that only holds, reorders, crops or
+numbers of the keys' dtype (``Tensor.view``), are further channels. So any cache that only stores, reorders, crops or
 moves keys keeps positions exactly.
 """
 
@@ -25,12 +25,14 @@ __all__ = [
     "acts_in_attention",
     "append_positions",
     "choose_position_dtype",
-    "keeps_positions",
+    "count_cached_tokens",
+    "get_cache_capacity",
+    "may_share_keys",
     "read_coordinates",
     "refuse_quantized",
     "refuse_sliding",
-    "shares_keys",
     "split_positions",
+    "stores_positions",
 ]
 
 SMALLEST_BUFFER = 16
@@ -39,7 +41,7 @@ SMALLEST_BUFFER = 16
 
 @runtime_checkable
 class KVCache(Protocol):
-    """What a layer needs of a cache of keys and values: the caches of transformers have it."""
+    """What a layer needs of a KV cache: the caches of transformers have it, and so has ``GrowingCache``."""
 
     layers: list[Any]
 
@@ -52,19 +54,19 @@ class KVCache(Protocol):
         ...
 
 
-def keeps_positions(scheme: Scheme) -> bool:
-    """Return whether a scheme needs the positions of cached keys again at every step."""
+def stores_positions(scheme: Scheme) -> bool:
+    """Return whether the cache must store positions with the keys: the scheme needs them again at every step."""
     hooks = scheme.active_hooks()
     rotates_again = scheme.declares.cache == "raw" and "rotate" in hooks
     return rotates_again or bool(hooks & {"locate", "bias", "logits", "weigh", "values"})
 
 
 def acts_in_attention(scheme: Scheme) -> bool:
-    """Return whether a scheme has any hook to call in attention, ``rotate`` included."""
-    return keeps_positions(scheme) or "rotate" in scheme.active_hooks()
+    """Return whether attention calls any hook of a scheme, ``rotate`` included."""
+    return stores_positions(scheme) or "rotate" in scheme.active_hooks()
 
 
-def shares_keys(scheme: Scheme) -> bool:
+def may_share_keys(scheme: Scheme) -> bool:
     """Return whether the query heads of a group may share one cached key head.
 
     They may not where a scheme rotates the keys of each head in its own way, or gives each head coordinates of its own.
@@ -74,7 +76,7 @@ def shares_keys(scheme: Scheme) -> bool:
 
 def refuse_quantized(scheme: Scheme, cache: KVCache, layer: int) -> None:
     """Raise PositionError if a cache would round the positions stored with the keys, as quantized caches do."""
-    if layer < len(cache.layers) and hasattr(cache.layers[layer], "_quantize") and keeps_positions(scheme):
+    if layer < len(cache.layers) and hasattr(cache.layers[layer], "_quantize") and stores_positions(scheme):
         raise PositionError(
             f"{type(scheme).__name__} needs the positions of earlier keys again, and a quantized cache "
             f"({type(cache.layers[layer]).__name__}) would round them; generate with the default cache or a static one"
@@ -82,7 +84,7 @@ def refuse_quantized(scheme: Scheme, cache: KVCache, layer: int) -> None:
 
 
 def refuse_sliding(stored_BHTK: Float[Tensor, "B H T K"], length: int) -> None:
-    """Raise PositionError if a cache gave back fewer keys than there were, as sliding windows do."""
+    """Raise PositionError if a cache returned fewer than ``length`` keys, as one with a sliding window does."""
     if stored_BHTK.shape[2] < length:
         raise PositionError(
             f"of {length} keys the cache kept {stored_BHTK.shape[2]}, and this model attends to all of them; generate "
@@ -107,9 +109,10 @@ def append_positions(k_BHTK: Float[Tensor, "B H T K"], kpos_BT: KeyPositions) ->
 def split_positions(
     stored_BHTK: Float[Tensor, "B H T Kp"], head_dim: int, like: Num[Tensor, "*any"]
 ) -> tuple[Float[Tensor, "B H T K"], KeyPositions]:
-    """Split stored keys into keys of ``head_dim`` channels and positions, with the dtype and the axes of ``like``.
+    """Split stored keys into keys of ``head_dim`` channels and positions.
 
-    ``like`` is [B, S], [B, S, A] or [B, H, S, A]; its sizes are not read.
+    The positions get the dtype and the axes of ``like``, which is [B, S], [B, S, A] or [B, H, S, A]; its sizes are not
+    read.
     """
     dtype = choose_position_dtype(stored_BHTK.dtype, like.dtype)
     pos_BHTA = stored_BHTK[..., head_dim:].contiguous().view(dtype).to(like.dtype)
@@ -120,9 +123,9 @@ def split_positions(
 
 
 def read_coordinates(cache: KVCache, layer: int, head_dim: int) -> Float[Tensor, "B H T A"] | None:
-    """Read the coordinates that the cached tokens of a layer gave themselves; None before the first.
+    """Read the coordinates that ``locate`` gave the cached tokens of a layer, [B, H, T, A]; None before the first.
 
-    The cached keys are ``head_dim`` wide: no scheme with ``locate`` widens them when it rotates.
+    The cached keys are ``head_dim`` wide: no scheme with ``locate`` changes their width when it rotates.
     """
     length = int(cache.get_seq_length(layer))
     if length == 0:
@@ -130,6 +133,17 @@ def read_coordinates(cache: KVCache, layer: int, head_dim: int) -> Float[Tensor,
     stored_BHTK = cache.layers[layer].keys[..., :length, :]
     like = stored_BHTK.new_empty((1, 1, 1, 1), dtype=torch.float32)
     return split_positions(stored_BHTK, head_dim, like)[1]
+
+
+def count_cached_tokens(cache: KVCache | None) -> int | Tensor:
+    """Return the number of cached tokens; while a static cache is traced, it is known only as a tensor."""
+    past = 0 if cache is None else cache.get_seq_length()
+    return past if isinstance(past, int) or torch.compiler.is_compiling() else int(past)
+
+
+def get_cache_capacity(cache: KVCache | None) -> int:
+    """Return how many tokens a cache of fixed size can hold; 0 without a cache."""
+    return 0 if cache is None else int(cache.layers[0].max_cache_len)
 
 
 class LayerCache:
@@ -140,25 +154,23 @@ class LayerCache:
 
     def __init__(self) -> None:
         self.length = 0
-        self._keys: Tensor | None = None
-        self._values: Tensor | None = None
+        # Buffers [B, H, room, K], of which the first ``length`` tokens are in use.
+        self._keys = self._values = torch.empty(0, 0, 0, 0)
 
     @property
     def keys(self) -> Float[Tensor, "B H T Kp"]:
-        """Keys of all cached tokens."""
-        assert self._keys is not None, "nothing was cached yet"
+        """Keys of all cached tokens; of sizes 0 before the first."""
         return self._keys[:, :, : self.length]
 
     @property
     def values(self) -> Float[Tensor, "B H T Kv"]:
-        """Values of all cached tokens."""
-        assert self._values is not None, "nothing was cached yet"
+        """Values of all cached tokens; of sizes 0 before the first."""
         return self._values[:, :, : self.length]
 
     def append(self, keys: Float[Tensor, "B H N Kp"], values: Float[Tensor, "B H N Kv"]) -> tuple[Tensor, Tensor]:
         """Write keys and values behind the cached ones, and return all."""
         start, end = self.length, self.length + keys.shape[2]
-        if self._keys is None or self._values is None or end > self._keys.shape[2]:
+        if end > self._keys.shape[2]:
             self._keys, self._values = _enlarge(keys, self._keys, start), _enlarge(values, self._values, start)
         self._keys[:, :, start:end] = keys
         self._values[:, :, start:end] = values
@@ -167,7 +179,7 @@ class LayerCache:
 
     def select(self, rows: Int[Tensor, " N"]) -> None:
         """Keep these rows of the batch, in this order."""
-        if self._keys is not None and self._values is not None:
+        if self.length:
             # With the room behind the cached tokens: without it the next step would copy everything once more.
             self._keys, self._values = self._keys[rows], self._values[rows]
 
@@ -197,8 +209,8 @@ class GrowingCache:
             layer.select(rows)
 
 
-class _FilledLayer(LayerCache):
-    """A layer that is filled once: no room is kept for more."""
+class _SourceLayer(LayerCache):
+    """Keys and values of the source in one layer, which are appended once: there is no room for more."""
 
     def append(self, keys: Float[Tensor, "B H N Kp"], values: Float[Tensor, "B H N Kv"]) -> tuple[Tensor, Tensor]:
         self._keys, self._values, self.length = keys.contiguous(), values.contiguous(), keys.shape[2]
@@ -206,17 +218,17 @@ class _FilledLayer(LayerCache):
 
 
 class SourceCache(GrowingCache):
-    """The KV cache of cross-attention: keys and values of the source, computed in the first step."""
+    """The KV cache of cross-attention: keys and values of the source, which the first step computes."""
 
-    layer_type = _FilledLayer
+    layer_type = _SourceLayer
 
 
 def _enlarge(
-    new_BHNK: Float[Tensor, "B H N K"], old_BHTK: Float[Tensor, "B H T K"] | None, length: int
+    new_BHNK: Float[Tensor, "B H N K"], old_BHTK: Float[Tensor, "_B _H T _K"], length: int
 ) -> Float[Tensor, "B H T2 K"]:
     """Return a buffer with room for the new tokens and as many again, which begins with ``length`` of the old ones."""
     batch, heads, more, width = new_BHNK.shape
     buffer = new_BHNK.new_empty(batch, heads, max(SMALLEST_BUFFER, 2 * (length + more)), width)
-    if old_BHTK is not None:
+    if length:
         buffer[:, :, :length] = old_BHTK[:, :, :length]
     return buffer

@@ -1,4 +1,4 @@
-"""Cross-entropy of the output layer in chunks of rows, so that the logits of a batch never exist whole."""
+"""Cross-entropy of the output layer in chunks of rows, so that the logits of a whole batch never exist at once."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import torch
 
 from clockhands.shapes import Float, Int, Tensor
 
-__all__ = ["CHUNK_ROWS", "IGNORED", "LabelSmoothing", "Smoothing", "chunk_loss", "cross_entropy"]
+__all__ = ["CHUNK_ROWS", "IGNORED", "LabelSmoothing", "Smoothing", "compute_chunk_loss", "cross_entropy"]
 
 IGNORED = -100
+"""The label of a token that is not to be learnt, as in PyTorch."""
 CHUNK_ROWS = 512
 """Rows whose logits exist at a time: 512 rows of 32,000 float32 logits take 66 MB."""
 Smoothing = Literal["all", "others", "others-but-pad"]
@@ -19,9 +20,9 @@ Smoothing = Literal["all", "others", "others-but-pad"]
 
 @dataclass(frozen=True)
 class LabelSmoothing:
-    """The distribution that is learnt: ``1 - rate`` on the right token and ``rate`` over others (Szegedy et al. 2016).
+    """The distribution to learn: ``1 - rate`` on the right token, ``rate`` spread over others (Szegedy et al. 2016).
 
-    What implementations call label smoothing differs in who shares the rate: ``all`` V tokens, the right one included
+    Implementations of label smoothing differ in which tokens share the rate: ``all`` V tokens, the right one included
     (PyTorch, transformers, OpenNMT); the V - 1 ``others`` (Tensor2Tensor, fairseq up to its weighting);
     ``others-but-pad``, V - 2 of them (the Annotated Transformer, JoeyNMT). ``pad_token_id`` is the padding token
     of the last.
@@ -31,43 +32,44 @@ class LabelSmoothing:
     mode: Smoothing = "all"
     pad_token_id: int | None = None
 
-    def shares(self, vocabulary: int) -> tuple[float, float]:
-        """Return the probability that the label gets on top of its share, and the share of every smoothed token."""
+    def compute_shares(self, vocabulary_size: int) -> tuple[float, float]:
+        """Return the probability that the right token gets besides its share, and the share of each smoothed token."""
         if self.mode == "all":
-            return 1 - self.rate, self.rate / vocabulary
+            return 1 - self.rate, self.rate / vocabulary_size
         excluded = 2 if self.mode == "others-but-pad" and self.pad_token_id is not None else 1
-        share = self.rate / max(vocabulary - excluded, 1)
+        share = self.rate / max(vocabulary_size - excluded, 1)
         return 1 - self.rate - share, share
 
 
-@torch.compiler.disable  # Every batch has another number of labelled rows, for each of which it would compile anew.
+@torch.compiler.disable  # It would be compiled again for every batch, as the number of labelled rows differs.
 def cross_entropy(
     states_ND: Float[Tensor, "*N D"],
     weight_VD: Float[Tensor, "V D"],
     bias_V: Float[Tensor, " V"] | None,
     labels_N: Int[Tensor, "*N"],
     smoothing: LabelSmoothing,
-    count: int | Tensor | None = None,
+    num_items: int | Tensor | None = None,
 ) -> Float[Tensor, ""]:
-    """Compute -Σ q·log p over the rows whose label is not -100, divided by ``count`` (None: the number of those rows).
+    """Compute -Σ q·log p, in nats, over the rows whose label is not -100, divided by ``num_items``.
 
-    ``states_ND`` are [..., D] and ``labels_N`` [...]; q is the distribution that ``smoothing`` describes. ``count`` is
-    what the Trainer passes as ``num_items_in_batch``, so that gradient accumulation weighs every token alike.
+    ``states_ND`` are [..., D] and ``labels_N`` [...]; q is the distribution that ``smoothing`` describes, p the softmax
+    of the logits. ``num_items`` is what the Trainer passes as ``num_items_in_batch``, so that gradient accumulation
+    weighs every token alike; None: the number of those rows.
     """
     labels_N = labels_N.reshape(-1)
-    kept_N = labels_N != IGNORED
-    rows_ND = states_ND.reshape(-1, states_ND.shape[-1])[kept_N]
+    labelled_N = labels_N != IGNORED
+    rows_ND = states_ND.reshape(-1, states_ND.shape[-1])[labelled_N]
     dtype = torch.get_autocast_dtype(rows_ND.device.type) if torch.is_autocast_enabled(rows_ND.device.type) else None
     if not torch.is_grad_enabled():
         # The forward pass computes gradients if an input requires one, and parameters do so even under no_grad.
         rows_ND, weight_VD = rows_ND.detach(), weight_VD.detach()
         bias_V = None if bias_V is None else bias_V.detach()
-    total = _ChunkedCrossEntropy.apply(rows_ND, weight_VD, bias_V, labels_N[kept_N], smoothing, dtype)
-    return total / (kept_N.sum().clamp(min=1) if count is None else count)
+    total = _ChunkedCrossEntropy.apply(rows_ND, weight_VD, bias_V, labels_N[labelled_N], smoothing, dtype)
+    return total / (labelled_N.sum().clamp(min=1) if num_items is None else num_items)
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
-    """The summed loss. Gradients of all inputs are computed in the forward pass, while the logits of a chunk exist."""
+    """The summed loss; the forward pass computes the gradients of all inputs too, while the logits of a chunk exist."""
 
     @staticmethod
     def forward(
@@ -91,7 +93,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             logits_NV = (rows @ weight.T).to(total.dtype)
             if bias_V is not None:
                 logits_NV += bias_V
-            loss, error_NV = chunk_loss(logits_NV, labels_N[part], smoothing)
+            loss, error_NV = compute_chunk_loss(logits_NV, labels_N[part], smoothing)
             total += loss
             if grad_rows_ND is None or grad_weight_VD is None:
                 continue
@@ -112,22 +114,22 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return rows_ND * grad, weight_VD * grad, scaled_bias, None, None, None
 
 
-def chunk_loss(
+def compute_chunk_loss(
     logits_NV: Float[Tensor, "N V"], labels_N: Int[Tensor, " N"], smoothing: LabelSmoothing
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "N V"]]:
-    """Compute the summed loss of some rows, and its gradient with respect to their logits: p - q."""
-    right, share = smoothing.shares(logits_NV.shape[1])
+    """Compute the summed loss of some rows, and its gradient by their logits, p - q: [N, V]."""
+    label_share, share = smoothing.compute_shares(logits_NV.shape[1])
     log_p_NV = torch.log_softmax(logits_NV, dim=-1)
-    loss = -right * log_p_NV.gather(1, labels_N[:, None]).sum()
-    excluded = smoothing.pad_token_id if share and smoothing.mode == "others-but-pad" else None
+    loss = -label_share * log_p_NV.gather(1, labels_N[:, None]).sum()
+    excluded_id = smoothing.pad_token_id if share and smoothing.mode == "others-but-pad" else None
     if share:
         loss -= share * log_p_NV.sum()
-    if excluded is not None:
-        loss += share * log_p_NV[:, excluded].sum()
+    if excluded_id is not None:
+        loss += share * log_p_NV[:, excluded_id].sum()
     error_NV = log_p_NV.exp_()
     if share:
         error_NV.sub_(share)
-    if excluded is not None:
-        error_NV[:, excluded] += share
-    error_NV.scatter_add_(1, labels_N[:, None], error_NV.new_full((len(labels_N), 1), -right))
+    if excluded_id is not None:
+        error_NV[:, excluded_id] += share
+    error_NV.scatter_add_(1, labels_N[:, None], error_NV.new_full((len(labels_N), 1), -label_share))
     return loss, error_NV

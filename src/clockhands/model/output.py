@@ -29,7 +29,7 @@ class OutputTransform(nn.Module):
 class OutputLayer(nn.Linear):
     """The linear layer from last states to logits; ``weight`` is [V, D].
 
-    Code that uses ``weight`` directly, as the loss in chunks does, passes the states through ``prepare`` first.
+    Code that multiplies by ``weight`` itself, as the loss in chunks does, calls ``prepare_states`` first.
     """
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -37,11 +37,11 @@ class OutputLayer(nn.Linear):
         self.transform = OutputTransform(config) if config.output_transform else None
         self.scale = config.output_scale
 
-    def prepare(self, states_ND: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
+    def prepare_states(self, states_ND: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
         """Return the states that the matrix multiplies: transformed and scaled where the configuration says so."""
         states = states_ND if self.transform is None else self.transform(states_ND)
         return states if self.scale == 1.0 else states * self.scale
 
     def forward(self, states_ND: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Compute logits [..., V] of states [..., D]."""
-        return super().forward(self.prepare(states_ND))
+        return super().forward(self.prepare_states(states_ND))

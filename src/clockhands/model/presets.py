@@ -1,4 +1,4 @@
-"""Named configurations; everything else of a model follows from ``TransformerConfig``'s defaults."""
+"""Configurations by name: each is the fields in which it differs from the defaults of ``TransformerConfig``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from clockhands.catalogue import Catalogue
 from clockhands.model.config import TransformerConfig
 
-__all__ = ["PRESETS", "preset"]
+__all__ = ["PRESETS", "make_preset"]
 
 _TUTORIAL_POSITION = {"scheme": "sinusoidal", "layout": "half"}
 
@@ -31,6 +31,9 @@ PRESETS: Catalogue[dict[str, Any]] = Catalogue("preset", {
 })  # fmt: skip
 
 
-def preset(name: str, overrides: Mapping[str, Any] | None = None) -> TransformerConfig:
-    """Return a named configuration with overrides. Raises UnknownNameError, and ConfigError for bad overrides."""
+def make_preset(name: str, overrides: Mapping[str, Any] | None = None) -> TransformerConfig:
+    """Make a configuration from the name of a preset and overrides of its fields.
+
+    Raises UnknownNameError for an unknown preset, and ConfigError for overrides that are not valid.
+    """
     return TransformerConfig.from_dict({**PRESETS[name], **(overrides or {})}, f"preset {name!r}")

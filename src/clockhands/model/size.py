@@ -1,7 +1,8 @@
-"""How large a model is, counted from its configuration before anything of it is built.
+"""The size of a model, counted from its configuration before anything of it is built.
 
-Everything that builds a model from numbers that somebody else wrote (a recipe, a ``config.json``) asks ``size_fault``
-first: a width of ten million or a vocabulary of 10¹¹ is answered in a sentence instead of by the operating system.
+Whatever builds a model from numbers that somebody else wrote (a recipe, a ``config.json``) calls ``find_memory_fault``
+first: a width of ten million or a vocabulary of 10¹¹ gives a message, and the operating system need not end the
+process.
 """
 
 from __future__ import annotations
@@ -9,53 +10,54 @@ from __future__ import annotations
 import torch
 
 from clockhands.machine import format_bytes, measure_free_memory
-from clockhands.model.config import Side, TransformerConfig
+from clockhands.model.config import TransformerConfig
+from clockhands.model.config_types import Side
 
-__all__ = ["LAYER_OVERHEAD", "MEMORY_FACTOR", "TRAINING_COPIES", "bytes_needed", "count_parameters", "size_fault"]
+__all__ = ["LAYER_OVERHEAD", "MEMORY_FACTOR", "TRAINING_COPIES", "count_bytes", "count_parameters", "find_memory_fault"]
 
 LAYER_OVERHEAD = 2**17
-"""Bytes that the Python objects of one layer take besides its numbers, rounded up."""
+"""Bytes that the Python objects of one layer take besides its parameters, rounded up."""
 TRAINING_COPIES = 4
-"""Numbers kept for each parameter in training: itself, its gradient, and Adam's two moments."""
+"""Numbers stored for each parameter in training: itself, its gradient, and Adam's two moments."""
 MEMORY_FACTOR = 1.2
-"""Memory needed over that of the parameters, as a factor: the least with which a model can compute anything."""
+"""Memory with which a model can compute anything at all, divided by that of its parameters."""
 
 
 def count_parameters(config: TransformerConfig) -> int:
     """Count the parameters of a model, tied matrices once, without building it.
 
-    The parameters of schemes come from ``config.outline(side)``.
+    Only the schemes are built, to count theirs.
     """
     total = sum(_count_stack(config, side) for side in config.sides if side != "cross")
     total += sum(_count_schemes(config, side) for side in config.sides)
     return total + _count_output(config) - _count_tied(config)
 
 
-def bytes_needed(config: TransformerConfig, *, training: bool = False, itemsize: int = 4) -> int:
-    """Count the bytes that a model needs at least, to be used or to be trained (with Adam), besides its data.
+def count_bytes(config: TransformerConfig, *, training: bool = False, bytes_per_parameter: int = 4) -> int:
+    """Count the bytes that a model needs at least, besides its data, to be used or (``training``) trained with Adam.
 
-    ``itemsize``: bytes of one parameter.
+    ``bytes_per_parameter``: 4 for float32.
     """
     copies = TRAINING_COPIES if training else 1
-    layers = sum(config.layers(side) for side in config.sides if side != "cross")
-    return int(count_parameters(config) * itemsize * copies * MEMORY_FACTOR) + layers * LAYER_OVERHEAD
+    layers = sum(config.count_layers(side) for side in config.sides if side != "cross")
+    return int(count_parameters(config) * bytes_per_parameter * copies * MEMORY_FACTOR) + layers * LAYER_OVERHEAD
 
 
-def size_fault(
+def find_memory_fault(
     config: TransformerConfig,
     *,
     training: bool = False,
-    itemsize: int = 4,
+    bytes_per_parameter: int = 4,
     device: torch.device | None = None,
     available: int | None = None,
 ) -> str | None:
-    """Say in one sentence that a model does not fit the memory, or return None if it does.
+    """Return the sentence that says that a model does not fit the memory; None if it fits.
 
-    ``device``: where it is to be (default: the CPU). ``available``: bytes that are free there, by default as measured.
+    ``device``: where the model is to be; None: the CPU. ``available``: free bytes there; None: they are measured.
     """
     if available is None:
         available = measure_free_memory(device or torch.device("cpu"))
-    needed = bytes_needed(config, training=training, itemsize=itemsize)
+    needed = count_bytes(config, training=training, bytes_per_parameter=bytes_per_parameter)
     if needed <= available:
         return None
     use = "trained" if training else "used"
@@ -68,35 +70,37 @@ def size_fault(
 
 def _count_schemes(config: TransformerConfig, side: Side) -> int:
     """Count the parameters of a side's schemes: one for all layers, or one for each."""
-    outline = config.outline(side)
-    return max(config.layers(side), 1) * outline.parameters if outline.per_layer else outline.parameters
+    summary = config.summarise_scheme(side)
+    return max(config.count_layers(side), 1) * summary.parameters if summary.per_layer else summary.parameters
 
 
 def _count_stack(config: TransformerConfig, side: Side) -> int:
     """Count the input layer, the layers and the last norm of the encoder or the decoder, without its schemes."""
-    position, width = config.position(side), config.d_model
-    total = config.vocabulary(side) * position.token_width(width)
+    position, width = config.get_position(side), config.d_model
+    total = config.get_vocabulary_size(side) * position.compute_token_width(width)
     total += config.token_scale == "learned"
-    total += (width + position.encoding_width(width)) * width if position.combine == "project" else 0
+    total += (width + position.compute_encoding_width(width)) * width if position.combine == "project" else 0
     total += _count_norm(config) if config.embedding_norm else 0
     return (
-        total + config.layers(side) * _count_layer(config, side) + (_count_norm(config) if config.has_final_norm else 0)
+        total
+        + config.count_layers(side) * _count_layer(config, side)
+        + (_count_norm(config) if config.has_final_norm else 0)
     )
 
 
 def _count_layer(config: TransformerConfig, side: Side) -> int:
     attention = _count_attention(config) + _count_norm(config)
-    crosses = config.has_cross_attention(side)
+    has_cross_attention = config.has_cross_attention(side)
     up = (1 + config.gated) * config.d_ff
     feed_forward = config.d_model * (up + config.d_ff) + config.ffn_bias * (up + config.d_model)
-    return (1 + crosses) * attention + feed_forward + _count_norm(config)
+    return (1 + has_cross_attention) * attention + feed_forward + _count_norm(config)
 
 
 def _count_attention(config: TransformerConfig) -> int:
-    """Count the projections of one attention, which has as many in cross-attention."""
-    inner = config.num_heads * config.d_head
-    projected = inner + 2 * config.kv_heads * config.d_head
-    return config.d_model * (projected + inner) + config.attention_bias * (projected + config.d_model)
+    """Count the projections of one attention; self-attention and cross-attention have equally many parameters."""
+    q_width = config.num_heads * config.d_head
+    fused_width = q_width + 2 * config.kv_heads * config.d_head
+    return config.d_model * (fused_width + q_width) + config.attention_bias * (fused_width + config.d_model)
 
 
 def _count_norm(config: TransformerConfig) -> int:
@@ -110,7 +114,7 @@ def _count_output(config: TransformerConfig) -> int:
 
 
 def _count_tied(config: TransformerConfig) -> int:
-    """Count the parameters that were counted more than once because matrices are tied."""
+    """Count the parameters of tied matrices that the other counts contain once too often."""
     if config.tying == "none":
         return 0
     shared = config.kind == "encoder-decoder" and config.tying == "three-way"

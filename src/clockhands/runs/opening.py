@@ -15,8 +15,8 @@ import torch
 from clockhands.data import Tokenizers
 from clockhands.errors import CheckpointError, UsageError, describe_unknown
 from clockhands.model.config import TransformerConfig
-from clockhands.model.size import size_fault
-from clockhands.model.validated import validate
+from clockhands.model.size import find_memory_fault
+from clockhands.model.validation_cache import validate_table
 from clockhands.options import options_of
 from clockhands.pretrained import (
     CONFIG,
@@ -57,11 +57,11 @@ def open_model(
     _check_generation(folder, config)
     if position:
         config = change_positions(config, position)
-    _check_size(config.core, folder, dtype)
+    _check_size(config.transformer_config, folder, dtype)
     check_weights(folder, raw)
     with explain_faults(folder, "the model in"), quiet("transformers"):
         model, read = load_model(
-            MODEL_CLASSES[config.core.kind], folder, config=config, dtype=dtype, local_files_only=True,
+            MODEL_CLASSES[config.transformer_config.kind], folder, config=config, dtype=dtype, local_files_only=True,
             ignore_mismatched_sizes=True, output_loading_info=True,
         )  # fmt: skip
     _check_read(read, folder, repositioned=bool(position))
@@ -88,7 +88,7 @@ def read_clockhands_config(folder: Path) -> tuple[dict[str, Any], TransformerCon
         raise CheckpointError(f"{what}; `clockhands inspect` and `clockhands check` open any Hugging Face checkpoint")
     refuse_code(raw, folder)
     with explain_faults(path, "the configuration"):
-        return raw, validate(raw.get("transformer", {}), "transformer")
+        return raw, validate_table(raw.get("transformer", {}), "transformer")
 
 
 def open_configuration(folder: Path) -> ClockhandsConfig:
@@ -109,9 +109,13 @@ def _check_generation(folder: Path, config: ClockhandsConfig) -> None:
 
     transformers would use the configuration in place of a damaged file, and accepts any number as an id.
     """
-    from clockhands.model.huggingface_config import IDS, id_faults
+    from clockhands.model.huggingface_config import SPECIAL_TOKEN_IDS, find_id_faults
 
-    if config.core.kind == "encoder-decoder" and config.decoder_start_token_id is None and config.bos_token_id is None:
+    if (
+        config.transformer_config.kind == "encoder-decoder"
+        and config.decoder_start_token_id is None
+        and config.bos_token_id is None
+    ):
         raise CheckpointError(
             f"{folder / CONFIG} names no token that a translation begins with; set decoder_start_token_id"
         )
@@ -119,14 +123,16 @@ def _check_generation(folder: Path, config: ClockhandsConfig) -> None:
     if not path.exists() and not path.is_symlink():
         return
     settings = read_json(path)
-    wrong = id_faults({name: settings.get(name) for name in IDS}, config.core.vocab_size)
+    wrong = find_id_faults(
+        {name: settings.get(name) for name in SPECIAL_TOKEN_IDS}, config.transformer_config.vocab_size
+    )
     if wrong:
         raise CheckpointError(f"{path} does not fit the model: {'; '.join(wrong)}")
 
 
 def _check_size(core: TransformerConfig, folder: Path, dtype: str | torch.dtype) -> None:
     """Raise CheckpointError if the model would not fit the memory, before anything of it is built."""
-    fault = size_fault(core, itemsize=dtype.itemsize if isinstance(dtype, torch.dtype) else 4)
+    fault = find_memory_fault(core, bytes_per_parameter=dtype.itemsize if isinstance(dtype, torch.dtype) else 4)
     if fault is not None:
         raise CheckpointError(f"{folder / CONFIG}: {fault}")
 
@@ -137,11 +143,11 @@ def open_tokenizers(folder: Path, config: ClockhandsConfig) -> Tokenizers:
     Where ``config.json`` has no fingerprint (older runs), only sizes are compared: a run folder has as many tokens as
     embeddings, another folder at most as many, as its embeddings may have been padded.
     """
-    core, tokenizers = config.core, Tokenizers.load(folder)
+    core, tokenizers = config.transformer_config, Tokenizers.load(folder)
     for side, tokenizer in (("encoder", tokenizers.source), ("decoder", tokenizers.target)):
         if side not in core.sides:
             continue
-        rows, largest = core.vocabulary(side), max(tokenizer.get_vocab().values(), default=-1)
+        rows, largest = core.get_vocabulary_size(side), max(tokenizer.get_vocab().values(), default=-1)
         if largest >= rows or (largest < rows - 1 and (folder / RECIPE).is_file()):
             raise CheckpointError(
                 f"the tokenizer in {folder} has ids up to {largest:,}, and the {side} has {rows:,} embeddings; it is "
@@ -178,16 +184,16 @@ def change_positions(config: ClockhandsConfig, overrides: Mapping[str, Any]) -> 
 
     Raises UsageError for an option that none has, ConfigError for a value that the scheme refuses.
     """
-    core = config.core
+    core = config.transformer_config
     table = core.to_dict()
     known: set[str] = set()
     for side in core.sides:
-        own = options_of(CATALOGUE[core.position(side).scheme])
+        own = options_of(CATALOGUE[core.get_position(side).scheme])
         known |= set(own)
         table[side]["options"].update({key: value for key, value in overrides.items() if key in own})
     strange = [key for key in overrides if key not in known]
     if strange:
-        names = ", ".join(sorted({core.position(side).scheme for side in core.sides}))
+        names = ", ".join(sorted({core.get_position(side).scheme for side in core.sides}))
         if len(strange) == 1:
             raise UsageError(describe_unknown(f"position option of this model ({names})", strange[0], known))
         raise UsageError(

@@ -146,7 +146,7 @@ class Run:
     @property
     def architecture(self) -> str:
         """``encoder-decoder``, ``decoder`` or ``encoder``."""
-        return str(self.model.config.core.kind)
+        return str(self.model.config.transformer_config.kind)
 
     def require(self, architecture: str, action: str) -> None:
         """Raise UsageError unless the model has this architecture; ``action``: what was to be done, "translate"."""

@@ -21,7 +21,7 @@ from clockhands.schemes.bias.sandwich import Sandwich
 from clockhands.schemes.bias.swin import LogCPB, SwinTable
 from clockhands.schemes.bias.t5 import T5Bias
 from clockhands.schemes.bias.window import Window
-from clockhands.schemes.catalogue import Sizes, build, construct, faults
+from clockhands.schemes.catalogue import Sizes, build, construct, find_option_faults
 from clockhands.schemes.content.carope import CARoPE
 from clockhands.schemes.content.cope import CoPE
 from clockhands.schemes.content.dape import DAPE
@@ -146,5 +146,5 @@ __all__ = [
     "build",
     "compile_rotation",
     "construct",
-    "faults",
+    "find_option_faults",
 ]

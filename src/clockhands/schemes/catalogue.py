@@ -12,7 +12,7 @@ from clockhands.errors import ConfigError
 from clockhands.options import check_options, convert, options_of
 from clockhands.schemes.scheme import SIZES, Scheme
 
-__all__ = ["Sizes", "build", "construct", "faults", "sizes_of"]
+__all__ = ["Sizes", "build", "construct", "find_option_faults", "list_sizes"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Sizes:
     causal: bool = True
 
 
-def sizes_of(scheme: type[Scheme]) -> tuple[str, ...]:
+def list_sizes(scheme: type[Scheme]) -> tuple[str, ...]:
     """Return the sizes that a scheme's constructor takes, in order. Raises TypeError for a parameter that is none."""
     parameters = inspect.signature(scheme.__init__).parameters.values()
     names = [p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and p.name != "self"]
@@ -41,7 +41,7 @@ def sizes_of(scheme: type[Scheme]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def faults(catalogue: Catalogue[type[Scheme]], name: str, options: Mapping[str, Any]) -> list[str]:
+def find_option_faults(catalogue: Catalogue[type[Scheme]], name: str, options: Mapping[str, Any]) -> list[str]:
     """Return everything wrong with a scheme's name and options, one sentence each; empty if nothing is."""
     if name not in catalogue:
         return [catalogue.unknown(name)]
@@ -52,18 +52,18 @@ def build(
     catalogue: Catalogue[type[Scheme]], name: str, sizes: Sizes, options: Mapping[str, Any] | None = None
 ) -> Scheme:
     """Build a scheme by name for a model of these sizes. Raises ConfigError naming every fault."""
-    wrong = faults(catalogue, name, options or {})
+    wrong = find_option_faults(catalogue, name, options or {})
     if wrong:
         raise ConfigError(wrong, f"scheme {name!r}")
     return construct(catalogue, name, sizes, options or {})
 
 
 def construct(catalogue: Catalogue[type[Scheme]], name: str, sizes: Sizes, options: Mapping[str, Any]) -> Scheme:
-    """Build a scheme of options in which ``faults`` finds nothing. Raises ConfigError where it refuses the sizes."""
+    """Build a scheme from options that are valid. Raises ConfigError where it refuses the sizes."""
     scheme, model = catalogue[name], asdict(sizes)
     known = options_of(scheme)
     values = {key: convert(value, known[key].type) for key, value in options.items()}
     try:
-        return scheme(**{size: model[size] for size in sizes_of(scheme)}, **values)
+        return scheme(**{size: model[size] for size in list_sizes(scheme)}, **values)
     except ConfigError as fault:
         raise ConfigError(fault.faults, f"scheme {name!r}") from fault

@@ -78,7 +78,7 @@ def count_updates(recipe: Recipe, material: Material, shards: int = 1) -> int:
 
 def _depth(model: TransformerConfig) -> int:
     """Count the layers of the deepest stack."""
-    return max(model.layers(side) for side in model.sides)
+    return max(model.count_layers(side) for side in model.sides)
 
 
 def _rate(recipe: Recipe) -> float:

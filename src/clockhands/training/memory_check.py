@@ -9,7 +9,7 @@ from clockhands.devices import check_threads
 from clockhands.errors import UsageError
 from clockhands.machine import format_bytes, measure_free_memory
 from clockhands.model.config import TransformerConfig
-from clockhands.model.size import bytes_needed, size_fault
+from clockhands.model.size import count_bytes, find_memory_fault
 from clockhands.runs.recipe import Recipe
 from clockhands.training.architecture import configure
 from clockhands.training.material import EVALUATED, Material
@@ -23,7 +23,7 @@ def check_recipe(recipe: Recipe) -> None:
     if recipe.training.threads is not None:
         check_threads(recipe.training.threads, "training.threads")
     # Of a model that is divided among processes, each holds a part that only they know.
-    fault = None if recipe.training.sharded else size_fault(recipe.model, training=True, device=_device(recipe))
+    fault = None if recipe.training.sharded else find_memory_fault(recipe.model, training=True, device=_device(recipe))
     if fault is not None:
         raise UsageError(fault)
 
@@ -32,8 +32,8 @@ def check_batches(recipe: Recipe, material: Material) -> None:
     """Raise UsageError if the model with its real vocabulary, or its largest batch, does not fit the memory."""
     if recipe.training.sharded:
         return
-    core, device = configure(recipe, material.tokenizers).core, _device(recipe)
-    fault = size_fault(core, training=True, device=device)
+    core, device = configure(recipe, material.tokenizers).transformer_config, _device(recipe)
+    fault = find_memory_fault(core, training=True, device=device)
     if fault is not None:
         raise UsageError(fault)
     available = measure_free_memory(device)
@@ -44,10 +44,10 @@ def check_batches(recipe: Recipe, material: Material) -> None:
             f"{format_bytes(order)} of memory, and {format_bytes(available)} are free; lower them"
         )
     tokens = _tokens(recipe, material.train)
-    needed = bytes_needed(core, training=True) + tokens * _bytes_a_token(core)
+    needed = count_bytes(core, training=True) + tokens * _bytes_a_token(core)
     if material.validation is not None:
         evaluated = EVALUATED * _tokens(recipe, material.validation)
-        needed = max(needed, bytes_needed(core) + evaluated * 4 * core.d_model)
+        needed = max(needed, count_bytes(core) + evaluated * 4 * core.d_model)
     if needed > available:
         raise UsageError(
             f"a batch of {tokens:,} tokens needs {format_bytes(needed)} of memory with this model, and "
@@ -68,7 +68,7 @@ def _tokens(recipe: Recipe, data: Material | object) -> int:
 
 def _bytes_a_token(core: TransformerConfig) -> int:
     """Bytes that the backward pass keeps of one token at the least: its states in every layer, in float32."""
-    layers = max(core.layers(side) for side in core.sides if side != "cross")
+    layers = max(core.count_layers(side) for side in core.sides if side != "cross")
     return 4 * layers * (6 * core.d_model + core.d_ff)
 
 

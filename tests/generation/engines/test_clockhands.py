@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from clockhands.errors import ConfigError, UsageError
 from clockhands.generation.engines import Decoding, clockhands
 from clockhands.generation.engines.clockhands import BLOCK, ClockhandsEngine, choose_best, choose_candidates
-from clockhands.model import preset
+from clockhands.model import make_preset
 from clockhands.model.huggingface import ClockhandsConfig, ClockhandsForSeq2SeqLM
 from clockhands.schemes import CATALOGUE
 
@@ -25,7 +25,7 @@ def writer(scheme: str | dict[str, object] = "sinusoidal", **changes: object) ->
     own and large, and the end is likely enough for texts to end at different lengths.
     """
     torch.manual_seed(3)
-    core = preset("tiny", {
+    core = make_preset("tiny", {
         "vocab_size": VOCABULARY, "tying": "none", "output_bias": True, "encoder": scheme, "decoder": scheme, **changes,
     })  # fmt: skip
     model = ClockhandsForSeq2SeqLM(ClockhandsConfig(
@@ -73,7 +73,7 @@ def generated(
 def side_of_reading(name: str) -> str:
     """The encoder's scheme beside this one in the decoder: the same, unless it is defined for decoders alone."""
     try:
-        preset("tiny", {"encoder": name})
+        make_preset("tiny", {"encoder": name})
     except ConfigError as fault:
         assert "causal" in str(fault), fault
         return "sinusoidal"

@@ -13,7 +13,7 @@ from clockhands.generation.engines.hypotheses import (
     flatten_parents,
     make_hypotheses,
 )
-from clockhands.model import Text
+from clockhands.model import TokenBatch
 from clockhands.model.lean import LeanDecoder
 from tests.generation.engines.test_clockhands import sources, writer
 
@@ -32,7 +32,7 @@ from tests.generation.engines.test_clockhands import sources, writer
 def test_the_way_follows_from_what_a_scheme_declares(scheme: str | dict[str, object], beam: int, way: type) -> None:
     core = writer(scheme, encoder="none").model
     ids_BT, mask_BT = sources()
-    assert type(make_hypotheses(LeanDecoder(core), core.encode(Text(ids_BT, mask_BT)), beam)) is way
+    assert type(make_hypotheses(LeanDecoder(core), core.encode(TokenBatch(ids_BT, mask_BT)), beam)) is way
 
 
 def test_rows_are_numbered_source_by_source() -> None:
@@ -49,7 +49,7 @@ def test_every_class_gives_the_states_of_the_whole_text(scheme: str) -> None:
     parents_BW = torch.tensor([[1, 0], [0, 0], [1, 1]])
     kept = torch.tensor([0, 2])
     with torch.no_grad():
-        source = model.encode(Text(ids_BT, mask_BT))
+        source = model.encode(TokenBatch(ids_BT, mask_BT))
         hypotheses = make_hypotheses(LeanDecoder(model), source, 2)
         whole = UncachedHypotheses(LeanDecoder(model), source, 2)
         for search in (hypotheses, whole):

@@ -15,7 +15,7 @@ from clockhands.inspection.reading.interventions import Interventions
 from clockhands.inspection.reading.logit_split import split
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
-from clockhands.model import Position, Transformer, TransformerConfig
+from clockhands.model import PositionConfig, Transformer, TransformerConfig
 
 from .. import planted
 from ..planted import HALF
@@ -82,7 +82,7 @@ def draw_ids() -> torch.Tensor:
     return torch.randint(3, TINY_VOCAB, (16, WINDOW), generator=torch.Generator().manual_seed(0))
 
 
-def read_own(position: Position) -> tuple[Subject, Capture]:
+def read_own(position: PositionConfig) -> tuple[Subject, Capture]:
     """Capture a decoder of two layers with this position, its weights random."""
     torch.manual_seed(0)
     config = TransformerConfig(

@@ -13,7 +13,7 @@ from clockhands.inspection.measures.content_distance import separate_terms
 from clockhands.inspection.reading.capture import capture
 from clockhands.inspection.reading.logit_split import compute_means, split
 from clockhands.inspection.subject.subject import Subject
-from clockhands.model import Position, Transformer, TransformerConfig
+from clockhands.model import PositionConfig, Transformer, TransformerConfig
 
 from .. import planted
 from ..planted import VOCAB, answer
@@ -51,7 +51,7 @@ def test_no_effect_is_reported_where_tokens_hardly_depend_on_distances() -> None
     """At its small initial weights, and without either term at all."""
     sizes = {"vocab_size": VOCAB, "d_model": 32, "num_heads": 2, "d_ff": 8, "encoder_layers": 1}
     torch.manual_seed(0)
-    position = Position("deberta", {"terms": "c2p"})
+    position = PositionConfig("deberta", {"terms": "c2p"})
     model: Any = Transformer(TransformerConfig(kind="encoder", encoder=position, **sizes))
     tokens = model.encoder.input.tokens.weight.data
     tokens.copy_(tokens[:1] + 0.01 * random_rows(VOCAB)[:, :32])
@@ -81,7 +81,7 @@ def test_the_terms_of_tokens_add_up_to_that_of_the_split(name: str) -> None:
 @pytest.mark.parametrize("kind", ["hf", "own"])
 def test_a_term_that_is_switched_off_is_found_to_be_nothing(kind: str, kept: str, lost: int) -> None:
     if kind == "own":
-        subject, recorded = read_own(Position("deberta", {"terms": kept}))
+        subject, recorded = read_own(PositionConfig("deberta", {"terms": kept}))
     else:
         config = {**CONFIGS["deberta"]().to_dict(), "pos_att_type": [kept]}
         subject = Subject.of(hf.DebertaModel(hf.DebertaConfig(**config)))

@@ -8,7 +8,7 @@ import torch
 
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.subject.subject import Subject
-from clockhands.model import Position, Transformer, TransformerConfig
+from clockhands.model import PositionConfig, Transformer, TransformerConfig
 
 from .. import planted
 from ..planted import VOCAB, answer
@@ -17,7 +17,7 @@ from ..planted import VOCAB, answer
 @torch.no_grad()
 def _crossing(positions: bool) -> tuple[Subject, Capture]:
     """An encoder-decoder whose cross-attention knows positions alone, or random tokens alone."""
-    position = Position("sinusoidal")
+    position = PositionConfig("sinusoidal")
     sizes = {"vocab_size": VOCAB, "d_model": 32, "num_heads": 2, "d_ff": 8, "encoder_layers": 1, "decoder_layers": 1}
     torch.manual_seed(0)
     config = TransformerConfig(kind="encoder-decoder", encoder=position, decoder=position, tying="none", **sizes)

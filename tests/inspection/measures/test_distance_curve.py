@@ -15,7 +15,7 @@ from clockhands.inspection.reading.capture import capture
 from clockhands.inspection.reading.logit_split import split, split_batches
 from clockhands.inspection.reading.term_groups import DISTANCE, sum_groups
 from clockhands.inspection.subject.subject import Subject
-from clockhands.model import Position
+from clockhands.model import PositionConfig
 from clockhands.schemes import Alibi, Scheme
 
 from .. import planted
@@ -80,7 +80,7 @@ def test_alibi_is_read_as_its_slopes(name: str) -> None:
 
 
 def test_own_alibi_and_its_share() -> None:
-    subject, recorded = read_own(Position("alibi"))
+    subject, recorded = read_own(PositionConfig("alibi"))
     scheme = subject.model.schemes[0]
     assert isinstance(scheme, Scheme) and isinstance(scheme, Alibi)
     for _, batch in split_batches(recorded.layers[0]):

@@ -17,7 +17,7 @@ from clockhands.inspection.measures.rotation_frequencies import (
 from clockhands.inspection.reading.capture import capture
 from clockhands.inspection.reading.layer import Layer
 from clockhands.inspection.subject.subject import Subject
-from clockhands.model import Position
+from clockhands.model import PositionConfig
 
 from .. import planted
 from ..planted import answer
@@ -66,7 +66,7 @@ def test_partial_rotation_leaves_channels_unrotated() -> None:
 @pytest.mark.parametrize(("channel", "expected"), [(0, 0), (2, 0), (1, 1), (3, 1), (4, 2), (7, 2)])
 def test_own_partial_rotation_pairs_only_the_channels_that_rotate(channel: int, expected: int) -> None:
     """Half of eight channels rotate, so that channel c rotates with c + 2; one channel of a head carries all."""
-    subject, recorded = read_own(Position("rope", {"fraction": 0.5}))
+    subject, recorded = read_own(PositionConfig("rope", {"fraction": 0.5}))
     with torch.no_grad():
         for block in subject.model.blocks:
             rows = block.attention.qkv.weight[:64].unflatten(0, (2, 4, 8))
@@ -81,7 +81,7 @@ def test_own_partial_rotation_pairs_only_the_channels_that_rotate(channel: int, 
 
 def test_what_products_without_rotation_explain_is_a_squared_correlation() -> None:
     """The slope of their covariance is no share: it changes when all rotated logits are scaled, and can be above 1."""
-    recorded = read_own(Position("rope", {"fraction": 0.5}))[1]
+    recorded = read_own(PositionConfig("rope", {"fraction": 0.5}))[1]
     layer = recorded.layers[0]
     still = _remove_rotation(layer)
     assert still is not None
@@ -103,7 +103,7 @@ def test_what_products_without_rotation_explain_is_a_squared_correlation() -> No
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 def test_the_planted_frequency_is_the_one_that_is_reported(layout: str) -> None:
     """Only the third pair of channels of every head carries anything."""
-    subject, recorded = read_own(Position("rope", {"layout": layout}))
+    subject, recorded = read_own(PositionConfig("rope", {"layout": layout}))
     pair = [2, 6] if layout == "half" else [4, 5]
     with torch.no_grad():
         for block in subject.model.blocks:
@@ -119,8 +119,8 @@ def test_the_planted_frequency_is_the_one_that_is_reported(layout: str) -> None:
 
 def test_without_rotation_the_products_are_what_they_are_without_rotation() -> None:
     """A rotation by almost nothing changes almost nothing; the default one changes much."""
-    still = read_own(Position("rope", {"base": 1e30}))[1]
-    turning = read_own(Position("rope"))[1]
+    still = read_own(PositionConfig("rope", {"base": 1e30}))[1]
+    turning = read_own(PositionConfig("rope"))[1]
     layer = turning.layers[0]
     plain = _remove_rotation(layer)
     assert plain is not None

@@ -15,7 +15,7 @@ from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.swapped_words import _compute_mean_state
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.windows import encode_bare, find_special_tokens
-from clockhands.model import Position, Transformer, TransformerConfig
+from clockhands.model import PositionConfig, Transformer, TransformerConfig
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,9 @@ def _swapped(subject: Subject, texts: list[str] | None) -> Finding:
 def _subject(tokenizer: Any, scheme: str = "sinusoidal") -> Subject:
     torch.manual_seed(0)
     sizes = {"vocab_size": len(tokenizer), "d_model": 32, "num_heads": 4, "d_ff": 64, "encoder_layers": 2}
-    return Subject.of(Transformer(TransformerConfig(kind="encoder", encoder=Position(scheme), **sizes)), tokenizer)
+    return Subject.of(
+        Transformer(TransformerConfig(kind="encoder", encoder=PositionConfig(scheme), **sizes)), tokenizer
+    )
 
 
 def test_english_means_nothing_to_a_german_tokenizer(german: Any) -> None:
@@ -116,7 +118,7 @@ def test_sentences_longer_than_the_model_reads_are_left_out() -> None:
     short = [f"the king saw dog {word}" for word in ("one", "two", "three", "four", "five", "six", "seven", "eight")]
     text = ["one two three four five six seven eight nine", *short]
     tokenizer = train_tokenizer(text, kind="word", task="language modelling")
-    position = Position("learned", {"max_length": 8})
+    position = PositionConfig("learned", {"max_length": 8})
     sizes = {"d_model": 16, "num_heads": 2, "d_ff": 16, "encoder_layers": 1}
     model = Transformer(TransformerConfig(kind="encoder", vocab_size=len(tokenizer), encoder=position, **sizes))
     found = _swapped(Subject.of(model, tokenizer), text)

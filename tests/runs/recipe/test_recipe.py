@@ -156,7 +156,11 @@ def test_another_scheme_drops_the_options_of_the_former_and_keeps_how_it_enters(
 
 def test_one_side_may_differ_and_the_other_follows_the_common_table() -> None:
     recipe = vary(Recipe.of(NUMBERS), {"position.scheme": "rope", "position.encoder.scheme": "alibi"})
-    assert [recipe.model.position(side).scheme for side in ("encoder", "decoder", "cross")] == ["alibi", "rope", "none"]
+    assert [recipe.model.get_position(side).scheme for side in ("encoder", "decoder", "cross")] == [
+        "alibi",
+        "rope",
+        "none",
+    ]
     assert vary(recipe, {"position.cross.scheme": "rope"}).model.cross.scheme == "rope"
     only_base = vary(Recipe.of(NUMBERS), {"position.encoder.base": 7.0}).model
     assert (only_base.encoder.options["base"], only_base.decoder.options["base"]) == (7.0, 10_000.0)

@@ -25,7 +25,7 @@ from clockhands.generation.engines.beam import (
 )
 from clockhands.generation.engines.engine import DecodedSequence, Decoding, Engine, get_end_tokens, get_start_token
 from clockhands.generation.engines.hypotheses import Hypotheses, make_hypotheses
-from clockhands.model import Text, Transformer
+from clockhands.model import TokenBatch, Transformer
 from clockhands.model.lean import LeanDecoder, copy_for_decoding
 from clockhands.shapes import Bool, Float, Int, Tensor
 
@@ -76,7 +76,7 @@ class ClockhandsEngine(Engine):
     ) -> list[DecodedSequence]:
         """Generate a text for each source, of at most ``decoding.max_new_tokens`` tokens."""
         with torch.no_grad():
-            source = self.transformer.encode(Text(ids_BT, mask_BT))
+            source = self.transformer.encode(TokenBatch(ids_BT, mask_BT))
             hypotheses = make_hypotheses(self.decoder, source, decoding.beam)
         # Inference mode makes a small step about 5 % faster, but in it schemes do not keep cosines and sines for the
         # next layers. It is for models whose schemes do not act in attention.

@@ -26,7 +26,7 @@ from clockhands.generation.engines.engine import DecodedSequence, Decoding, Engi
 from clockhands.model import Transformer, TransformerConfig
 from clockhands.model.block import Block, ResidualConnection
 from clockhands.model.kv_cache import acts_in_attention
-from clockhands.model.transformer import Stack
+from clockhands.model.stack import Stack
 from clockhands.schemes import NoPosition, RoPE, Scheme
 from clockhands.schemes.rotary.spectra import Spectrum
 from clockhands.schemes.scheme import check_length
@@ -95,7 +95,7 @@ class CTranslate2Engine(Engine):
         unfinished = (len(text.tokens) == max_length and text.tokens[-1] not in self.end_tokens for text in texts)
         if max_length < decoding.max_new_tokens and any(unfinished):
             # The scheme has too few positions for such a text: refuse it as the model itself would.
-            check_length(torch.tensor(max_length), max_length, self.model.config.core.decoder.scheme)
+            check_length(torch.tensor(max_length), max_length, self.model.config.transformer_config.decoder.scheme)
         return texts
 
     def _ensure_tables(self, source: int, target: int) -> int:
@@ -219,7 +219,7 @@ def save_model(
     output = spec.decoder.projection
     output.weight = _to_array(core.output.weight * core.output.scale)
     output.bias = _to_array(core.output.bias) if core.output.bias is not None else output.bias
-    for side, size in (("source", core.config.vocabulary("encoder")), ("target", core.config.vocab_size)):
+    for side, size in (("source", core.config.get_vocabulary_size("encoder")), ("target", core.config.vocab_size)):
         getattr(spec, f"register_{side}_vocabulary")(list(map(str, range(size))))
     start = str(get_start_token(model))
     spec.config.bos_token = spec.config.decoder_start_token = spec.config.unk_token = start
@@ -281,12 +281,12 @@ def _convert_layer(spec: Any, block: Block, scheme: Scheme) -> None:
     attention = block.attention
     _convert_linear(spec.self_attention.linear[0], attention.qkv)
     _convert_linear(spec.self_attention.linear[1], attention.out)
-    spec.self_attention.queries_scale = np.float32(attention.logit_scale(scheme))
+    spec.self_attention.queries_scale = np.float32(attention.choose_scale(scheme))
     _convert_norm(spec.self_attention.layer_norm, block.attention_residual)
     if block.cross is not None:
         for part, module in zip(spec.attention.linear, (block.cross.q, block.cross.kv, block.cross.out), strict=True):
             _convert_linear(part, module)
-        spec.attention.queries_scale = np.float32(block.cross.logit_scale(NoPosition()))
+        spec.attention.queries_scale = np.float32(block.cross.choose_scale(NoPosition()))
         _convert_norm(spec.attention.layer_norm, block.cross_residual)
     _convert_feed_forward(spec.ffn, block)
 

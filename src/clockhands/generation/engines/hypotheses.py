@@ -22,10 +22,10 @@ from dataclasses import replace
 
 import torch
 
-from clockhands.model import Encoded, Text
+from clockhands.model import EncodedSource, TokenBatch
 from clockhands.model.lean import LeanDecoder
 from clockhands.model.masks import has_padding
-from clockhands.model.transformer import Stack
+from clockhands.model.stack import Stack
 from clockhands.schemes import Scheme
 from clockhands.shapes import Float, Int, Tensor
 
@@ -56,7 +56,7 @@ class Hypotheses(ABC):
         width: W, the hypotheses of each source.
     """
 
-    def __init__(self, decoder: LeanDecoder, source: Encoded, width: int) -> None:
+    def __init__(self, decoder: LeanDecoder, source: EncodedSource, width: int) -> None:
         self.decoder, self.source, self.width = decoder, source, width
 
     @abstractmethod
@@ -74,9 +74,9 @@ class Hypotheses(ABC):
 class SharedCacheHypotheses(Hypotheses):
     """The hypotheses of a source as queries of one row over a common KV cache."""
 
-    def __init__(self, decoder: LeanDecoder, source: Encoded, width: int) -> None:
+    def __init__(self, decoder: LeanDecoder, source: EncodedSource, width: int) -> None:
         super().__init__(decoder, source, width)
-        self.caches = decoder.make_caches(source)
+        self.caches = decoder.start(source)
         batch, device = len(source.states_BTD), source.states_BTD.device
         # Row w of the mask tells of which cached tokens hypothesis w consists. When a hypothesis continues another one,
         # it takes over the row of that one: nothing is copied in the cache, where the tokens of hypotheses that nobody
@@ -103,9 +103,9 @@ class SharedCacheHypotheses(Hypotheses):
 class SeparateCacheHypotheses(Hypotheses):
     """Every hypothesis as a row with a KV cache of its own."""
 
-    def __init__(self, decoder: LeanDecoder, source: Encoded, width: int) -> None:
+    def __init__(self, decoder: LeanDecoder, source: EncodedSource, width: int) -> None:
         super().__init__(decoder, repeat_rows(source, width), width)
-        self.caches = decoder.make_caches(self.source)
+        self.caches = decoder.start(self.source)
 
     def step(self, tokens_BW: Int[Tensor, "B W"], parents_BW: Int[Tensor, "B W"] | None) -> Float[Tensor, "B W D"]:
         """Reorder the rows of the KV cache by the parents, and run the decoder on the tokens."""
@@ -123,7 +123,7 @@ class SeparateCacheHypotheses(Hypotheses):
 class UncachedHypotheses(Hypotheses):
     """Every hypothesis as a row that is read from its first token at every step."""
 
-    def __init__(self, decoder: LeanDecoder, source: Encoded, width: int) -> None:
+    def __init__(self, decoder: LeanDecoder, source: EncodedSource, width: int) -> None:
         super().__init__(decoder, repeat_rows(source, width), width)
         self.tokens_NS = torch.empty(len(self.source.states_BTD), 0, dtype=torch.long, device=source.states_BTD.device)
 
@@ -132,7 +132,7 @@ class UncachedHypotheses(Hypotheses):
         if parents_BW is not None:
             self.tokens_NS = self.tokens_NS[flatten_parents(parents_BW)]
         self.tokens_NS = torch.cat([self.tokens_NS, tokens_BW.reshape(-1, 1)], dim=1)
-        states_NSD = self.decoder.core.decode(Text(self.tokens_NS), self.source)
+        states_NSD = self.decoder.transformer.decode(TokenBatch(self.tokens_NS), self.source)
         return states_NSD[:, -1].view(*tokens_BW.shape, -1)
 
     def select(self, rows: Int[Tensor, " R"]) -> None:
@@ -141,7 +141,7 @@ class UncachedHypotheses(Hypotheses):
         self.source, self.tokens_NS = self.source.select(rows_N), self.tokens_NS[rows_N]
 
 
-def make_hypotheses(decoder: LeanDecoder, source: Encoded, width: int) -> Hypotheses:
+def make_hypotheses(decoder: LeanDecoder, source: EncodedSource, width: int) -> Hypotheses:
     """Make hypotheses of the fastest class that the schemes of the decoder and of its cross-attention allow.
 
     ``source`` holds the encoder's states of B sources, and ``width`` is W, the hypotheses of each.
@@ -163,7 +163,7 @@ def depends_on_length(decoder: Stack) -> bool:
     return by_scheme or (decoder.transform is not None and decoder.transform.depends_on_length)
 
 
-def repeat_rows(source: Encoded, times: int) -> Encoded:
+def repeat_rows(source: EncodedSource, times: int) -> EncodedSource:
     """Repeat each row of the encoder's states ``times`` times, [B, T, D] to [B·times, T, D]; copies stand together."""
     if times == 1:
         return source

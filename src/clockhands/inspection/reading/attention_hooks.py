@@ -19,7 +19,7 @@ from clockhands.errors import CheckpointError
 from clockhands.inspection.reading.attention_call import AttentionCall, Receiver, find_mask, ignore
 from clockhands.inspection.reading.softmax_tap import ModuleStack, SoftmaxTap
 from clockhands.model.attention import Attention
-from clockhands.model.transformer import Stack
+from clockhands.model.stack import Stack
 from clockhands.shapes import Tensor
 
 NAME = "clockhands"

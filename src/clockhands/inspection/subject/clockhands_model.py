@@ -15,8 +15,9 @@ from clockhands.errors import UsageError
 from clockhands.inspection.subject.subject import Side, Subject, choose_side
 from clockhands.inspection.subject.tables import Tables
 from clockhands.model.block import ResidualConnection
-from clockhands.model.masks import Text
-from clockhands.model.transformer import Stack, Transformer
+from clockhands.model.stack import Stack
+from clockhands.model.token_batch import TokenBatch
+from clockhands.model.transformer import Transformer
 from clockhands.schemes import Scheme
 from clockhands.shapes import Tensor
 
@@ -47,10 +48,8 @@ class ClockhandsSubject(Subject):
         stack = transformer.decoder if side == "decoder" or transformer.encoder is None else transformer.encoder
         assert isinstance(stack, Stack)
         transformer.eval()
-        name = (
-            name
-            or f"{transformer.config.position(side or transformer.config.sides[0]).scheme} {transformer.config.kind}"
-        )
+        config = transformer.config
+        name = name or f"{config.get_position(side or config.sides[0]).scheme} {config.kind}"
         first = getattr(getattr(model, "config", None), "decoder_start_token_id", None)
         found = cls(stack, tokenizer, name, None, _mechanisms(stack), side=side, whole=transformer if both else None)
         return replace(found, transformer=transformer, first=first if found.reads_source else None)
@@ -112,7 +111,7 @@ class ClockhandsSubject(Subject):
     def forward(self, ids_BT: Tensor, *, source_BS: Tensor | None = None, **options: Any) -> tuple[Tensor, ...]:
         assert self.transformer is not None
         states: list[Tensor] = []
-        text = Text(self.check_ids(ids_BT).to(self.device), positions_BS=options.get("position_ids"))
+        text = TokenBatch(self.check_ids(ids_BT).to(self.device), positions_BS=options.get("position_ids"))
         if self.reads_source:
             source = self._source(ids_BT if source_BS is None else source_BS)
             self.transformer.decode(text, self.transformer.encode(source), layer_states=states)
@@ -128,15 +127,15 @@ class ClockhandsSubject(Subject):
             return None
         return self.transformer.output(self.forward(ids_BT)[-1][:, -1])
 
-    def _source(self, ids_BS: Tensor) -> Text:
+    def _source(self, ids_BS: Tensor) -> TokenBatch:
         assert self.transformer is not None
-        known, ids_BS = self.transformer.config.vocabulary("encoder"), ids_BS.to(self.device)
+        known, ids_BS = self.transformer.config.get_vocabulary_size("encoder"), ids_BS.to(self.device)
         if int(ids_BS.max()) >= known:
             raise UsageError(
                 f"the encoder of {self.name} knows {known} words and is given number {int(ids_BS.max())}: its decoder "
                 "has words of its own; inspect the run's folder, which knows what its encoder read"
             )
-        return Text(ids_BS.clamp_min(0), mask_BT=ids_BS >= 0)
+        return TokenBatch(ids_BS.clamp_min(0), mask_BT=ids_BS >= 0)
 
     @property
     def vocabulary_size(self) -> int:

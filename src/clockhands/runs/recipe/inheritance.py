@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.errors import CheckpointError
-from clockhands.model.config import Position, TransformerConfig
+from clockhands.model.config import TransformerConfig
+from clockhands.model.position_config import PositionConfig
 from clockhands.runs import checkpoints
 from clockhands.runs.recipe.keys import FROM_DATA, SIDES, Tables, make_absolute, model_options
 
@@ -77,7 +78,7 @@ def make_position_table(config: TransformerConfig) -> dict[str, Any]:
     """Make [position] of a recipe: one table where the sides agree, else one for each."""
     table = config.to_dict()
     own = [side for side in config.sides if side != "cross"]
-    cross = {"cross": _loose(table["cross"])} if "cross" in config.sides and config.cross != Position() else {}
+    cross = {"cross": _loose(table["cross"])} if "cross" in config.sides and config.cross != PositionConfig() else {}
     if all(table[side] == table[own[0]] for side in own):
         return {**_loose(table[own[0]]), **cross}
     return {**{side: _loose(table[side]) for side in own}, **cross}

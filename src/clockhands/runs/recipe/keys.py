@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.data import CORPORA
-from clockhands.model.config import Position, TransformerConfig
+from clockhands.model.config import TransformerConfig
+from clockhands.model.position_config import PositionConfig
 from clockhands.model.presets import PRESETS
 from clockhands.options import Option, options_of, takes_path
 from clockhands.runs.recipe.sections import Batching, Tokenization, Training
@@ -37,7 +38,7 @@ def model_options() -> dict[str, Option]:
 
 def position_options(table: Mapping[str, Any]) -> Mapping[str, Option]:
     """Return the keys of a ``[position]`` table: how the encoding enters, and the options of its scheme."""
-    own = {name: option for name, option in options_of(Position).items() if name != "options"}
+    own = {name: option for name, option in options_of(PositionConfig).items() if name != "options"}
     scheme = CATALOGUE.find(table.get("scheme"))
     return {**({} if scheme is None else options_of(scheme)), **own}
 

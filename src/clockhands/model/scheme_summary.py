@@ -1,0 +1,100 @@
+"""Summaries of schemes: parameter count, hooks and declarations, known before the model is built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from clockhands.schemes.scheme import Declares, Scheme
+
+if TYPE_CHECKING:
+    from clockhands.model.config import TransformerConfig
+    from clockhands.model.config_types import Side
+
+__all__ = ["BYTES_OF_FLOAT32", "SMALL_TABLE_BYTES", "SchemeSummary", "SpareSchemes", "build_for_summary"]
+
+SMALL_TABLE_BYTES = 2**26
+"""Bytes of the largest table with which a scheme is built as it is; with a larger one it is built on the meta device,
+whose first use takes a second."""
+BYTES_OF_FLOAT32 = 4
+
+
+@dataclass(frozen=True)
+class SchemeSummary:
+    """What validation and parameter counts need to know about one side's scheme.
+
+    ``parameters``: how many one instance has. ``per_layer``: whether every layer of the side has its own instance.
+    ``hooks``: the names of those that the class overrides. ``declares``: what the instance declares.
+    """
+
+    parameters: int
+    per_layer: bool
+    hooks: frozenset[str]
+    declares: Declares
+
+    @classmethod
+    def of(cls, scheme: Scheme) -> SchemeSummary:
+        """Summarise a scheme."""
+        parameters = sum(parameter.numel() for parameter in scheme.parameters())
+        return cls(parameters, scheme.per_layer, frozenset(type(scheme).hooks()), scheme.declares)
+
+
+class SpareSchemes:
+    """Schemes that validation built, each kept for the first model that needs one, so that it is not built twice.
+
+    A scheme is kept only if it equals a new one: it has no parameters, so that its construction draws no random number,
+    and PyTorch's default device and dtype are still the same.
+    """
+
+    def __init__(self) -> None:
+        self._schemes: dict[Side, tuple[Scheme, object]] = {}
+
+    def keep(self, side: Side, scheme: Scheme) -> None:
+        """Keep the scheme of a side if it has no parameters and its tables have values."""
+        if next(scheme.parameters(), None) is None and not any(table.is_meta for table in scheme.buffers()):
+            self._schemes[side] = scheme, _read_torch_defaults()
+
+    def take(self, side: Side) -> Scheme | None:
+        """Return the scheme kept for a side, once; None if there is none, or the default device or dtype differ."""
+        scheme, defaults = self._schemes.pop(side, (None, None))
+        return scheme if defaults == _read_torch_defaults() else None
+
+
+def _read_torch_defaults() -> tuple[object, ...]:
+    """Return the settings of PyTorch that decide how a scheme's tables are made."""
+    return torch.get_default_device(), torch.get_default_dtype(), torch.is_inference_mode_enabled()
+
+
+def build_for_summary(config: TransformerConfig, side: Side) -> Scheme:
+    """Build one scheme of a side, on the meta device if its tables could be large; the random state stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        if BYTES_OF_FLOAT32 * _bound_table_entries(config, side) <= SMALL_TABLE_BYTES:
+            return config.build_scheme(side)
+        with torch.device("meta"):
+            return config.build_scheme(side)
+
+
+def _bound_table_entries(config: TransformerConfig, side: Side) -> int:
+    """Return a bound on the entries of a table: the product of the two largest integers among sizes and options.
+
+    No scheme of the catalogue has a larger table; one of another package may, and is then built with storage.
+    """
+    sizes = config.get_sizes(side)
+    dimensions = [sizes.width, sizes.d_model, sizes.num_heads * sizes.head_dim]
+    dimensions += [abs(int(number)) for number in _find_integers(config.get_position(side).options)]
+    first, second = sorted([*dimensions, 1], reverse=True)[:2]
+    return first * second
+
+
+def _find_integers(value: Any) -> Iterator[int]:
+    """Yield all integers in an option, also those in lists and tables."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _find_integers(item)
+    elif isinstance(value, int):
+        yield value

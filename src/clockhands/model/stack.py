@@ -1,0 +1,169 @@
+"""The encoder or the decoder: an input layer, layers with their schemes, and a last norm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple, cast
+
+import torch
+from torch import nn
+
+from clockhands import positions
+from clockhands.errors import PositionError
+from clockhands.model.attention import AttentionContext
+from clockhands.model.block import Block
+from clockhands.model.config import TransformerConfig
+from clockhands.model.config_types import Side
+from clockhands.model.input import InputLayer, make_norm
+from clockhands.model.kv_cache import KVCache
+from clockhands.model.masks import Placement
+from clockhands.model.token_batch import EncodedSource
+from clockhands.schemes import NoPosition, Scheme
+from clockhands.schemes.frequencies import one_row
+from clockhands.schemes.scheme import Positions
+from clockhands.shapes import Bool, Float, Int, Tensor
+
+__all__ = ["CacheLimit", "SideSchemes", "Stack"]
+
+
+class SideSchemes(nn.ModuleList):
+    """The schemes of one side: one for all layers, or one for each layer if the scheme is ``per_layer``."""
+
+    def __init__(self, config: TransformerConfig, side: Side) -> None:
+        first = config.take_scheme(side)
+        count = config.count_layers(side) if first.per_layer else 1
+        super().__init__([first, *(config.take_scheme(side) for _ in range(count - 1))])
+        # On the meta device, as in from_pretrained, tables have no values: ``restore_tables`` makes them after loading.
+        self.built_on_meta = torch.get_default_device().type == "meta"
+        self.skip_every = config.get_position(side).skip_every
+        self.axes = first.declares.axes
+        self.has_locate = "locate" in first.active_hooks()
+        self._no_position = (NoPosition(),)  # in a tuple, so that nn.Module does not register it
+
+    def for_layer(self, layer: int) -> Scheme:
+        """Return the scheme of a layer; every ``skip_every``-th layer has no position."""
+        if self.skip_every and (layer + 1) % self.skip_every == 0:
+            return self._no_position[0]
+        return cast(Scheme, self[layer if len(self) > 1 else 0])
+
+
+class CacheLimit(NamedTuple):
+    """How many tokens a text may have before cached keys are stale, and the transform or scheme that causes it."""
+
+    cause: str
+    length: int
+
+
+class Stack(nn.Module):
+    """The encoder or the decoder: input layer, layers, and a last norm if the configuration has one."""
+
+    def __init__(self, config: TransformerConfig, side: Side) -> None:
+        super().__init__()
+        self.position = config.get_position(side)
+        self.input = InputLayer(config, side)
+        self.schemes = SideSchemes(config, side)
+        self.transform = self.position.make_transform()
+        self.blocks = nn.ModuleList(Block(config, side) for _ in range(config.count_layers(side)))
+        self.norm = make_norm(config) if config.has_final_norm else None
+
+    @cached_property
+    def cache_limit(self) -> CacheLimit | None:
+        """The length of the text beyond which cached keys are stale, and the cause; None if they never are.
+
+        A cache of unrotated keys does not help: cached values, and the keys of later layers, come from states that were
+        computed with the old positions.
+        """
+        if self.transform is not None and self.transform.depends_on_length:
+            return CacheLimit(str(self.position.transform), 0)
+        # No keys are computed from the states of the last layer, so its scheme may change.
+        below = [self.schemes.for_layer(layer) for layer in range(len(self.blocks) - 1)]
+        changing = [scheme for scheme in below if scheme.declares.depends_on_length]
+        first = self.schemes.for_layer(0)
+        if first.declares.depends_on_length and "encode" in first.active_hooks():
+            changing.append(first)
+        lengths = [scheme.declares.steady_length for scheme in changing]
+        return CacheLimit(self.position.scheme, min(lengths)) if changing else None
+
+    def refuse_stale_cache(self, length: int | None) -> None:
+        """Raise PositionError if cached keys are stale in a text of ``length`` tokens (None: not known in tracing)."""
+        if self.cache_limit is None:
+            return
+        cause, limit = self.cache_limit
+        if length is None or length > limit:
+            beyond = f" once the text is longer than {limit} tokens" if limit else ""
+            raise PositionError(
+                f"{cause} computes positions from the length of the text, so cached keys become stale{beyond}; "
+                f"pass use_cache=False, or choose options that do not depend on the length"
+            )
+
+    def transform_positions(self, pos_BS: Positions, mask_BS: Bool[Tensor, "B S"] | None) -> Positions:
+        """Make the positions that the schemes of this stack read from counted ones: [B, S], or [B, S, A] on A axes.
+
+        ``mask_BS`` is False at padding; None: there is none.
+        """
+        if self.transform is not None:
+            pos_BS = self.transform(pos_BS, mask_BS, training=self.training)
+        axes = self.schemes.axes
+        return pos_BS if pos_BS.dim() > 2 or axes is None or axes == 1 else positions.text_axes(pos_BS, axes)
+
+    def forward(
+        self,
+        ids_BS: Int[Tensor, "B S"],
+        placement: Placement,
+        cache: KVCache | None = None,
+        source: EncodedSource | None = None,
+        cross_placement: Placement | None = None,
+        cross_schemes: SideSchemes | None = None,
+        cross_cache: KVCache | None = None,
+        layer_states: list[Tensor] | None = None,
+    ) -> Float[Tensor, "B S D"]:
+        """Compute the last states: ids [B, S] to [B, S, D].
+
+        The input of every layer and the last output are appended to ``layer_states`` if that is a list. The arguments
+        from ``source`` to ``cross_cache`` are for the decoder of an encoder-decoder.
+        """
+        x = self.input(ids_BS, self.encode_positions(placement.qpos_BS))
+        contexts = []
+        for layer in range(len(self.blocks)):
+            cross_context = None
+            if cross_placement is not None and cross_schemes is not None:
+                cross_context = AttentionContext(cross_schemes.for_layer(layer), cross_placement, cross_cache, layer)
+            contexts.append((AttentionContext(self.schemes.for_layer(layer), placement, cache, layer), cross_context))
+        return self.run_blocks(x, contexts, None if source is None else source.states_BTD, layer_states)
+
+    def encode_positions(self, pos_BS: Positions) -> Float[Tensor, "#B S P"] | None:
+        """Compute the encoding of positions that the input layer combines with the tokens; None if there is none."""
+        # Not for_layer(0), which may skip position; and rows at the same positions share one encoding.
+        return cast(Scheme, self.schemes[0]).encode(one_row(pos_BS))
+
+    def run_blocks(
+        self,
+        x_BSD: Float[Tensor, "B S D"],
+        contexts: Sequence[tuple[AttentionContext, AttentionContext | None]],
+        source_BTD: Float[Tensor, "B T D"] | None = None,
+        layer_states: list[Tensor] | None = None,
+    ) -> Float[Tensor, "B S D"]:
+        """Run all layers and the last norm: [B, S, D] to [B, S, D].
+
+        ``contexts``: those of self-attention and of cross-attention for each layer.
+        """
+        x = x_BSD
+        for layer, (block, (context, cross_context)) in enumerate(zip(self.blocks, contexts, strict=True)):
+            x = self.add_encoding_again(x, context.scheme, context.placement.qpos_BS, layer)
+            if layer_states is not None:
+                layer_states.append(x)
+            x = block(x, context, source_BTD, cross_context)
+        x = x if self.norm is None else self.norm(x)
+        if layer_states is not None:
+            layer_states.append(x)
+        return x
+
+    def add_encoding_again(
+        self, x_BSD: Float[Tensor, "B S D"], scheme: Scheme, pos_BS: Positions, layer: int
+    ) -> Float[Tensor, "B S D"]:
+        """Add the encoding to a layer's input, [B, S, D], if ``every_layer`` is set; the first one has it already."""
+        if not self.position.every_layer or layer == 0:
+            return x_BSD
+        encoding_BSD = scheme.encode(pos_BS, layer)
+        return x_BSD if encoding_BSD is None else x_BSD + encoding_BSD.to(x_BSD.dtype)

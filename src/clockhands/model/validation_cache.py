@@ -1,0 +1,34 @@
+"""A cache of validated configurations, by their tables: transformers copies and reads a configuration many times."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from clockhands.model.config import TransformerConfig
+
+__all__ = ["MAX_ENTRIES", "store_validated", "validate_table"]
+
+MAX_ENTRIES = 64
+_VALIDATED: dict[str, TransformerConfig] = {}
+
+
+def validate_table(table: Any, origin: str = "config.transformer") -> TransformerConfig:
+    """Return the configuration of a table, validated once for all tables that are equal.
+
+    ``origin``: where the table comes from, for messages. Raises ConfigError.
+    """
+    try:
+        key = json.dumps(table, sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        return TransformerConfig.from_dict(table, origin)  # not JSON, so from_dict says what is wrong
+    if key not in _VALIDATED:
+        store_validated(TransformerConfig.from_dict(table, origin), table)
+    return _VALIDATED[key]
+
+
+def store_validated(config: TransformerConfig, table: Any) -> None:
+    """Store a validated configuration under its table; the oldest of ``MAX_ENTRIES`` is dropped."""
+    if len(_VALIDATED) >= MAX_ENTRIES:
+        del _VALIDATED[next(iter(_VALIDATED))]
+    _VALIDATED[json.dumps(table, sort_keys=True)] = config
