@@ -13,7 +13,7 @@ from clockhands.inspection.estimators.variance_share import estimate_position_sh
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.measures.directions import compute_overlap
 from clockhands.inspection.measures.heads_distance import _bootstrap_median
-from clockhands.inspection.measures.survival import probe_layers, probe_positions
+from clockhands.inspection.measures.layer_probes import probe_layers, probe_positions
 from clockhands.inspection.measures.table_similarity import compute_symmetry
 from clockhands.inspection.measures.table_step import measure_random_split, project_rows
 from clockhands.inspection.reading.capture import Capture, capture

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 import torch
 
 from clockhands.inspection.measures.directions import Directions
+from clockhands.inspection.measures.layer_probes import probe_layers
 from clockhands.inspection.measures.loudness import Levels, measure_levels
 from clockhands.inspection.measures.position_rows import read_rows
 from clockhands.inspection.measures.recovery import Recovery
-from clockhands.inspection.measures.survival import probe_layers
 from clockhands.inspection.measures.table_similarity import TableSimilarity
 from clockhands.inspection.measures.table_step import measure_random_split, project_rows
 from clockhands.inspection.reading.capture import Capture, capture

@@ -16,8 +16,8 @@ from clockhands.errors import CheckpointError, UsageError
 from clockhands.findings import Finding, Findings
 from clockhands.inspection.comparability import read_basis
 from clockhands.inspection.measures import MEASURES
+from clockhands.inspection.measures.layer_probes import MOST_TEXTS as CONTROL_TEXTS
 from clockhands.inspection.measures.measure import Measure
-from clockhands.inspection.measures.survival import MOST_TEXTS as CONTROL_TEXTS
 from clockhands.inspection.opening import open_subject, open_tokenizer
 from clockhands.inspection.progress import Progress, show_progress
 from clockhands.inspection.reading.reading import Reading, read_model

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clockhands.inspection.estimators.probes import STRENGTH, CrossValidation, Ridge, correct_interval
-from clockhands.inspection.measures.survival import probe_positions
+from clockhands.inspection.measures.layer_probes import probe_positions
 
 
 def test_texts_of_one_group_stay_on_one_side() -> None:

@@ -75,6 +75,7 @@ class TableLines:
 
 
 NO_LINES = TableLines((), (), LEAST_AGREEMENT, 0.0)
+"""What is found in a table that holds nothing to look at."""
 
 
 def find_lines(table: Array, seed: int = 0) -> TableLines:

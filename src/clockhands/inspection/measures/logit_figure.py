@@ -22,7 +22,9 @@ METHOD = (
     "to 1 and can be slightly negative. Only ordinary tokens count. Interval: texts resampled. Untrained: "
     "fresh weights."
 )
+"""How both measures split the logits, for their ``method``."""
 SOURCE = "Ke et al. 2021 (TUPE), eq. 6; Dai et al. 2019, section 3.3, for the constant's terms; made exact by replay"
+"""Where the split comes from, for their ``source``."""
 LEAST_DRAWN = 0.002
 """Groups whose share is below this in every column are not drawn."""
 

@@ -35,6 +35,8 @@ COLUMNS = (
     "fastest period",
     "slowest period",
 )
+"""Columns of the table of lines that were estimated. Periods are in tokens per turn; ``low`` and ``high`` are the ends
+of the 95 % interval of the period."""
 
 
 class TableHands(Measure):
