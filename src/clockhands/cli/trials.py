@@ -51,9 +51,10 @@ def print_verdicts(comparison: Comparison) -> None:
     """Print a row for each variant: its score, its difference from the baseline, and the verdict."""
     from clockhands.comparison.formats import COLUMNS, format_rows
 
-    table = Table(box=box.SIMPLE)
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
     for column in COLUMNS:
-        table.add_column(column)
+        # Whole words, whatever the width of the terminal: rich would cut them and end them with an ellipsis.
+        table.add_column(column, overflow="fold", min_width=12 if column == "verdict" else len(column))
     for row in format_rows(comparison):
         table.add_row(*map(Text, row))
     Console().print(table)
