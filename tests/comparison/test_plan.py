@@ -34,6 +34,16 @@ def test_a_margin_belongs_to_the_plan_and_is_absent_where_the_metric_decides() -
     assert (plan().equal_within, plan(metric="chrf").equal_within, plan(metric="loss").equal_within) == (1.0, 0.3, 0.01)
 
 
+def test_a_seed_decides_what_a_scheme_draws_unless_it_has_a_seed_of_its_own() -> None:
+    made = plan(vary={"position.scheme": ["random", "sinusoidal", "learned"]})
+    assert [made.recipe_of("random", seed).tables["position"]["seed"] for seed in (1, 2)] == [1, 2]
+    assert "seed" not in made.recipe_of("learned", 2).tables["position"]
+    given = plan(variants=[Variant("seven", {"position.scheme": "random", "position.seed": 7})])
+    assert given.recipe_of("seven", 2).tables["position"]["seed"] == 7
+    sides = plan(variants=[Variant("sides", {"position.decoder.scheme": "random"})]).recipe_of("sides", 4)
+    assert sides.tables["position"]["decoder"]["seed"] == 4
+
+
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"vary": {"position.schem": ["rope"]}}, "variant 'rope': cannot set 'position.schem': unknown key"),
     ({"vary": {"position.scheme": ["rope", "ropee"]}}, "variant 'ropee': .*did you mean 'rope'"),

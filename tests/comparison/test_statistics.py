@@ -125,6 +125,13 @@ def test_detectable_is_seen_with_the_power_it_names() -> None:
     assert effect == pytest.approx(1.0, abs=0.01)
 
 
+def test_what_could_have_been_detected_is_as_often_too_small_as_too_large() -> None:
+    """Five seeds of one item: the standard error of the mean of normal numbers is 1 / √5."""
+    rng = np.random.default_rng(9)
+    promised = [difference(rng.normal(0, 1, (5, 1)), np.zeros((5, 1))).detectable for _ in range(200)]
+    assert np.median(np.array(promised, dtype=float)) == pytest.approx(detectable(1 / math.sqrt(5), 4), rel=0.08)
+
+
 @given(st.integers(0, 2**32 - 1), st.floats(0, 4), st.integers(1, 40))
 def test_p_and_interval_never_disagree(seed: int, shift: float, comparisons: int) -> None:
     gap = np.random.default_rng(seed).normal(shift, 1, (5, 6))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from clockhands.comparison.trial_scores import find_groups
+import pytest
+
+from clockhands.comparison.trial_scores import find_groups, require_numbers
 from clockhands.data import Pair, open_corpus
+from clockhands.errors import DataError
 
 
 def test_groups_are_numbered_in_the_order_of_the_items() -> None:
@@ -24,3 +27,10 @@ def test_the_twins_of_roles_are_one_group() -> None:
     for group, pair in zip(groups, pairs, strict=True):
         words.setdefault(group, []).append(tuple(sorted(pair.source.split())))
     assert all(len(both) == 2 and both[0] == both[1] for both in words.values())
+
+
+def test_items_without_a_score_are_named() -> None:
+    require_numbers("0110")
+    require_numbers((1.0, 2.0))
+    with pytest.raises(DataError, match=r"there is no score for test items 1, 3 \(from 0\) of 4"):
+        require_numbers((1.0, float("nan"), 2.0, float("inf")))

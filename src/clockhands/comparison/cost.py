@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from clockhands.comparison.plan import Plan
 from clockhands.comparison.results import Cost
+from clockhands.comparison.trial_scores import find_test_split
 from clockhands.data import IGNORED
 from clockhands.errors import ConfigError, UsageError
 from clockhands.model.size import count_parameters
@@ -67,8 +68,24 @@ def _check(plan: Plan, recipes: dict[str, Recipe], material: dict[str, Material]
         except UsageError as fault:
             reasons = fault.faults if isinstance(fault, ConfigError) else (str(fault),)
             faults += [f"variant {name!r} cannot be built: {reason}" for reason in reasons]
+    faults += _compare_test_items(plan, material)
     if faults:
         raise ConfigError(faults, "the plan")
+
+
+def _compare_test_items(plan: Plan, material: dict[str, Material]) -> list[str]:
+    """Name the variants whose test items are not the baseline's: their scores could not be paired."""
+    corpora = {name: part.corpus for name, part in material.items()}
+    items = {name: corpus[find_test_split(corpus)] for name, corpus in corpora.items()}
+    wanted, faults = items[plan.baseline], []
+    for name, own in items.items():
+        if own is not wanted and list(own) != list(wanted):
+            place = next((n for n, (a, b) in enumerate(zip(own, wanted, strict=False)) if a != b), "the last")
+            faults.append(
+                f"variant {name!r} is tested on other items than {plan.baseline!r} ({len(own):,} and {len(wanted):,}; "
+                f"the first that differs: {place}); vary nothing that changes the test split, or compare them apart"
+            )
+    return faults
 
 
 def _match_parameters(

@@ -26,6 +26,7 @@ from clockhands.errors import ConfigError, describe_unknown
 from clockhands.findings import Number
 from clockhands.options import check_value
 from clockhands.runs.recipe import Recipe, combine, load, vary
+from clockhands.runs.recipe.keys import SIDES
 
 NEWER = ("margin", "learned", "despite")
 """Fields that plans of the first release do not have; without them the fingerprint of a plan is as it was then."""
@@ -90,8 +91,15 @@ class Plan:
         return next(variant for variant in self.variants if variant.name == name)
 
     def recipe_of(self, name: str, seed: int) -> Recipe:
-        """Return the recipe of a trial, before anything is matched."""
-        return vary(self.recipe, {**self.variant(name).overrides, "training.seed": seed})
+        """Return the recipe of a trial, before anything is matched.
+
+        The trial's seed decides batches and initial weights, and the random numbers of a scheme that draws any (a table
+        of random vectors, random phases), unless the recipe or the variant gives the scheme a seed of its own.
+        """
+        overrides = self.variant(name).overrides
+        recipe = vary(self.recipe, {**overrides, "training.seed": seed})
+        drawn = [key for key in _find_scheme_seeds(recipe.tables["position"]) if key not in overrides]
+        return vary(recipe, dict.fromkeys(drawn, seed)) if drawn else recipe
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data that ``from_dict`` reads back; of the newer fields those that are set."""
@@ -124,6 +132,12 @@ class Plan:
             **newer,
             **rest,
         )
+
+
+def _find_scheme_seeds(position: Mapping[str, Any]) -> list[str]:
+    """The keys of the seeds of the recipe's schemes that nobody has set, so that they are 0."""
+    sides = {"position": position, **{f"position.{side}": position[side] for side in SIDES if side in position}}
+    return [f"{table}.seed" for table, options in sides.items() if options.get("seed") == 0]
 
 
 def make_plan(

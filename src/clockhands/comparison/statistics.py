@@ -158,9 +158,14 @@ def difference(
     p = float(2 * stats.t.sf(abs(value) / error, freedom)) if error else float(value == 0)
     plain = Difference(
         value, value - reach, value + reach, error, p, min(1.0, p * comparisons), (value - inner, value + inner),
-        detectable(error, freedom, comparisons, alpha), parts.seeds, parts.groups, comparisons,
+        detectable(_centre(error, freedom), freedom, comparisons, alpha), parts.seeds, parts.groups, comparisons,
     )  # fmt: skip
     return plain if top is None else widen_at_ceiling(plain, gap_SG, sizes_G, top, alpha)
+
+
+def _centre(error: float, freedom: float) -> float:
+    """A standard error that is as often too large as too small: from four degrees of freedom it is mostly 8 % low."""
+    return error * math.sqrt(freedom / float(stats.chi2.median(freedom)))
 
 
 def pair_items(

@@ -16,7 +16,7 @@ from clockhands.comparison.cost import material_key
 from clockhands.comparison.initial_weights import draw_by_name
 from clockhands.comparison.model_measures import During, Inside
 from clockhands.comparison.trial import CurvePoint, Measurements, StepValues, TargetReached, Trial
-from clockhands.comparison.trial_scores import score_trial
+from clockhands.comparison.trial_scores import require_numbers, score_trial
 from clockhands.comparison.workers.job import Job
 from clockhands.comparison.workers.peak_memory import read_peak_mebibytes, reset_peak
 from clockhands.errors import BusyError, ClockhandsError
@@ -83,6 +83,7 @@ def _train_and_measure(job: Job) -> dict[str, Any]:
     seconds = time.perf_counter() - begun
     opened = open_run(run)
     scores = score_trial(opened, material, job.metric)
+    require_numbers(scores["items"])
     seen = tuple(StepValues(step, values) for step, values in during.seen)
     measured = Measurements(before, seen, inside.look(opened.model)) if job.inside else None
     return {**scores, **_facts(run, job.target, seconds), "inside": measured}

@@ -6,9 +6,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from clockhands.comparison.statistics import name_cells
 from clockhands.comparison.trial import LongerText
-from clockhands.data import Pair
-from clockhands.errors import PositionError
+from clockhands.data import Corpus, Pair
+from clockhands.errors import DataError, PositionError
 from clockhands.generation import Evaluation, evaluate, measure_pair_loss, translate
 from clockhands.runs import Run
 from clockhands.training import Material
@@ -22,7 +25,7 @@ BEYOND = (2, 4)
 def score_trial(run: Run, material: Material, metric: str) -> dict[str, Any]:
     """Return split, items, scores, table by length and scores on longer text: fields of ``Trial``."""
     corpus = material.corpus
-    split = "test" if "test" in corpus else "validation"
+    split = find_test_split(corpus)
     if corpus.task == "language modelling":
         return {"split": split, **_score_language_model(run, material, split)}
     pairs = corpus.pairs(split)
@@ -38,6 +41,20 @@ def score_trial(run: Run, material: Material, metric: str) -> dict[str, Any]:
         "written_per_second": round(written / (time.perf_counter() - begun), 1),
         "longer": longer,
     }
+
+
+def find_test_split(corpus: Corpus) -> str:
+    """Return the split on which trials are scored."""
+    return "test" if "test" in corpus else "validation"
+
+
+def require_numbers(items: str | Sequence[float]) -> None:
+    """Raise DataError that names the test items without a finite score."""
+    if isinstance(items, str):
+        return
+    items_1N = np.array([items], dtype=np.float64)
+    if wrong := name_cells(items_1N):
+        raise DataError(f"there is no score for {wrong.removesuffix(' of row 0')} (from 0) of {items_1N.shape[1]:,}")
 
 
 def _score_language_model(run: Run, material: Material, split: str) -> dict[str, Any]:

@@ -19,8 +19,9 @@ from clockhands.findings import Figure, Finding, Findings, Light, Mark, Panel, T
 
 METHOD = (
     "Every variant is trained from the same seeds, with the same batches and, where names and shapes agree, the same "
-    "initial weights, and judged on the same test items. Differences are paired by seed and item; items that hang "
-    "together (twins) count as one. Intervals count seeds and items as samples (two-way clustering, Cameron, Gelbach & "
+    "initial weights, and judged on the same test items; a seed decides batches, weights and what a scheme draws, "
+    "while the training text is the same. Differences are paired by seed and item; items that hang together (twins) "
+    "count as one. Intervals count seeds and items as samples (two-way clustering, Cameron, Gelbach & "
     "Miller 2011), and hold for all comparisons together at 95 % (max-t, Dunnett 1955; variances over seeds moderated "
     "after Smyth 2004). Where fewer than ten groups of items tell two variants apart, the exact interval of a share "
     "over these groups (Clopper & Pearson 1934) is taken where it is wider. Equivalent: two one-sided tests at 5 % "

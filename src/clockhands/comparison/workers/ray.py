@@ -12,6 +12,7 @@ from typing import Any
 
 from clockhands.comparison.trial import Trial
 from clockhands.comparison.workers.job import Job, TrialProgress, dead_trial
+from clockhands.comparison.workers.ray_start import last_line, start_ray
 from clockhands.errors import ClockhandsError, UsageError
 
 CONNECTIONS = "5"
@@ -39,13 +40,13 @@ class Cluster:
         os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", CONNECTIONS)
         import ray
 
-        self._connect(ray)
+        start_ray(ray, self.address)
         try:
             yield from self._run(ray, jobs, progress)
         # A trial's own failure is a result; whatever else Ray raises means that nobody is there to run the others.
         except (ConnectionError, ray.exceptions.RayError) as fault:
             raise ClockhandsError(
-                f"the cluster {self.address} is gone ({_last_line(fault)}); what had ended is kept, give the same "
+                f"the cluster {self.address} is gone ({last_line(fault)}); what had ended is kept, give the same "
                 f"command again to go on"
             ) from fault
         finally:
@@ -79,16 +80,6 @@ class Cluster:
                 f"same command again to go on"
             )
 
-    def _connect(self, ray: Any) -> None:
-        where = {"configure_logging": True} if self.address == "ray" else {"address": self.address}
-        try:
-            ray.init(log_to_driver=False, logging_level="error", **where)
-        except (ConnectionError, TimeoutError, RuntimeError) as fault:
-            raise ClockhandsError(
-                f"no Ray cluster answers at {self.address} ({_last_line(fault)}); if there was one that is gone, 'ray "
-                f"stop' makes Ray forget it"
-            ) from fault
-
 
 class _Ended:
     """Tells a trial's result from one that is to be run again, because its worker died or its node went away."""
@@ -107,7 +98,7 @@ class _Ended:
             trial: Trial = self.ray.get(reference)
             return trial
         except faults.RayTaskError as fault:
-            return Trial(job.variant, job.seed, "failed", error=_last_line(fault))
+            return Trial(job.variant, job.seed, "failed", error=last_line(fault))
         except (faults.WorkerCrashedError, faults.OutOfMemoryError):
             self.deaths[job.key] += 1
             return None if self.deaths[job.key] < DEATHS else dead_trial(job)
@@ -148,8 +139,3 @@ def _work(threads: int, job: Job) -> Trial:
 
     torch.set_num_threads(threads)
     return run_trial(job)
-
-
-def _last_line(fault: Exception) -> str:
-    lines = str(fault).strip().splitlines()
-    return lines[-1] if lines else type(fault).__name__
