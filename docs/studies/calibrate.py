@@ -118,7 +118,7 @@ def describe_aims(cells: Sequence[Cell]) -> str:
     if not missed:
         return f"All {len(cells)} cells keep both aims. {why}"
     texts = [f"- {text}" for text in missed]
-    return "\n".join([f"{len(cells)} cells were measured. {why} These\nmiss an aim:", "", *texts])
+    return "\n".join([f"{len(cells)} cells were measured. {why}", "", "These miss an aim:", "", *texts])
 
 
 def _row(cell: Cell) -> str:

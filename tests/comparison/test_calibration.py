@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -73,3 +76,33 @@ def test_a_cell_is_read_back() -> None:
     bare = Cell("law", 5, 1, Rate(1, 20), Rate(19, 20), Rate(20, 20))
     assert Cell.from_dict(json.loads(json.dumps(bare.to_dict()))) == bare
     assert Rate(0, 0).interval == (0.0, 1.0)
+
+
+STUDIES = Path(__file__).parent.parent.parent / "docs" / "studies"
+
+
+def script() -> ModuleType:
+    """The script that writes the page."""
+    spec = importlib.util.spec_from_file_location("calibrate", STUDIES / "calibrate.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_that_of_the_committed_results() -> None:
+    calibrate = script()
+    cells = calibrate.read_cells()
+    assert set(cells) == {(law.name, seeds, variants) for law in LAWS for seeds in (5, 10) for variants in (1, 11, 42)}
+    assert (STUDIES / "calibration.md").read_text("utf8") == calibrate.write_page()
+
+
+def test_a_cell_that_misses_an_aim_is_named() -> None:
+    good = Cell("law", 5, 1, Rate(5, 100), Rate(95, 100), Rate(95, 100))
+    narrow = Cell("narrow", 5, 1, Rate(5, 100), Rate(80, 100), Rate(95, 100))
+    calibrate = script()
+    assert calibrate.describe_aims([good]).startswith("All 1 cells keep both aims.")
+    assert "miss" not in calibrate.describe_aims([good])
+    text = calibrate.describe_aims([good, replace(good, variants=11, false=Rate(9, 100)), narrow])
+    assert "- law, 5 seeds, 11 variants: 9.0 % [4.2, 16.4] false." in text
+    assert "- narrow, 5 seeds: 80.0 % [70.8, 87.3] covered." in text and text.count("- ") == 2
