@@ -46,8 +46,8 @@ class Case:
     def __init__(self, name: str, length: int, backward: bool) -> None:
         torch.manual_seed(0)
         self.backward, self.causal, self.learned = backward, name != "swin", name != "alibi"
-        grid = positions.grid(1, length // COLUMNS, COLUMNS)
-        self.pos = positions.sequential(1, length) if self.causal else grid
+        grid = positions.make_grid(1, length // COLUMNS, COLUMNS)
+        self.pos = positions.count_up(1, length) if self.causal else grid
         self.qkv = [torch.randn(1, HEADS, length, WIDTH, requires_grad=backward) for _ in range(3)]
         self.scheme = SCHEMES[name](length)
         self.mask: Tensor | None = None

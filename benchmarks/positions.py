@@ -22,7 +22,7 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from clockhands import positions
 from clockhands.schemes import RoPE, Sinusoidal
-from clockhands.schemes.rotary.kernels import Layout, compile_rotation
+from clockhands.schemes.rotary.rotation import Layout, compile_rotation
 
 HEADS, HEAD_DIM = 8, 64
 CALLS = 8
@@ -35,7 +35,7 @@ SETTING = (
 def rope(length: int, dtype: torch.dtype, layout: Layout, backward: bool, rounds: int) -> dict[str, Any]:
     """Our turn over the function of transformers."""
     q, k, gradient = (torch.randn(1, length, HEADS, HEAD_DIM, dtype=dtype).transpose(1, 2) for _ in range(3))
-    pos, scheme = positions.sequential(1, length), RoPE(HEAD_DIM, layout=layout)
+    pos, scheme = positions.count_up(1, length), RoPE(HEAD_DIM, layout=layout)
     cos, sin = (torch.cat([wave[0], wave[0]], dim=-1).to(dtype) for wave in scheme.compute_cos_sin(pos, torch.float32))
 
     def contender(turn: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Callable[[], object]:
@@ -57,10 +57,10 @@ def rope(length: int, dtype: torch.dtype, layout: Layout, backward: bool, rounds
 def tables(rounds: int) -> dict[str, Any]:
     """The first table of a length, and its largest error against float64."""
     length, width = 8192, 512
-    pos, x = positions.sequential(1, length), torch.zeros(1, length, width)
+    pos, x = positions.count_up(1, length), torch.zeros(1, length, width)
     ours, theirs = Sinusoidal(width), lambda: PositionalEncoding1D(width)(x)
     speed = speedups(interleave({OURS: lambda: ours.encode(pos), "positional-encodings": theirs}, rounds))
-    far = positions.sequential(1, 512, start=1_000_000)
+    far = positions.count_up(1, 512, start=1_000_000)
     return {
         "speed": speed["ours over fastest"],
         "largest error": {OURS: error(ours.encode(pos)[0], pos[0]), "positional-encodings": error(theirs()[0], pos[0])},

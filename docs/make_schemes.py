@@ -73,7 +73,7 @@ def costs(rounds: int = 15) -> dict[str, float]:
     refused = set()
     for turn in range(-1, rounds):
         for name, scheme in schemes.items():
-            pos = where(scheme, 1, LENGTH) if scheme.declares.axes != 2 else positions.grid(1, 16, LENGTH // 16)
+            pos = where(scheme, 1, LENGTH) if scheme.declares.axes != 2 else positions.make_grid(1, 16, LENGTH // 16)
             start = time.process_time()
             try:
                 with torch.no_grad():

@@ -32,7 +32,7 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """``mask`` is 1 at real tokens; the positions follow from it."""
-        pos = positions.from_mask(mask)
+        pos = positions.count_from_mask(mask)
         visible = mask.bool()[:, None, None, :].expand(-1, 1, x.shape[1], -1)
         mixed = attend(self.scheme, *self.heads(x), pos, pos, visible, causal=True)
         return self.out(mixed.transpose(1, 2).flatten(2))
@@ -40,11 +40,11 @@ class Attention(nn.Module):
     def step(self, x: Tensor, cache: list[Tensor]) -> Tensor:
         """One more token: its key is turned once, kept, and never touched again."""
         start = cache[0].shape[2] if cache else 0
-        pos = positions.sequential(x.shape[0], 1, start=start)
+        pos = positions.count_up(x.shape[0], 1, start=start)
         q, k, v = self.heads(x)
         q, k = self.scheme.rotate(q, k, pos, pos)
         cache[:] = [torch.cat([old, new], dim=2) for old, new in zip(cache, (k, v), strict=True)] if cache else [k, v]
-        everywhere = positions.sequential(x.shape[0], start + 1)
+        everywhere = positions.count_up(x.shape[0], start + 1)
         scale = self.scheme.scale(HEAD_DIM)
         mixed = attend(self.scheme, q, *cache, pos, everywhere, causal=True, rotated=True, scale=scale)
         return self.out(mixed.transpose(1, 2).flatten(2))
@@ -54,7 +54,7 @@ def flex(scheme: Scheme, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """The same bias through FlexAttention: the scheme gives the ``score_mod``."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    pos = positions.sequential(q.shape[0], q.shape[2])
+    pos = positions.count_up(q.shape[0], q.shape[2])
     causal = create_block_mask(lambda b, h, i, j: i >= j, None, None, q.shape[2], k.shape[2], device="cpu")
     scale = scheme.scale(q.shape[-1])
     out = flex_attention(q, k, v, score_mod=scheme.score_mod(pos, pos), block_mask=causal, scale=scale)
@@ -80,7 +80,7 @@ def main() -> None:
 
         if "bias" in scheme.active_hooks():
             q, k, v = layer.heads(x)
-            pos = positions.sequential(1, 6)
+            pos = positions.count_up(1, 6)
             apart = flex(scheme, q, k, v) - attend(scheme, q, k, v, pos, pos, causal=True)
             print(f"{name}: FlexAttention differs by {apart.abs().max():.1e}")
 

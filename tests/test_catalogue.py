@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.catalogue import Catalogue, Lazy, UnknownNameError, first_sentence, imported
+from clockhands.catalogue import Catalogue, Lazy, UnknownNameError, get_first_sentence, import_later
 from clockhands.errors import UsageError
 
 
@@ -56,7 +56,7 @@ def test_a_lazy_entry_is_made_once_and_only_when_it_is_used() -> None:
 def test_an_imported_entry_imports_its_module_when_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "planted_shape.py").write_text("class Square: '''Four sides.'''\n", "utf8")
     monkeypatch.syspath_prepend(tmp_path)
-    shapes = Catalogue("shape", {"square": imported("planted_shape", "Square")})
+    shapes = Catalogue("shape", {"square": import_later("planted_shape", "Square")})
     assert len(shapes) == 1 and "planted_shape" not in sys.modules
     assert shapes.describe("square") == "Four sides"
     assert sys.modules.pop("planted_shape").Square is shapes["square"]
@@ -88,4 +88,4 @@ def test_two_entries_cannot_register_under_one_name() -> None:
 
 
 def test_a_first_sentence_ends_before_a_capital() -> None:
-    assert first_sentence(circle) == "Draw a circle (Euclid et al. 300, definition 15)"
+    assert get_first_sentence(circle) == "Draw a circle (Euclid et al. 300, definition 15)"

@@ -22,79 +22,79 @@ masks = st.lists(st.lists(st.booleans(), min_size=5, max_size=5), min_size=1, ma
 
 @given(masks)
 def test_real_tokens_count_from_zero_wherever_the_padding_is(mask: torch.Tensor) -> None:
-    for row, real in zip(positions.from_mask(mask), mask, strict=True):
+    for row, real in zip(positions.count_from_mask(mask), mask, strict=True):
         assert row[real].tolist() == list(range(int(real.sum())))
         assert not row[~real].any()
 
 
 @given(masks, st.integers(1, 5))
 def test_continued_is_the_tail_of_the_whole(mask: torch.Tensor, new: int) -> None:
-    assert torch.equal(positions.continued(mask, new), positions.from_mask(mask)[:, -new:])
+    assert torch.equal(positions.continue_from_mask(mask, new), positions.count_from_mask(mask)[:, -new:])
 
 
 def test_trap_06_left_padding_by_hand() -> None:
-    assert positions.from_mask(torch.tensor([[0, 0, 1, 1, 1]])).tolist() == [[0, 0, 0, 1, 2]]
+    assert positions.count_from_mask(torch.tensor([[0, 0, 1, 1, 1]])).tolist() == [[0, 0, 0, 1, 2]]
 
 
 @pytest.mark.parametrize("new", [0, 4])
 def test_continuing_more_than_the_mask_is_refused(new: int) -> None:
     with pytest.raises(PositionError, match=f"{new} new tokens do not fit a mask of 3"):
-        positions.continued(torch.ones(1, 3, dtype=torch.long), new)
+        positions.continue_from_mask(torch.ones(1, 3, dtype=torch.long), new)
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=5))
 def test_trap_10_packed_documents_count_for_themselves(lengths: list[int]) -> None:
     documents = torch.cat([torch.full((n,), d) for d, n in enumerate(lengths)])[None]
-    assert positions.packed(documents)[0].tolist() == [p for n in lengths for p in range(n)]
-    sees = positions.same_document(documents)[0]
+    assert positions.count_packed(documents)[0].tolist() == [p for n in lengths for p in range(n)]
+    sees = positions.make_document_mask(documents)[0]
     assert sees.sum() == sum(n * n for n in lengths)
 
 
 def test_sequential_starts_where_it_is_told() -> None:
-    assert positions.sequential(2, 3, start=7).tolist() == [[7, 8, 9]] * 2
+    assert positions.count_up(2, 3, start=7).tolist() == [[7, 8, 9]] * 2
 
 
 def test_grid_runs_the_last_axis_fastest() -> None:
-    assert positions.grid(1, 2, 3)[0].tolist() == [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
+    assert positions.make_grid(1, 2, 3)[0].tolist() == [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
     with pytest.raises(PositionError, match=r"lengths of at least 1; got \(2, 0\)"):
-        positions.grid(1, 2, 0)
+        positions.make_grid(1, 2, 0)
 
 
 def test_text_stands_on_the_diagonal_of_all_axes() -> None:
-    assert positions.text_axes(torch.tensor([[0, 4]]), 3).tolist() == [[[0, 0, 0], [4, 4, 4]]]
+    assert positions.repeat_on_axes(torch.tensor([[0, 4]]), 3).tolist() == [[[0, 0, 0], [4, 4, 4]]]
 
 
 def test_trap_13_what_follows_an_image_continues_after_its_longest_side() -> None:
     """Qwen2-VL: 2 tokens of text, an image of 1 x 2 x 3, 2 tokens of text; then the next turn of the dialogue."""
-    pos = positions.segments(2, (1, 2, 3), 2)[0].tolist()
+    pos = positions.make_segments(2, (1, 2, 3), 2)[0].tolist()
     assert pos[:2] == [[0, 0, 0], [1, 1, 1]]
     assert pos[2:8] == [[2, 2, 2], [2, 2, 3], [2, 2, 4], [2, 3, 2], [2, 3, 3], [2, 3, 4]]
     assert pos[8:] == [[5, 5, 5], [6, 6, 6]]
-    assert positions.segments(1, start=7).tolist() == [[[7, 7, 7]]]
+    assert positions.make_segments(1, start=7).tolist() == [[[7, 7, 7]]]
     with pytest.raises(PositionError, match="no token in these segments"):
-        positions.segments(0)
+        positions.make_segments(0)
 
 
 def test_real_times_must_be_finite() -> None:
-    assert positions.real_valued([[0.5, 1e9 + 0.25]]).tolist() == [[0.5, 1e9 + 0.25]]
+    assert positions.check_times([[0.5, 1e9 + 0.25]]).tolist() == [[0.5, 1e9 + 0.25]]
     with pytest.raises(PositionError, match="NaN or infinite"):
-        positions.real_valued([[0.0, math.nan]])
+        positions.check_times([[0.0, math.nan]])
 
 
 def test_normalised_coordinates_end_at_the_scale() -> None:
     mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
-    got = positions.normalised(positions.from_mask(mask), mask, scale=2.0)
+    got = positions.normalise(positions.count_from_mask(mask), mask, scale=2.0)
     assert got[0].tolist() == [0.5, 1.0, 1.5, 2.0]
     assert got[1, :2].tolist() == [1.0, 2.0]
 
 
 def test_last_token_ignores_padding() -> None:
     mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
-    assert positions.last_token(torch.tensor([[0, 1, 9], [3, 4, 5]]), mask).tolist() == [[1], [5]]
+    assert positions.find_last(torch.tensor([[0, 1, 9], [3, 4, 5]]), mask).tolist() == [[1], [5]]
 
 
 def test_shape_draws_one_shift_a_row_and_keeps_distances() -> None:
-    pos = positions.sequential(64, 5)
+    pos = positions.count_up(64, 5)
     moved = Shifted(maximum=10)(pos, training=True, generator=torch.Generator().manual_seed(1))
     offsets = (moved - pos)[:, 0]
     assert torch.equal(moved - pos, offsets[:, None].expand(-1, 5))
@@ -102,7 +102,7 @@ def test_shape_draws_one_shift_a_row_and_keeps_distances() -> None:
 
 
 def test_shape_tests_at_the_reference_offset_unless_told() -> None:
-    pos = positions.sequential(1, 2)
+    pos = positions.count_up(1, 2)
     assert Shifted(maximum=10)(pos).tolist() == [[10, 11]]
     assert Shifted(maximum=10, test=0)(pos).tolist() == [[0, 1]]
 
@@ -111,7 +111,7 @@ def test_shape_tests_at_the_reference_offset_unless_told() -> None:
 def test_randomised_positions_are_distinct_ordered_and_in_range(length: int, extra: int, seed: int) -> None:
     for training in (True, False):
         transform = Randomised(maximum=length + extra, seed=seed)
-        got = transform(positions.sequential(2, length), training=training)
+        got = transform(positions.count_up(2, length), training=training)
         assert torch.equal(got[0], got[1])
         assert bool((got[0].diff() > 0).all())
         assert got.min() >= 0
@@ -122,12 +122,12 @@ def test_randomised_draws_without_bias() -> None:
     """Each of the positions is in the subset equally often: length/maximum of all draws."""
     generator, counts = torch.Generator().manual_seed(0), torch.zeros(20)
     for _ in range(3000):
-        counts[Randomised(maximum=20)(positions.sequential(1, 5), training=True, generator=generator)[0]] += 1
+        counts[Randomised(maximum=20)(positions.count_up(1, 5), training=True, generator=generator)[0]] += 1
     assert torch.allclose(counts / 3000, torch.full((20,), 0.25), atol=0.04)
 
 
 def test_randomised_outside_training_is_the_subset_of_its_seed() -> None:
-    pos, chosen = positions.sequential(1, 6), []
+    pos, chosen = positions.count_up(1, 6), []
     for seed in range(4):
         got = Randomised(maximum=300, length=6, seed=seed)(pos)[0].tolist()
         assert got == sorted(np.random.RandomState(seed).permutation(300)[:6].tolist())
@@ -137,8 +137,8 @@ def test_randomised_outside_training_is_the_subset_of_its_seed() -> None:
 
 def test_randomised_with_a_fixed_length_is_the_same_token_by_token() -> None:
     transform = Randomised(maximum=100, length=30, seed=4)
-    whole = transform(positions.sequential(1, 12))
-    steps = [transform(positions.sequential(1, 1, start=p)) for p in range(12)]
+    whole = transform(positions.count_up(1, 12))
+    steps = [transform(positions.count_up(1, 1, start=p)) for p in range(12)]
     assert torch.equal(whole, torch.cat(steps, dim=1))
     assert not transform.depends_on_length
     assert Randomised(maximum=100).depends_on_length
@@ -146,13 +146,13 @@ def test_randomised_with_a_fixed_length_is_the_same_token_by_token() -> None:
 
 def test_randomised_refuses_what_does_not_fit() -> None:
     with pytest.raises(PositionError, match=r"5 positions cannot .* raise randomised.maximum"):
-        Randomised(maximum=4)(positions.sequential(1, 5))
+        Randomised(maximum=4)(positions.count_up(1, 5))
     with pytest.raises(PositionError, match=r"5 positions cannot .* raise randomised.length"):
-        Randomised(maximum=40, length=4)(positions.sequential(1, 5))
+        Randomised(maximum=40, length=4)(positions.count_up(1, 5))
 
 
 def test_cape_keeps_order_and_stays_within_its_bounds() -> None:
-    pos = positions.sequential(200, 8)
+    pos = positions.count_up(200, 8)
     got = Cape(3.0, 0.5, 1.1)(pos, training=True, generator=torch.Generator().manual_seed(3))
     assert bool((got.diff(dim=-1) >= 0).all())
     assert got.abs().max() <= (3.5 + 3.0 + 0.5) * 1.1
@@ -161,7 +161,7 @@ def test_cape_keeps_order_and_stays_within_its_bounds() -> None:
 
 def test_cape_moves_rows_tokens_and_scales_by_draws_of_their_own() -> None:
     """One shift and one scale a row, one shift a token: each alone, and uniform within its bounds."""
-    pos, generator = positions.sequential(400, 8), torch.Generator().manual_seed(4)
+    pos, generator = positions.count_up(400, 8), torch.Generator().manual_seed(4)
 
     def drawn(*bounds: float) -> torch.Tensor:
         return Cape(*bounds, centre=False)(pos, training=True, generator=generator)
@@ -179,18 +179,18 @@ def test_cape_moves_rows_tokens_and_scales_by_draws_of_their_own() -> None:
 
 def test_cape_outside_training_centres_over_real_tokens_only() -> None:
     mask = torch.tensor([[0, 1, 1, 1]])
-    assert Cape()(positions.from_mask(mask), mask)[0, 1:].tolist() == [-1.0, 0.0, 1.0]
-    assert Cape(centre=False)(positions.sequential(1, 3)).tolist() == [[0.0, 1.0, 2.0]]
+    assert Cape()(positions.count_from_mask(mask), mask)[0, 1:].tolist() == [-1.0, 0.0, 1.0]
+    assert Cape(centre=False)(positions.count_up(1, 3)).tolist() == [[0.0, 1.0, 2.0]]
 
 
 def test_scaled_divides() -> None:
-    assert Scaled(factor=4.0)(positions.sequential(1, 3)).tolist() == [[0.0, 0.25, 0.5]]
+    assert Scaled(factor=4.0)(positions.count_up(1, 3)).tolist() == [[0.0, 0.25, 0.5]]
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_transforms_are_named_frozen_and_fixed_outside_training(name: str) -> None:
     transform = make_transform(name)
-    pos = positions.sequential(2, 6)
+    pos = positions.count_up(2, 6)
     assert torch.equal(transform(pos), transform(pos))
     if not transform.depends_on_length:
         assert torch.equal(transform(pos)[:, 3:], transform(pos[:, 3:]))
@@ -201,7 +201,7 @@ def test_transforms_are_named_frozen_and_fixed_outside_training(name: str) -> No
 
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_the_same_generator_draws_the_same(name: str) -> None:
-    pos = positions.sequential(3, 6)
+    pos = positions.count_up(3, 6)
     twice = [make_transform(name)(pos, training=True, generator=torch.Generator().manual_seed(9)) for _ in range(2)]
     assert torch.equal(*twice)
 

@@ -49,7 +49,7 @@ class Lazy(Generic[T]):
     make: Callable[[], T]
 
 
-def imported(module: str, name: str) -> Lazy[Any]:
+def import_later(module: str, name: str) -> Lazy[Any]:
     """Return an entry that is ``name`` of ``module``, imported the first time it is asked for."""
     return Lazy(lambda: getattr(importlib.import_module(module), name))
 
@@ -74,7 +74,7 @@ class Catalogue(MutableMapping[str, T]):
         describe: Callable[[T], str] | None = None,
     ) -> None:
         self.noun = noun
-        self._describe = describe or first_sentence
+        self._describe = describe or get_first_sentence
         self._entries: dict[str, T | Lazy[T]] = dict(entries or {})
         self._modules = list(modules)
 
@@ -156,13 +156,13 @@ def import_modules(package: str) -> None:
         importlib.import_module(f"{package}.{module}")
 
 
-def first_sentence(thing: object) -> str:
+def get_first_sentence(thing: object) -> str:
     """Return the first sentence of a docstring on one line, without its full stop; empty where there is none."""
     paragraph = (inspect.getdoc(thing) or "").partition("\n\n")[0]
     # "et al. 2017" goes on: a sentence ends before a capital.
     return re.split(r"\.\s+(?=[A-Z])", " ".join(paragraph.split()))[0].removesuffix(".")
 
 
-def module_line(thing: object) -> str:
+def get_module_line(thing: object) -> str:
     """Return the first line of the docstring of the module that defines something, where that says the idea of it."""
     return (inspect.getmodule(thing).__doc__ or "").strip().partition("\n")[0]

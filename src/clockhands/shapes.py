@@ -2,8 +2,8 @@
 
 ======  =====================================================================
 ``B``   batch
-``S``   query length: the tokens that look
-``T``   key length: the tokens that are looked at (cached ones included)
+``S``   query length: the tokens that attend
+``T``   key length: the tokens that are attended to (cached ones included)
 ``D``   model width, d_model
 ``H``   heads
 ``K``   width of one head, d_head
@@ -19,7 +19,11 @@
 ``M``   keys that a mask is over: those of the cache and the new ones
 ``N``   items of a list: rows, labels, new tokens
 ``W``   hypotheses of a beam
+``E``   width of the token embedding, d_t
 ``O I`` rows and columns of a matrix: outputs and inputs
+``Kr``  width of a head after ``rotate``
+``Kv``  width of the values of a head
+``Kp``  width of a cached key, with the channels that store its position
 ======  =====================================================================
 
 A tensor carries its axes in its name: ``q_BHSK``. Annotations use the same letters through jaxtyping and are

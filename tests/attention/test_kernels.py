@@ -85,7 +85,7 @@ def both(
     parameters = [p for p in scheme.parameters() if p.requires_grad]
     for kernel in (attend, lambda *a, **kw: attend_reference(*a, **kw).out_BHSK):
         q, k, v, x = (leaf.to(dtype) for leaf in leaves)
-        qpos, kpos = (positions.sequential(batch, keys)[:, part] for part in (slice(keys - queries, None), slice(None)))
+        qpos, kpos = (positions.count_up(batch, keys)[:, part] for part in (slice(keys - queries, None), slice(None)))
         own = scheme.locate(x, kpos, None)
         if own is not None:
             qpos, kpos = own[:, :, keys - queries :], own
@@ -131,7 +131,7 @@ def test_bfloat16_is_the_reference_to_its_precision(name: str) -> None:
 
 def test_gradients_with_dropout_are_those_of_the_weights_that_were_dropped() -> None:
     scheme = make("t5", True, num_buckets=8, max_distance=12).double()
-    pos = positions.sequential(1, 20)
+    pos = positions.count_up(1, 20)
 
     def run(*qkv: Tensor) -> Tensor:
         torch.manual_seed(5)
@@ -143,7 +143,7 @@ def test_gradients_with_dropout_are_those_of_the_weights_that_were_dropped() -> 
 
 
 def test_dropout_keeps_the_mean() -> None:
-    scheme, pos = make("kerple", True), positions.sequential(1, 40)
+    scheme, pos = make("kerple", True), positions.count_up(1, 40)
     q, k, v = (torch.randn(1, HEADS, 40, WIDTH) for _ in range(3))
     mean = sum(attend(scheme, q, k, v, pos, pos, causal=True, dropout=0.3) for _ in range(200)) / 200
     torch.testing.assert_close(mean, attend(scheme, q, k, v, pos, pos, causal=True), atol=0.25, rtol=0.1)
@@ -182,8 +182,8 @@ def test_no_function_of_positions_makes_a_tensor_of_all_pairs(name: str, monkeyp
     length = ROWS * COLUMNS
     scheme = make(name, True, **OPTIONS.get(name, {}))
     axes = scheme.declares.axes or 1
-    pos = positions.grid(1, ROWS, COLUMNS) if axes == 2 else positions.sequential(1, length)
-    pos = positions.text_axes(pos, axes) if axes > 2 else pos
+    pos = positions.make_grid(1, ROWS, COLUMNS) if axes == 2 else positions.count_up(1, length)
+    pos = positions.repeat_on_axes(pos, axes) if axes > 2 else pos
     qkv = [torch.randn(1, HEADS, length, WIDTH).requires_grad_() for _ in range(3)]
     with Largest() as largest:
         attend(scheme, *qkv, pos, pos, causal=True).sum().backward()
@@ -194,9 +194,9 @@ def test_no_function_of_positions_makes_a_tensor_of_all_pairs(name: str, monkeyp
 
 
 def test_tiles_skip_what_can_have_no_weight_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    scheme, pos = make("alibi", True, learned=True), positions.sequential(1, 600)
+    scheme, pos = make("alibi", True, learned=True), positions.count_up(1, 600)
     scheme.slopes_OH.data.mul_(8)
-    monkeypatch.setattr(extra_channel, "fits", lambda row_BHT, dtype: torch.zeros(HEADS, dtype=torch.bool))
+    monkeypatch.setattr(extra_channel, "fits_channel", lambda row_BHT, dtype: torch.zeros(HEADS, dtype=torch.bool))
     leaves = [torch.randn(1, HEADS, 600, WIDTH).requires_grad_() for _ in range(3)]
     pairs: list[int] = []
     logits = tile_work.Work.logits
@@ -220,7 +220,7 @@ def test_tiles_skip_what_can_have_no_weight_and_nothing_else(monkeypatch: pytest
 @pytest.mark.parametrize("name", ["swin", "log-cpb"])
 def test_tiles_of_a_grid_are_the_reference(name: str, rows: int, columns: int, kind: str) -> None:
     """Runs shorter and longer than a tile; the window of the scheme is larger than the grid."""
-    pos = positions.grid(2, rows, columns) + 3
+    pos = positions.make_grid(2, rows, columns) + 3
     visible = mask(kind, 2, 40, 40)
     for causal in (True, False):
         scheme = make(name, causal, rows=rows + 1, columns=columns + 2)
@@ -235,7 +235,7 @@ def test_tiles_of_a_grid_are_the_reference(name: str, rows: int, columns: int, k
 
 
 def test_cells_that_are_no_whole_grid_take_another_path_to_the_same_answer() -> None:
-    scheme, cells = make("swin", False, rows=8, columns=8), positions.grid(1, 6, 7)
+    scheme, cells = make("swin", False, rows=8, columns=8), positions.make_grid(1, 6, 7)
     for pos in (cells[:, torch.randperm(42)], cells[:, :40], torch.cat([cells[:, :20], cells[:, 22:]], dim=1)):
         q, k, v = torch.randn(3, 1, HEADS, pos.shape[1], WIDTH).unbind(0)
         assert line.find_line(*scheme.line(pos, pos)[:2]) is None
@@ -244,7 +244,7 @@ def test_cells_that_are_no_whole_grid_take_another_path_to_the_same_answer() -> 
 
 
 def test_blocks_drop_the_same_weights_in_both_passes() -> None:
-    scheme, pos = make("fire", True).double(), positions.sequential(1, 40)
+    scheme, pos = make("fire", True).double(), positions.count_up(1, 40)
 
     def run(*qkv: Tensor) -> Tensor:
         torch.manual_seed(5)
@@ -264,7 +264,7 @@ def test_blocks_drop_the_same_weights_in_both_passes() -> None:
 def test_every_block_drops_weights_of_its_own() -> None:
     """With one-hot values the output is the weights. Two blocks of queries agree on what they drop by chance alone."""
     scheme, length, rate = make("fire", False), 48, 0.4
-    pos, v = positions.sequential(1, length), torch.eye(length).expand(1, HEADS, -1, -1)
+    pos, v = positions.count_up(1, length), torch.eye(length).expand(1, HEADS, -1, -1)
     q, k = torch.randn(2, 1, HEADS, length, WIDTH).unbind(0)
     dropped = attend(scheme, q, k, v, pos, pos, dropout=rate) == 0
     first, second = dropped.split(query_blocks.ROWS, dim=2)
@@ -305,8 +305,8 @@ def test_heads_by_channel_and_by_tiles_are_the_reference(
     restarting; a mask of its own for each head."""
     monkeypatch.setattr(extra_channel, "WIDEST", widest)
     monkeypatch.setattr(extra_channel, "WIDEST_LOW", widest)
-    monkeypatch.setattr(extra_channel, "fast_low_precision", lambda: True)
-    scheme, far = Alibi(6), positions.sequential(2, 40, start=1_000_000)
+    monkeypatch.setattr(extra_channel, "has_fast_low_precision", lambda: True)
+    scheme, far = Alibi(6), positions.count_up(2, 40, start=1_000_000)
     restarting = torch.cat([torch.arange(25), torch.arange(15)])[None].expand(2, -1)
     q, k, v = (x.to(dtype) for x in torch.randn(3, 2, 6, 40, WIDTH).unbind(0))
     limit = {torch.bfloat16: 2e-2, torch.float16: 3e-3}.get(dtype, 1e-5)
@@ -320,7 +320,7 @@ def test_heads_by_channel_and_by_tiles_are_the_reference(
 
 def test_a_channel_stays_exact_where_a_text_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    scheme, pos = Alibi(8), positions.sequential(1, 4096, start=100_000)
+    scheme, pos = Alibi(8), positions.count_up(1, 4096, start=100_000)
     q, k, v = torch.randn(3, 1, 8, 4096, 16).unbind(0)
     part = slice(3900, 4096)
     got = attend(scheme, q, k, v, pos, pos, causal=True)[:, :, part]
@@ -331,7 +331,7 @@ def test_a_channel_stays_exact_where_a_text_is_long(monkeypatch: pytest.MonkeyPa
 
 
 def test_trap_34_queries_of_a_step_see_the_keys_up_to_their_own() -> None:
-    scheme, pos = make("none", True), positions.sequential(1, 9)
+    scheme, pos = make("none", True), positions.count_up(1, 9)
     q, k, v = torch.randn(3, 1, HEADS, 9, WIDTH).unbind(0)
     full = attend(scheme, q, k, v, pos, pos, causal=True)
     for step in (1, 3):
@@ -343,7 +343,7 @@ def test_trap_34_queries_of_a_step_see_the_keys_up_to_their_own() -> None:
 
 def test_trap_33_a_learned_bias_gets_its_gradient_from_every_kernel() -> None:
     for length in (8, 40):
-        scheme, pos = make("t5", True), positions.sequential(1, length)
+        scheme, pos = make("t5", True), positions.count_up(1, length)
         q, k, v = torch.randn(3, 1, HEADS, length, WIDTH).unbind(0)
         (attend(scheme, q, k, v, pos, pos, causal=True) * torch.randn(length, WIDTH)).sum().backward()
         (gradient,) = (p.grad for p in scheme.parameters())
@@ -351,7 +351,7 @@ def test_trap_33_a_learned_bias_gets_its_gradient_from_every_kernel() -> None:
 
 
 def test_trap_41_the_scale_is_that_of_the_width_before_the_scheme_changed_it() -> None:
-    scheme, pos = make("t5", True, logit_scale="none"), positions.sequential(1, 20)
+    scheme, pos = make("t5", True, logit_scale="none"), positions.count_up(1, 20)
     q, k, v = torch.randn(3, 1, HEADS, 20, WIDTH).unbind(0)
     unscaled = attend(scheme, q, k, v, pos, pos, causal=True)
     torch.testing.assert_close(unscaled, attend(scheme, q, k, v, pos, pos, causal=True, scale=1.0))
@@ -367,7 +367,7 @@ def test_positions_that_are_no_run_take_another_path_to_the_same_answer() -> Non
 
 def test_many_rows_of_one_query_agree_with_the_reference() -> None:
     for name in ("none", "alibi"):
-        scheme, kpos = make(name, True), positions.sequential(64, 12)
+        scheme, kpos = make(name, True), positions.count_up(64, 12)
         q, k, v = torch.randn(64, HEADS, 1, WIDTH), *torch.randn(2, 64, HEADS, 12, WIDTH).unbind(0)
         got = attend(scheme, q, k, v, kpos[:, -1:], kpos, causal=True)
         expected = attend_reference(scheme, q, k, v, kpos[:, -1:], kpos, causal=True).out_BHSK
@@ -375,7 +375,7 @@ def test_many_rows_of_one_query_agree_with_the_reference() -> None:
 
 
 def test_a_recorder_hears_the_whole_weights_of_every_scheme() -> None:
-    scheme, pos, heard = make("alibi", True), positions.sequential(1, 40), []
+    scheme, pos, heard = make("alibi", True), positions.count_up(1, 40), []
     q, k, v = torch.randn(3, 1, HEADS, 40, WIDTH).unbind(0)
     with record(heard.append):
         out = attend(scheme, q, k, v, pos, pos, causal=True, dropout=0.5)

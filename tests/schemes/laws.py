@@ -96,7 +96,7 @@ def inputs(scheme: Scheme, batch: int = BATCH, length: int = LENGTH, pos: Tensor
     generator = torch.Generator().manual_seed(2)
     q, k, v = (torch.randn(batch, HEADS, length, HEAD_DIM, generator=generator) for _ in range(3))
     x = torch.randn(batch, length, WIDTH, generator=generator)
-    pos = positions.sequential(batch, length) if pos is None else pos
+    pos = positions.count_up(batch, length) if pos is None else pos
     return Inputs(q, k, v, x, on_axes(scheme, pos))
 
 

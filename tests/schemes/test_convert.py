@@ -11,7 +11,7 @@ from clockhands import positions
 from clockhands.attention import attend
 from clockhands.errors import CheckpointError
 from clockhands.schemes import RoPE
-from clockhands.schemes.convert import convert_rows, convert_state_dict, row_order
+from clockhands.schemes.convert import compute_row_order, convert_rows, convert_state_dict
 
 
 @given(st.integers(1, 4), st.integers(1, 8), st.integers(0, 5), st.booleans())
@@ -23,8 +23,8 @@ def test_there_and_back_is_exact(heads: int, pairs: int, rest: int, bias: bool) 
 
 
 def test_the_order_by_hand() -> None:
-    assert row_order(8, 6, "half").tolist() == [0, 2, 4, 1, 3, 5, 6, 7]
-    assert row_order(8, 6, "interleaved").tolist() == [0, 3, 1, 4, 2, 5, 6, 7]
+    assert compute_row_order(8, 6, "half").tolist() == [0, 2, 4, 1, 3, 5, 6, 7]
+    assert compute_row_order(8, 6, "interleaved").tolist() == [0, 3, 1, 4, 2, 5, 6, 7]
 
 
 @pytest.mark.parametrize("fraction", [1.0, 0.5])
@@ -32,7 +32,7 @@ def test_trap_18_layouts_are_one_model_after_conversion_and_another_before(fract
     heads, head_dim, length = 3, 8, 6
     x, value = torch.randn(1, length, 12), torch.randn(1, heads, length, head_dim)
     weights = [torch.randn(heads * head_dim, 12) for _ in "qk"]
-    pos = positions.sequential(1, length)
+    pos = positions.count_up(1, length)
 
     def out(layout: str, rows: list[torch.Tensor]) -> torch.Tensor:
         q, k = ((x @ w.T).unflatten(-1, (heads, head_dim)).transpose(1, 2) for w in rows)
@@ -56,6 +56,6 @@ def test_what_cannot_be_converted_is_refused() -> None:
     with pytest.raises(CheckpointError, match="7 rows cannot be split into 2 heads"):
         convert_rows(torch.zeros(7, 2), 2, "half")
     with pytest.raises(CheckpointError, match="3 of 8 channels cannot be rotated in pairs"):
-        row_order(8, 3, "half")
+        compute_row_order(8, 3, "half")
     with pytest.raises(CheckpointError, match="nothing to convert"):
         convert_state_dict({"x": torch.zeros(2, 2)}, lambda name: None, "half")

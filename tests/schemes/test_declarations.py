@@ -84,7 +84,7 @@ def test_trap_12_instances_dtypes_and_lengths_leave_no_trace(name: str, options:
     for other in [scheme, make(name, {}, causal)]:
         for dtype in (torch.bfloat16, torch.float64):
             run(other, inputs(other).to(dtype), causal)
-        moved = inputs(other, length=LENGTH - 3, pos=positions.sequential(BATCH, LENGTH - 3, start=2))
+        moved = inputs(other, length=LENGTH - 3, pos=positions.count_up(BATCH, LENGTH - 3, start=2))
         run(other, moved, causal), encoded(other, moved.pos)
     again = run(scheme, data, causal), encoded(scheme, data.pos)
     assert torch.equal(fresh[0], again[0])
@@ -94,7 +94,7 @@ def test_trap_12_instances_dtypes_and_lengths_leave_no_trace(name: str, options:
 @every("in place", CAUSAL)
 def test_trap_12_positions_changed_in_place_are_seen(name: str, options: Options, causal: bool) -> None:
     scheme = make(name, options, causal)
-    data = inputs(scheme, pos=positions.sequential(BATCH, LENGTH).clone())
+    data = inputs(scheme, pos=positions.count_up(BATCH, LENGTH).clone())
     run(scheme, data, causal)
     data.pos.copy_(data.pos.flip(1).clone())
     got = run(scheme, data, causal)

@@ -14,18 +14,26 @@ from hypothesis import strategies as st
 from clockhands import positions
 from clockhands.errors import PositionError
 from clockhands.schemes import RoPE, Sinusoidal
-from clockhands.schemes.frequencies import Memo, check_axes, cos_sin, frequencies, one_row, sin_cos_pairs, single_axis
+from clockhands.schemes.frequencies import (
+    Memo,
+    check_axes,
+    compute_cos_sin,
+    compute_frequencies,
+    compute_sin_cos_pairs,
+    drop_axis,
+    take_shared_row,
+)
 
 
 @given(st.integers(0, 2_000_000), st.integers(1, 700), st.sampled_from([torch.float32, torch.float64]))
 def test_long_runs_take_the_addition_theorem_and_stay_exact(start: int, length: int, dtype: torch.dtype) -> None:
-    pos, omega = positions.sequential(1, length, start=start), frequencies(16, 10_000.0)
+    pos, omega = positions.count_up(1, length, start=start), compute_frequencies(16, 10_000.0)
     angle = pos.double()[..., None] * omega
     limit = 3.1e-8 if dtype == torch.float32 else 3e-9
-    cosine, sine = cos_sin(pos, omega, dtype)
+    cosine, sine = compute_cos_sin(pos, omega, dtype)
     assert (cosine.double() - angle.cos()).abs().max() <= limit
     assert (sine.double() - angle.sin()).abs().max() <= limit
-    assert torch.equal(sin_cos_pairs(pos, omega, dtype), torch.stack([sine, cosine], dim=-1))
+    assert torch.equal(compute_sin_cos_pairs(pos, omega, dtype), torch.stack([sine, cosine], dim=-1))
 
 
 def test_gaps_in_a_long_row_are_seen() -> None:
@@ -83,13 +91,13 @@ def test_a_scheme_that_has_run_can_be_copied_and_pickled() -> None:
 
 
 def test_rows_that_are_one_memory_are_computed_once() -> None:
-    assert one_row(positions.sequential(5, 3)).shape == (1, 3)
-    assert one_row(positions.sequential(5, 3).clone()).shape == (5, 3)
+    assert take_shared_row(positions.count_up(5, 3)).shape == (1, 3)
+    assert take_shared_row(positions.count_up(5, 3).clone()).shape == (5, 3)
 
 
 def test_positions_of_the_wrong_number_of_coordinates_are_refused() -> None:
     with pytest.raises(PositionError, match="rope encodes one coordinate, and these positions have 2"):
-        single_axis(torch.zeros(1, 3, 2), "rope")
+        drop_axis(torch.zeros(1, 3, 2), "rope")
     with pytest.raises(PositionError, match="axial encodes 2 coordinates, and these positions have 1"):
         check_axes(torch.zeros(1, 3), 2, "axial")
-    assert single_axis(torch.zeros(1, 4, 3, 1), "rope").shape == (1, 4, 3)
+    assert drop_axis(torch.zeros(1, 4, 3, 1), "rope").shape == (1, 4, 3)

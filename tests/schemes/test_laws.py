@@ -118,12 +118,12 @@ def test_trap_06_padding_changes_nothing_real(name: str, options: Options, causa
     real = torch.ones(BATCH, LENGTH, dtype=torch.bool)
     real[0, :pad] = not left
     real[0, LENGTH - pad :] = left
-    padded = inputs(scheme, pos=positions.from_mask(real))
+    padded = inputs(scheme, pos=positions.count_from_mask(real))
     padded.x = padded.x * real[..., None]
     alone = inputs(scheme)
     alone.q, alone.k, alone.v, alone.x = (t[:1] for t in (data.q, data.k, data.v, data.x))
     alone = alone.rows(pad, LENGTH) if left else alone.rows(0, LENGTH - pad)
-    alone.pos = on_axes(scheme, positions.sequential(1, LENGTH - pad))
+    alone.pos = on_axes(scheme, positions.count_up(1, LENGTH - pad))
     close(encoded(scheme, padded.pos)[:1, real[0]], encoded(scheme, alone.pos))
     out = run(scheme, padded, causal, real[:, None, None, :].expand(-1, -1, LENGTH, -1))
     close(out[:1, :, real[0]], run(scheme, alone, causal))
@@ -134,8 +134,8 @@ def test_trap_10_packing_changes_nothing_real(name: str, options: Options, causa
     scheme = make(name, options, causal)
     # The longer document is longer than the length from which some spectra change.
     documents = torch.tensor([[0] * 3 + [1] * (LENGTH - 3)] * BATCH)
-    data = inputs(scheme, pos=positions.packed(documents))
-    packed = run(scheme, data, causal, positions.same_document(documents)[:, None])
+    data = inputs(scheme, pos=positions.count_packed(documents))
+    packed = run(scheme, data, causal, positions.make_document_mask(documents)[:, None])
     for start, stop in ((0, 3), (3, LENGTH)):
         alone = data.rows(start, stop)
         close(packed[:, :, start:stop], run(scheme, alone, causal))
@@ -149,7 +149,7 @@ def test_common_shift_changes_nothing_exactly_where_declared(name: str, options:
     here, vectors, start = run(scheme, data, causal), encoded(scheme, data.pos), data.pos
 
     def same(offset: int) -> bool:
-        data.pos = positions.shifted(start, offset)
+        data.pos = positions.shift(start, offset)
         alike = torch.allclose(here, run(scheme, data, causal), atol=1e-5)
         return alike and torch.allclose(vectors, encoded(scheme, data.pos), atol=1e-6)
 

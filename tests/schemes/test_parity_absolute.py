@@ -22,7 +22,7 @@ LENGTH, WIDTH = 50, 32
 
 
 def line(length: int = LENGTH) -> Tensor:
-    return positions.sequential(1, length)
+    return positions.count_up(1, length)
 
 
 def exact(length: int, width: int) -> Tensor:
@@ -85,7 +85,7 @@ def test_x_transformers_scaled_sinusoid_is_half_with_a_learned_amplitude() -> No
 
 
 def test_trap_17_left_padded_positions_are_taken_where_x_transformers_raises() -> None:
-    pos = positions.from_mask(torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]]))
+    pos = positions.count_from_mask(torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]]))
     assert torch.equal(Sinusoidal(WIDTH).encode(pos)[0, 2:], Sinusoidal(WIDTH).encode(pos)[1, :2])
     with pytest.raises(Exception, match=r"(?i)einsum|dimension|rank"):
         ScaledSinusoidalEmbedding(WIDTH)(torch.zeros(2, 4, WIDTH), pos=pos)
@@ -110,7 +110,7 @@ def test_trap_09_opt_positions_start_two_rows_late() -> None:
     ours.load_state_dict({"table_LP": peer.weight.detach()})
     mask = torch.tensor([[0, 1, 1], [1, 1, 1]])
     real = mask.bool()
-    same(ours.encode(positions.from_mask(mask))[real], peer(mask)[real])
+    same(ours.encode(positions.count_from_mask(mask))[real], peer(mask)[real])
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_trap_09_opt_positions_start_two_rows_late() -> None:
 )
 def test_several_axes_equal_positional_encodings(peer: type, lengths: tuple[int, ...], width: int) -> None:
     wanted = peer(width)(torch.zeros(1, *lengths, width)).reshape(1, -1, width)
-    same(SinusoidalAxes(width, axes=len(lengths)).encode(positions.grid(1, *lengths)), wanted, 4e-6)
+    same(SinusoidalAxes(width, axes=len(lengths)).encode(positions.make_grid(1, *lengths)), wanted, 4e-6)
 
 
 @pytest.mark.parametrize("normalise", [False, True])
@@ -130,9 +130,9 @@ def test_trap_25_detr_counts_rows_then_columns_from_one(normalise: bool) -> None
     peer = DetrSinePositionEmbedding(8, normalize=normalise, scale=scale if normalise else None)
     wanted = peer(torch.Size((1, 16, rows, columns)), torch.device("cpu"), torch.float32, mask)
     wanted = wanted if wanted.dim() == 3 else wanted.flatten(2).transpose(1, 2)
-    pos = positions.grid(1, rows, columns)
+    pos = positions.make_grid(1, rows, columns)
     if normalise:
-        ours = SinusoidalAxes(16).encode(positions.normalised(pos, mask.flatten(1), scale))
+        ours = SinusoidalAxes(16).encode(positions.normalise(pos, mask.flatten(1), scale))
     else:
         ours = SinusoidalAxes(16, start=1.0).encode(pos)
     real = mask.flatten(1)
@@ -180,7 +180,7 @@ def test_trap_15_the_exponent_counts_pairs_once() -> None:
 
 
 def test_trap_11_the_second_axis_is_the_sequence() -> None:
-    got = Sinusoidal(8).encode(positions.sequential(3, 5))
+    got = Sinusoidal(8).encode(positions.count_up(3, 5))
     assert got.shape == (3, 5, 8)
     assert torch.equal(got[0], got[2])
     assert not torch.equal(got[0, 0], got[0, 1])
@@ -191,7 +191,7 @@ def test_mtans_fixed_time_embedding_is_a_sinusoid_of_base_ten_and_times_by_48() 
     div = torch.exp(torch.arange(0, width, 2) * -(math.log(10.0) / width))
     wanted = torch.zeros(1, 7, width)
     wanted[..., 0::2], wanted[..., 1::2] = (48.0 * times[..., None] * div).sin(), (48.0 * times[..., None] * div).cos()
-    same(Sinusoidal(width, base=10.0).encode(positions.scaled(times, 1 / 48)), wanted, 1e-5)
+    same(Sinusoidal(width, base=10.0).encode(positions.scale(times, 1 / 48)), wanted, 1e-5)
 
 
 def test_mtans_learned_time_embedding_is_time2vec() -> None:
@@ -209,7 +209,7 @@ def test_mtans_learned_time_embedding_is_time2vec() -> None:
 
 @pytest.mark.parametrize("start", [0, 1_000_000])
 def test_trap_03_a_long_table_is_exact_wherever_it_begins(start: int) -> None:
-    pos = positions.sequential(1, 512, start=start)
+    pos = positions.count_up(1, 512, start=start)
     omega = 10_000.0 ** (-torch.arange(0, 512, 2, dtype=torch.float64) / 512)
     angle = pos[0, :, None] * omega
     wanted = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)

@@ -46,7 +46,7 @@ def same(ours: Callable[[Tensor, Tensor], Pair], theirs: Callable[[Tensor, Tenso
 
 
 def rotate(scheme: Any, pos: Tensor | None = None) -> Callable[[Tensor, Tensor], Pair]:
-    where = positions.sequential(2, LENGTH) if pos is None else pos
+    where = positions.count_up(2, LENGTH) if pos is None else pos
     return lambda q, k: scheme.rotate(q, k, where, where)
 
 
@@ -143,7 +143,7 @@ def test_trap_22_yarns_temperature_is_applied_once_to_each_side() -> None:
     for given, wanted in ((None, factor), (1.5, 1.5)):
         scheme = RoPE(HEAD_DIM, spectrum="yarn", factor=4.0, original_length=64, attention_factor=given)
         q, k = (x.detach() for x in qk())
-        pos = positions.sequential(2, LENGTH)
+        pos = positions.count_up(2, LENGTH)
         a, b = scheme.rotate(q, k, pos, pos)
         torch.testing.assert_close(a.norm(dim=-1), wanted * q.norm(dim=-1))
         torch.testing.assert_close(b.norm(dim=-1), wanted * k.norm(dim=-1))
@@ -166,7 +166,7 @@ def test_trap_21_dynamic_ntk_needs_keys_that_were_not_rotated() -> None:
     """With keys rotated at an earlier length the scores of one step differ from those of the whole; raw ones do not."""
     scheme = RoPE(HEAD_DIM, spectrum="dynamic", factor=4.0, original_length=8)
     q, k = (x.detach() for x in qk())
-    pos = positions.sequential(2, LENGTH)
+    pos = positions.count_up(2, LENGTH)
     whole_q, whole_k = scheme.rotate(q, k, pos, pos)
     whole = whole_q[:, :, -1:] @ whole_k.mT
     turned_early = scheme.rotate(q[:, :, :10], k[:, :, :10], pos[:, :10], pos[:, :10])[1]
@@ -198,7 +198,7 @@ def test_xpos_equals_rotary_embedding_torch_whole_but_its_cached_keys_drift() ->
     right = whole_q[:, :, -1:] @ whole_k.mT
     cached_q, cached_k = peer.rotate_queries_with_cached_keys(q[:, :, -1:], k)
     assert (cached_q @ cached_k.mT - right).abs().max() > 1e-2, "the peer was mended: drop this line"
-    pos = positions.sequential(2, LENGTH)
+    pos = positions.count_up(2, LENGTH)
     last_q, keys = XPos(HEAD_DIM).rotate(q[:, :, -1:], k, pos[:, -1:], pos)
     torch.testing.assert_close(last_q @ keys.mT, right, atol=1e-4, rtol=1e-4)
 
@@ -218,7 +218,7 @@ def test_pope_equals_x_transformers() -> None:
 def test_trap_41_pope_keeps_the_scale_of_the_width_before() -> None:
     scheme = PoPE(HEADS, HEAD_DIM)
     q, k = qk()
-    wide, _ = scheme.rotate(q, k, *[positions.sequential(2, LENGTH)] * 2)
+    wide, _ = scheme.rotate(q, k, *[positions.count_up(2, LENGTH)] * 2)
     assert wide.shape[-1] == 2 * HEAD_DIM
     assert scheme.scale(HEAD_DIM) == pytest.approx(1 / math.sqrt(HEAD_DIM))
 
@@ -227,7 +227,7 @@ def test_axial_equals_rotary_embedding_torch() -> None:
     rows, columns = 4, 5
     peer = RotaryEmbedding(dim=HEAD_DIM // 2, freqs_for="lang", theta=100.0)
     frequency = peer.get_axial_freqs(rows, columns).reshape(1, 1, LENGTH, HEAD_DIM)
-    ours = rotate(Axial(HEAD_DIM), positions.grid(2, rows, columns))
+    ours = rotate(Axial(HEAD_DIM), positions.make_grid(2, rows, columns))
     same(ours, lambda q, k: (apply_rotary_emb(frequency, q), apply_rotary_emb(frequency, k)))
 
 
@@ -243,7 +243,7 @@ def test_trap_13_mrope_equals_qwen(order: str, sections: tuple[int, int, int]) -
     known = scheme.to_hf_config()
     assert known is not None
     peer = Peer(Config(hidden_size=HEADS * HEAD_DIM, num_attention_heads=HEADS, head_dim=HEAD_DIM, **known))
-    pos = torch.cat([positions.text_axes(torch.arange(8)[None], 3), positions.grid(1, 1, 3, 4) + 8], dim=1)
+    pos = torch.cat([positions.repeat_on_axes(torch.arange(8)[None], 3), positions.make_grid(1, 1, 3, 4) + 8], dim=1)
     cos, sin = peer(torch.zeros(1), pos.permute(2, 0, 1))
     same(rotate(scheme, pos.expand(2, -1, -1)), lambda q, k: llama_turn(q, k, cos, sin))
 
@@ -268,7 +268,7 @@ def test_trap_02_bfloat16_positions_are_not_ours() -> None:
     peer = RotaryEmbedding(dim=HEAD_DIM)
     low = peer.rotate_queries_or_keys(q.bfloat16())
     assert len({tuple(row) for row in low[0, 0].tolist()}) < 600, "the peer was mended: drop this test"
-    pos = positions.sequential(1, length)
+    pos = positions.count_up(1, length)
     ours, _ = RoPE(HEAD_DIM, layout="interleaved").rotate(q.bfloat16(), q.bfloat16(), pos, pos)
     exact, _ = RoPE(HEAD_DIM, layout="interleaved").rotate(q.double(), q.double(), pos, pos)
     assert (ours.double() - exact).abs().max() < 1e-2
@@ -277,7 +277,7 @@ def test_trap_02_bfloat16_positions_are_not_ours() -> None:
 
 def test_trap_19_cosines_repeat_as_the_layout_pairs() -> None:
     """Only channels c and c + 8 (half), or 2c and 2c + 1 (interleaved), ever meet."""
-    pos = positions.sequential(1, 3)
+    pos = positions.count_up(1, 3)
     for layout, partner in (("half", 8), ("interleaved", 1)):
         q = torch.zeros(1, 1, 3, HEAD_DIM)
         q[..., 0] = 1

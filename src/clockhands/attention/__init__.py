@@ -7,9 +7,9 @@ attention inside a block of code, with its weights, to a function.
 from __future__ import annotations
 
 from clockhands.attention.dispatch import attend
+from clockhands.attention.fused_kernel import attend_rotated
 from clockhands.attention.reference import Attended, attend_reference, current_recorder, record
 from clockhands.attention.request import AttentionRequest, Mask
-from clockhands.attention.whole import attend_rotated
 
 __all__ = [
     "Attended",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from clockhands.attention import extra_channel
-from clockhands.attention.distance_tiles import attend_by_tiles, causal_curve
+from clockhands.attention.distance_tiles import attend_by_tiles, make_causal_curve
+from clockhands.attention.line import Line
 from clockhands.attention.request import AttentionRequest
 from clockhands.schemes.distance import DistanceBias
 from clockhands.shapes import Float, Tensor
@@ -22,10 +23,10 @@ def serves(request: AttentionRequest) -> bool:
     return (
         "bias" in request.hooks
         and isinstance(scheme, DistanceBias)
-        and (request.keys > extra_channel.SHORT or scheme.learned)
+        and (request.num_keys > extra_channel.SHORT or scheme.learned)
         and request.q_BHSK.device.type == "cpu"
         and not any(x.is_floating_point() for x in pos)
-        and request.queries >= extra_channel.FEW_QUERIES
+        and request.num_queries >= extra_channel.FEW_QUERIES
         and not torch.compiler.is_compiling()
         and request.line is not None
     )
@@ -33,15 +34,14 @@ def serves(request: AttentionRequest) -> bool:
 
 def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
     """Compute the heads whose row fits into a channel by the fused kernel, and the others by tiles: [B, H, S, Kv]."""
-    line, curve, queries = request.line, request.curve_HN, request.queries
-    assert line is not None
+    line, curve, queries = cast(Line, request.line), request.curve_HN, request.num_queries
     by_channel_H = _fit_a_channel(request)
     if request.causal:
-        curve = curve + causal_curve(curve.shape[1], line.place(queries - 1), curve.device)
+        curve = curve + make_causal_curve(curve.shape[1], line.place(queries - 1), curve.device)
     flat, steep = by_channel_H.nonzero()[:, 0], (~by_channel_H).nonzero()[:, 0]
     if not len(flat):
         return attend_by_tiles(request, curve, line)
-    row = _row(request)
+    row = _make_middle_row(request)
     if not len(steep):
         return extra_channel.attend_with_row(request, row)
     by_tiles = attend_by_tiles(_take_heads(request, steep), curve[steep], line)
@@ -51,29 +51,28 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
 
 
 def _fit_a_channel(request: AttentionRequest) -> Tensor:
-    """Tell which heads one more channel serves: [H]. None where the rows of the bias are not parallel."""
-    scheme = request.scheme
-    assert isinstance(scheme, DistanceBias)
+    """Return for which heads one more channel serves, [H]; for none where the rows of the bias are not parallel."""
+    scheme = cast(DistanceBias, request.scheme)
     summed = scheme.learned and request.low_precision
-    if scheme.parallel and not summed and extra_channel.possible(request):
-        return extra_channel.fits(_row(request), request.q_BHSK.dtype)
+    if scheme.parallel and not summed and extra_channel.is_possible(request):
+        return extra_channel.fits_channel(_make_middle_row(request), request.q_BHSK.dtype)
     return torch.zeros(len(request.curve_HN), dtype=torch.bool)
 
 
-def _row(request: AttentionRequest) -> Float[Tensor, "1 H T"]:
-    """The bias of the middle query, from the curve."""
-    middle = request.queries // 2
-    return request.curve_HN[:, middle : middle + request.keys].flip(-1)[None]
+def _make_middle_row(request: AttentionRequest) -> Float[Tensor, "1 H T"]:
+    """Return the bias of the middle query, read off the curve: [1, H, T]."""
+    middle = request.num_queries // 2
+    return request.curve_HN[:, middle : middle + request.num_keys].flip(-1)[None]
 
 
 def _take_heads(request: AttentionRequest, heads: Tensor) -> AttentionRequest:
-    """The request of some heads only."""
+    """Return the same request for some heads only."""
     q, k, v, mask = (_select(x, heads) for x in (request.q_BHSK, request.k_BHTK, request.v_BHTK, request.mask_BHST))
     return replace(request, q_BHSK=q, k_BHTK=k, v_BHTK=v, mask_BHST=mask)
 
 
 def _select(x: Any, heads: Tensor) -> Any:
-    """Some heads of a tensor, as a view where they are neighbours; a mask may be the same for all, or None."""
+    """Return some heads of a tensor, as a view if they are neighbours; of a mask that all heads share, or None, all."""
     if x is None or x.shape[1] == 1:
         return x
     first, last = int(heads[0]), int(heads[-1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from clockhands.attention import by_distance, causal_tiles, extra_channel, flex, query_blocks, reference, whole
+from clockhands.attention import by_distance, causal_tiles, extra_channel, flex, fused_kernel, query_blocks, reference
 from clockhands.attention.request import AttentionRequest, Mask
 from clockhands.schemes.scheme import KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
@@ -29,7 +29,7 @@ KERNELS: tuple[Kernel, ...] = (
     flex,
     query_blocks,
     causal_tiles,
-    whole,
+    fused_kernel,
 )
 """In the order in which they are asked; the last serves every request."""
 

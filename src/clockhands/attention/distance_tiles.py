@@ -15,7 +15,7 @@ from clockhands.attention.request import AttentionRequest
 from clockhands.attention.tile_work import LOG2E, Tile, Work
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["Diagonals", "attend_by_tiles", "causal_curve"]
+__all__ = ["Diagonals", "attend_by_tiles", "make_causal_curve"]
 
 
 def attend_by_tiles(
@@ -26,7 +26,7 @@ def attend_by_tiles(
     The bias of query s and key t is a number of the curve: ``curve[place(s) - place(t) + place(T - 1)]``. N is
     place(S - 1) + place(T - 1) + 1.
 
-    The curve has to mask what ``causal`` masks (``causal_curve``). What is -inf at either end of a head's curve is
+    The curve has to mask what ``causal`` masks (``make_causal_curve``). What is -inf at either end of a head's curve is
     skipped: causal masks and windows cost only what they let through. So are distances so far below the nearest ones
     that their weights would be lost in rounding whatever the queries and keys: the steep heads of ALiBi cost only what
     they attend to.
@@ -39,7 +39,7 @@ def attend_by_tiles(
     return out
 
 
-def causal_curve(length: int, later: int, device: torch.device) -> Float[Tensor, "1 N"]:
+def make_causal_curve(length: int, later: int, device: torch.device) -> Float[Tensor, "1 N"]:
     """Make the causal mask as a curve of distances: -inf for the ``later`` keys to the right, 0 for others."""
     curve_N = torch.zeros(length, device=device)
     curve_N[:later] = -torch.inf

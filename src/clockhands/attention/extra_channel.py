@@ -10,8 +10,8 @@ from functools import cache
 
 import torch
 
+from clockhands.attention.fused_kernel import call_fused_kernel
 from clockhands.attention.request import LOW_PRECISION, AttentionRequest, Mask
-from clockhands.attention.whole import call_fused_kernel
 from clockhands.shapes import Bool, Float, Tensor
 
 __all__ = [
@@ -21,9 +21,9 @@ __all__ = [
     "WIDEST_LOW",
     "attend_with_row",
     "compute",
-    "fast_low_precision",
-    "fits",
-    "possible",
+    "fits_channel",
+    "has_fast_low_precision",
+    "is_possible",
     "serves",
 ]
 
@@ -33,11 +33,16 @@ FEW_QUERIES, SHORT = 16, 128
 
 def serves(request: AttentionRequest) -> bool:
     """Whether one row of the bias stands for all, and fits into a channel."""
-    if "bias" not in request.hooks or not request.scheme.parallel or request.keys <= SHORT or not possible(request):
+    if (
+        "bias" not in request.hooks
+        or not request.scheme.parallel
+        or request.num_keys <= SHORT
+        or not is_possible(request)
+    ):
         return False
     row = request.middle_row_BHT
     # In 16 bits the gradient of the row would be a sum of 8-bit numbers that cancel.
-    return bool(fits(row, request.q_BHSK.dtype).all()) and not (row.requires_grad and request.low_precision)
+    return bool(fits_channel(row, request.q_BHSK.dtype).all()) and not (row.requires_grad and request.low_precision)
 
 
 def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
@@ -45,19 +50,19 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
     return attend_with_row(request, request.middle_row_BHT)
 
 
-def possible(request: AttentionRequest) -> bool:
+def is_possible(request: AttentionRequest) -> bool:
     """Whether one more channel for the fused kernel of a CPU is possible and fast.
 
     That kernel has no dropout. A GPU has FlexAttention, and its fused kernels want widths that 8 divides.
     """
     mask = request.mask_BHST
     # The channel can hide whole keys; ``is_causal`` hides the rest, and aligns at the top left.
-    maskable = (mask is None or mask.shape[2] == 1) and (not request.causal or request.queries == request.keys)
+    maskable = (mask is None or mask.shape[2] == 1) and (not request.causal or request.num_queries == request.num_keys)
     return (
         maskable
-        and (not request.low_precision or fast_low_precision())
+        and (not request.low_precision or has_fast_low_precision())
         and request.q_BHSK.device.type == "cpu"
-        and request.queries >= FEW_QUERIES
+        and request.num_queries >= FEW_QUERIES
         and request.v_BHTK.shape[-1] <= request.q_BHSK.shape[-1]
         and not request.dropout
         and not torch.compiler.is_compiling()
@@ -65,7 +70,7 @@ def possible(request: AttentionRequest) -> bool:
 
 
 @cache
-def fast_low_precision() -> bool:
+def has_fast_low_precision() -> bool:
     """Whether this processor multiplies tiles of 16-bit numbers (Intel's AMX).
 
     Its fused kernel is then the fastest in bfloat16 too.
@@ -73,8 +78,8 @@ def fast_low_precision() -> bool:
     return bool(torch.cpu._is_amx_tile_supported())
 
 
-def fits(row_BHT: Float[Tensor, "#B H T"], dtype: torch.dtype) -> Bool[Tensor, " H"]:
-    """Tell which heads' rows span so few logits that a channel can hold them.
+def fits_channel(row_BHT: Float[Tensor, "#B H T"], dtype: torch.dtype) -> Bool[Tensor, " H"]:
+    """Return for which heads the row spans so few logits that a channel can hold it: [H].
 
     Past 80 there are weights below float32's normal numbers, each of which costs an Intel core a hundred others; up to
     there the sum with q·k is wrong by 2^-18 at most. Two bfloat16 channels hold 17 bits: 2^-8 of 512, their own digits.
@@ -103,6 +108,6 @@ def attend_with_row(request: AttentionRequest, row_BHT: Float[Tensor, "#B H T"])
 
 
 def _without_keys(mask_BHST: Mask, causal: bool) -> Bool[Tensor, "#B #H S"]:
-    """Tell which queries may attend to no key; the fused kernel would give them a mean of all values."""
+    """Return which queries may attend to no key; the fused kernel would give them the mean of all values."""
     mask_BHT = mask_BHST[:, :, 0]
     return mask_BHT.cumsum(-1) == 0 if causal else ~mask_BHT.any(-1, keepdim=True)

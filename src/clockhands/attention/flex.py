@@ -28,7 +28,7 @@ def serves(request: AttentionRequest) -> bool:
         and not torch.compiler.is_compiling()
         and not request.dropout
         and request.scheme.lean_score_mod
-        and request.queries >= MANY_QUERIES
+        and request.num_queries >= MANY_QUERIES
         and q.shape[-1] >= NARROWEST
         and q.dtype != torch.float64
         and q.shape[-1] == request.v_BHTK.shape[-1]
@@ -57,7 +57,7 @@ def _block_mask(request: AttentionRequest) -> Any:
     """Make the mask in FlexAttention's form; None where every query may attend to every key."""
     from torch.nn.attention.flex_attention import create_block_mask
 
-    queries, keys, causal = request.queries, request.keys, request.causal
+    queries, keys, causal = request.num_queries, request.num_keys, request.causal
     if request.mask_BHST is None and not causal:
         return None
     whole = None if request.mask_BHST is None else request.mask_BHST.expand(len(request.q_BHSK), -1, queries, keys)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from clockhands.attention import whole
+from clockhands.attention import fused_kernel
 from clockhands.attention.request import AttentionRequest
 from clockhands.shapes import Float, Tensor
 
@@ -21,13 +21,13 @@ FEW_QUERIES, MANY_PAIRS = 32, 1 << 22
 
 def serves(request: AttentionRequest) -> bool:
     """Whether the whole bias would be large, and each of its rows needs its own query alone."""
-    pairs = request.q_BHSK.shape[0] * request.q_BHSK.shape[1] * request.queries * request.keys
+    pairs = request.q_BHSK.shape[0] * request.q_BHSK.shape[1] * request.num_queries * request.num_keys
     return (
         "bias" in request.hooks
         and request.scheme.rowwise
         and not torch.compiler.is_compiling()
         and pairs > MANY_PAIRS
-        and request.queries > FEW_QUERIES
+        and request.num_queries > FEW_QUERIES
     )
 
 
@@ -76,7 +76,7 @@ class _Blocks:
         with torch.random.fork_rng([q.device] if q.device.type == "cuda" else [], enabled=dropout > 0):
             if dropout:
                 torch.manual_seed(self.seed + start)
-            return whole.compute(block)
+            return fused_kernel.compute(block)
 
 
 class _Blockwise(torch.autograd.Function):

@@ -118,10 +118,10 @@ def compute_recorded(request: AttentionRequest, recorder: Recorder) -> Float[Ten
 def compute_reference(request: AttentionRequest) -> Attended:
     """Call every hook of the scheme in its order, and keep every tensor."""
     scheme, q, k, v = request.scheme, request.q_BHSK, request.k_BHTK, request.v_BHTK
-    positions, mask = (request.qpos_BS, request.kpos_BT), request.whole_mask()
+    positions, mask = (request.qpos_BS, request.kpos_BT), request.compute_mask()
     # At least float32 from here: a bias of 1,000 is rounded to 4 in bfloat16, and a softmax to 3 digits.
     logits = (q @ k.transpose(-1, -2) * request.scale).to(torch.promote_types(q.dtype, torch.float32))
-    bias = request.bias()
+    bias = request.compute_bias()
     if bias is not None:
         logits = logits + bias
     logits = scheme.logits(logits, mask, q, k, *positions)

@@ -1,9 +1,10 @@
-"""What one attention computes on: the request that every kernel is asked to serve."""
+"""The request that every kernel is asked to serve: everything that one attention computes on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import torch
 
@@ -42,12 +43,12 @@ class AttentionRequest:
     hooks: frozenset[str]
 
     @property
-    def queries(self) -> int:
+    def num_queries(self) -> int:
         """The number of queries, S."""
         return self.q_BHSK.shape[2]
 
     @property
-    def keys(self) -> int:
+    def num_keys(self) -> int:
         """The number of keys, T."""
         return self.k_BHTK.shape[2]
 
@@ -56,46 +57,44 @@ class AttentionRequest:
         """Whether queries are in bfloat16 or float16."""
         return self.q_BHSK.dtype in LOW_PRECISION
 
-    def bias(self) -> Float[Tensor, "#B #H S T"] | None:
+    def compute_bias(self) -> Float[Tensor, "#B #H S T"] | None:
         """Compute the scheme's whole bias, [B, H, S, T] or sizes of 1 for what is the same; None if it has none."""
         return self.scheme.bias(self.q_BHSK, self.k_BHTK, self.qpos_BS, self.kpos_BT)
 
-    def whole_mask(self) -> Bool[Tensor, "#B #H S T"]:
+    def compute_mask(self) -> Bool[Tensor, "#B #H S T"]:
         """Join ``mask_BHST`` and the causal mask to one of all queries and keys: [B, H, S, T], sizes of 1 allowed."""
         mask, device = self.mask_BHST, self.q_BHSK.device
         if self.causal:
-            lower = torch.ones(self.queries, self.keys, dtype=torch.bool, device=device)
-            lower = lower.tril(self.keys - self.queries)[None, None]
+            lower = torch.ones(self.num_queries, self.num_keys, dtype=torch.bool, device=device)
+            lower = lower.tril(self.num_keys - self.num_queries)[None, None]
             mask = lower if mask is None else mask & lower
         if mask is None:
-            mask = torch.ones(1, 1, self.queries, self.keys, dtype=torch.bool, device=device)
-        return mask.expand(-1, -1, self.queries, -1)
+            mask = torch.ones(1, 1, self.num_queries, self.num_keys, dtype=torch.bool, device=device)
+        return mask.expand(-1, -1, self.num_queries, -1)
 
-    # A kernel needs what follows to say whether it serves, and again to compute. Not while a model is compiled: the
+    # A kernel reads these to decide whether it serves, and again to compute. It does not while a model is compiled: the
     # compiler cannot read cached properties.
 
     @cached_property
     def line(self) -> Line | None:
-        """How the tokens stand on a line; None if the bias is no function of distances on a line."""
+        """How the tokens stand on a line, or None if they do not; only with a ``DistanceBias``."""
         return find_line(*self._on_a_line[:2])
 
     @cached_property
     def curve_HN(self) -> Float[Tensor, "H N"]:
-        """The bias at every distance that occurs, smallest first; there where ``line`` is not None."""
+        """The bias at every distance that occurs, smallest first; only where ``line`` is not None."""
         q_BS, k_BT, curve = self._on_a_line
         low, high = int(q_BS[0, 0] - k_BT[0, -1]), int(q_BS[0, -1] - k_BT[0, 0])
         return curve(torch.arange(low, high + 1, device=q_BS.device))
 
     @cached_property
     def middle_row_BHT(self) -> Float[Tensor, "#B H T"]:
-        """The row of the bias that the middle key would have if it were a query."""
-        axis, middle = (2 if self.kpos_BT.dim() == 4 else 1), self.keys // 2
+        """The bias of a query at the middle key, which stands for all rows; only with a bias in ``hooks``."""
+        axis, middle = (2 if self.kpos_BT.dim() == 4 else 1), self.num_keys // 2
         q_BH1K, place = self.q_BHSK[:, :, :1], self.kpos_BT.narrow(axis, middle, 1)
-        bias = self.scheme.bias(q_BH1K, self.k_BHTK, place, self.kpos_BT)
-        assert bias is not None, "a scheme without a bias has no parallel rows"
-        return bias[:, :, 0]
+        bias_BH1T = cast(Tensor, self.scheme.bias(q_BH1K, self.k_BHTK, place, self.kpos_BT))
+        return bias_BH1T[:, :, 0]
 
     @cached_property
     def _on_a_line(self) -> tuple[Tensor, Tensor, Curve]:
-        assert isinstance(self.scheme, DistanceBias), "only a bias by distance puts its tokens on a line"
-        return self.scheme.line(self.qpos_BS, self.kpos_BT)
+        return cast(DistanceBias, self.scheme).line(self.qpos_BS, self.kpos_BT)

@@ -96,7 +96,7 @@ class Work:
                 yield slice(row + at, row + end), slice(at, end)
 
     def _keys_between(self, low: int, high: int) -> slice:
-        """The keys that stand between two places (counted from the right), and the rest of their runs in a grid."""
+        """Return the keys between two places (counted from the right), with the rest of their runs in a grid."""
         keys, (run, step) = self.k.shape[1], self.line
         if run >= keys:
             return slice(max(low, 0), min(high + 1, keys))
@@ -166,7 +166,7 @@ class Work:
         return curve.as_strided((len(curve), *rows, *keys), (curve.stride(0), step, 1, step, 1), start)
 
     def drop(self, weights: Tensor, number: int) -> Tensor:
-        """Some weights zero and the rest larger, the same ones whenever a tile is computed."""
+        """Apply dropout to weights; the same ones are dropped whenever the tile of this number is computed."""
         if not self.dropout:
             return weights
         generator = torch.Generator(weights.device).manual_seed(self.seed + number)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from clockhands.catalogue import Catalogue, first_sentence
+from clockhands.catalogue import Catalogue, get_first_sentence
 from clockhands.data.kinds import TokenKind
 from clockhands.data.pairs import Corpus, Task
 from clockhands.errors import ConfigError
@@ -46,7 +46,7 @@ class CorpusEntry:
 CORPORA: Catalogue[CorpusEntry] = Catalogue(
     "corpus",
     modules=("clockhands.data.corpora", "clockhands.data.sources", "clockhands.data.hub"),
-    describe=lambda entry: first_sentence(entry.open),
+    describe=lambda entry: get_first_sentence(entry.open),
 )
 
 

@@ -55,18 +55,18 @@ def count_positions(tokens: TokenBatch, past: int | Tensor = 0) -> Positions:
     if tokens.documents_BS is not None:
         if not isinstance(past, int) or past:
             raise PositionError("packed documents cannot be continued from a cache; generate for each alone")
-        return positions.packed(tokens.documents_BS)
+        return positions.count_packed(tokens.documents_BS)
     device = tokens.ids_BS.device
     if tokens.mask_BT is None:
         if isinstance(past, int):
-            return positions.sequential(batch, new, start=past, device=device)
-        return positions.shifted(positions.sequential(batch, new, device=device), past.expand(batch))
+            return positions.count_up(batch, new, start=past, device=device)
+        return positions.shift(positions.count_up(batch, new, device=device), past.expand(batch))
     if isinstance(past, int) and tokens.mask_BT.shape[1] < past + new:
         raise PositionError(
             f"the mask has {tokens.mask_BT.shape[1]} columns, but {past} cached and {new} new tokens need "
             f"{past + new}; pass an attention_mask of [{batch}, {past + new}]"
         )
-    return positions.from_mask(tokens.mask_BT).index_select(1, past + torch.arange(new, device=device))
+    return positions.count_from_mask(tokens.mask_BT).index_select(1, past + torch.arange(new, device=device))
 
 
 def select_new_mask(tokens: TokenBatch, past: int | Tensor) -> Bool[Tensor, "B S"] | None:
@@ -102,7 +102,7 @@ def make_self_mask(tokens: TokenBatch, past: int) -> Mask | None:
     mask = make_padding_mask(padding, new)
     if tokens.documents_BS is None:
         return mask
-    same_BHSS = positions.same_document(tokens.documents_BS)[:, None]
+    same_BHSS = positions.make_document_mask(tokens.documents_BS)[:, None]
     return same_BHSS if mask is None else same_BHSS & mask
 
 

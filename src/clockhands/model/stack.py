@@ -20,7 +20,7 @@ from clockhands.model.kv_cache import KVCache
 from clockhands.model.masks import Placement
 from clockhands.model.token_batch import EncodedSource
 from clockhands.schemes import NoPosition, Scheme
-from clockhands.schemes.frequencies import one_row
+from clockhands.schemes.frequencies import take_shared_row
 from clockhands.schemes.scheme import Positions
 from clockhands.shapes import Bool, Float, Int, Tensor
 
@@ -105,7 +105,7 @@ class Stack(nn.Module):
         if self.transform is not None:
             pos_BS = self.transform(pos_BS, mask_BS, training=self.training)
         axes = self.schemes.axes
-        return pos_BS if pos_BS.dim() > 2 or axes is None or axes == 1 else positions.text_axes(pos_BS, axes)
+        return pos_BS if pos_BS.dim() > 2 or axes is None or axes == 1 else positions.repeat_on_axes(pos_BS, axes)
 
     def forward(
         self,
@@ -135,7 +135,7 @@ class Stack(nn.Module):
     def encode_positions(self, pos_BS: Positions) -> Float[Tensor, "#B S P"] | None:
         """Compute the encoding of positions that the input layer combines with the tokens; None if there is none."""
         # Not for_layer(0), which may skip position; and rows at the same positions share one encoding.
-        return cast(Scheme, self.schemes[0]).encode(one_row(pos_BS))
+        return cast(Scheme, self.schemes[0]).encode(take_shared_row(pos_BS))
 
     def run_blocks(
         self,

@@ -64,14 +64,14 @@ class Transformer(nn.Module):
         if self.config.tying == "none":
             return {}
         side = "decoder" if self.decoder is not None else "encoder"
-        matrix = f"{side}.input.tokens.weight"
-        owners = {"output.weight": matrix}
+        owner = f"{side}.input.tokens.weight"
+        owners = {"output.weight": owner}
         if self.config.tying == "three-way" and self.encoder is not None and self.decoder is not None:
-            owners["encoder.input.tokens.weight"] = matrix
+            owners["encoder.input.tokens.weight"] = owner
         return owners
 
     def tie(self) -> None:
-        """Make one parameter of each pair of tied parameters."""
+        """Tie parameters: under each tied name, put the parameter that owns the matrix."""
         for name, owner in self.map_tied_parameters().items():
             module, _, attribute = name.rpartition(".")
             setattr(self.get_submodule(module), attribute, self.get_parameter(owner))
@@ -117,7 +117,7 @@ class Transformer(nn.Module):
         return EncodedSource(states_BSD, counted_BS, tokens.mask_BT, tokens.documents_BS)
 
     def rebuild_source(self, states_BTD: Float[Tensor, "B T D"], tokens: TokenBatch) -> EncodedSource:
-        """Rebuild an encoded source from the encoder's last states; ``tokens`` has its mask and positions."""
+        """Rebuild an encoded source from the encoder's last states [B, T, D]; ``tokens`` has its mask and positions."""
         return EncodedSource(states_BTD, count_positions(tokens), tokens.mask_BT, tokens.documents_BS)
 
     def decode(
@@ -130,8 +130,9 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "B S D"]:
         """Compute the last states of target tokens, [B, S, D]; cached tokens are not computed again.
 
-        An encoder-decoder needs a ``source``. The input of every layer and the last output are appended to ``states``
-        if that is a list. Raises PositionError if there is no decoder or no source, and where cached keys are stale.
+        An encoder-decoder needs a ``source``. The input of every layer and the last output are appended to
+        ``layer_states`` if that is a list. Raises PositionError if there is no decoder or no source, and where cached
+        keys are stale.
         """
         if self.decoder is None:
             raise PositionError("an encoder-only model has no decoder; call encode")
@@ -144,7 +145,7 @@ class Transformer(nn.Module):
         )
 
     def make_self_placement(self, tokens: TokenBatch, side: Side, cache: KVCache | None) -> tuple[Positions, Placement]:
-        """Return the counted positions [B, S], and the placement of self-attention with those that its schemes read.
+        """Return the counted positions [B, S], and the placement of self-attention, whose positions schemes read.
 
         While a static cache is traced, the number of cached tokens is a tensor, and the mask is made over the whole
         cache. Raises PositionError where cached keys would be stale.

@@ -1,4 +1,4 @@
-"""Making positions, from masks, documents, times and grids, and plain changes of them."""
+"""Make positions from masks, documents, times and grids, and change them in simple ways."""
 
 from __future__ import annotations
 
@@ -11,42 +11,39 @@ from clockhands.shapes import Bool, Float, Int, Num, Tensor
 
 __all__ = [
     "Mask",
-    "centred",
-    "continued",
-    "from_mask",
-    "grid",
-    "last_token",
-    "normalised",
-    "packed",
-    "real_valued",
-    "same_document",
-    "scaled",
-    "segments",
-    "sequential",
-    "shifted",
-    "text_axes",
+    "centre",
+    "check_times",
+    "continue_from_mask",
+    "count_from_mask",
+    "count_packed",
+    "count_up",
+    "find_last",
+    "make_document_mask",
+    "make_grid",
+    "make_segments",
+    "normalise",
+    "repeat_on_axes",
+    "scale",
+    "shift",
 ]
 
 Mask = Bool[Tensor, "B S"] | Int[Tensor, "B S"]
 
 
-def sequential(
+def count_up(
     batch: int, length: int, *, start: int = 0, device: torch.device | str | None = None
 ) -> Int[Tensor, "B S"]:
-    """Return start, start + 1, ... in every row.
-
-    That is text without padding, or its continuation after ``start`` cached tokens.
-    """
+    """Return start, start + 1, ... in every row, [B, S]: text without padding, after ``start`` cached tokens."""
     return torch.arange(start, start + length, device=device).expand(batch, length)
 
 
-def from_mask(mask_BS: Mask) -> Int[Tensor, "B S"]:
-    """Count the tokens (mask 1) of each row from 0: [B, S], with padding left, right or in between."""
+def count_from_mask(mask_BS: Mask) -> Int[Tensor, "B S"]:
+    """Count the tokens (mask 1) of each row from 0: [B, S]; padding, which may be anywhere, gets 0."""
     counted_BS = mask_BS.long().cumsum(dim=-1) - 1
     return counted_BS.clamp(min=0) * mask_BS.long()
 
 
-def continued(mask_BS: Mask, new: int) -> Int[Tensor, "B new"]:
+def continue_from_mask(mask_BS: Mask, new: int) -> Int[Tensor, "B new"]:
     """Return the positions of the last ``new`` tokens, where ``mask_BS`` covers cached and new ones: [B, new].
 
     Raises PositionError where the mask has fewer columns than there are new tokens.
@@ -55,37 +52,40 @@ def continued(mask_BS: Mask, new: int) -> Int[Tensor, "B new"]:
         raise PositionError(
             f"{new} new tokens do not fit a mask of {mask_BS.shape[-1]}; pass the mask of the cached and the new tokens"
         )
-    return from_mask(mask_BS)[:, -new:]
+    return count_from_mask(mask_BS)[:, -new:]
 
 
-def packed(documents_BS: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
-    """Count from 0 again where the document number changes along a row of packed documents: [B, S]."""
-    index_BS = sequential(*documents_BS.shape, device=documents_BS.device)
+def count_packed(documents_BS: Int[Tensor, "B S"]) -> Int[Tensor, "B S"]:
+    """Count the tokens of each of the documents that are packed into a row from 0: [B, S].
+
+    A document begins wherever the number changes along the row.
+    """
+    index_BS = count_up(*documents_BS.shape, device=documents_BS.device)
     starts_BS = torch.ones_like(documents_BS, dtype=torch.bool)
     starts_BS[:, 1:] = documents_BS[:, 1:] != documents_BS[:, :-1]
     return index_BS - torch.where(starts_BS, index_BS, 0).cummax(dim=-1).values
 
 
-def same_document(documents_BS: Int[Tensor, "B S"]) -> Bool[Tensor, "B S S"]:
-    """Return the mask that packing needs besides the positions: [B, S, S], True within one document."""
+def make_document_mask(documents_BS: Int[Tensor, "B S"]) -> Bool[Tensor, "B S S"]:
+    """Return which tokens are in the same document, [B, S, S]: the mask that packed documents need."""
     return documents_BS[:, :, None] == documents_BS[:, None, :]
 
 
-def shifted(pos_BS: Num[Tensor, "B S *A"], offset: int | Num[Tensor, " B"]) -> Num[Tensor, "B S *A"]:
+def shift(pos_BS: Num[Tensor, "B S *A"], offset: int | Num[Tensor, " B"]) -> Num[Tensor, "B S *A"]:
     """Add one offset to all positions of a row: SHAPE (Kiyono et al. 2021, section 3)."""
     if isinstance(offset, int):
         return pos_BS + offset
     return pos_BS + offset.reshape(-1, *[1] * (pos_BS.dim() - 1))
 
 
-def centred(pos_BS: Num[Tensor, "B S"], mask_BS: Mask | None = None) -> Float[Tensor, "B S"]:
+def centre(pos_BS: Num[Tensor, "B S"], mask_BS: Mask | None = None) -> Float[Tensor, "B S"]:
     """Subtract each row's mean position over its tokens, [B, S]: how CAPE reads positions when it does not train."""
     pos = pos_BS.float()
     weight = torch.ones_like(pos) if mask_BS is None else mask_BS.float()
     return pos - (pos * weight).sum(-1, keepdim=True) / weight.sum(-1, keepdim=True).clamp(min=1)
 
 
-def scaled(pos_BS: Num[Tensor, "B S *A"], factor: float) -> Float[Tensor, "B S *A"]:
+def scale(pos_BS: Num[Tensor, "B S *A"], factor: float) -> Float[Tensor, "B S *A"]:
     """Divide positions by a factor, so that longer texts fit: position interpolation (Chen et al. 2023, equation 4).
 
     Raises PositionError for a factor that is not above 0.
@@ -95,16 +95,16 @@ def scaled(pos_BS: Num[Tensor, "B S *A"], factor: float) -> Float[Tensor, "B S *
     return pos_BS.double() / factor if pos_BS.dtype == torch.float64 else pos_BS.float() / factor
 
 
-def real_valued(times: Sequence[Sequence[float]] | Num[Tensor, "B S"]) -> Float[Tensor, "B S"]:
-    """Return measured times as positions, [B, S], in float64. Raises PositionError on NaN or infinity."""
+def check_times(times: Sequence[Sequence[float]] | Num[Tensor, "B S"]) -> Float[Tensor, "B S"]:
+    """Return measured times as positions, [B, S], float64. Raises PositionError for NaN or infinity."""
     pos_BS = torch.as_tensor(times, dtype=torch.float64)
     if not bool(torch.isfinite(pos_BS).all()):
         raise PositionError("a time is NaN or infinite; every token needs a finite one (mask the others away)")
     return pos_BS
 
 
-def grid(batch: int, *lengths: int, device: torch.device | str | None = None) -> Int[Tensor, "B S A"]:
-    """Return several coordinates, [B, S, A]: every cell of a grid (rows, columns, ...), the last axis running fastest.
+def make_grid(batch: int, *lengths: int, device: torch.device | str | None = None) -> Int[Tensor, "B S A"]:
+    """Return the coordinates of every cell of a grid (rows, columns, ...), [B, S, A]; the last axis runs fastest.
 
     Raises PositionError for a length below 1.
     """
@@ -115,20 +115,17 @@ def grid(batch: int, *lengths: int, device: torch.device | str | None = None) ->
     return cells_SA.expand(batch, *cells_SA.shape)
 
 
-def last_token(pos_BS: Num[Tensor, "B S"], mask_BS: Mask) -> Num[Tensor, "B 1"]:
-    """Return the largest position of each row's tokens, [B, 1]; one more is where the next token stands."""
+def find_last(pos_BS: Num[Tensor, "B S"], mask_BS: Mask) -> Num[Tensor, "B 1"]:
+    """Return the position of each row's last token, [B, 1]; the next token stands at one more."""
     return torch.where(mask_BS.bool(), pos_BS, pos_BS.min()).amax(dim=-1, keepdim=True)
 
 
-def text_axes(pos_BS: Num[Tensor, "B S"], axes: int) -> Num[Tensor, "B S A"]:
-    """Put the same number on every axis, [B, S, A]: how text stands in a model of several coordinates.
-
-    M-RoPE has t = h = w there.
-    """
+def repeat_on_axes(pos_BS: Num[Tensor, "B S"], axes: int) -> Num[Tensor, "B S A"]:
+    """Repeat positions on A axes, [B, S, A]: as text is placed in a model of several coordinates (M-RoPE)."""
     return pos_BS[..., None].expand(*pos_BS.shape, axes)
 
 
-def normalised(pos_BSA: Num[Tensor, "B S *A"], mask_BS: Mask, scale: float = 1.0) -> Float[Tensor, "B S *A"]:
+def normalise(pos_BSA: Num[Tensor, "B S *A"], mask_BS: Mask, scale: float = 1.0) -> Float[Tensor, "B S *A"]:
     """Return (p + 1) / (last + 1) x scale over each row's tokens, on every axis: DETR's normalised coordinates."""
     pos = pos_BSA.float() + 1
     token = mask_BS.bool().reshape(*mask_BS.shape, *[1] * (pos.dim() - 2))
@@ -136,8 +133,8 @@ def normalised(pos_BSA: Num[Tensor, "B S *A"], mask_BS: Mask, scale: float = 1.0
     return pos / last * scale
 
 
-def segments(*parts: int | tuple[int, int, int], start: int = 0) -> Int[Tensor, "1 S 3"]:
-    """Return positions (t, h, w) of text and images in turn, as M-RoPE counts them: ``segments(5, (1, 4, 6), 3)``.
+def make_segments(*parts: int | tuple[int, int, int], start: int = 0) -> Int[Tensor, "1 S 3"]:
+    """Return positions (t, h, w) of text and images in turn, as M-RoPE counts them: ``make_segments(5, (1, 4, 6), 3)``.
 
     A number is so many tokens of text, t = h = w; three numbers are an image or a film of frames, rows and columns.
     Every part begins one after the largest coordinate so far, so that what follows an image is counted from its longest
@@ -147,7 +144,7 @@ def segments(*parts: int | tuple[int, int, int], start: int = 0) -> Int[Tensor, 
     """
     made = []
     for part in parts:
-        cells_1SA = text_axes(sequential(1, part), 3) if isinstance(part, int) else grid(1, *part)
+        cells_1SA = repeat_on_axes(count_up(1, part), 3) if isinstance(part, int) else make_grid(1, *part)
         if not cells_1SA.numel():
             continue
         made.append(cells_1SA + start)

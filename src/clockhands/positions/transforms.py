@@ -23,7 +23,7 @@ import torch
 from clockhands.catalogue import Catalogue
 from clockhands.errors import ConfigError, PositionError
 from clockhands.options import Seed, check_options, options_of
-from clockhands.positions.making import Mask, centred, scaled, shifted
+from clockhands.positions.making import Mask, centre, scale, shift
 from clockhands.shapes import Float, Int, Num, Tensor
 
 __all__ = ["TRANSFORMS", "Cape", "Randomised", "Scaled", "Shifted", "Transform", "make_transform"]
@@ -31,11 +31,11 @@ __all__ = ["TRANSFORMS", "Cape", "Randomised", "Scaled", "Shifted", "Transform",
 
 @runtime_checkable
 class Transform(Protocol):
-    """What every transform is: a call, and two facts about its results."""
+    """The interface of every transform: a call, and two properties of its results."""
 
     @property
     def depends_on_length(self) -> bool:
-        """Whether a token's new position depends on the tokens after it: such positions cannot be decoded with."""
+        """Whether a token's new position depends on the tokens after it, so that cached keys become stale."""
 
     @property
     def real_valued(self) -> bool:
@@ -65,7 +65,7 @@ class Shifted:
     real_valued = False
 
     def __post_init__(self) -> None:
-        _refuse("shifted", (self.maximum < 0, f"maximum is {self.maximum}, but must be 0 or more"))
+        _check("shifted", (self.maximum < 0, f"maximum is {self.maximum}, but must be 0 or more"))
 
     def __call__(
         self,
@@ -77,9 +77,9 @@ class Shifted:
     ) -> Num[Tensor, "B S *A"]:
         """Add the row's offset to every position."""
         if not training:
-            return shifted(pos_BS, self.maximum if self.test is None else self.test)
+            return shift(pos_BS, self.maximum if self.test is None else self.test)
         offset_B = torch.randint(0, self.maximum + 1, (pos_BS.shape[0],), generator=generator)
-        return shifted(pos_BS, offset_B.to(pos_BS.device))
+        return shift(pos_BS, offset_B.to(pos_BS.device))
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Randomised:
 
     def __post_init__(self) -> None:
         length = self.length or 1
-        _refuse("randomised", (not 1 <= length <= self.maximum, f"length is {length} and maximum {self.maximum}"))
+        _check("randomised", (not 1 <= length <= self.maximum, f"length is {length} and maximum {self.maximum}"))
 
     @property
     def depends_on_length(self) -> bool:
@@ -156,7 +156,7 @@ class Cape:
 
     def __post_init__(self) -> None:
         shifts = (self.max_global_shift, self.max_local_shift)
-        _refuse(
+        _check(
             "cape",
             (min(shifts) < 0, f"the largest shifts are {shifts}, but must be 0 or more"),
             (self.max_scale < 1, f"max_scale is {self.max_scale}, but must be at least 1"),
@@ -176,7 +176,7 @@ class Cape:
         generator: torch.Generator | None = None,
     ) -> Float[Tensor, "B S"]:
         """Centre positions, and in training shift, jitter and stretch them: [B, S], float32."""
-        pos = centred(pos_BS, mask_BS) if self.centre else pos_BS.float()
+        pos = centre(pos_BS, mask_BS) if self.centre else pos_BS.float()
         if not training:
             return pos
 
@@ -197,7 +197,7 @@ class Scaled:
     real_valued = True
 
     def __post_init__(self) -> None:
-        _refuse("scaled", (self.factor <= 0, f"factor is {self.factor}, but must be above 0"))
+        _check("scaled", (self.factor <= 0, f"factor is {self.factor}, but must be above 0"))
 
     def __call__(
         self,
@@ -208,7 +208,7 @@ class Scaled:
         generator: torch.Generator | None = None,
     ) -> Float[Tensor, "B S *A"]:
         """Divide positions by ``factor``."""
-        return scaled(pos_BS, self.factor)
+        return scale(pos_BS, self.factor)
 
 
 TRANSFORMS: Catalogue[type[Shifted] | type[Randomised] | type[Cape] | type[Scaled]] = Catalogue(
@@ -218,13 +218,14 @@ TRANSFORMS: Catalogue[type[Shifted] | type[Randomised] | type[Cape] | type[Scale
 
 def make_transform(name: str, options: Mapping[str, Any] | None = None) -> Transform:
     """Make a transform by name with its options. Raises UnknownNameError, and ConfigError naming every fault."""
-    values, wrong = check_options(options or {}, options_of(TRANSFORMS[name]), name)
-    if wrong:
-        raise ConfigError(wrong, f"position transform {name!r}")
+    values, faults = check_options(options or {}, options_of(TRANSFORMS[name]), name)
+    if faults:
+        raise ConfigError(faults, f"position transform {name!r}")
     return TRANSFORMS[name](**values)
 
 
-def _refuse(name: str, *checks: tuple[bool, str]) -> None:
-    wrong = [f"{name}: {sentence}" for bad, sentence in checks if bad]
-    if wrong:
-        raise ConfigError(wrong, f"position transform {name!r}")
+def _check(name: str, *checks: tuple[bool, str]) -> None:
+    """Raise ConfigError with the sentence of every check that is True, if any is."""
+    faults = [f"{name}: {sentence}" for failed, sentence in checks if failed]
+    if faults:
+        raise ConfigError(faults, f"position transform {name!r}")

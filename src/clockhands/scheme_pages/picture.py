@@ -35,7 +35,7 @@ def encodes(scheme: Scheme) -> bool:
 
 def where(scheme: Scheme, batch: int, length: int) -> Tensor:
     """Positions for a picture: a line, or a line along the last of several axes."""
-    pos_BS = positions.sequential(batch, length)
+    pos_BS = positions.count_up(batch, length)
     axes = scheme.declares.axes
     if axes in (None, 1):
         return pos_BS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clockhands.catalogue import Catalogue, module_line
+from clockhands.catalogue import Catalogue, get_module_line
 from clockhands.schemes.absolute.axes import SinusoidalAxes
 from clockhands.schemes.absolute.binary import Binary
 from clockhands.schemes.absolute.fourier import LearnableFourier
@@ -39,11 +39,11 @@ from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.rotary.axial import Axial
 from clockhands.schemes.rotary.fope import FoPE
 from clockhands.schemes.rotary.grape import GRAPE
-from clockhands.schemes.rotary.kernels import compile_rotation
 from clockhands.schemes.rotary.mixed import Mixed
 from clockhands.schemes.rotary.multimodal import MRoPE
 from clockhands.schemes.rotary.pope import PoPE
 from clockhands.schemes.rotary.rope import RoPE
+from clockhands.schemes.rotary.rotation import compile_rotation
 from clockhands.schemes.rotary.temperature import Temperature
 from clockhands.schemes.rotary.xpos import XPos
 from clockhands.schemes.scheme import Declares, Scheme
@@ -93,7 +93,7 @@ CATALOGUE: Catalogue[type[Scheme]] = Catalogue(
         "tupe": TUPE,
         "grape": GRAPE,
     },
-    describe=module_line,
+    describe=get_module_line,
 )
 
 __all__ = [

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 import torch
 
 from clockhands.errors import CheckpointError
-from clockhands.schemes.rotary.kernels import Layout
+from clockhands.schemes.rotary.rotation import Layout
 from clockhands.shapes import Float, Int, Tensor
 
-__all__ = ["convert_rows", "convert_state_dict", "row_order"]
+__all__ = ["compute_row_order", "convert_rows", "convert_state_dict"]
 
 
-def row_order(head_dim: int, rotated: int, to: Layout) -> Int[Tensor, " K"]:
+def compute_row_order(head_dim: int, rotated: int, to: Layout) -> Int[Tensor, " K"]:
     """Return where each channel of a head comes from: ``x[row_order(...)]`` is x in the layout ``to``.
 
     Only the first ``rotated`` channels pair up; the others stay. Raises CheckpointError where they do not pair up.
@@ -44,7 +44,7 @@ def convert_rows(
         raise CheckpointError(f"{weight.shape[0]} rows cannot be split into {num_heads} heads")
     rows = weight.unflatten(0, (num_heads, -1))
     head_dim = rows.shape[1]
-    order = row_order(head_dim, head_dim if rotated is None else rotated, to)
+    order = compute_row_order(head_dim, head_dim if rotated is None else rotated, to)
     return rows[:, order.to(weight.device)].flatten(0, 1)
 
 

@@ -11,7 +11,7 @@ from clockhands.errors import PositionError
 from clockhands.schemes.scheme import KeyPositions, Positions, Scheme, ScoreMod
 from clockhands.shapes import Float, Num, Tensor
 
-__all__ = ["Curve", "DistanceBias", "check_one_coordinate", "distances"]
+__all__ = ["Curve", "DistanceBias", "check_one_coordinate", "compute_distances"]
 
 Curve = Callable[[Tensor], Tensor]
 
@@ -50,7 +50,7 @@ class DistanceBias(Scheme):
     ) -> Float[Tensor, "#B H S T"]:
         """Lay the curve out over all pairs: [B, H, S, T], or [1, H, S, T] where all rows have the same positions."""
         q_BS, k_BT, curve = self.line(qpos_BS, kpos_BT)
-        distance_BST = distances(q_BS, k_BT)
+        distance_BST = compute_distances(q_BS, k_BT)
         if distance_BST.is_floating_point() or torch.compiler.is_compiling() or distance_BST.numel() == 0:
             flat_HR = curve(distance_BST.reshape(-1))
             return flat_HR.unflatten(1, distance_BST.shape).transpose(0, 1)
@@ -85,7 +85,7 @@ class DistanceBias(Scheme):
         return torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.parameters())
 
 
-def distances(qpos_BS: Positions, kpos_BT: KeyPositions) -> Num[Tensor, "#B S T"]:
+def compute_distances(qpos_BS: Positions, kpos_BT: KeyPositions) -> Num[Tensor, "#B S T"]:
     """Return query position - key position of every pair: [B, S, T]; one row in place of B where all rows are alike.
 
     Raises PositionError for positions of several coordinates.

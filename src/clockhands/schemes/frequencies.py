@@ -20,28 +20,28 @@ __all__ = [
     "STRIDE",
     "Exponent",
     "Memo",
-    "above_zero",
-    "angles",
+    "check_above_zero",
     "check_axes",
-    "cos_sin",
-    "exact",
-    "frequencies",
-    "one_row",
-    "sin_cos_pairs",
-    "single_axis",
-    "working",
+    "choose_angle_dtype",
+    "choose_working_dtype",
+    "compute_angles",
+    "compute_cos_sin",
+    "compute_frequencies",
+    "compute_sin_cos_pairs",
+    "drop_axis",
+    "take_shared_row",
 ]
 
 Exponent = Literal["paper", "tensor2tensor"]
 STRIDE = 64
 
 
-def exact(device: torch.device) -> torch.dtype:
-    """Choose the dtype of angles: float64, and float32 on the one device that has no float64."""
+def choose_angle_dtype(device: torch.device) -> torch.dtype:
+    """Return the dtype of angles: float64, but float32 on ``mps``, the one device that has no float64."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-def frequencies(
+def compute_frequencies(
     width: int, base: float, exponent: Exponent = "paper", device: torch.device | str | None = None
 ) -> Float[Tensor, " F"]:
     """Return ω_c = base^(-2c/width) (paper) or base^(-c/(width/2 - 1)) (tensor2tensor): [F], float64.
@@ -50,41 +50,41 @@ def frequencies(
     """
     half = width // 2
     device = torch.device("cpu" if device is None else device)
-    index_F = torch.arange(half, dtype=exact(device), device=device)
+    index_F = torch.arange(half, dtype=choose_angle_dtype(device), device=device)
     return torch.pow(base, -2 * index_F / width if exponent == "paper" else -index_F / max(half - 1, 1))
 
 
-def above_zero(option: str, value: float) -> float:
+def check_above_zero(option: str, value: float) -> float:
     """Return the value of an option. Raises ConfigError unless it is above 0."""
     if not value > 0:
         raise ConfigError([f"{option} is {value}, but must be above 0"], "the scheme")
     return value
 
 
-def angles(pos: Num[Tensor, "*B"], omega_F: Float[Tensor, " F"]) -> Float[Tensor, "*B F"]:
+def compute_angles(pos: Num[Tensor, "*B"], omega_F: Float[Tensor, " F"]) -> Float[Tensor, "*B F"]:
     """Compute pos·ω in float64: in float32 the angle is off by 2e-2 at position 1,000,000 (trap 3)."""
-    dtype = exact(pos.device)
+    dtype = choose_angle_dtype(pos.device)
     return pos.to(dtype)[..., None] * omega_F.to(pos.device, dtype)
 
 
-def cos_sin(
+def compute_cos_sin(
     pos: Num[Tensor, "*B"], omega_F: Float[Tensor, " F"], dtype: torch.dtype = torch.float32
 ) -> tuple[Float[Tensor, "*B F"], Float[Tensor, "*B F"]]:
     """Compute cos(pos·ω) and sin(pos·ω) in float64, rounded once to ``dtype``."""
     if _consecutive(pos):
         sine, cosine = _run(pos, omega_F, dtype).unbind(-1)
         return cosine.contiguous(), sine.contiguous()
-    angle = angles(pos, omega_F)
+    angle = compute_angles(pos, omega_F)
     return angle.cos().to(dtype), angle.sin().to(dtype)
 
 
-def sin_cos_pairs(
+def compute_sin_cos_pairs(
     pos: Num[Tensor, "*B"], omega_F: Float[Tensor, " F"], dtype: torch.dtype = torch.float32
 ) -> Float[Tensor, "*B F 2"]:
-    """Compute sin(pos·ω) and cos(pos·ω) beside each other, as the paper lays them out; exact as ``cos_sin``."""
+    """Compute sin(pos·ω) and cos(pos·ω) beside each other, as the paper lays them out; exact as ``compute_cos_sin``."""
     if _consecutive(pos):
         return _run(pos, omega_F, dtype)
-    cosine, sine = cos_sin(pos, omega_F, dtype)
+    cosine, sine = compute_cos_sin(pos, omega_F, dtype)
     return torch.stack([sine, cosine], dim=-1)
 
 
@@ -95,8 +95,8 @@ def _run(pos: Num[Tensor, "1 S"], omega_F: Float[Tensor, " F"], dtype: torch.dty
     it. One block at a time stays in the processor's cache. sin θ + i cos θ is e^{i(π/2 - θ)}.
     """
     length = pos.shape[1]
-    high_NF = _cis(math.pi / 2 - angles(pos[0, ::STRIDE], omega_F))
-    low_MF = _cis(-angles(torch.arange(STRIDE, device=pos.device), omega_F))
+    high_NF = _cis(math.pi / 2 - compute_angles(pos[0, ::STRIDE], omega_F))
+    low_MF = _cis(-compute_angles(torch.arange(STRIDE, device=pos.device), omega_F))
     out_SF = torch.empty(length, len(omega_F), dtype=dtype.to_complex(), device=pos.device)
     for start, high_F in zip(range(0, length, STRIDE), high_NF, strict=True):
         out_SF[start : start + STRIDE] = (high_F * low_MF)[: length - start]
@@ -116,15 +116,12 @@ def _consecutive(pos: Num[Tensor, "*B"]) -> bool:
     return bool((pos[0].diff() == 1).all())
 
 
-def working(dtype: torch.dtype) -> torch.dtype:
-    """Choose the dtype of cosines, sines and complex products.
-
-    It is float32 for float16 and bfloat16, else the dtype itself.
-    """
+def choose_working_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype of cosines, sines and complex products for heads of this dtype: float32 at least."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def single_axis(pos: Num[Tensor, "*B"], scheme: str) -> Num[Tensor, "*any"]:
+def drop_axis(pos: Num[Tensor, "*B"], scheme: str) -> Num[Tensor, "*any"]:
     """Return positions of one coordinate without the coordinate axis: [B, S], or [B, H, S] where heads have their own.
 
     Raises PositionError for several coordinates.
@@ -145,18 +142,18 @@ def check_axes(pos: Num[Tensor, "B ..."], axes: int, scheme: str) -> Num[Tensor,
     Raises PositionError otherwise.
     """
     if axes == 1:
-        return single_axis(pos, scheme)[..., None]
+        return drop_axis(pos, scheme)[..., None]
     if pos.dim() == 2 or pos.shape[-1] != axes:
         given_axes = 1 if pos.dim() == 2 else pos.shape[-1]
         raise PositionError(
             f"{scheme} encodes {axes} coordinates, and these positions have {given_axes}; make them with "
-            f"positions.grid, or with positions.text_axes for text"
+            f"positions.make_grid, or with positions.repeat_on_axes for text"
         )
     return pos
 
 
-def one_row(pos: Num[Tensor, "B ..."]) -> Num[Tensor, "B2 ..."]:
-    """Return a single row where all rows are the same memory (an expanded tensor), so that work is done once."""
+def take_shared_row(pos: Num[Tensor, "B ..."]) -> Num[Tensor, "B2 ..."]:
+    """Return one row if all rows are the same memory (an expanded tensor), so that work is done once; else all rows."""
     return pos[:1] if pos.shape[0] > 1 and pos.stride(0) == 0 else pos
 
 

@@ -24,7 +24,7 @@ HEADS = [1, 2, 6, 8, 12, 20]
 def table(scheme: Alibi, queries: int, keys: int | None = None) -> torch.Tensor:
     keys = keys or queries
     q, k = torch.zeros(1, scheme.num_heads, queries, 4), torch.zeros(1, scheme.num_heads, keys, 4)
-    return scheme.bias(q, k, positions.sequential(1, queries, start=keys - queries), positions.sequential(1, keys))[0]
+    return scheme.bias(q, k, positions.count_up(1, queries, start=keys - queries), positions.count_up(1, keys))[0]
 
 
 @pytest.mark.parametrize("heads", HEADS)
@@ -50,7 +50,7 @@ def test_trap_31_a_shard_of_the_heads_takes_its_part_of_the_slopes_of_all(heads:
     """``score_mod`` counts heads over the whole layer; the slopes of half as many heads are others."""
     half = heads // 2
     whole, alone = table(Alibi(heads), 5), table(Alibi(half), 5)
-    pos = positions.sequential(1, 5)
+    pos = positions.count_up(1, 5)
     modify, zero = Alibi(heads).score_mod(pos, pos), torch.zeros((), dtype=torch.long)
     shard = [[float(modify(torch.zeros(()), zero, zero + h, zero + 4, zero)) for h in range(half, heads)]]
     assert shard == [whole[half:, 4, 0].tolist()]
@@ -83,7 +83,7 @@ def test_trap_28_distance_is_a_penalty_on_both_sides() -> None:
 def test_trap_29_the_column_trick_equals_alibi_under_a_causal_mask_and_only_there() -> None:
     heads, length = 4, 9
     q, k, v = torch.randn(3, 1, heads, length, 8).unbind(0)
-    pos = positions.sequential(1, length)
+    pos = positions.count_up(1, length)
     column = alibi_slopes(heads)[:, None, None] * torch.arange(length)
     mask = torch.ones(length, length, dtype=torch.bool).tril()
     for causal in (True, False):

@@ -10,7 +10,7 @@ from clockhands.schemes.bias.mlp import Perceptron, evaluate_piecewise
 
 
 def bias(scheme: Fire, start: int) -> torch.Tensor:
-    q, pos = torch.zeros(1, 4, 9, 8), positions.sequential(1, 9, start=start)
+    q, pos = torch.zeros(1, 4, 9, 8), positions.count_up(1, 9, start=start)
     return scheme.bias(q, q, pos, pos)
 
 

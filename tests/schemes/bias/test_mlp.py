@@ -23,7 +23,7 @@ def test_bias_and_its_gradients_are_those_of_x_transformers(log_distance: bool) 
         for mine, peer in pairs:
             mine.copy_(peer)
     q, k = torch.zeros(1, 4, 5, 8), torch.zeros(1, 4, 30, 8)
-    at = positions.sequential(1, 5, start=25), positions.sequential(1, 30)
+    at = positions.count_up(1, 5, start=25), positions.count_up(1, 30)
     agree(lambda: ours.bias(q, k, *at)[0], lambda: theirs(5, 30), pairs, atol=1e-5)
 
 

@@ -17,7 +17,7 @@ def test_bias_is_attention_gyms(heads: int, size: int) -> None:
     mod = generate_sandwich_bias(heads, length, d_bar=size)
     h, i, j = torch.meshgrid(torch.arange(heads), torch.arange(length), torch.arange(length), indexing="ij")
     theirs = mod(torch.zeros(()), torch.zeros((), dtype=torch.long), h, i, j)
-    q, pos = torch.zeros(1, heads, length, 8), positions.sequential(1, length)
+    q, pos = torch.zeros(1, heads, length, 8), positions.count_up(1, length)
     torch.testing.assert_close(Sandwich(heads, size=size).bias(q, q, pos, pos)[0], theirs, atol=2e-4, rtol=1e-5)
 
 

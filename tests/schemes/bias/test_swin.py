@@ -22,7 +22,7 @@ def test_table_and_its_gradient_are_those_of_swin(window: tuple[int, int]) -> No
     theirs = SwinRelativePositionBias(4, window if known is None else (SwinConfig(**known).window_size,) * 2)
     with torch.no_grad():
         theirs.relative_position_bias_table.copy_(ours.table_RH)
-    grid = positions.grid(1, *window)
+    grid = positions.make_grid(1, *window)
     q = torch.zeros(1, 4, grid.shape[1], 8)
     agree(lambda: ours.bias(q, q, grid, grid), theirs, [(ours.table_RH, theirs.relative_position_bias_table)])
 
@@ -37,7 +37,7 @@ def test_continuous_bias_and_its_gradients_are_those_of_swin_v2(window: tuple[in
     with torch.no_grad():
         for mine, other in pairs:
             mine.copy_(other)
-    grid = positions.grid(1, *window)
+    grid = positions.make_grid(1, *window)
     q, cells = torch.zeros(1, 4, grid.shape[1], 8), grid.shape[1]
 
     def swin() -> torch.Tensor:
@@ -49,14 +49,14 @@ def test_continuous_bias_and_its_gradients_are_those_of_swin_v2(window: tuple[in
 
 
 def test_an_offset_that_the_window_does_not_have_is_refused() -> None:
-    grid, q = positions.grid(1, 2, 5), torch.zeros(1, 4, 10, 8)
+    grid, q = positions.make_grid(1, 2, 5), torch.zeros(1, 4, 10, 8)
     with pytest.raises(PositionError, match=r"1 rows and 4 columns apart, but the window of swin is 3 x 3"):
         SwinTable(4, rows=3).bias(q, q, grid, grid)
 
 
 def test_every_row_of_one_grid_has_its_score_mod() -> None:
-    """``positions.grid`` gives all rows the same memory."""
-    scheme, grid, q = SwinTable(4, rows=3, columns=4), positions.grid(3, 3, 4), torch.zeros(3, 4, 12, 8)
+    """``positions.make_grid`` gives all rows the same memory."""
+    scheme, grid, q = SwinTable(4, rows=3, columns=4), positions.make_grid(3, 3, 4), torch.zeros(3, 4, 12, 8)
     modify, bias = scheme.score_mod(grid, grid), scheme.bias(q, q, grid, grid)
     assert bias.shape == (1, 4, 12, 12)
     at = [torch.tensor(n) for n in (2, 3, 7, 1)]
@@ -64,7 +64,7 @@ def test_every_row_of_one_grid_has_its_score_mod() -> None:
 
 
 def test_one_coordinate_is_refused() -> None:
-    pos, q = positions.sequential(1, 4), torch.zeros(1, 4, 4, 8)
+    pos, q = positions.count_up(1, 4), torch.zeros(1, 4, 4, 8)
     for scheme in (SwinTable(4), LogCPB(4)):
         with pytest.raises(PositionError, match=r"needs two coordinates a token, \[B, S, 2\], and got \[1, 4\]"):
             scheme.bias(q, q, pos, pos)

@@ -23,7 +23,7 @@ SETTINGS = [(32, 128), (16, 64), (8, 20), (64, 256), (20, 100)]
 def bias(scheme: T5Bias, queries: int, keys: int) -> torch.Tensor:
     heads = scheme.table_HN.shape[0]
     q, k = torch.zeros(1, heads, queries, 4), torch.zeros(1, heads, keys, 4)
-    return scheme.bias(q, k, positions.sequential(1, queries, start=keys - queries), positions.sequential(1, keys))
+    return scheme.bias(q, k, positions.count_up(1, queries, start=keys - queries), positions.count_up(1, keys))
 
 
 @pytest.mark.parametrize(("buckets", "furthest"), SETTINGS)
@@ -69,7 +69,7 @@ def test_whole_attention_is_t5s_with_its_unscaled_logits() -> None:
     with torch.no_grad():
         ours.table_HN.copy_(theirs.relative_attention_bias.weight.T)
     x = leaf(2, 9, 24)
-    y, pos = copied(x), positions.sequential(2, 9)
+    y, pos = copied(x), positions.count_up(2, 9)
 
     def mine() -> torch.Tensor:
         q, k, v = (layer(x).unflatten(-1, (6, 4)).transpose(1, 2) for layer in (theirs.q, theirs.k, theirs.v))

@@ -13,7 +13,7 @@ from clockhands.schemes import Window
 
 @pytest.mark.parametrize("left", [0, 3, 20])
 def test_under_a_causal_mask_it_is_mistrals_sliding_window(left: int) -> None:
-    scheme, pos = Window(2, left=left), positions.sequential(1, 9)
+    scheme, pos = Window(2, left=left), positions.count_up(1, 9)
     q = torch.zeros(1, 2, 9, 4)
     ours = scheme.bias(q, q, pos, pos)
     sees = sliding_window_overlay(MistralConfig(**scheme.to_hf_config()).sliding_window)

@@ -21,7 +21,7 @@ def test_logits_and_their_gradients_are_those_of_x_transformers(largest: int) ->
     q, logits = leaf(2, HEADS, LENGTH, WIDTH), leaf(2, HEADS, LENGTH, LENGTH, seed=1)
     q2, logits2 = copied(q), copied(logits)
     visible = torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
-    pos = positions.sequential(2, LENGTH)
+    pos = positions.count_up(2, LENGTH)
 
     def mine() -> torch.Tensor:
         return ours.logits(logits, visible[None, None], q, q, pos, pos) - logits

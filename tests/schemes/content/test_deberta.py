@@ -19,7 +19,7 @@ D = HEADS * WIDTH
 
 
 def mine(ours: DeBERTa, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    pos = positions.sequential(2, LENGTH)
+    pos = positions.count_up(2, LENGTH)
     return attend(ours, q, k, v, pos, pos).transpose(1, 2).flatten(2)
 
 
@@ -90,7 +90,7 @@ def test_buckets_of_version_2_are_exact_and_those_of_transformers(buckets: int, 
 
 
 def test_trap_37_position_to_content_of_the_paper_looks_from_the_keys_side() -> None:
-    pos = positions.sequential(1, LENGTH)
+    pos = positions.count_up(1, LENGTH)
     paper = DeBERTa(D, HEADS, WIDTH, span=6, terms="p2c")
     code = DeBERTa(D, HEADS, WIDTH, span=6, terms="p2c", p2c="code")
     code.load_state_dict(paper.state_dict())

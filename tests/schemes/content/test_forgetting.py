@@ -22,7 +22,7 @@ def test_bias_and_its_gradients_are_those_of_x_transformers() -> None:
     with torch.no_grad():
         gate.weight.copy_(ours.gate_HD.normal_())
     x = leaf(2, LENGTH, D)
-    y, q, pos = copied(x), torch.zeros(2, HEADS, LENGTH, WIDTH), positions.sequential(2, LENGTH)
+    y, q, pos = copied(x), torch.zeros(2, HEADS, LENGTH, WIDTH), positions.count_up(2, LENGTH)
 
     def mine() -> torch.Tensor:
         own = ours.locate(x, pos, None)
@@ -34,7 +34,7 @@ def test_bias_and_its_gradients_are_those_of_x_transformers() -> None:
 
 def test_attention_and_its_gradients_are_those_of_flash_linear_attention() -> None:
     naive = flash_linear_attention("forgetting_attn").naive_forgetting_attn
-    ours, pos = Forgetting(D, HEADS, start=0.0), positions.sequential(2, LENGTH)
+    ours, pos = Forgetting(D, HEADS, start=0.0), positions.count_up(2, LENGTH)
     q, k, v = (leaf(2, HEADS, LENGTH, WIDTH, seed=seed) for seed in range(3))
     x = leaf(2, LENGTH, D, seed=3)
     q2, k2, v2, x2 = (copied(t) for t in (q, k, v, x))
@@ -54,13 +54,13 @@ def test_cable_is_forgetting_with_the_opposite_sign_of_its_weights() -> None:
     cable, forget = Forgetting(D, HEADS, gate="cable"), Forgetting(D, HEADS, start=0.0)
     with torch.no_grad():
         forget.gate_HD.copy_(-cable.gate_HD)
-    x, pos = torch.randn(1, LENGTH, D), positions.sequential(1, LENGTH)
+    x, pos = torch.randn(1, LENGTH, D), positions.count_up(1, LENGTH)
     torch.testing.assert_close(cable.locate(x, pos, None), forget.locate(x, pos, None))
 
 
 def test_trap_30_with_a_cache_ours_equals_the_full_pass_and_x_transformers_does_not() -> None:
     scheme = Forgetting(D, HEADS, start=1.0)
-    x, pos = torch.randn(1, LENGTH, D), positions.sequential(1, LENGTH)
+    x, pos = torch.randn(1, LENGTH, D), positions.count_up(1, LENGTH)
     q, k, v = torch.randn(3, 1, HEADS, LENGTH, WIDTH).unbind(0)
     own = scheme.locate(x, pos, None)
     full = attend(scheme, q, k, v, own, own, causal=True)
@@ -86,6 +86,6 @@ def test_trap_30_with_a_cache_ours_equals_the_full_pass_and_x_transformers_does_
 @pytest.mark.parametrize("start", [-2.0, 5.0])
 def test_start_says_how_much_is_forgotten_at_first(start: float) -> None:
     scheme, x = Forgetting(D, HEADS, start=start), torch.zeros(1, 3, D)
-    own = scheme.locate(x, positions.sequential(1, 3), None)
+    own = scheme.locate(x, positions.count_up(1, 3), None)
     expected = torch.nn.functional.logsigmoid(torch.tensor(start))
     torch.testing.assert_close(own[0, :, 1, 0] - own[0, :, 0, 0], expected.expand(HEADS))

@@ -17,7 +17,7 @@ def test_logits_and_their_gradients_are_those_of_transformers() -> None:
         theirs.proj.copy_(ours.basis_GR.normal_())
     x = leaf(2, length, width)
     y, mixture = copied(x), copied(ours.mixture_GD)
-    q, k, pos = torch.zeros(2, heads, 4, 8), torch.zeros(2, heads, length, 8), positions.sequential(2, length)
+    q, k, pos = torch.zeros(2, heads, 4, 8), torch.zeros(2, heads, length, 8), positions.count_up(2, length)
 
     def mine() -> torch.Tensor:
         own = ours.locate(x, pos, None)

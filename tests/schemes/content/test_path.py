@@ -17,7 +17,7 @@ D = HEADS * WIDTH
 @pytest.mark.parametrize("chunk", [4, 64], ids=["many chunks", "one chunk"])
 def test_attention_and_its_gradients_are_those_of_flash_linear_attention(chunk: int) -> None:
     naive = flash_linear_attention("path_attn").naive_path_attn
-    ours, pos = PaTH(D, HEADS, WIDTH), positions.sequential(2, LENGTH)
+    ours, pos = PaTH(D, HEADS, WIDTH), positions.count_up(2, LENGTH)
     q, k, v = (leaf(2, HEADS, LENGTH, WIDTH, seed=seed) for seed in range(3))
     x = leaf(2, LENGTH, D, seed=4)
     q2, k2, v2, x2 = (copied(t) for t in (q, k, v, x))

@@ -26,7 +26,7 @@ def test_attention_with_keys_is_that_of_wav2vec2_bert() -> None:
     with torch.no_grad():
         theirs.distance_embedding.weight.copy_(ours.keys_RK)
     x = leaf(2, LENGTH, HEADS * WIDTH)
-    y, pos = copied(x), positions.sequential(2, LENGTH)
+    y, pos = copied(x), positions.count_up(2, LENGTH)
 
     def mine() -> torch.Tensor:
         layers = (theirs.linear_q, theirs.linear_k, theirs.linear_v)
@@ -42,7 +42,7 @@ def test_key_term_is_speecht5s_whose_table_runs_the_other_way_and_lacks_a_row() 
     with torch.no_grad():
         ours.keys_RK[1:].copy_(theirs.pe_k.weight.flip(0))
         ours.keys_RK[0].copy_(theirs.pe_k.weight[-1])
-    q, pos = torch.randn(2, HEADS, LENGTH, WIDTH), positions.sequential(2, LENGTH)
+    q, pos = torch.randn(2, HEADS, LENGTH, WIDTH), positions.count_up(2, LENGTH)
     term = torch.einsum("bhsk,stk->bhst", q, theirs(q[:, 0])) / WIDTH**0.5
     ours_term = ours.bias(q, q, pos, pos)
     clipped = (pos[0][:, None] - pos[0]).clamp(-CLIP, CLIP - 1)
@@ -51,7 +51,7 @@ def test_key_term_is_speecht5s_whose_table_runs_the_other_way_and_lacks_a_row() 
 
 
 def test_values_are_collected_by_distance_and_equal_the_sum_over_pairs() -> None:
-    scheme, pos = Shaw(WIDTH, clip=CLIP), positions.sequential(2, LENGTH)
+    scheme, pos = Shaw(WIDTH, clip=CLIP), positions.count_up(2, LENGTH)
     weight = torch.rand(2, HEADS, LENGTH, LENGTH).softmax(-1)
     table = scheme.values_RK[(pos[0] - pos[0][:, None]).clamp(-CLIP, CLIP) + CLIP]
     expected = torch.einsum("bhst,stk->bhsk", weight, table)

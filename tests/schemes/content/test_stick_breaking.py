@@ -16,7 +16,7 @@ HEADS, WIDTH, LENGTH = 3, 8, 21
 @pytest.mark.parametrize("current", [False, True], ids=["without itself", "with itself"])
 def test_attention_and_its_gradients_are_those_of_flash_linear_attention(current: bool) -> None:
     naive = flash_linear_attention("stickbreaking_attn").naive_stickbreaking_attn
-    ours, pos = StickBreaking(attend_current=current), positions.sequential(2, LENGTH)
+    ours, pos = StickBreaking(attend_current=current), positions.count_up(2, LENGTH)
     q, k, v = (leaf(2, HEADS, LENGTH, WIDTH, seed=seed) for seed in range(3))
     q2, k2, v2 = (copied(t) for t in (q, k, v))
 

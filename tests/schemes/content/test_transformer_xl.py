@@ -30,7 +30,7 @@ def test_attention_in_both_directions_is_xlnets() -> None:
     ours, theirs, model = pair()
     q, k, v = (leaf(2, HEADS, LENGTH, WIDTH, seed=seed) for seed in range(3))
     q2, k2, v2 = (copied(t) for t in (q, k, v))
-    pos = positions.sequential(2, LENGTH)
+    pos = positions.count_up(2, LENGTH)
     waves = model.relative_positional_encoding(LENGTH, LENGTH, 2)
 
     def peer() -> torch.Tensor:
@@ -51,8 +51,8 @@ def rel_shift(x_HST: torch.Tensor) -> torch.Tensor:
 
 def test_trap_36_the_authors_shift_is_right_below_the_diagonal_and_garbage_above() -> None:
     ours, _, _ = pair()
-    q, pos = torch.randn(1, HEADS, LENGTH, WIDTH), positions.sequential(1, LENGTH)
-    backwards = positions.sequential(1, LENGTH).flip(-1)
+    q, pos = torch.randn(1, HEADS, LENGTH, WIDTH), positions.count_up(1, LENGTH)
+    backwards = positions.count_up(1, LENGTH).flip(-1)
     zero = torch.zeros(1, HEADS, 1, WIDTH)
     by_distance = ours.bias(q[:, :, :1], zero, backwards[:, :1], torch.zeros(1, 1, dtype=torch.long))
     assert by_distance.isfinite().all()

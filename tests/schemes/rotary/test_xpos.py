@@ -14,7 +14,7 @@ from clockhands.schemes import XPos
 def test_trap_24_the_last_query_scores_the_same_beside_cached_keys(keys: int) -> None:
     scheme = XPos(32)
     q, k = torch.randn(1, 2, keys, 32), torch.randn(1, 2, keys, 32)
-    pos = positions.sequential(1, keys)
+    pos = positions.count_up(1, keys)
     whole_q, whole_k = scheme.rotate(q, k, pos, pos)
     last_q, cached_k = scheme.rotate(q[:, :, -1:], k, pos[:, -1:], pos)
     torch.testing.assert_close((last_q @ cached_k.mT), (whole_q @ whole_k.mT)[:, :, -1:], atol=1e-4, rtol=1e-4)

@@ -6,14 +6,14 @@ its class in a module of this package and name it below.
 
 from __future__ import annotations
 
-from clockhands.catalogue import Catalogue, imported
+from clockhands.catalogue import Catalogue, import_later
 from clockhands.generation.engines.engine import DecodedSequence, Decoding, Engine
 
 ENGINES: Catalogue[type[Engine]] = Catalogue(
     "engine",
     {
-        "clockhands": imported("clockhands.generation.engines.clockhands", "ClockhandsEngine"),
-        "ctranslate2": imported("clockhands.generation.engines.ctranslate", "CTranslate2Engine"),
+        "clockhands": import_later("clockhands.generation.engines.clockhands", "ClockhandsEngine"),
+        "ctranslate2": import_later("clockhands.generation.engines.ctranslate", "CTranslate2Engine"),
     },
 )
 """The engines by name. The first is the default, and takes every model."""

@@ -8,7 +8,13 @@ import torch
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.absolute.sinusoidal import Layout
-from clockhands.schemes.frequencies import above_zero, check_axes, cos_sin, frequencies, one_row
+from clockhands.schemes.frequencies import (
+    check_above_zero,
+    check_axes,
+    compute_cos_sin,
+    compute_frequencies,
+    take_shared_row,
+)
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -20,7 +26,7 @@ class SinusoidalAxes(Scheme):
     """The sinusoids of every coordinate side by side, d/A channels each (Parmar et al. 2018; DETR).
 
     DETR's form (Carion et al. 2020, code): ``layout`` interleaved, ``start`` 1, positions (row, column); where it
-    normalises, positions come from ``positions.normalised`` with scale 2π, and ``start`` is 0.
+    normalises, positions come from ``positions.normalise`` with scale 2π, and ``start`` is 0.
 
     Args:
         width: d_model, or d_p where the encoding is concatenated; divisible by 2·axes.
@@ -59,7 +65,12 @@ class SinusoidalAxes(Scheme):
                 [f"sinusoidal-axes shares its channels out in pairs: width {width} is no multiple of 2 x {axes} axes"],
                 "the scheme",
             )
-        self.width, self.axes, self.layout, self.base = width, axes, layout, above_zero("sinusoidal-axes.base", base)
+        self.width, self.axes, self.layout, self.base = (
+            width,
+            axes,
+            layout,
+            check_above_zero("sinusoidal-axes.base", base),
+        )
         self.start, self.amplitude = start, amplitude
 
     @property
@@ -73,10 +84,10 @@ class SinusoidalAxes(Scheme):
         Raises PositionError for positions with another number of coordinates.
         """
         pos_BSA = check_axes(pos_BS, self.axes, "sinusoidal-axes")
-        shares = [self._one_axis(one_row(pos_BSA[..., axis])) for axis in range(self.axes)]
+        shares = [self._one_axis(take_shared_row(pos_BSA[..., axis])) for axis in range(self.axes)]
         return (self.amplitude * torch.cat(shares, dim=-1)).expand(pos_BS.shape[0], -1, -1)
 
     def _one_axis(self, pos_BS: Tensor) -> Float[Tensor, "B S Pa"]:
-        omega_F = frequencies(self.width // self.axes, self.base, device=pos_BS.device)
-        pair = cos_sin(pos_BS + self.start if self.start else pos_BS, omega_F)[::-1]
+        omega_F = compute_frequencies(self.width // self.axes, self.base, device=pos_BS.device)
+        pair = compute_cos_sin(pos_BS + self.start if self.start else pos_BS, omega_F)[::-1]
         return torch.cat(pair, dim=-1) if self.layout == "half" else torch.stack(pair, dim=-1).flatten(-2)

@@ -7,7 +7,7 @@ from typing import Literal, final
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.frequencies import single_axis
+from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.scheme import Declares, Positions, Scheme, check_integer, check_length
 from clockhands.shapes import Float, Tensor
 
@@ -61,7 +61,7 @@ class Binary(Scheme):
 
         Raises PositionError for positions that are real-valued, negative or too large.
         """
-        pos = single_axis(pos_BS, "binary")
+        pos = drop_axis(pos_BS, "binary")
         check_integer(pos, "binary")
         check_length(pos, 2**self.digits, "binary", "digits")
         place_P = torch.arange(self.width, device=pos.device) % self.digits

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.frequencies import check_axes, exact, one_row
+from clockhands.schemes.frequencies import check_axes, choose_angle_dtype, take_shared_row
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -63,8 +63,8 @@ class LearnableFourier(Scheme):
 
         Raises PositionError for positions with another number of coordinates.
         """
-        pos_BSA = one_row(check_axes(pos_BS, self.axes, "learnable-fourier"))
-        dtype = exact(pos_BS.device)
+        pos_BSA = take_shared_row(check_axes(pos_BS, self.axes, "learnable-fourier"))
+        dtype = choose_angle_dtype(pos_BS.device)
         angle_BSF = pos_BSA.to(dtype) @ self.frequency_FA.to(dtype).T
         waves_BSF = torch.cat([angle_BSF.cos(), angle_BSF.sin()], dim=-1)
         read_BSF = (waves_BSF / math.sqrt(waves_BSF.shape[-1])).to(self.first.weight.dtype)

@@ -10,7 +10,7 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.options import Seed
-from clockhands.schemes.frequencies import single_axis
+from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -79,7 +79,7 @@ class Index(Scheme):
 
         Raises PositionError for positions of several coordinates.
         """
-        number_BS = single_axis(pos_BS, "index").to(torch.float32)
+        number_BS = drop_axis(pos_BS, "index").to(torch.float32)
         if self.normalise == "length":
             number_BS = number_BS / number_BS.amax(dim=-1, keepdim=True).clamp(min=1)
         elif self.normalise == "maximum":

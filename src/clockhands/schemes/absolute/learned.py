@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.frequencies import single_axis
+from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.scheme import Declares, Positions, Scheme, check_integer, check_length
 from clockhands.shapes import Float, Tensor
 
@@ -67,7 +67,7 @@ class Learned(Scheme):
 
         Raises PositionError for real-valued positions and, unless ``beyond`` is ``clamp``, for those outside the table.
         """
-        pos = single_axis(pos_BS, "learned")
+        pos = drop_axis(pos_BS, "learned")
         check_integer(pos, "learned")
         if self.beyond == "clamp":
             pos = pos.clamp(0, self.max_length - 1)

@@ -10,7 +10,7 @@ import torch
 
 from clockhands.errors import ConfigError
 from clockhands.options import Seed
-from clockhands.schemes.frequencies import single_axis
+from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.scheme import Declares, Positions, Scheme, check_integer, check_length
 from clockhands.shapes import Float, Tensor
 
@@ -89,7 +89,7 @@ class RandomVectors(Scheme):
 
         Raises PositionError for real-valued positions and, unless ``beyond`` is ``clamp``, for those outside the table.
         """
-        pos = single_axis(pos_BS, "random")
+        pos = drop_axis(pos_BS, "random")
         check_integer(pos, "random")
         if self.beyond == "clamp":
             pos = pos.clamp(0, self.max_length - 1)

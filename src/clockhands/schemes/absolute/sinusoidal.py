@@ -11,7 +11,14 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.options import Seed
-from clockhands.schemes.frequencies import Exponent, cos_sin, frequencies, one_row, sin_cos_pairs, single_axis
+from clockhands.schemes.frequencies import (
+    Exponent,
+    compute_cos_sin,
+    compute_frequencies,
+    compute_sin_cos_pairs,
+    drop_axis,
+    take_shared_row,
+)
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -83,7 +90,7 @@ class Sinusoidal(Scheme):
     def frequencies(self, device: torch.device | str | None = None) -> Float[Tensor, " F"]:
         """Return the radians per position of each pair (of each channel, with one kind of wave): [F], in float64."""
         count = self.width // 2 if self.waves == "both" else self.width
-        omega_F = frequencies(2 * count, self.base, self.exponent, device)
+        omega_F = compute_frequencies(2 * count, self.base, self.exponent, device)
         return omega_F if self.wavelength is None else torch.full_like(omega_F, 2 * math.pi / self.wavelength)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"]:
@@ -91,14 +98,14 @@ class Sinusoidal(Scheme):
 
         Raises PositionError for positions of several coordinates.
         """
-        pos = one_row(single_axis(pos_BS, "sinusoidal"))
+        pos = take_shared_row(drop_axis(pos_BS, "sinusoidal"))
         omega_F = self.frequencies(pos.device)
         if self.waves == "both" and self.layout == "interleaved":
-            pe_BSP = sin_cos_pairs(pos, omega_F).flatten(-2)
+            pe_BSP = compute_sin_cos_pairs(pos, omega_F).flatten(-2)
         else:
-            pe_BSP = self._channels(*cos_sin(pos, omega_F)[::-1])
+            pe_BSP = self._channels(*compute_cos_sin(pos, omega_F)[::-1])
         if self.random_phases:
-            cos_BSF, sin_BSF = cos_sin(pos, omega_F)
+            cos_BSF, sin_BSF = compute_cos_sin(pos, omega_F)
             phase_P = np.random.RandomState(self.seed).uniform(0, 2 * math.pi, self.width)
             cos_P, sin_P = (
                 torch.as_tensor(f(phase_P), dtype=torch.float32, device=pos.device) for f in (np.cos, np.sin)

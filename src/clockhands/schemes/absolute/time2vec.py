@@ -8,7 +8,13 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.frequencies import above_zero, exact, frequencies, one_row, single_axis
+from clockhands.schemes.frequencies import (
+    check_above_zero,
+    choose_angle_dtype,
+    compute_frequencies,
+    drop_axis,
+    take_shared_row,
+)
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -52,7 +58,7 @@ class Time2Vec(Scheme):
         super().__init__()
         if width < 2:
             raise ConfigError([f"time2vec needs a width of at least 2; width is {width}"], "the scheme")
-        self.wave, self.start, self.base = wave, start, above_zero("time2vec.base", base)
+        self.wave, self.start, self.base = wave, start, check_above_zero("time2vec.base", base)
         self.omega_P = nn.Parameter(torch.empty(width))
         self.phase_P = nn.Parameter(torch.empty(width))
         self.reset_parameters()
@@ -67,8 +73,8 @@ class Time2Vec(Scheme):
 
         Raises PositionError for positions of several coordinates.
         """
-        pos = one_row(single_axis(pos_BS, "time2vec"))
-        dtype = exact(pos.device)
+        pos = take_shared_row(drop_axis(pos_BS, "time2vec"))
+        dtype = choose_angle_dtype(pos.device)
         angle_BSP = pos.to(dtype)[..., None] * self.omega_P.to(dtype) + self.phase_P.to(dtype)
         waves_BSF = angle_BSP[..., 1:].sin() if self.wave == "sin" else angle_BSP[..., 1:].cos()
         return torch.cat([angle_BSP[..., :1], waves_BSF], dim=-1).float().expand(pos_BS.shape[0], -1, -1)
@@ -78,7 +84,7 @@ class Time2Vec(Scheme):
         """Draw frequencies and phases as ``start`` says."""
         if self.start == "geometric":
             # The slowest hand is the one that is unrolled to a line; from the next on they run from fast to slow.
-            omega_P = frequencies(2 * len(self.omega_P), self.base, device=self.omega_P.device)
+            omega_P = compute_frequencies(2 * len(self.omega_P), self.base, device=self.omega_P.device)
             self.omega_P.copy_(omega_P.roll(1))
             self.phase_P.zero_()
         for parameter in (self.omega_P, self.phase_P):

@@ -8,7 +8,14 @@ import torch
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.absolute.sinusoidal import Layout
-from clockhands.schemes.frequencies import Exponent, above_zero, cos_sin, frequencies, one_row, single_axis
+from clockhands.schemes.frequencies import (
+    Exponent,
+    check_above_zero,
+    compute_cos_sin,
+    compute_frequencies,
+    drop_axis,
+    take_shared_row,
+)
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -53,7 +60,7 @@ class Universal(Scheme):
         if width % 2:
             raise ConfigError([f"universal pairs its channels and needs an even width; width is {width}"], "the scheme")
         self.width, self.layout, self.exponent, self.start = width, layout, exponent, start
-        self.base = above_zero("universal.base", base)
+        self.base = check_above_zero("universal.base", base)
 
     @property
     def declares(self) -> Declares:
@@ -65,10 +72,12 @@ class Universal(Scheme):
 
         Raises PositionError for positions of several coordinates.
         """
-        pos = one_row(single_axis(pos_BS, "universal"))
+        pos = take_shared_row(drop_axis(pos_BS, "universal"))
         step = torch.full((1, 1), layer + self.start, device=pos.device)
         return (self._waves(pos + self.start) + self._waves(step)).expand(pos_BS.shape[0], -1, -1)
 
     def _waves(self, number_BS: Tensor) -> Float[Tensor, "B S P"]:
-        pair = cos_sin(number_BS, frequencies(self.width, self.base, self.exponent, number_BS.device))[::-1]
+        pair = compute_cos_sin(number_BS, compute_frequencies(self.width, self.base, self.exponent, number_BS.device))[
+            ::-1
+        ]
         return torch.cat(pair, dim=-1) if self.layout == "half" else torch.stack(pair, dim=-1).flatten(-2)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from clockhands.schemes.bias.mlp import Perceptron, evaluate_piecewise
-from clockhands.schemes.distance import distances
+from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Num, Tensor
 
@@ -87,7 +87,7 @@ class Fire(Scheme):
 
         Raises PositionError for positions of several coordinates.
         """
-        return self.curve(distances(qpos_BS, kpos_BT).float(), qpos_BS.float())
+        return self.curve(compute_distances(qpos_BS, kpos_BT).float(), qpos_BS.float())
 
     def curve(self, distance_BST: Float[Tensor, "#B S T"], qpos_BS: Float[Tensor, "B S"]) -> Float[Tensor, "#B H S T"]:
         """Compute the network's output for distances [B, S, T] and the positions of their queries: [B, H, S, T]."""

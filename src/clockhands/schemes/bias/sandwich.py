@@ -8,7 +8,7 @@ import torch
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.distance import DistanceBias
-from clockhands.schemes.frequencies import above_zero
+from clockhands.schemes.frequencies import check_above_zero
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
 
@@ -39,7 +39,7 @@ class Sandwich(DistanceBias):
         super().__init__()
         if size < 2 or size % 2:
             raise ConfigError([f"size is {size}; the width of the sinusoids must be even and at least 2"], "sandwich")
-        self.num_heads, self.size, self.base = num_heads, size, above_zero("sandwich.base", base)
+        self.num_heads, self.size, self.base = num_heads, size, check_above_zero("sandwich.base", base)
 
     @property
     def declares(self) -> Declares:

@@ -75,8 +75,9 @@ class GridBias(DistanceBias):
 def check_axes(pos: Num[Tensor, "*any"], scheme: str) -> None:
     """Raise PositionError for positions that are not pairs of row and column."""
     if pos.dim() != 3 or pos.shape[-1] != 2:
-        shape = list(pos.shape)
-        raise PositionError(f"{scheme} needs two coordinates a token, [B, S, 2], and got {shape}; see positions.grid")
+        raise PositionError(
+            f"{scheme} needs two coordinates a token, [B, S, 2], and got {list(pos.shape)}; see positions.make_grid"
+        )
 
 
 @final

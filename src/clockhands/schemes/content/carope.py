@@ -10,9 +10,9 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.content.forgetting import Coordinates, accumulate
-from clockhands.schemes.frequencies import working
+from clockhands.schemes.frequencies import choose_working_dtype
 from clockhands.schemes.rotary.base import rotate_pairs
-from clockhands.schemes.rotary.kernels import Layout
+from clockhands.schemes.rotary.rotation import Layout
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -91,5 +91,5 @@ def rotate_by_angles(
     x_BHSK: Float[Tensor, "B H S K"], angle_BHSF: Float[Tensor, "B H S F"], layout: Layout
 ) -> Float[Tensor, "B H S K"]:
     """Rotate heads [B, H, S, K] by angles [B, H, S, F] that tokens gave themselves."""
-    dtype = working(x_BHSK.dtype)
+    dtype = choose_working_dtype(x_BHSK.dtype)
     return rotate_pairs(x_BHSK, angle_BHSF.cos().to(dtype), angle_BHSF.sin().to(dtype), layout)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.distance import distances
+from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, check_integer
 from clockhands.shapes import Float, Int, Tensor
 
@@ -141,7 +141,7 @@ class DeBERTa(Scheme):
         Raises PositionError for real-valued positions and for several coordinates.
         """
         check_integer(kpos_BT, "deberta")
-        distance_BST = distances(qpos_BS, kpos_BT)
+        distance_BST = compute_distances(qpos_BS, kpos_BT)
         terms = []
         if self.to_key is not None:
             terms.append(self._look_up(q_BHSK, self.to_key, self.row(distance_BST)))

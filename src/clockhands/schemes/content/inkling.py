@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.schemes.content.forgetting import Coordinates
-from clockhands.schemes.frequencies import single_axis
+from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, check_integer
 from clockhands.shapes import Float, Tensor
 
@@ -71,7 +71,7 @@ class Inkling(Scheme):
         check_integer(pos_BS, "inkling")
         mixture_BSG = F.linear(x_BSD.float(), self.mixture_GD.float())
         mixture_BHSG = mixture_BSG.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-        pos_BHS1 = single_axis(pos_BS, "inkling").float()[:, None, :, None].expand(*mixture_BHSG.shape[:3], 1)
+        pos_BHS1 = drop_axis(pos_BS, "inkling").float()[:, None, :, None].expand(*mixture_BHSG.shape[:3], 1)
         return torch.cat([pos_BHS1, mixture_BHSG], dim=-1)
 
     def bias(

@@ -10,7 +10,7 @@ from torch import nn
 
 from clockhands.schemes.content.forgetting import Coordinates
 from clockhands.schemes.content.selective import convolve_causally
-from clockhands.schemes.frequencies import single_axis
+from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -82,7 +82,7 @@ class PaTH(Scheme):
         raw_BSD = F.linear(F.linear(x, self.down.weight.float()), self.up.weight.float())
         raw_BHSK = raw_BSD.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         beta_BSH = 2 * torch.sigmoid(F.linear(x, self.beta.weight.float(), self.beta.bias.float()))
-        pos_BHS1 = single_axis(pos_BS, "path").float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
+        pos_BHS1 = drop_axis(pos_BS, "path").float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
         past = (None,) * 4 if past_BHTA is None else past_BHTA.split([1, 1, width, width], dim=-1)
         smooth_BHSK = convolve_causally(raw_BHSK, self.taps_HKW.float(), pos_BHS1, past[3], past[0])
         w_BHSK = F.normalize(F.silu(smooth_BHSK), dim=-1)

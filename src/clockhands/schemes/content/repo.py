@@ -11,8 +11,8 @@ from torch import nn
 from clockhands.errors import ConfigError
 from clockhands.schemes.content.carope import rotate_by_angles
 from clockhands.schemes.content.forgetting import Coordinates
-from clockhands.schemes.frequencies import above_zero, angles, frequencies
-from clockhands.schemes.rotary.kernels import Layout
+from clockhands.schemes.frequencies import check_above_zero, compute_angles, compute_frequencies
+from clockhands.schemes.rotary.rotation import Layout
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -59,7 +59,7 @@ class RePo(Scheme):
         super().__init__()
         if head_dim % 2:
             raise ConfigError([f"repo rotates pairs of channels; head_dim is {head_dim}, which is odd"], "repo")
-        self.head_dim, self.base, self.layout = head_dim, above_zero("repo.base", base), layout
+        self.head_dim, self.base, self.layout = head_dim, check_above_zero("repo.base", base), layout
         hidden = max(d_model // 8, 1) if hidden is None else hidden
         self.gate = nn.Linear(d_model, hidden, bias=False)
         self.content = nn.Linear(d_model, hidden, bias=False)
@@ -93,6 +93,6 @@ class RePo(Scheme):
         kpos_BT: KeyPositions,
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
         """Rotate queries [B, H, S, K] and keys [B, H, T, K] to the places that ``locate`` gave them."""
-        omega_F = frequencies(self.head_dim, self.base, device=q_BHSK.device)
+        omega_F = compute_frequencies(self.head_dim, self.base, device=q_BHSK.device)
         q, k = ((q_BHSK, qpos_BS), (k_BHTK, kpos_BT))
-        return tuple(rotate_by_angles(x, angles(pos[..., 0], omega_F), self.layout) for x, pos in (q, k))  # type: ignore[return-value]
+        return tuple(rotate_by_angles(x, compute_angles(pos[..., 0], omega_F), self.layout) for x, pos in (q, k))  # type: ignore[return-value]

@@ -11,7 +11,7 @@ from torch import nn
 from clockhands.errors import ConfigError
 from clockhands.schemes.content.carope import rotate_by_angles
 from clockhands.schemes.content.forgetting import Coordinates, accumulate
-from clockhands.schemes.frequencies import above_zero, frequencies, single_axis
+from clockhands.schemes.frequencies import check_above_zero, compute_frequencies, drop_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -93,7 +93,7 @@ class SelectiveRoPE(Scheme):
                 ],
                 "selective-rope",
             )
-        self.num_heads, self.head_dim, self.base = num_heads, head_dim, above_zero("selective-rope.base", base)
+        self.num_heads, self.head_dim, self.base = num_heads, head_dim, check_above_zero("selective-rope.base", base)
         self.down = nn.Linear(d_model, rank, bias=False)
         self.up = nn.Linear(rank, num_heads * head_dim // 2, bias=False)
         self.taps_HFW = nn.Parameter(torch.empty(num_heads, head_dim // 2, taps))
@@ -123,7 +123,7 @@ class SelectiveRoPE(Scheme):
         x = F.normalize(x_BSD.float().unflatten(-1, (self.num_heads, -1)), dim=-1).flatten(-2)
         step = F.linear(F.linear(x, self.down.weight.float()), self.up.weight.float())
         step_BHSF = step.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-        pos_BHS1 = single_axis(pos_BS, "selective-rope").float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
+        pos_BHS1 = drop_axis(pos_BS, "selective-rope").float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
         pairs = self.head_dim // 2
         past = (None, None, None) if past_BHTA is None else past_BHTA.split([1, pairs, pairs], dim=-1)
         smooth_BHSF = convolve_causally(step_BHSF, self.taps_HFW.float(), pos_BHS1, past[2], past[0])
@@ -143,5 +143,5 @@ class SelectiveRoPE(Scheme):
         return self._rotate(q_BHSK, qpos_BS), self._rotate(k_BHTK, kpos_BT)
 
     def _rotate(self, x_BHSK: Tensor, pos_BHSA: Tensor) -> Tensor:
-        temperature_F = frequencies(self.head_dim, self.base, device=x_BHSK.device)
+        temperature_F = compute_frequencies(self.head_dim, self.base, device=x_BHSK.device)
         return rotate_by_angles(x_BHSK, pos_BHSA[..., 1 : 1 + self.head_dim // 2] * temperature_F, "half")

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.distance import distances
+from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, check_integer
 from clockhands.shapes import Float, Int, Tensor
 
@@ -80,7 +80,7 @@ class Shaw(Scheme):
         Raises PositionError for real-valued positions and for several coordinates.
         """
         check_integer(kpos_BT, "shaw")
-        return (-distances(qpos_BS, kpos_BT)).clamp(-self.clip, self.clip)[:, None] + self.clip
+        return (-compute_distances(qpos_BS, kpos_BT)).clamp(-self.clip, self.clip)[:, None] + self.clip
 
     def bias(
         self,

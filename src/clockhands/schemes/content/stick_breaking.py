@@ -7,7 +7,7 @@ from typing import final
 import torch
 import torch.nn.functional as F
 
-from clockhands.schemes.frequencies import single_axis
+from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -51,7 +51,7 @@ class StickBreaking(Scheme):
 
         Products are computed as sums of logarithms.
         """
-        q_at, k_at = (single_axis(pos, "stick-breaking") for pos in (qpos_BS, kpos_BT))
+        q_at, k_at = (drop_axis(pos, "stick-breaking") for pos in (qpos_BS, kpos_BT))
         masked = logits_BHST == -torch.inf
         if not self.attend_current:
             masked = masked | (q_at[:, None, :, None] == k_at[:, None, None, :])

@@ -8,7 +8,13 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.frequencies import above_zero, cos_sin, frequencies, single_axis, working
+from clockhands.schemes.frequencies import (
+    check_above_zero,
+    choose_working_dtype,
+    compute_cos_sin,
+    compute_frequencies,
+    drop_axis,
+)
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -47,7 +53,7 @@ class TransformerXL(Scheme):
         super().__init__()
         if d_model % 2:
             raise ConfigError([f"the sinusoid needs an even width, but d_model is {d_model}"], "transformer-xl")
-        self.head_dim, self.base, self.d_model = head_dim, above_zero("transformer-xl.base", base), d_model
+        self.head_dim, self.base, self.d_model = head_dim, check_above_zero("transformer-xl.base", base), d_model
         self.project_HKD = nn.Parameter(torch.empty(num_heads, head_dim, d_model))
         self.u_HK = nn.Parameter(torch.empty(num_heads, head_dim))
         self.v_HK = nn.Parameter(torch.empty(num_heads, head_dim))
@@ -76,11 +82,13 @@ class TransformerXL(Scheme):
         By the addition theorem the second term is the product of W_Rᵀ(q_i + v), rotated to the query's position, with
         the sinusoid of the key's position: no table of distances, and no limit on what positions are.
         """
-        dtype, omega_F = q_BHSK.dtype, frequencies(self.d_model, self.base, device=q_BHSK.device)
-        qpos, kpos = single_axis(qpos_BS, "transformer-xl"), single_axis(kpos_BT, "transformer-xl")
-        (q_cos, q_sin), (k_cos, k_sin) = (cos_sin(pos, omega_F, working(dtype)) for pos in (qpos, kpos))
+        dtype, omega_F = q_BHSK.dtype, compute_frequencies(self.d_model, self.base, device=q_BHSK.device)
+        qpos, kpos = drop_axis(qpos_BS, "transformer-xl"), drop_axis(kpos_BT, "transformer-xl")
+        (q_cos, q_sin), (k_cos, k_sin) = (
+            compute_cos_sin(pos, omega_F, choose_working_dtype(dtype)) for pos in (qpos, kpos)
+        )
         query_BHSD = (q_BHSK + self.v_HK.to(dtype)[:, None]) @ self.project_HKD.to(dtype)
-        sine_BHSF, cosine_BHSF = query_BHSD.to(working(dtype)).chunk(2, dim=-1)
+        sine_BHSF, cosine_BHSF = query_BHSD.to(choose_working_dtype(dtype)).chunk(2, dim=-1)
         q_cos, q_sin = q_cos[:, None], q_sin[:, None]
         rotated_BHSD = torch.cat(
             [sine_BHSF * q_sin + cosine_BHSF * q_cos, cosine_BHSF * q_sin - sine_BHSF * q_cos], dim=-1

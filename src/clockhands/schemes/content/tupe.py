@@ -11,7 +11,7 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.bias.t5 import T5Bias
-from clockhands.schemes.frequencies import single_axis
+from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.scheme import (
     Declares,
     KeyPositions,
@@ -117,7 +117,7 @@ class TUPE(Scheme):
 
         Raises PositionError for positions that are real-valued, of several coordinates, or outside the table.
         """
-        qpos_BS, kpos_BT = single_axis(qpos_BS, "tupe"), single_axis(kpos_BT, "tupe")
+        qpos_BS, kpos_BT = drop_axis(qpos_BS, "tupe"), drop_axis(kpos_BT, "tupe")
         check_integer(kpos_BT, "tupe")
         check_length(kpos_BT, self.max_length, "tupe")
         check_length(qpos_BS, self.max_length, "tupe")

@@ -7,9 +7,15 @@ from typing import final
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.frequencies import above_zero, check_axes, cos_sin, frequencies, one_row
-from clockhands.schemes.rotary.base import CosSin, Rotary, with_heads
-from clockhands.schemes.rotary.kernels import Layout
+from clockhands.schemes.frequencies import (
+    check_above_zero,
+    check_axes,
+    compute_cos_sin,
+    compute_frequencies,
+    take_shared_row,
+)
+from clockhands.schemes.rotary.base import CosSin, Rotary, add_head_axis
+from clockhands.schemes.rotary.rotation import Layout
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
 
@@ -50,7 +56,7 @@ class Axial(Rotary):
                 [f"axial shares pairs of channels out: head_dim {head_dim} is no multiple of 2 x {axes} axes"],
                 "the scheme",
             )
-        self.head_dim, self.axes, self.base, self.unit = head_dim, axes, above_zero("axial.base", base), unit
+        self.head_dim, self.axes, self.base, self.unit = head_dim, axes, check_above_zero("axial.base", base), unit
 
     @property
     def declares(self) -> Declares:
@@ -62,7 +68,7 @@ class Axial(Rotary):
 
         Raises PositionError for positions with another number of coordinates.
         """
-        own = one_row(check_axes(pos, self.axes, "axial"))
-        omega_F = frequencies(self.head_dim // self.axes, self.base, device=own.device) * self.unit
-        waves = [cos_sin(own[..., axis], omega_F, dtype) for axis in range(self.axes)]
-        return with_heads(torch.cat([cos for cos, _ in waves], -1), torch.cat([sin for _, sin in waves], -1))
+        own = take_shared_row(check_axes(pos, self.axes, "axial"))
+        omega_F = compute_frequencies(self.head_dim // self.axes, self.base, device=own.device) * self.unit
+        waves = [compute_cos_sin(own[..., axis], omega_F, dtype) for axis in range(self.axes)]
+        return add_head_axis(torch.cat([cos for cos, _ in waves], -1), torch.cat([sin for _, sin in waves], -1))

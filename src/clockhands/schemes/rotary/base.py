@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.frequencies import Memo, working
-from clockhands.schemes.rotary.kernels import Layout, RotationTable, make_table, rotate_heads
+from clockhands.schemes.frequencies import Memo, choose_working_dtype
+from clockhands.schemes.rotary.rotation import Layout, RotationTable, make_table, rotate_heads
 from clockhands.schemes.scheme import KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Num, Tensor
 
-__all__ = ["CosSin", "Rotary", "check_pairs", "rotate_pairs", "with_heads"]
+__all__ = ["CosSin", "Rotary", "add_head_axis", "check_pairs", "rotate_pairs"]
 
 CosSin = tuple[Float[Tensor, "#B #H S F"], Float[Tensor, "#B #H S F"]]
 
@@ -57,7 +57,7 @@ class Rotary(Scheme):
         width, dtype = heads_BHSK[0].shape[-1], heads_BHSK[0].dtype
 
         def compute() -> RotationTable:
-            return make_table(*self.compute_cos_sin(pos, working(dtype)), self.layout, width, dtype)
+            return make_table(*self.compute_cos_sin(pos, choose_working_dtype(dtype)), self.layout, width, dtype)
 
         return rotate_heads(self._memo(pos, (dtype, width), compute) if self.memoised else compute(), *heads_BHSK)
 
@@ -78,6 +78,6 @@ class Rotary(Scheme):
         return self.rotate_heads(qpos_BS, q_BHSK)[0], self.rotate_heads(kpos_BT, k_BHTK)[0]
 
 
-def with_heads(cos: Tensor, sin: Tensor) -> CosSin:
+def add_head_axis(cos: Tensor, sin: Tensor) -> CosSin:
     """Give cosine and sine a head axis: [B, S, F] becomes [B, 1, S, F]; [B, H, S, F] stays."""
     return (cos, sin) if cos.dim() == 4 else (cos[:, None], sin[:, None])

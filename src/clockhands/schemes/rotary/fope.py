@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.frequencies import above_zero, angles, frequencies, single_axis
+from clockhands.schemes.frequencies import check_above_zero, compute_angles, compute_frequencies, drop_axis
 from clockhands.schemes.rotary.base import CosSin, Rotary, check_pairs
-from clockhands.schemes.rotary.kernels import Layout
+from clockhands.schemes.rotary.rotation import Layout
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
 
@@ -69,7 +69,7 @@ class FoPE(Rotary):
     ) -> None:
         super().__init__(layout)
         check_pairs("fope", head_dim, "head_dim")
-        self.head_dim, self.base, self.std = head_dim, above_zero("fope.base", base), std
+        self.head_dim, self.base, self.std = head_dim, check_above_zero("fope.base", base), std
         self.normalise, self.rest = normalise, rest
         slowest = 2 * math.pi / original_length
         self.kept = sum(base ** (-2 * c / head_dim) >= slowest for c in range(head_dim // 2))
@@ -94,9 +94,9 @@ class FoPE(Rotary):
 
         Raises PositionError for positions of several coordinates.
         """
-        own = single_axis(pos, "fope")
-        omega_F = frequencies(self.head_dim, self.base, device=own.device)[: self.kept]
-        angle = angles(own[:, None] if own.dim() == 2 else own, omega_F)
+        own = drop_axis(pos, "fope")
+        omega_F = compute_frequencies(self.head_dim, self.base, device=own.device)[: self.kept]
+        angle = compute_angles(own[:, None] if own.dim() == 2 else own, omega_F)
         mixed = (
             wave @ self._coefficients(by_HFG, wave.dtype)
             for wave, by_HFG in ((angle.cos(), self.cos_HFG), (angle.sin(), self.sin_HFG))

@@ -8,7 +8,13 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.frequencies import above_zero, exact, frequencies, single_axis, working
+from clockhands.schemes.frequencies import (
+    check_above_zero,
+    choose_angle_dtype,
+    choose_working_dtype,
+    compute_frequencies,
+    drop_axis,
+)
 from clockhands.schemes.rotary.base import rotate_pairs
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Num, Tensor
@@ -57,7 +63,7 @@ class GRAPE(Scheme):
         super().__init__()
         if form == "planes" and head_dim % 2:
             raise ConfigError([f"planes pair channels; head_dim is {head_dim}, which is odd"], "grape")
-        self.form, self.head_dim, self.base = form, head_dim, above_zero("grape.base", base)
+        self.form, self.head_dim, self.base = form, head_dim, check_above_zero("grape.base", base)
         self.rotates_by_head = per_head or form == "rank-2"
         heads = num_heads if self.rotates_by_head else 1
         self.speed_HF = nn.Parameter(torch.empty(heads, head_dim // 2)) if form == "planes" else None
@@ -68,7 +74,7 @@ class GRAPE(Scheme):
     def reset_parameters(self) -> None:
         """Set the speeds to RoPE's; or draw two vectors, which span one radian a token at the most."""
         if self.speed_HF is not None:
-            self.speed_HF.copy_(frequencies(self.head_dim, self.base, device=self.speed_HF.device).log())
+            self.speed_HF.copy_(compute_frequencies(self.head_dim, self.base, device=self.speed_HF.device).log())
         if self.span_HK2 is not None:
             nn.init.normal_(self.span_HK2, std=self.head_dim**-0.5)
 
@@ -88,28 +94,28 @@ class GRAPE(Scheme):
 
         Raises PositionError for positions of several coordinates.
         """
-        q_at, k_at = single_axis(qpos_BS, "grape"), single_axis(kpos_BT, "grape")
+        q_at, k_at = drop_axis(qpos_BS, "grape"), drop_axis(kpos_BT, "grape")
         act = self._planes if self.speed_HF is not None else self._rank_2
         return act(q_BHSK, q_at), act(k_BHTK, k_at)
 
     def _planes(self, x_BHSK: Tensor, pos_BS: Num[Tensor, "B S"]) -> Tensor:
         assert self.speed_HF is not None
-        speed_HF = self.speed_HF.to(exact(pos_BS.device)).exp()
+        speed_HF = self.speed_HF.to(choose_angle_dtype(pos_BS.device)).exp()
         angle_BHSF = pos_BS[:, None, :, None] * speed_HF[:, None]
-        dtype = working(x_BHSK.dtype)
+        dtype = choose_working_dtype(x_BHSK.dtype)
         return rotate_pairs(x_BHSK, angle_BHSF.cos().to(dtype), angle_BHSF.sin().to(dtype), "half")
 
     def _rank_2(self, x_BHSK: Tensor, pos_BS: Num[Tensor, "B S"]) -> Tensor:
         """Angles in float64; L and L² act through the two vectors, never as matrices."""
         assert self.span_HK2 is not None
-        span_HK2 = self.span_HK2.to(exact(pos_BS.device))
+        span_HK2 = self.span_HK2.to(choose_angle_dtype(pos_BS.device))
         inner_H22 = span_HK2.transpose(-1, -2) @ span_HK2
         speed_H = (inner_H22[:, 0, 0] * inner_H22[:, 1, 1] - inner_H22[:, 0, 1] ** 2).clamp(min=1e-24).sqrt()
         angle_BHS = pos_BS[:, None] * speed_H[:, None]
         swap_22 = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=span_HK2.dtype, device=span_HK2.device)
         skew_H22 = swap_22 @ inner_H22 @ swap_22
         once, twice = (torch.sin(angle_BHS) / speed_H[:, None], (1 - torch.cos(angle_BHS)) / speed_H[:, None] ** 2)
-        dtype = working(x_BHSK.dtype)
+        dtype = choose_working_dtype(x_BHSK.dtype)
         onto_BHS2 = x_BHSK.to(dtype) @ span_HK2.to(dtype)
         mixed = once[..., None].to(dtype) * (onto_BHS2 @ swap_22.T.to(dtype))
         mixed = mixed + twice[..., None].to(dtype) * (onto_BHS2 @ skew_H22.transpose(-1, -2).to(dtype))

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.frequencies import above_zero, check_axes, exact
+from clockhands.schemes.frequencies import check_above_zero, check_axes, choose_angle_dtype
 from clockhands.schemes.rotary.base import CosSin, Rotary
-from clockhands.schemes.rotary.kernels import Layout
+from clockhands.schemes.rotary.rotation import Layout
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
 
@@ -49,7 +49,7 @@ class Mixed(Rotary):
         super().__init__(layout)
         if head_dim % 4:
             raise ConfigError([f"mixed needs head_dim divisible by 4; it is {head_dim}"], "the scheme")
-        self.base = above_zero("mixed.base", base)
+        self.base = check_above_zero("mixed.base", base)
         self.omega_HAF = nn.Parameter(torch.empty(num_heads, 2, head_dim // 2))
         self.reset_parameters()
 
@@ -65,7 +65,7 @@ class Mixed(Rotary):
         """
         own = check_axes(pos, 2, "mixed")
         own_BHSA = own[:, None] if own.dim() == 3 else own
-        angle_BHSF = own_BHSA.to(exact(own.device)) @ self.omega_HAF.to(exact(own.device))
+        angle_BHSF = own_BHSA.to(choose_angle_dtype(own.device)) @ self.omega_HAF.to(choose_angle_dtype(own.device))
         return angle_BHSF.cos().to(dtype), angle_BHSF.sin().to(dtype)
 
     @torch.no_grad()

@@ -8,9 +8,9 @@ from typing import Any, Literal, final
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.frequencies import above_zero, check_axes, frequencies, one_row
-from clockhands.schemes.rotary.base import CosSin, Rotary, check_pairs, with_heads
-from clockhands.schemes.rotary.kernels import Layout
+from clockhands.schemes.frequencies import check_above_zero, check_axes, compute_frequencies, take_shared_row
+from clockhands.schemes.rotary.base import CosSin, Rotary, add_head_axis, check_pairs
+from clockhands.schemes.rotary.rotation import Layout
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Num, Tensor
 
@@ -21,8 +21,8 @@ __all__ = ["MRoPE"]
 class MRoPE(Rotary):
     """Multimodal RoPE (Qwen2-VL, Wang et al. 2024): positions (t, h, w), one hand of RoPE's spectrum each.
 
-    Text has t = h = w (``positions.text_axes``) and is rotated as under ``rope``; what follows an image continues after
-    its largest coordinate (``positions.segments``).
+    Text has t = h = w (``positions.repeat_on_axes``) and is rotated as under ``rope``; what follows an image continues
+    after its largest coordinate (``positions.make_segments``).
 
     Args:
         head_dim: width of a head; even.
@@ -70,7 +70,12 @@ class MRoPE(Rotary):
                 [f"mrope.sections {list(chosen)} cannot be interleaved: h and w get every third of {pairs} pairs"],
                 "the scheme",
             )
-        self.head_dim, self.base, self.sections, self.order = head_dim, above_zero("mrope.base", base), chosen, order
+        self.head_dim, self.base, self.sections, self.order = (
+            head_dim,
+            check_above_zero("mrope.base", base),
+            chosen,
+            order,
+        )
 
     @property
     def declares(self) -> Declares:
@@ -91,11 +96,11 @@ class MRoPE(Rotary):
 
         Raises PositionError for positions without three coordinates.
         """
-        own = one_row(check_axes(pos, 3, "mrope"))
-        omega_F = frequencies(self.head_dim, self.base, device=own.device)
+        own = take_shared_row(check_axes(pos, 3, "mrope"))
+        omega_F = compute_frequencies(self.head_dim, self.base, device=own.device)
         axis_of_F = torch.tensor(self.axis_of_pairs(), device=own.device)
         angle = own[..., axis_of_F].to(omega_F.dtype) * omega_F
-        return with_heads(angle.cos().to(dtype), angle.sin().to(dtype))
+        return add_head_axis(angle.cos().to(dtype), angle.sin().to(dtype))
 
     def to_hf_config(self) -> dict[str, Any] | None:
         """Return ``rope_parameters`` of Qwen2-VL or, interleaved, of Qwen3-VL."""

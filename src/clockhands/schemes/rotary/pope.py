@@ -8,8 +8,15 @@ from typing import Literal, final
 import torch
 from torch import nn
 
-from clockhands.schemes.frequencies import Memo, above_zero, cos_sin, frequencies, single_axis, working
-from clockhands.schemes.rotary.base import CosSin, with_heads
+from clockhands.schemes.frequencies import (
+    Memo,
+    check_above_zero,
+    choose_working_dtype,
+    compute_cos_sin,
+    compute_frequencies,
+    drop_axis,
+)
+from clockhands.schemes.rotary.base import CosSin, add_head_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Num, Tensor
 
@@ -50,7 +57,7 @@ class PoPE(Scheme):
         self, num_heads: int, head_dim: int, *, base: float = 10_000.0, start: Literal["zero", "uniform"] = "zero"
     ) -> None:
         super().__init__()
-        self.head_dim, self.base, self.start = head_dim, above_zero("pope.base", base), start
+        self.head_dim, self.base, self.start = head_dim, check_above_zero("pope.base", base), start
         self.delta_HK = nn.Parameter(torch.empty(num_heads, head_dim))
         self._memo = Memo()
         self.reset_parameters()
@@ -71,7 +78,7 @@ class PoPE(Scheme):
 
         Raises PositionError for positions of several coordinates.
         """
-        dtype = working(q_BHSK.dtype)
+        dtype = choose_working_dtype(q_BHSK.dtype)
         cos, sin = self._compute_cos_sin(kpos_BT, dtype)
         delta_HK = self.delta_HK.to(dtype).clamp(-2 * math.pi, 0)[:, None]
         late = (cos * delta_HK.cos() - sin * delta_HK.sin(), sin * delta_HK.cos() + cos * delta_HK.sin())
@@ -79,8 +86,10 @@ class PoPE(Scheme):
 
     def _compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
         def compute() -> CosSin:
-            own = single_axis(pos, "pope")
-            return with_heads(*cos_sin(own, frequencies(2 * self.head_dim, self.base, device=own.device), dtype))
+            own = drop_axis(pos, "pope")
+            return add_head_axis(
+                *compute_cos_sin(own, compute_frequencies(2 * self.head_dim, self.base, device=own.device), dtype)
+            )
 
         return self._memo(pos, dtype, compute)
 

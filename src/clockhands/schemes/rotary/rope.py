@@ -8,9 +8,16 @@ from typing import Any, Literal, final
 import torch
 from torch import nn
 
-from clockhands.schemes.frequencies import above_zero, angles, cos_sin, one_row, single_axis, working
-from clockhands.schemes.rotary.base import CosSin, Rotary, check_pairs, rotate_pairs, with_heads
-from clockhands.schemes.rotary.kernels import Layout
+from clockhands.schemes.frequencies import (
+    check_above_zero,
+    choose_working_dtype,
+    compute_angles,
+    compute_cos_sin,
+    drop_axis,
+    take_shared_row,
+)
+from clockhands.schemes.rotary.base import CosSin, Rotary, add_head_axis, check_pairs, rotate_pairs
+from clockhands.schemes.rotary.rotation import Layout
 from clockhands.schemes.rotary.spectra import Frequencies, LongRope, make_spectrum
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions
 from clockhands.shapes import Float, Num, Tensor
@@ -92,7 +99,7 @@ class RoPE(Rotary):
         super().__init__(layout)
         channels = int(head_dim * fraction) if 0 < fraction <= 1 else 0
         check_pairs("rope", channels, f"head_dim {head_dim} x fraction {fraction}")
-        self.base, self.fraction, self.channels = above_zero("rope.base", base), fraction, channels
+        self.base, self.fraction, self.channels = check_above_zero("rope.base", base), fraction, channels
         self.spectrum = make_spectrum(
             spectrum,
             channels,
@@ -134,18 +141,18 @@ class RoPE(Rotary):
 
         Raises PositionError for positions of several coordinates.
         """
-        own = one_row(single_axis(pos, "rope"))
+        own = take_shared_row(drop_axis(pos, "rope"))
         return self._compute_cos_sin(own, self._lengths(own), dtype)
 
     def _compute_cos_sin(self, own: Tensor, length_B: Tensor | None, dtype: torch.dtype) -> CosSin:
         omega = self.frequencies(length_B, own.device)
         if omega.dim() == 1 and not getattr(self.spectrum, "unscaled_first", 0):
-            cos, sin = cos_sin(own, omega, dtype)
+            cos, sin = compute_cos_sin(own, omega, dtype)
         else:
             angle = self._angles_by_row(own, omega)
             cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
         factor = self.spectrum.amplitude()
-        return with_heads(cos, sin) if factor == 1.0 else with_heads(cos * factor, sin * factor)
+        return add_head_axis(cos, sin) if factor == 1.0 else add_head_axis(cos * factor, sin * factor)
 
     def _angles_by_row(self, own: Tensor, omega: Tensor) -> Tensor:
         """Compute angles where rows have frequencies of their own, and the first positions perhaps the trained ones."""
@@ -156,7 +163,7 @@ class RoPE(Rotary):
         if not first:
             return angle
         trained_F = make_spectrum("default", self.channels, {}).frequencies(self.channels, self.base, device=own.device)
-        return torch.where(pos < first, angles(own, trained_F), angle)
+        return torch.where(pos < first, compute_angles(own, trained_F), angle)
 
     def _lengths(self, *rows: Tensor) -> Tensor | None:
         """Return one more than the largest position of each row, [B], where the spectrum needs it; else None."""
@@ -179,8 +186,8 @@ class RoPE(Rotary):
         """
         if not self.spectrum.depends_on_length or qpos_BS is kpos_BT:
             return super().rotate(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
-        dtype = working(q_BHSK.dtype)
-        qpos, kpos = (one_row(single_axis(pos, "rope")) for pos in (qpos_BS, kpos_BT))
+        dtype = choose_working_dtype(q_BHSK.dtype)
+        qpos, kpos = (take_shared_row(drop_axis(pos, "rope")) for pos in (qpos_BS, kpos_BT))
         length_B = self._lengths(qpos, kpos)
         return (
             rotate_pairs(q_BHSK, *self._compute_cos_sin(qpos, length_B, dtype), self.layout),

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.frequencies import exact, frequencies
+from clockhands.schemes.frequencies import choose_angle_dtype, compute_frequencies
 from clockhands.shapes import Float, Int, Num, Tensor
 
 __all__ = [
@@ -51,7 +51,7 @@ class Spectrum:
 
         The shape is [B, 1, F] where rows of different lengths differ.
         """
-        return frequencies(channels, base, device=device)
+        return compute_frequencies(channels, base, device=device)
 
     def amplitude(self) -> float:
         """Return the factor of cosines and sines; the logits gain its square."""
@@ -79,7 +79,7 @@ class Linear(Spectrum):
 
     def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
         """Return all frequencies divided by ``factor``: [F]."""
-        return frequencies(channels, base, device=device) / self.factor
+        return compute_frequencies(channels, base, device=device) / self.factor
 
     def to_hf(self, base: float, channels: int) -> dict[str, Any]:
         """Return ``rope_parameters`` of the type ``linear``."""
@@ -94,7 +94,7 @@ class Ntk(Spectrum):
 
     def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
         """Return the frequencies of the larger base: [F]."""
-        return frequencies(channels, self._base(channels, base), device=device)
+        return compute_frequencies(channels, self._base(channels, base), device=device)
 
     def _base(self, channels: int, base: float) -> float:
         return base * self.factor ** (channels / (channels - 2))
@@ -122,8 +122,8 @@ class Dynamic(Spectrum):
     def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
         """Return the frequencies of each row's own base: [B, 1, F]; the trained ones, [F], without lengths."""
         if length_B is None:
-            return frequencies(channels, base, device=device)
-        dtype = exact(length_B.device)
+            return compute_frequencies(channels, base, device=device)
+        dtype = choose_angle_dtype(length_B.device)
         ratio_B = length_B.to(dtype).clamp(min=self.original_length) / self.original_length
         base_B = base * (self.factor * ratio_B - (self.factor - 1)) ** (channels / (channels - 2))
         power_F = torch.arange(channels // 2, dtype=dtype, device=length_B.device) * (-2 / channels)
@@ -157,7 +157,7 @@ class Yarn(Spectrum):
 
     def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
         """Return frequencies that are kept, divided by ``factor``, or between the two along the ramp: [F]."""
-        omega_F = frequencies(channels, base, device=device)
+        omega_F = compute_frequencies(channels, base, device=device)
         if self.ramp == "channel":
             low, high = self.bounds(channels, base)
             channel_F = torch.arange(channels // 2, dtype=omega_F.dtype, device=omega_F.device)
@@ -224,7 +224,7 @@ class LongRope(Spectrum):
 
     def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
         """Return the frequencies divided by the factors for each row's length: [B, 1, F]; [F] without lengths."""
-        omega_F = frequencies(channels, base, device=length_B.device if length_B is not None else device)
+        omega_F = compute_frequencies(channels, base, device=length_B.device if length_B is not None else device)
         short_F, long_F = (omega_F / omega_F.new_tensor(by) for by in (self.short_factor, self.long_factor))
         if length_B is None:
             return short_F
@@ -274,7 +274,7 @@ class Llama3(Spectrum):
 
     def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
         """Return frequencies that are kept, divided by ``factor``, or between the two: [F]."""
-        omega_F = frequencies(channels, base, device=device)
+        omega_F = compute_frequencies(channels, base, device=device)
         rotations_F = self.original_length * omega_F / (2 * math.pi)
         low, high = self.low_frequency_factor, self.high_frequency_factor
         kept_F = ((rotations_F - low) / (high - low)).clamp(0, 1)
@@ -314,7 +314,7 @@ class Proportional(Spectrum):
 
     def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
         """Return the frequencies, of which all but the highest ``share`` are 0: [F]."""
-        omega_F = frequencies(channels, base, device=device) / self.factor
+        omega_F = compute_frequencies(channels, base, device=device) / self.factor
         kept_F = torch.arange(channels // 2, device=omega_F.device) < int(self.share * channels // 2)
         return omega_F * kept_F
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, final
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.frequencies import single_axis
+from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -89,7 +89,7 @@ class Temperature(Scheme):
         """
         if self.factor is not None:
             return q_BHSK * (1 + self.coefficient * math.log(self.factor)), k_BHTK
-        pos = single_axis(qpos_BS, "temperature")
+        pos = drop_axis(qpos_BS, "temperature")
         steps = torch.floor((pos + 1) / self.length) if self.form == "floor" else pos / self.length
         factor = 1 + self.coefficient * torch.log1p(steps.float())
         factor_BHS1 = (factor if factor.dim() == 3 else factor[:, None])[..., None]

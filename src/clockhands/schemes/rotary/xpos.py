@@ -8,9 +8,16 @@ from typing import final
 import torch
 
 from clockhands.errors import PositionError
-from clockhands.schemes.frequencies import above_zero, cos_sin, exact, frequencies, single_axis, working
+from clockhands.schemes.frequencies import (
+    check_above_zero,
+    choose_angle_dtype,
+    choose_working_dtype,
+    compute_cos_sin,
+    compute_frequencies,
+    drop_axis,
+)
 from clockhands.schemes.rotary.base import check_pairs, rotate_pairs
-from clockhands.schemes.rotary.kernels import Layout
+from clockhands.schemes.rotary.rotation import Layout
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -60,8 +67,8 @@ class XPos(Scheme):
     ) -> None:
         super().__init__()
         check_pairs("xpos", head_dim, "head_dim")
-        self.head_dim, self.base, self.layout = head_dim, above_zero("xpos.base", base), layout
-        self.scale_base, self.gamma = above_zero("xpos.scale_base", scale_base), gamma
+        self.head_dim, self.base, self.layout = head_dim, check_above_zero("xpos.base", base), layout
+        self.scale_base, self.gamma = check_above_zero("xpos.scale_base", scale_base), gamma
 
     @property
     def declares(self) -> Declares:
@@ -79,16 +86,22 @@ class XPos(Scheme):
 
         Raises PositionError for positions of several coordinates, and where keys stretch too far for the dtype.
         """
-        qpos, kpos = single_axis(qpos_BS, "xpos"), single_axis(kpos_BT, "xpos")
+        qpos, kpos = drop_axis(qpos_BS, "xpos"), drop_axis(kpos_BT, "xpos")
         low, high = kpos.amin(-1, keepdim=True), kpos.amax(-1, keepdim=True)
         middle = low + torch.div(high - low, 2, rounding_mode="floor")
         self._check(high - low, q_BHSK.dtype)
         return self._rotate(q_BHSK, qpos, middle, 1), self._rotate(k_BHTK, kpos, middle, -1)
 
     def _rotate(self, x_BHSK: Tensor, pos_BS: Tensor, middle_B1: Tensor, sign: int) -> Float[Tensor, "B H S K"]:
-        dtype = working(x_BHSK.dtype)
-        cos, sin = cos_sin(pos_BS, frequencies(self.head_dim, self.base, device=pos_BS.device), torch.float64)
-        share_F = torch.arange(self.head_dim // 2, device=pos_BS.device, dtype=exact(pos_BS.device)) * 2 / self.head_dim
+        dtype = choose_working_dtype(x_BHSK.dtype)
+        cos, sin = compute_cos_sin(
+            pos_BS, compute_frequencies(self.head_dim, self.base, device=pos_BS.device), torch.float64
+        )
+        share_F = (
+            torch.arange(self.head_dim // 2, device=pos_BS.device, dtype=choose_angle_dtype(pos_BS.device))
+            * 2
+            / self.head_dim
+        )
         log_zeta_F = ((share_F + self.gamma) / (1 + self.gamma)).log()
         power_BSF = (pos_BS - middle_B1).to(share_F.dtype)[..., None] * (sign / self.scale_base)
         factor_BSF = (power_BSF * log_zeta_F).exp()

@@ -13,7 +13,7 @@ from clockhands.inspection import Subject
 from clockhands.inspection.drawing import heatmap, mark
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.reading.reading import Reading
-from clockhands.positions import sequential
+from clockhands.positions import count_up
 from clockhands.runs import Run
 from clockhands.schemes import Sinusoidal
 from clockhands.shapes import Float, Tensor
@@ -41,7 +41,7 @@ def find_encoding(run: Run) -> Iterator[Finding]:
 
 def draw_classic(rows_ND: Float[Tensor, "N D"]) -> Finding:
     """Return the heatmap of 16 positions by 32 dimensions that explanations show, and the model's own encoding."""
-    small = Sinusoidal(32).encode(sequential(1, 16))
+    small = Sinusoidal(32).encode(count_up(1, 16))
     assert small is not None
     largest = float(rows_ND[:64].abs().max())
     return Finding(

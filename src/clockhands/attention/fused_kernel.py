@@ -1,4 +1,4 @@
-"""Attention in one piece, with its whole bias: PyTorch's fused kernel, or three lines where those are faster."""
+"""Attention in one piece, with its whole bias: PyTorch's fused kernel, or matrix products where those are faster."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from clockhands.schemes.scheme import softmax
 from clockhands.shapes import Float, Tensor
 
 __all__ = [
-    "NOTHING",
+    "NO_POSITION",
     "attend_rotated",
     "call_fused_kernel",
     "compute",
     "compute_with_bias",
-    "prefers_three_lines",
+    "prefers_plain_products",
     "serves",
 ]
 
-NOTHING = NoPosition()
+NO_POSITION = NoPosition()
 
 
 def serves(request: AttentionRequest) -> bool:
@@ -33,7 +33,7 @@ def serves(request: AttentionRequest) -> bool:
 
 def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
     """Compute attention with all its weights at once: [B, H, S, Kv]."""
-    return compute_with_bias(request, request.bias() if "bias" in request.hooks else None)
+    return compute_with_bias(request, request.compute_bias() if "bias" in request.hooks else None)
 
 
 def compute_with_bias(
@@ -44,14 +44,14 @@ def compute_with_bias(
     ``is_causal`` of the fused kernel aligns at the top left, so it serves only where S equals T.
     """
     q, k, v, causal = request.q_BHSK, request.k_BHTK, request.v_BHTK, request.causal
-    if prefers_three_lines(q, k, bias_BHST):
-        return _compute_in_three_lines(request, bias_BHST)
+    if prefers_plain_products(q, k, bias_BHST):
+        return _compute_by_plain_products(request, bias_BHST)
     options: dict[str, Any] = {"dropout_p": request.dropout, "scale": request.scale}
-    if bias_BHST is None and request.mask_BHST is None and (not causal or request.queries in (1, request.keys)):
+    if bias_BHST is None and request.mask_BHST is None and (not causal or request.num_queries in (1, request.num_keys)):
         # A comparison of traced lengths is no bool; a branch is (torch.compile with dynamic shapes).
-        is_causal = True if causal and request.queries > 1 else False  # noqa: SIM210
+        is_causal = True if causal and request.num_queries > 1 else False  # noqa: SIM210
         return call_fused_kernel(q, k, v, is_causal=is_causal, **options)
-    mask: Tensor = request.whole_mask()
+    mask: Tensor = request.compute_mask()
     if bias_BHST is not None:
         # The fused kernels take a float32 mask with low-precision queries, and add it in float32.
         mask = bias_BHST.to(torch.promote_types(q.dtype, torch.float32)).masked_fill(~mask, -math.inf)
@@ -69,12 +69,12 @@ def attend_rotated(
 
     A decoding step of one token spends as much time on choosing a kernel as in it; here only the kernel is called.
     """
-    if mask_BHST is None and not prefers_three_lines(q_BHSK, k_BHTK, None):
+    if mask_BHST is None and not prefers_plain_products(q_BHSK, k_BHTK, None):
         return F.scaled_dot_product_attention(q_BHSK, k_BHTK, v_BHTK, scale=scale)
     # No hook reads the positions; only their shapes must be right.
     nowhere_BT = torch.zeros((), dtype=torch.long, device=q_BHSK.device).expand(len(k_BHTK), k_BHTK.shape[2])
     request = AttentionRequest(
-        NOTHING, q_BHSK, k_BHTK, v_BHTK, nowhere_BT[:, : q_BHSK.shape[2]], nowhere_BT, mask_BHST, False, scale, 0.0,
+        NO_POSITION, q_BHSK, k_BHTK, v_BHTK, nowhere_BT[:, : q_BHSK.shape[2]], nowhere_BT, mask_BHST, False, scale, 0.0,
         frozenset(),
     )  # fmt: skip
     return compute_with_bias(request, None)
@@ -93,7 +93,7 @@ def call_fused_kernel(
     return F.scaled_dot_product_attention(q_BHSK, k_BHTK, v_BHTK, **rest)
 
 
-def prefers_three_lines(
+def prefers_plain_products(
     q_BHSK: Float[Tensor, "B H S K"], k_BHTK: Float[Tensor, "B H T K"], bias_BHST: Float[Tensor, "#B #H S T"] | None
 ) -> bool:
     """Whether matrix products around a softmax beat the fused kernel, as measured on a CPU with torch 2.13.
@@ -109,15 +109,15 @@ def prefers_three_lines(
     return learned or (q_BHSK.dtype in LOW_PRECISION and k_BHTK.shape[-2] <= 1024)
 
 
-def _compute_in_three_lines(request: AttentionRequest, bias: Tensor | None) -> Tensor:
+def _compute_by_plain_products(request: AttentionRequest, bias: Tensor | None) -> Tensor:
     q, k, v = request.q_BHSK, request.k_BHTK, request.v_BHTK
     masked = request.mask_BHST is not None
     logits = (q * request.scale) @ k.transpose(-1, -2)
     if bias is not None:
         logits = logits.to(torch.promote_types(q.dtype, torch.float32))
         logits += bias
-    if masked or (request.causal and request.queries > 1):
-        logits.masked_fill_(~request.whole_mask(), -math.inf)
+    if masked or (request.causal and request.num_queries > 1):
+        logits.masked_fill_(~request.compute_mask(), -math.inf)
     # A row of -inf needs the careful softmax, which costs twice as much.
     without_keys = (masked or bias is not None) and bool((logits.detach().amax(-1) == -math.inf).any())
     weights = softmax(logits) if without_keys else torch.softmax(logits, dim=-1)

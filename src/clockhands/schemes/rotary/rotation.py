@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 import torch
 
-from clockhands.schemes.frequencies import working
+from clockhands.schemes.frequencies import choose_working_dtype
 from clockhands.shapes import Float, Tensor
 
 __all__ = [
@@ -87,7 +87,7 @@ def rotate_by_formula(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Te
 
     Differentiable in the angles, and a compiler makes one loop of it.
     """
-    dtype, rotated = working(x.dtype), 2 * cos.shape[-1]
+    dtype, rotated = choose_working_dtype(x.dtype), 2 * cos.shape[-1]
     pairs = x[..., :rotated].to(dtype).unflatten(-1, (2, -1) if layout == "half" else (-1, 2))
     axis = -2 if layout == "half" else -1
     a, b = pairs.unbind(axis)
@@ -136,10 +136,10 @@ def _rotate_neighbours(x: Tensor, cis: Tensor, axis: int) -> Tensor:
     out, rotated = torch.empty_like(x), 2 * cis.shape[-1]
     out[..., rotated:] = x[..., rotated:]
     source, target = x[..., :rotated], out[..., :rotated]
-    if working(x.dtype) == x.dtype and _are_complex(source) and _are_complex(target):
+    if choose_working_dtype(x.dtype) == x.dtype and _are_complex(source) and _are_complex(target):
         torch.mul(_complex(source), cis, out=_complex(target))
         return out
-    room = torch.empty(0, dtype=working(x.dtype), device=x.device)
+    room = torch.empty(0, dtype=choose_working_dtype(x.dtype), device=x.device)
     for part, c, to in _blocks(axis, source, cis, target):
         room.resize_(part.shape).copy_(part)
         _complex(room).mul_(c)

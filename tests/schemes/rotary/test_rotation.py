@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from clockhands.schemes import RoPE
-from clockhands.schemes.rotary import kernels
+from clockhands.schemes.rotary import rotation
 from clockhands.schemes.rotary.base import rotate_pairs
-from clockhands.schemes.rotary.kernels import Layout, compile_rotation
+from clockhands.schemes.rotary.rotation import Layout, compile_rotation
 
 
 def plain(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
@@ -117,7 +117,7 @@ def test_blocks_end_anywhere(layout: Layout, dtype: torch.dtype, monkeypatch: py
         x = memory(where, dtype)
         whole = rotate_pairs(x, angle.cos(), angle.sin(), layout)
         for block in (1, 100, 150):
-            monkeypatch.setattr(kernels, "BLOCK", block)
+            monkeypatch.setattr(rotation, "BLOCK", block)
             blocks = rotate_pairs(x, angle.cos(), angle.sin(), layout)
             torch.testing.assert_close(blocks, whole, atol=2 * torch.finfo(dtype).eps, rtol=2 * torch.finfo(dtype).eps)
         monkeypatch.undo()
