@@ -40,8 +40,8 @@ NAMES: list[tuple[str, str, dict[str, str]]] = [
 are, and why)"""
 
 EMPTY = ("one", "found", "each", "given", "asked", "told")
-OLDER = {"checking", "cli", "data", "generation", "inspection",
-         "pretrained", "runs", "studies", "training"}  # fmt: skip
+OLDER = {"checking", "data", "inspection",
+         "studies"}  # fmt: skip
 """Names of variables that say nothing, and the packages and modules that still have some. It only gets shorter."""
 
 PHRASES = {

@@ -14,7 +14,7 @@ from clockhands.cli import main
 from clockhands.model.presets import make_preset
 from clockhands.runs import Run
 from clockhands.training import Material, Recipe, prepare, resume, train, vary
-from clockhands.training.defaults import count_updates, fill_in_auto, peak_rate, warmup_steps
+from clockhands.training.defaults import compute_peak_rate, compute_warmup_steps, count_updates, fill_in_auto
 from clockhands.training.schedules import make_rate, paper
 from tests.training.test_start import weights
 from tests.training.tiny import tables
@@ -44,19 +44,19 @@ def test_the_papers_preset_has_the_papers_schedule() -> None:
 
 
 def test_the_rate_follows_the_model() -> None:
-    assert peak_rate(make_preset("tiny")) == 8e-3
-    assert peak_rate(make_preset("tiny", {"d_model": 256})) == pytest.approx(2e-3)
-    assert peak_rate(make_preset("tiny", {"d_model": 16})) == 8e-3
-    assert peak_rate(make_preset("tiny", {"kind": "encoder"})) == 16e-3
+    assert compute_peak_rate(make_preset("tiny")) == 8e-3
+    assert compute_peak_rate(make_preset("tiny", {"d_model": 256})) == pytest.approx(2e-3)
+    assert compute_peak_rate(make_preset("tiny", {"d_model": 16})) == 8e-3
+    assert compute_peak_rate(make_preset("tiny", {"kind": "encoder"})) == 16e-3
     deep, shallow = (make_preset("tiny", {"norm": "post", "decoder_layers": layers}) for layers in (6, 3))
-    assert peak_rate(deep) == pytest.approx((4000 * 64) ** -0.5)
-    assert peak_rate(shallow) == pytest.approx(2 * peak_rate(deep))
-    assert peak_rate(make_preset("tiny", {"norm": "post", "encoder_layers": 1, "decoder_layers": 1})) == 8e-3
+    assert compute_peak_rate(deep) == pytest.approx((4000 * 64) ** -0.5)
+    assert compute_peak_rate(shallow) == pytest.approx(2 * compute_peak_rate(deep))
+    assert compute_peak_rate(make_preset("tiny", {"norm": "post", "encoder_layers": 1, "decoder_layers": 1})) == 8e-3
 
 
 @pytest.mark.parametrize(("updates", "expected"), [(3, 0), (20, 2), (500, 50), (40_000, 4000), (400_000, 4000)])
 def test_the_warm_up_is_a_tenth_and_at_most_the_papers(updates: int, expected: int) -> None:
-    assert warmup_steps(updates, make_preset("tiny")) == expected
+    assert compute_warmup_steps(updates, make_preset("tiny")) == expected
 
 
 @pytest.mark.parametrize(
@@ -65,13 +65,13 @@ def test_the_warm_up_is_a_tenth_and_at_most_the_papers(updates: int, expected: i
 )
 def test_post_norm_rises_slowly_and_deep_post_norm_more_slowly(layers: int, updates: int, expected: int) -> None:
     deep = make_preset("paper-base", {"encoder_layers": layers, "decoder_layers": layers})
-    assert warmup_steps(updates, deep) == expected
-    assert warmup_steps(updates, replace(deep, norm="pre")) == min(4000, updates // 10)
+    assert compute_warmup_steps(updates, deep) == expected
+    assert compute_warmup_steps(updates, replace(deep, norm="pre")) == min(4000, updates // 10)
 
 
 def test_a_cosine_has_time_to_fall() -> None:
-    assert warmup_steps(500, make_preset("paper-base"), "cosine") == 250
-    assert warmup_steps(3000, make_preset("paper-base"), "cosine") == 1000
+    assert compute_warmup_steps(500, make_preset("paper-base"), "cosine") == 250
+    assert compute_warmup_steps(3000, make_preset("paper-base"), "cosine") == 1000
 
 
 def test_a_short_training_of_a_deep_post_norm_model_rises_to_its_end() -> None:

@@ -126,7 +126,7 @@ def test_looking_on_changes_nothing(whole: Run, material: Material, tmp_path: Pa
 def test_checkpoints_by_the_clock_change_nothing(
     whole: Run, material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(callbacks, "SHARE", 1e9)  # as often as they are due, which is after every step
+    monkeypatch.setattr(callbacks, "MAX_SAVING_SHARE", 1e9)  # as often as they are due, which is after every step
     saved: list[str] = []
     monkeypatch.setattr(keeping, "discard", lambda folder, *_: saved.extend(map(str, checkpoints.list_saved(folder))))
     often = train(tables(save_steps=None, save_minutes=1e-9), tmp_path / "often", material=material)

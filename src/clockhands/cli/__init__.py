@@ -18,6 +18,8 @@ from typing import Any, NoReturn
 from clockhands import __version__
 from clockhands.errors import ClockhandsError, ClockhandsWarning, UsageError, cut_long_line, show_value, suggest_nearest
 
+__all__ = ["VERBS", "Parser", "main"]
+
 VERBS = {
     "tour": "train a small translator and see what its positional encoding does (start here)",
     "schemes": "list the ways to encode position, or explain and draw one",
@@ -54,12 +56,12 @@ class Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0, 1 (it failed) or 2 (it was used wrongly)."""
     try:
-        given = list(sys.argv[1:] if arguments is None else arguments)
-        _check_text(given)
+        words = list(sys.argv[1:] if arguments is None else arguments)
+        _check_text(words)
         with warnings.catch_warnings():
             warnings.simplefilter("always", ClockhandsWarning)
-            warnings.showwarning = _one_line(warnings.showwarning)
-            code = _answer(given)
+            warnings.showwarning = _show_on_one_line(warnings.showwarning)
+            code = _run_command(words)
         sys.stdout.flush()
         return code
     except SystemExit as stopped:
@@ -68,13 +70,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return 0
     except ClockhandsError as fault:
-        return _say(str(fault), fault.exit_code)
+        return _print_failure(str(fault), fault.exit_code)
     except KeyboardInterrupt:
-        return _say("stopped", 130)
+        return _print_failure("stopped", 130)
     except MemoryError:
-        return _say("not enough memory: take a smaller model, shorter texts or smaller batches", 1)
+        return _print_failure("not enough memory: take a smaller model, shorter texts or smaller batches", 1)
     except RecursionError:
-        return _say("the input nests lists or tables too deeply to be read", 1)
+        return _print_failure("the input nests lists or tables too deeply to be read", 1)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): not an error, and nothing more may be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -83,12 +85,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # What no command foresaw: a folder that may not be entered, a disk that is full.
         if fault.strerror is None:
             raise
-        return _say(f"{fault.filename}: {fault.strerror}" if fault.filename else fault.strerror, 1)
+        return _print_failure(f"{fault.filename}: {fault.strerror}" if fault.filename else fault.strerror, 1)
 
 
-def _check_text(given: list[str]) -> None:
+def _check_text(words: list[str]) -> None:
     """Raise UsageError for an argument that no file, table or message can hold: bytes that are not UTF-8, or NUL."""
-    for number, argument in enumerate(given, 1):
+    for number, argument in enumerate(words, 1):
         try:
             argument.encode("utf8")
         except UnicodeEncodeError as fault:
@@ -99,7 +101,7 @@ def _check_text(given: list[str]) -> None:
             raise UsageError(f"argument {number}, {show_value(argument)}, holds the character NUL, which no name has")
 
 
-def _one_line(usual: Callable[..., None]) -> Callable[..., None]:
+def _show_on_one_line(usual: Callable[..., None]) -> Callable[..., None]:
     """Return what prints a warning of ours as one line, and others as ``usual``."""
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
@@ -111,16 +113,16 @@ def _one_line(usual: Callable[..., None]) -> Callable[..., None]:
     return show
 
 
-def _answer(given: list[str]) -> int:
-    if not given or given[0] in ("-h", "--help"):
-        print(_overview())
+def _run_command(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help"):
+        print(_describe_verbs())
         return 0
-    if given[0] == "--version":
+    if words[0] == "--version":
         print(f"clockhands {__version__}")
         return 0
-    if given[0] not in VERBS:
-        raise UsageError(f"there is no command {given[0]!r}{suggest_nearest(given[0], VERBS)}")
-    return _run(given[0], given[1:])
+    if words[0] not in VERBS:
+        raise UsageError(f"there is no command {words[0]!r}{suggest_nearest(words[0], VERBS)}")
+    return _run(words[0], words[1:])
 
 
 def _run(verb: str, arguments: list[str]) -> int:
@@ -138,7 +140,7 @@ def _run(verb: str, arguments: list[str]) -> int:
     return code
 
 
-def _overview() -> str:
+def _describe_verbs() -> str:
     width = max(map(len, VERBS))
     lines = [f"  {verb:<{width}}  {meaning}" for verb, meaning in VERBS.items()]
     return "\n".join(
@@ -154,7 +156,7 @@ def _overview() -> str:
     )
 
 
-def _say(message: str, code: int) -> int:
+def _print_failure(message: str, code: int) -> int:
     # A terminal that was closed (SIGHUP) takes no words any more; the exit code is still to be right.
     with contextlib.suppress(OSError):
         text = "\n".join(map(cut_long_line, message.split("\n")))

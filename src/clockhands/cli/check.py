@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from clockhands.checking.result import Result
     from clockhands.checking.verdict.outcome import Outcome
 
+__all__ = ["EXAMPLES", "arguments", "run"]
+
 EXAMPLES = (
     "clockhands check --type llama --tiny",
     "clockhands check --type roberta:causal --tiny --only generate,padding",
@@ -45,6 +47,7 @@ _ORDER = ("FAIL", "WARN", "PROPERTY", "PASS", "N/A")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
     parser.add_argument("model", nargs="?", help="a model folder, one of our runs, or a hub name")
     parser.add_argument("--type", metavar="NAME", help="an architecture of transformers, by name; needs --tiny")
     parser.add_argument(
@@ -65,10 +68,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="an earlier --json result, or results.jsonl of --all: fail only if a check became worse",
     )
+    _add_output(parser)
+    _add_sweep(parser)
+    _add_loading(parser)
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    """Declare what is printed and written."""
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--report", metavar="FOLDER", help="write a page with all outcomes to FOLDER")
     parser.add_argument("--verbose", action="store_true", help="list every check, also what passed or does not apply")
     parser.add_argument("--list", action="store_true", help="list all checks: what each asserts and catches")
+
+
+def _add_sweep(parser: argparse.ArgumentParser) -> None:
+    """Declare the check of every architecture."""
     parser.add_argument(
         "--all",
         metavar="FOLDER",
@@ -78,6 +92,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--jobs", type=whole, help="number of processes for --all (default: 1)")
     parser.add_argument("--limit", type=number, help="seconds allowed for one architecture of --all (default: 120)")
+
+
+def _add_loading(parser: argparse.ArgumentParser) -> None:
+    """Declare how a model is loaded."""
     parser.add_argument("--dtype", help="precision of a real checkpoint (default: float32)")
     parser.add_argument("--device", help="cpu, cuda, cuda:1 (default: cpu)")
     parser.add_argument(
@@ -90,6 +108,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    """Check a model, list the checks or check every architecture; return 0 if nothing failed, else 1."""
     _validate(options)
     if options.threads is None and (options.tiny or options.all):
         options.threads = 1  # small tensors: more threads only wait for each other

@@ -15,6 +15,19 @@ from clockhands.options import Seed, check_value, convert, parse
 if TYPE_CHECKING:
     from clockhands.generation import Search
 
+__all__ = [
+    "add_device",
+    "add_search",
+    "check_file",
+    "number",
+    "prepare",
+    "read_as",
+    "search_of",
+    "seed",
+    "telling_new_folder",
+    "whole",
+]
+
 
 def read_as(type_: Any) -> Callable[[str], Any]:
     """Return what argparse reads an option of this type with; the range of the type is judged too."""

@@ -15,6 +15,19 @@ if TYPE_CHECKING:
     from clockhands.comparison import Comparison, Plan
     from clockhands.findings import Finding
 
+__all__ = [
+    "BUDGETS",
+    "EXAMPLES",
+    "FORMATS",
+    "USUAL",
+    "add_running",
+    "arguments",
+    "command",
+    "execute",
+    "present",
+    "run",
+]
+
 EXAMPLES = (
     "clockhands compare --corpus roles --vary position.scheme=sinusoidal,none --seeds 2 --steps 10 --out runs/compare",
     "clockhands compare recipes/sweep.toml --dry-run",

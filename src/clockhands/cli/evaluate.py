@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from clockhands.generation import Evaluation
     from clockhands.runs import Run
 
+__all__ = ["EXAMPLES", "OF_TRANSLATION", "SCALINGS", "arguments", "run"]
+
 EXAMPLES = (
     "clockhands evaluate runs/tour",
     "clockhands evaluate runs/tour --split longer-7",
@@ -30,6 +32,7 @@ SCALINGS = ("linear", "ntk", "dynamic", "yarn")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
     parser.add_argument("run", help="folder of a trained run")
     parser.add_argument("--split", help="of the run's own corpus (default: test, or validation where there is none)")
     parser.add_argument("--source", metavar="FILE", help="sentences to translate, one a line, instead of the corpus")
@@ -49,6 +52,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    """Evaluate the run, and print the scores and the table of losses by length."""
     if bool(options.source) != bool(options.target):
         raise UsageError("--source and --target go together: what is translated, and what it is compared with")
     named = [f"--{name}" for name in ("source", "text", "split") if getattr(options, name)]
@@ -92,9 +96,9 @@ def _refuse_translation(options: argparse.Namespace) -> None:
     from clockhands.generation import Search
 
     usual = {"tokenize": "13a", "lowercase": False, **vars(Search())}
-    given = [name for name in (*OF_TRANSLATION, "tokenize", "lowercase") if getattr(options, name) != usual[name]]
-    if given:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+    used = [name for name in (*OF_TRANSLATION, "tokenize", "lowercase") if getattr(options, name) != usual[name]]
+    if used:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in used)
         raise UsageError(f"{options.run} is a language model: its loss is measured, and {names} is for translations")
 
 
@@ -131,10 +135,18 @@ def _needs_length(spectrum: Any) -> bool:
 
 
 def _trained_length(run: Path) -> int | None:
+    """Return how many tokens the texts had at most that a run was trained on; None if it had no limit."""
     from clockhands.runs import Run
 
     recipe = Run.from_folder(run).recipe
     return recipe.batches.window if recipe.model.kind != "encoder-decoder" else recipe.batches.max_length
+
+
+def _trained_window(run: Path) -> int:
+    """Return how many tokens the windows had on which a language model was trained."""
+    from clockhands.runs import Run
+
+    return Run.from_folder(run).recipe.batches.window
 
 
 def _text(opened: Run, options: argparse.Namespace) -> tuple[Sequence[Pair] | Sequence[str], str]:
@@ -157,14 +169,13 @@ def _text(opened: Run, options: argparse.Namespace) -> tuple[Sequence[Pair] | Se
 
 
 def _lengths(opened: Run, options: argparse.Namespace) -> Iterator[int | None]:
-    """The windows asked for, in tokens."""
+    """Yield the lengths of the windows that ``--length`` names, in tokens; None for a translator, which has none."""
     if options.length is None:
-        yield None if opened.architecture == "encoder-decoder" else _trained_length(opened.path)
+        yield None if opened.architecture == "encoder-decoder" else _trained_window(opened.path)
         return
     if opened.architecture == "encoder-decoder":
         raise UsageError(_no_windows(opened))
-    trained = _trained_length(opened.path)
-    assert trained is not None
+    trained = _trained_window(opened.path)
     for word in options.length.split(","):
         number = word.strip().removesuffix("x")
         try:

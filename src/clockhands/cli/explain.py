@@ -11,6 +11,8 @@ from clockhands.cli.common import whole
 if TYPE_CHECKING:
     from clockhands.explanation import Positions
 
+__all__ = ["EXAMPLES", "arguments", "run"]
+
 EXAMPLES = (
     "clockhands explain llama",
     "clockhands explain llama --as vllm --json",

@@ -7,6 +7,8 @@ import json
 
 from clockhands.cli.common import add_device, number, prepare, seed, whole
 
+__all__ = ["EXAMPLES", "arguments", "run"]
+
 EXAMPLES = (
     'clockhands generate runs/shakespeare --prompt "ROMEO:" --tokens 200 --seed 1',
     'clockhands generate runs/stdlib --prompt "def " --temperature 0',
@@ -15,6 +17,7 @@ EXAMPLES = (
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
     parser.add_argument("run", help="folder of a trained run")
     parser.add_argument("--prompt", default="", help="the text to continue (default: the start of a text)")
     parser.add_argument("--tokens", type=whole, default=200, help="how many tokens to add (default: %(default)s)")
@@ -31,6 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    """Print the continuations of a prompt."""
     prepare(options)
     from clockhands.generation import generate
     from clockhands.runs import open_run

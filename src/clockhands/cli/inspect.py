@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from clockhands.findings import Findings
     from clockhands.inspection.subject.subject import Side
 
+__all__ = ["EXAMPLES", "arguments", "run"]
+
 EXAMPLES = (
     "clockhands inspect runs/tour",
     "clockhands inspect runs/tour --text README.md --texts 24 --length 32 --json > findings.json",
@@ -27,6 +29,7 @@ EXAMPLES = (
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
     parser.add_argument(
         "model", nargs="+", help="folder of a run or checkpoint, or a hub name; two are set side by side"
     )
@@ -59,6 +62,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    """Measure a model or two, and write a page or print the findings."""
     if len(options.model) > 2:
         raise UsageError(f"inspect takes one model or two to set side by side, not {len(options.model)}")
     if options.texts < 8:
@@ -71,11 +75,11 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--side both sets two stacks of one model side by side; give one model, or one side of two")
     prepare(options)
     sides: tuple[Side | None, ...] = ("encoder", "decoder") if options.side == "both" else (options.side,)
-    found = [_inspect(model, side, options) for model in options.model for side in sides]
+    each_model = [_inspect(model, side, options) for model in options.model for side in sides]
     from clockhands.report import show, side_by_side, write
 
-    findings = found[0] if len(found) == 1 else side_by_side(*found)
-    for note in _notes(found, findings):
+    findings = each_model[0] if len(each_model) == 1 else side_by_side(*each_model)
+    for note in _list_notes(each_model, findings):
         print(f"clockhands: {note}", file=sys.stderr)
     if options.json:
         print(findings.to_json())
@@ -87,14 +91,16 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _notes(found: list[Findings], shown: Findings) -> Iterator[str]:
-    """What a person should know beside the page: texts that repeat each other, and what was not compared."""
+def _list_notes(each_model: list[Findings], compared: Findings) -> Iterator[str]:
+    """Yield what is printed beside the page: that texts repeat each other, and what could not be compared."""
     from clockhands.inspection.measures.repeated_text import find_warning
 
-    for findings in found:
-        if told := find_warning(findings["text"]):
-            yield f"{findings.facts['model']}: {told}"
-    reasons = dict.fromkeys(str(item.details["not comparable"]) for item in shown if "not comparable" in item.details)
+    for findings in each_model:
+        if note := find_warning(findings["text"]):
+            yield f"{findings.facts['model']}: {note}"
+    reasons = dict.fromkeys(
+        str(item.details["not comparable"]) for item in compared if "not comparable" in item.details
+    )
     if reasons:
         advice = "; give both one text with --text FILE" if any(" text" in reason for reason in reasons) else ""
         yield f"some measures are not comparable: {'; '.join(reasons)}{advice}"
@@ -127,10 +133,10 @@ def _texts(files: list[str] | None) -> list[str] | None:
     return [document for file in files for document in read_documents(Path(file), "file", "utf-8")]
 
 
-def _device(asked: str | None) -> str:
+def _device(name: str | None) -> str:
     import torch
 
-    return asked or ("cuda" if torch.cuda.is_available() else "cpu")
+    return name or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def _command(options: argparse.Namespace) -> str:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from clockhands.findings import Figure, Scalar
     from clockhands.scheme_pages.page import Page
 
+__all__ = ["BARS", "EXAMPLES", "ROOM_FOR_IDEAS", "SHADES", "arguments", "run"]
+
 EXAMPLES = (
     "clockhands schemes",
     "clockhands schemes sinusoidal",
@@ -43,14 +45,14 @@ def run(options: argparse.Namespace) -> int:
         if options.draw:
             raise UsageError("--draw needs the name of a scheme: clockhands schemes sinusoidal --draw sinusoidal.svg")
         everything = pages()
-        print(json.dumps([one.to_dict() for one in everything], indent=1)) if options.json else _list(everything)
+        print(json.dumps([listed.to_dict() for listed in everything], indent=1)) if options.json else _list(everything)
         return 0
     check_file("--draw", options.draw, overwrite=options.overwrite, suffix=".svg")
-    given = _read(options.name, options.options)
-    told = page(options.name, given)
+    options_set = _read(options.name, options.options)
+    scheme_page = page(options.name, options_set)
     if options.draw:
-        _draw(options.name, given, options.draw)
-    print(json.dumps(told.to_dict(), indent=1)) if options.json else _tell(told, given)
+        _draw(options.name, options_set, options.draw)
+    print(json.dumps(scheme_page.to_dict(), indent=1)) if options.json else _print_page(scheme_page, options_set)
     return 0
 
 
@@ -70,49 +72,49 @@ def _list(everything: list[Page]) -> None:
     from clockhands.scheme_pages.left_out import LEFT_OUT
 
     console = _console()
-    told = console.width >= ROOM_FOR_IDEAS
+    has_room = console.width >= ROOM_FOR_IDEAS
     table = Table(box=None, pad_edge=False)
-    for heading in ("scheme", "enters", "invariant", "length", "learned", *(["idea"] if told else [])):
+    for heading in ("scheme", "enters", "invariant", "length", "learned", *(["idea"] if has_room else [])):
         table.add_column(heading, no_wrap=heading != "idea")
-    for one in everything:
-        facts = one.declares
+    for listed in everything:
+        facts = listed.declares
         length = "any" if facts["max_length"] is None else str(facts["max_length"])
-        yes = [("yes" if fact else "no") for fact in (facts["translation_invariant"], one.parameters)]
-        row = [one.name, ", ".join(one.enters) or "nowhere", yes[0], length, yes[1]]
-        table.add_row(*row, *([one.title] if told else []))
+        yes = [("yes" if fact else "no") for fact in (facts["translation_invariant"], listed.parameters)]
+        row = [listed.name, ", ".join(listed.enters) or "nowhere", yes[0], length, yes[1]]
+        table.add_row(*row, *([listed.title] if has_room else []))
     console.print(table)
-    wider = "" if told else f" A window of {ROOM_FOR_IDEAS} columns tells the idea of each."
+    wider = "" if has_room else f" A window of {ROOM_FOR_IDEAS} columns tells the idea of each."
     console.print(f"\n`clockhands schemes NAME` explains and draws one.{wider}", highlight=False)
     console.print(f"Left out, with reasons in docs/schemes: {'; '.join(LEFT_OUT)}.", highlight=False)
 
 
-def _tell(told: Page, given: dict[str, Any]) -> None:
+def _print_page(page: Page, options_set: dict[str, Any]) -> None:
     from clockhands.scheme_pages.page import costs
     from clockhands.scheme_pages.picture import figure
 
     console = _console()
-    lines = [f"{told.name}: {told.title}", "", told.summary, "", f"equation   {told.equation}"]
-    lines += [f"source     {told.source}", f"enters at  {', '.join(told.enters) or 'nowhere'}"]
-    lines += [f"peers      {', '.join(told.peers) or 'none'}"]
-    lines += [f"used by    {', '.join(told.models) or 'no widely known model'}"]
-    each = "in every layer" if told.per_layer else "in all"
-    lines += [f"learns     {told.parameters:,} parameters {each} (d_model 512, 8 heads)"]
-    if told.cost is not None:
-        lines += [f"costs      {told.cost:.2f} times the time of no position ({costs()['setting']})"]
-    lines += ["keeps      every law" + (", except" if told.excuses else "")]
-    lines += [f"  {law}: {reason}" for law, reason in told.excuses.items()]
+    lines = [f"{page.name}: {page.title}", "", page.summary, "", f"equation   {page.equation}"]
+    lines += [f"source     {page.source}", f"enters at  {', '.join(page.enters) or 'nowhere'}"]
+    lines += [f"peers      {', '.join(page.peers) or 'none'}"]
+    lines += [f"used by    {', '.join(page.models) or 'no widely known model'}"]
+    where = "in every layer" if page.per_layer else "in all"
+    lines += [f"learns     {page.parameters:,} parameters {where} (d_model 512, 8 heads)"]
+    if page.cost is not None:
+        lines += [f"costs      {page.cost:.2f} times the time of no position ({costs()['setting']})"]
+    lines += ["keeps      every law" + (", except" if page.excuses else "")]
+    lines += [f"  {law}: {reason}" for law, reason in page.excuses.items()]
     lines += ["", "declares"]
-    lines += [f"  {fact:<22} {value}" for fact, value in told.declares.items()]
-    if told.options:
+    lines += [f"  {fact:<22} {value}" for fact, value in page.declares.items()]
+    if page.options:
         lines += ["", "options"]
-    for option in told.options:
+    for option in page.options:
         lines += [
-            f"  {option.name} = {given.get(option.name, option.default)!r}",
+            f"  {option.name} = {options_set.get(option.name, option.default)!r}",
             f"      {option.takes}: {option.meaning}",
         ]
     for line in lines:
         console.print(line, markup=False, highlight=False)
-    _small_picture(figure(told.name, given), console)
+    _small_picture(figure(page.name, options_set), console)
 
 
 def _small_picture(drawing: Figure, console: Console) -> None:
@@ -137,12 +139,12 @@ def _symbol(value: Any, low: float, high: float, symbols: str) -> str:
     return symbols[min(int(share * len(symbols)), len(symbols) - 1)]
 
 
-def _draw(name: str, given: dict[str, Any], path: str) -> None:
+def _draw(name: str, options_set: dict[str, Any], path: str) -> None:
     from clockhands.files import write_text
     from clockhands.report.figures import as_file, draw
     from clockhands.scheme_pages.picture import figure
 
-    write_text(path, as_file(draw(figure(name, given), name)))
+    write_text(path, as_file(draw(figure(name, options_set), name)))
 
 
 def _console() -> Console:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from clockhands.comparison import Comparison
     from clockhands.studies import Study
 
+__all__ = ["EXAMPLES", "arguments", "run"]
+
 EXAMPLES = (
     "clockhands study",
     "clockhands study scale --dry-run",

@@ -8,16 +8,20 @@ from pathlib import Path
 
 from clockhands.cli.common import telling_new_folder
 
+__all__ = ["EXAMPLES", "arguments", "run"]
+
 EXAMPLES = ("clockhands tour --out runs/tour",)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
     parser.add_argument("--out", default="runs/tour", help="folder of the run and its report (default: %(default)s)")
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier tour")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
 
 
 def run(options: argparse.Namespace) -> int:
+    """Run the demonstration, write its page and print where it is."""
     from transformers.utils import logging
 
     from clockhands.report import show, write

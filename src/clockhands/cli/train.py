@@ -11,6 +11,8 @@ from clockhands.cli.common import seed, telling_new_folder, whole
 from clockhands.errors import UsageError
 from clockhands.options import read_assignments
 
+__all__ = ["EXAMPLES", "FLAGS", "arguments", "run"]
+
 EXAMPLES = (
     "clockhands train recipes/numbers.toml --set training.max_steps=20 --out runs/numbers",
     "clockhands train --corpus roles --preset tiny --set training.max_steps=20 position.scheme=rope --out runs/roles",
@@ -108,9 +110,9 @@ def _recipe(options: argparse.Namespace, overrides: dict[str, str]) -> Any:
 
 
 def _resume(options: argparse.Namespace, overrides: dict[str, str]) -> int:
-    given = [flag for flag in (*FLAGS, "recipe", "out") if getattr(options, flag) is not None]
-    if given:
-        named = ", ".join(name if name == "recipe" else f"--{name.replace('_', '-')}" for name in given)
+    used = [flag for flag in (*FLAGS, "recipe", "out") if getattr(options, flag) is not None]
+    if used:
+        named = ", ".join(name if name == "recipe" else f"--{name.replace('_', '-')}" for name in used)
         raise UsageError(f"--resume goes on with the recipe of the run; leave out {named}")
     from clockhands.runs import Run
     from clockhands.runs.recipe import read_training_overrides

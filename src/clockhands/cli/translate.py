@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from clockhands.generation import Translation
     from clockhands.runs import Run
 
+__all__ = ["EXAMPLES", "arguments", "run"]
+
 EXAMPLES = (
     'clockhands translate runs/tour "zweihundertdrei"',
     "clockhands translate runs/mine --input test.de --beam 5 --output test.hyp",
@@ -25,6 +27,7 @@ EXAMPLES = (
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
     parser.add_argument("run", help="folder of a trained run")
     parser.add_argument("text", nargs="*", help="sentences; without any, and without --input, standard input is read")
     parser.add_argument("--input", metavar="FILE", help="one sentence a line (.gz too)")
@@ -41,6 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    """Translate sentences, a file or standard input, and print or write the translations."""
     if options.text and options.input:
         raise UsageError("give sentences or --input, not both")
     check_file("--output", options.output, overwrite=options.overwrite)
@@ -112,10 +116,10 @@ def _sentences(options: argparse.Namespace) -> Iterator[str]:
 
 def _only(sentences: Iterator[str]) -> list[str]:
     """The one sentence there is. Raises UsageError if there are more or none, before anything is translated."""
-    given = list(sentences)
-    if len(given) != 1:
-        raise UsageError(f"--attention draws one sentence, and {len(given)} were given")
-    return given
+    texts = list(sentences)
+    if len(texts) != 1:
+        raise UsageError(f"--attention draws one sentence, and {len(texts)} were given")
+    return texts
 
 
 def _draw(opened: Run, done: Translation, path: str) -> Translation:

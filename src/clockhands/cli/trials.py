@@ -18,6 +18,8 @@ from clockhands.comparison.folder import PLAN, read_comparison
 from clockhands.comparison.trial import STATUSES
 from clockhands.comparison.workers.job import Job, TrialProgress
 
+__all__ = ["OVERHEAD", "TrialTable", "describe", "duration", "print_verdicts"]
+
 OVERHEAD = 2.0
 """Seconds of a trial besides its steps: building, evaluating, saving."""
 

@@ -14,6 +14,20 @@ from clockhands.pretrained.file_names import CONFIG, FOREIGN, OWN
 from clockhands.pretrained.guards import describe_untrusted, explain_faults, first_line, forbid_questions
 from clockhands.quiet import quiet
 
+__all__ = [
+    "DEEPEST",
+    "LARGEST_TEXT",
+    "MOST",
+    "is_known",
+    "is_own",
+    "load_configuration",
+    "read_configuration",
+    "read_json",
+    "refuse_code",
+    "refuse_strange_file",
+    "reload_configuration",
+]
+
 LARGEST_TEXT = 2**26
 """Bytes of the largest configuration that is read; those of real models have some thousands."""
 DEEPEST = 64
@@ -35,19 +49,19 @@ def read_json(path: Path) -> dict[str, Any]:
         refuse_strange_file(path)
         if path.stat().st_size > LARGEST_TEXT:
             raise CheckpointError(f"{path} has {path.stat().st_size:,} bytes; no configuration is as large")
-        found = json.loads(path.read_text(encoding="utf8"))
+        table = json.loads(path.read_text(encoding="utf8"))
     except UnicodeDecodeError as fault:
         raise CheckpointError(f"{path} cannot be read: it is not UTF-8 ({fault.reason})") from fault
     except RecursionError as fault:
         raise CheckpointError(f"{path} cannot be read: it is nested thousands of levels deep") from fault
     except (OSError, ValueError) as fault:
         raise CheckpointError(f"{path} cannot be read: {first_line(fault)}") from fault
-    if not isinstance(found, dict):
-        kind = {list: "a list", str: "a text", type(None): "null"}.get(type(found), "a number")
+    if not isinstance(table, dict):
+        kind = {list: "a list", str: "a text", type(None): "null"}.get(type(table), "a number")
         raise CheckpointError(f"{path} cannot be read: it holds {kind}, not a table of settings")
-    if is_deep(found, DEEPEST):
+    if is_deep(table, DEEPEST):
         raise CheckpointError(f"{path} cannot be read: it is nested more than {DEEPEST} levels deep")
-    return found
+    return table
 
 
 def refuse_strange_file(path: Path) -> None:
@@ -81,12 +95,12 @@ def read_configuration(source: str | Path) -> dict[str, Any]:
             raise CheckpointError(f"{source} holds no config.json, so it is no saved model")
         raw = read_json(path / CONFIG)
     else:
-        raw = _of_hub(source)
+        raw = _download_configuration(source)
     _refuse_counts(raw, source)
     return raw
 
 
-def _of_hub(source: str | Path) -> dict[str, Any]:
+def _download_configuration(source: str | Path) -> dict[str, Any]:
     path = Path(source)
     if path.is_absolute() or str(source).startswith((".", "~")) or str(source).count("/") != 1:
         raise CheckpointError(
@@ -105,7 +119,7 @@ def _of_hub(source: str | Path) -> dict[str, Any]:
 
 def _refuse_counts(raw: Mapping[str, Any], source: str | Path) -> None:
     """Raise CheckpointError for a count of layers, heads or labels that would be built one by one."""
-    for key, value in _entries(raw):
+    for key, value in _list_settings(raw):
         for pattern, most in MOST.items():
             if isinstance(value, (int, float)) and pattern.search(key.rpartition(".")[2]) and not value <= most:
                 raise CheckpointError(
@@ -113,11 +127,11 @@ def _refuse_counts(raw: Mapping[str, Any], source: str | Path) -> None:
                 )
 
 
-def _entries(raw: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _list_settings(raw: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every setting of a configuration with its dotted key, those of nested tables too."""
     for key, value in raw.items():
         if isinstance(value, dict):
-            yield from _entries(value, f"{prefix}{key}.")
+            yield from _list_settings(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 
@@ -150,7 +164,7 @@ def refuse_code(raw: Mapping[str, Any], source: str | Path, *, trust_remote_code
         return
     kernels = [
         f"{key} = {value!r}"
-        for key, value in _entries(raw)
+        for key, value in _list_settings(raw)
         if "_implementation" in key and isinstance(value, str) and "/" in value
     ]
     if kernels and not trust_remote_code:

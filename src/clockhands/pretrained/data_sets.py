@@ -7,6 +7,8 @@ from typing import Any
 
 from clockhands.errors import DataError
 
+__all__ = ["load_data_set"]
+
 
 def load_data_set(name: str, subset: str | None = None, revision: str | None = None) -> Any:
     """Open a Hugging Face data set: a folder written by ``save_to_disk``, one of data files, or a name on the hub.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["ADAPTER", "CONFIG", "FOREIGN", "GENERATION", "INDEX", "OWN", "PICKLES", "TOKENIZER", "WEIGHTS"]
+
 OWN = "clockhands"
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 TOKENIZER, GENERATION = "tokenizer_config.json", "generation_config.json"

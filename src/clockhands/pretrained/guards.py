@@ -9,6 +9,8 @@ from pathlib import Path
 from clockhands.errors import CheckpointError, ClockhandsError, ConfigError
 from clockhands.pretrained.file_names import CONFIG, TOKENIZER
 
+__all__ = ["TRUST", "describe_untrusted", "explain_faults", "first_line", "forbid_questions"]
+
 TRUST = "which would run on this machine; read it, then give --trust-remote-code (trust_remote_code=True)"
 
 

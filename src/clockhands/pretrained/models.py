@@ -10,6 +10,8 @@ import torch
 from clockhands.pretrained.guards import forbid_questions
 from clockhands.quiet import quiet, without_bars
 
+__all__ = ["build_model", "count_numbers", "load_model"]
+
 
 def load_model(opener: Any, source: str | Path, *, trust_remote_code: bool = False, **options: Any) -> Any:
     """Load a model from safetensors. ``opener``: an Auto class, or the class of the model; raises what that raises.

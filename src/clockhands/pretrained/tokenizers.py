@@ -15,6 +15,8 @@ from clockhands.quiet import quiet
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+__all__ = ["load_tokenizer"]
+
 
 def load_tokenizer(
     source: str | Path, *, trust_remote_code: bool = False, local_files_only: bool = False
@@ -22,36 +24,36 @@ def load_tokenizer(
     """Open the tokenizer of a folder or hub name. Raises CheckpointError."""
     from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-    for path in _tokenizer_files(Path(source)):
+    for path in _list_files(Path(source)):
         refuse_strange_file(path)
     where = "" if Path(source).is_dir() else " (no folder here, so taken for a name on the Hugging Face hub)"
     named = explain_faults(f"{str(source)!r}{where}", "the tokenizer")
     with named, quiet("huggingface_hub"), quiet("transformers"), forbid_questions():
-        for settings in _tokenizer_settings(Path(source)):
+        for settings in _read_settings(Path(source)):
             _refuse_strange_class(settings.get("tokenizer_class"), source)
         try:
-            found = AutoTokenizer.from_pretrained(
+            tokenizer = AutoTokenizer.from_pretrained(
                 str(source), trust_remote_code=trust_remote_code, local_files_only=local_files_only
             )
         except Exception:
             # What the library says rarely names the file; the first that is not JSON is named instead.
-            for path in _tokenizer_files(Path(source)):
+            for path in _list_files(Path(source)):
                 if path.suffix == ".json":
                     read_json(path)
             raise
-    if not isinstance(found, PreTrainedTokenizerBase):
-        raise CheckpointError(f"{source} names a {type(found).__name__} as its tokenizer, which is none")
-    return found
+    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+        raise CheckpointError(f"{source} names a {type(tokenizer).__name__} as its tokenizer, which is none")
+    return tokenizer
 
 
-def _tokenizer_files(folder: Path) -> list[Path]:
+def _list_files(folder: Path) -> list[Path]:
     """List the files of a folder that a tokenizer is read from, by the usual names."""
     names = ("tokenizer.json", TOKENIZER, "special_tokens_map.json", "added_tokens.json", "vocab.json", "vocab.txt",
              "merges.txt", "tokenizer.model", "chat_template.jinja")  # fmt: skip
     return [folder / name for name in names if (folder / name).exists() or (folder / name).is_symlink()]
 
 
-def _tokenizer_settings(folder: Path) -> Iterator[dict[str, Any]]:
+def _read_settings(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield what the files of a folder say about its tokenizer."""
     for name in (TOKENIZER, CONFIG):
         if (folder / name).exists() or (folder / name).is_symlink():

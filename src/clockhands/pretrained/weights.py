@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 
 from clockhands.errors import CheckpointError, ClockhandsError
 from clockhands.machine import measure_free_memory
@@ -15,6 +16,8 @@ from clockhands.pretrained.configuration import read_json, refuse_strange_file
 from clockhands.pretrained.file_names import ADAPTER, CONFIG, INDEX, PICKLES, WEIGHTS
 from clockhands.pretrained.guards import first_line
 from clockhands.shapes import Tensor
+
+__all__ = ["ROOM", "check_fits", "check_weights", "count_bytes", "list_weight_files", "load_state", "refuse_not_finite"]
 
 ROOM = 1.2
 """What a model needs besides its weights, as a factor."""
@@ -48,13 +51,13 @@ def list_weight_files(folder: Path, raw: Mapping[str, Any]) -> list[Path]:
     if first is None and not shards:
         _refuse_pickle(folder)
         raise CheckpointError(f"{folder} holds no weights ({WEIGHTS})")
-    found = shards if first is None else _shards(first) if first.name.endswith(".json") else [first]
-    for path in found:
+    files = shards if first is None else _list_shards(first) if first.name.endswith(".json") else [first]
+    for path in files:
         refuse_strange_file(path)
-    return found
+    return files
 
 
-def _shards(index: Path) -> list[Path]:
+def _list_shards(index: Path) -> list[Path]:
     """List the files that an index names, all of them safetensors beside it."""
     table = read_json(index).get("weight_map")
     names = set(table.values()) if isinstance(table, dict) and all(isinstance(n, str) for n in table.values()) else ()
@@ -78,8 +81,6 @@ def _refuse_pickle(folder: Path) -> None:
 
 def count_bytes(path: Path) -> int:
     """Count what the tensors of a safetensors file take as float32; only its header is read. Raises CheckpointError."""
-    from safetensors import safe_open
-
     try:
         refuse_strange_file(path)
         with safe_open(path, framework="pt") as file:

@@ -22,6 +22,26 @@ from clockhands.files import apply_umask, check_readable
 from clockhands.pretrained import PICKLES, explain_faults, load_state, refuse_not_finite
 from clockhands.shapes import Tensor
 
+__all__ = [
+    "ALLOWED_PICKLES",
+    "DELETING",
+    "LOSS",
+    "PREFIX",
+    "STAGING",
+    "STATE",
+    "WEIGHTS",
+    "average_weights",
+    "check",
+    "get_step",
+    "list_saved",
+    "read_loss",
+    "read_state",
+    "read_weights",
+    "remove",
+    "stage",
+    "tidy",
+]
+
 PREFIX = "checkpoint-"
 STAGING, DELETING = ".saving", ".deleting"
 WEIGHTS = "model.safetensors"
@@ -32,7 +52,7 @@ LOSS = "loss.json"
 
 
 def list_saved(folder: Path) -> list[Path]:
-    """List the checkpoints in a folder, oldest first. A checkpoint that is still being saved has another name."""
+    """List the checkpoints in a folder, oldest first, without one that is still being saved under another name."""
     saved = [path for path in folder.glob(f"{PREFIX}*") if path.is_dir() and path.name[len(PREFIX) :].isdecimal()]
     return sorted(saved, key=get_step)
 
@@ -44,11 +64,11 @@ def get_step(checkpoint: Path) -> int:
 
 @contextmanager
 def stage(folder: Path, step: int, *, writer: bool = True, wait: Callable[[], object] = lambda: None) -> Iterator[Path]:
-    """Yield a staging folder; write the checkpoint into its subfolder ``checkpoint-<step>``, which is moved on exit.
+    """Yield a staging folder, into whose subfolder ``checkpoint-<step>`` the caller writes; on exit it is moved out.
 
-    All processes write into the staging folder; only the ``writer`` creates it and moves the checkpoint to its place.
-    ``wait`` is a barrier for all processes. Raises CheckpointError if the checkpoint cannot be written or moved;
-    earlier checkpoints stay.
+    All processes write into the staging folder. Only the ``writer`` makes it, and moves the checkpoint into ``folder``
+    in the end. ``wait`` is a barrier for all processes. Raises CheckpointError if the checkpoint cannot be written or
+    moved; earlier checkpoints stay.
     """
     staging = folder / STAGING
     target = folder / f"{PREFIX}{step}"
@@ -66,11 +86,11 @@ def stage(folder: Path, step: int, *, writer: bool = True, wait: Callable[[], ob
             shutil.rmtree(staging, ignore_errors=True)
     except (OSError, SafetensorError, RuntimeError) as fault:
         shutil.rmtree(staging, ignore_errors=True)
-        raise CheckpointError(_describe_unsaved(folder, step, fault)) from fault
+        raise CheckpointError(_describe_failure(folder, step, fault)) from fault
 
 
 def remove(checkpoint: Path) -> None:
-    """Delete a checkpoint. If the process is killed in the middle, no half of the checkpoint keeps its name."""
+    """Delete a checkpoint. If the process is killed meanwhile, what is left does not have the name of a checkpoint."""
     leaving = checkpoint.with_name(DELETING)
     shutil.rmtree(leaving, ignore_errors=True)
     if checkpoint.is_dir():
@@ -79,7 +99,7 @@ def remove(checkpoint: Path) -> None:
 
 
 def tidy(folder: Path) -> None:
-    """Remove what a killed process left of a checkpoint that it was saving or deleting."""
+    """Remove what is left of a checkpoint that a killed process was saving or deleting."""
     for name in (STAGING, DELETING):
         shutil.rmtree(folder / name, ignore_errors=True)
 
@@ -119,10 +139,10 @@ def read_weights(checkpoint: Path) -> dict[str, Tensor]:
 
 
 def read_loss(checkpoint: Path) -> tuple[list[float], int] | None:
-    """Return each process's loss summed since the last logged step, and that step.
+    """Read the sum of the losses since the last log line, one of each process, and the step of that line.
 
-    None for a checkpoint of an earlier version, which was always preceded by a log line. Raises CheckpointError for a
-    damaged one.
+    Returns None for a checkpoint of an earlier version, which was always saved right after a log line. Raises
+    CheckpointError for a damaged one.
     """
     try:
         saved = json.loads((checkpoint / LOSS).read_text("utf8"))
@@ -151,21 +171,22 @@ def check(checkpoint: Path) -> None:
     for path in sorted(checkpoint.iterdir()):
         if path.name.endswith(PICKLES) and not ALLOWED_PICKLES.fullmatch(path.name):
             raise CheckpointError(
-                f"{path} is no file of a checkpoint; it is a pickle, which can run any code when it is read: delete it"
+                f"{path} is not a file of a checkpoint; it is a pickle, which can run any code when it is read: delete "
+                "it"
             )
     for path in (checkpoint / "optimizer.pt", checkpoint / "scheduler.pt", *sorted(checkpoint.glob("rng_state*.pth"))):
         try:
             state = load_state(path)
             if path.suffix == ".pth":
-                _try_random(state)
+                _check_random_states(state)
         except Exception as fault:  # what is in a file of somebody else's decides what torch raises
             raise CheckpointError(
                 f"{path} cannot be read ({_describe(fault)}); delete that checkpoint to continue from the one before"
             ) from fault
 
 
-def _try_random(state: dict[str, Any]) -> None:
-    """Load the states of random number generators into throwaway ones; raises whatever the libraries raise."""
+def _check_random_states(state: dict[str, Any]) -> None:
+    """Load the states of random number generators into new generators; raises whatever the libraries raise."""
     random.Random().setstate(state["python"])
     np.random.RandomState().set_state(state["numpy"])
     torch.Generator().set_state(state["cpu"])
@@ -213,8 +234,8 @@ def _is_disk_full(fault: Exception) -> bool:
     return getattr(fault, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or any(mark in str(fault) for mark in marks)
 
 
-def _describe_unsaved(folder: Path, step: int, fault: Exception) -> str:
-    """Say what was not saved and why, which checkpoint is there, and how to continue."""
+def _describe_failure(folder: Path, step: int, fault: Exception) -> str:
+    """Return what was not saved and why, which checkpoint is intact, and how to continue."""
     there = list_saved(folder)
     kept = f"{there[-1].name} is intact" if there else "none was saved before"
     return (

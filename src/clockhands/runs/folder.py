@@ -1,4 +1,4 @@
-"""The folder of a run: the names of its files, and how a run is begun, recorded and exported without half of a file.
+"""The folder of a run: the names of its files, and functions that start, record and export a run in whole files.
 
 ::
 
@@ -8,9 +8,9 @@
     curves.svg        the same, drawn
     config.json, generation_config.json, model.safetensors, tokenizer files: a Hugging Face model
     checkpoints/      what training resumes from
-    begin.safetensors what training.begin_from gave, until the run is finished
+    begin.safetensors the weights that training.begin_from gave, until the run is finished
     .starting/        the first files while the run is being made: recipe.toml takes its place last of all
-    .lock             who writes here at the moment
+    .lock             the process that writes into the folder at the moment
 """
 
 from __future__ import annotations
@@ -35,6 +35,25 @@ from clockhands.runs import checkpoints
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+__all__ = [
+    "BEGIN",
+    "CURVES",
+    "EXPORTING",
+    "METRICS",
+    "RECIPE",
+    "RECORD",
+    "RUN_FILES",
+    "STARTING",
+    "add_facts",
+    "describe_missing",
+    "export_model",
+    "read_metrics",
+    "refuse_existing",
+    "refuse_obstacles",
+    "start_folder",
+    "tidy_folder",
+]
 
 RECIPE, RECORD, METRICS, CURVES = "recipe.toml", "run.json", "metrics.jsonl", "curves.svg"
 BEGIN = "begin.safetensors"
@@ -93,7 +112,7 @@ def start_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(staging, ignore_errors=True)
         raise
     try:
-        # Without recipe.toml the former run is no run any more; .starting marks what is left of it as remains.
+        # Without recipe.toml the folder is not a run any more; .starting tells that what is in it may be deleted.
         (path / RECIPE).unlink(missing_ok=True)
         for former in [item for item in path.iterdir() if item != staging and _is_run_file(item.name)]:
             _remove(former)
@@ -114,6 +133,7 @@ def tidy_folder(path: Path) -> None:
 
 
 def _is_run_file(name: str) -> bool:
+    """Return whether a run writes a file of this name."""
     return any(fnmatchcase(name, pattern) for pattern in RUN_FILES)
 
 
@@ -125,7 +145,7 @@ def _remove(path: Path) -> None:
 
 
 def add_facts(run: Path, **facts: Any) -> None:
-    """Add facts to ``run.json``."""
+    """Add facts to ``run.json``; a fact of the same name is replaced."""
     path = run / RECORD
     known = json.loads(path.read_text("utf8")) if path.is_file() else {}
     write_text(path, json.dumps({**known, **facts}, indent=2) + "\n")
@@ -186,7 +206,7 @@ def _find_stray(values: Any) -> str:
 
 
 def describe_missing(path: Path, file: str) -> str:
-    """Say why a folder does not hold a file."""
+    """Return why a folder does not hold a file: the file is missing, or the path is not a folder."""
     if path.is_dir():
         return f"{file} not found"
     return "it is a file" if path.exists() else "no such folder"

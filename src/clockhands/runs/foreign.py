@@ -1,4 +1,4 @@
-"""Opens models that others made (Hugging Face); what is not understood is refused before weights are read."""
+"""Opens Hugging Face models of other projects, and refuses those that are not understood before weights are read."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["load_checkpoint", "measure_weight_files", "read_checked_config", "re
 
 
 def read_checked_config(source: str | Path, *, trust_remote_code: bool = False) -> dict[str, Any]:
-    """Read ``config.json`` of a folder or hub name, and return it as it is written.
+    """Read the ``config.json`` of a folder or hub name, and return it as it is written; no weights are read.
 
-    No weight is read. Raises CheckpointError for a missing path, a model type that nobody knows, and code that is not
-    trusted.
+    Raises CheckpointError for a missing path, a model type that transformers does not know, and a model that needs code
+    of its own unless ``trust_remote_code``.
     """
     raw = read_configuration(source)
     refuse_code(raw, source, trust_remote_code=trust_remote_code)
@@ -36,7 +36,7 @@ def read_checked_config(source: str | Path, *, trust_remote_code: bool = False) 
 
 
 def measure_weight_files(source: str | Path, raw: Mapping[str, Any]) -> int:
-    """Return the size of a folder's weights in bytes as float32; 0 for a hub name, whose files are not here yet.
+    """Return the size of a folder's weights in bytes as float32; 0 for a hub name, whose files are not downloaded yet.
 
     Only headers are read. Raises CheckpointError for pickled, missing or damaged weights.
     """

@@ -1,4 +1,4 @@
-"""Opens models of this project; whatever may be wrong with a folder is refused before its weights are read.
+"""Opens models of this project, and refuses folders with faults before their weights are read.
 
 A run folder is a Hugging Face model folder (``config.json``, ``model.safetensors``, tokenizer files) that also holds
 the resolved ``recipe.toml``. Models that others made are opened in ``clockhands.runs.foreign``.
@@ -39,8 +39,17 @@ if TYPE_CHECKING:
 
     from clockhands.model.huggingface_config import ClockhandsConfig
 
+__all__ = [
+    "SCHEME_WEIGHTS",
+    "change_positions",
+    "open_configuration",
+    "open_model",
+    "open_tokenizers",
+    "read_clockhands_config",
+]
+
 SCHEME_WEIGHTS = ("model.encoder.schemes.", "model.decoder.schemes.", "model.cross_schemes.")
-"""How the names of the schemes' weights begin."""
+"""The beginnings of the names of the schemes' weights."""
 
 
 def open_model(
@@ -60,20 +69,20 @@ def open_model(
     _check_size(config.transformer_config, folder, dtype)
     check_weights(folder, raw)
     with explain_faults(folder, "the model in"), quiet("transformers"):
-        model, read = load_model(
+        model, report = load_model(
             MODEL_CLASSES[config.transformer_config.kind], folder, config=config, dtype=dtype, local_files_only=True,
             ignore_mismatched_sizes=True, output_loading_info=True,
         )  # fmt: skip
-    _check_read(read, folder, repositioned=bool(position))
+    _check_loading(report, folder, repositioned=bool(position))
     refuse_not_finite(model.named_parameters(), folder)
     opened: PreTrainedModel = model.eval()
     return opened
 
 
 def read_clockhands_config(folder: Path) -> tuple[dict[str, Any], TransformerConfig]:
-    """Read ``config.json`` of a model of this project as it is written, and the architecture that it describes.
+    """Read the ``config.json`` of a model of this project: the file as it is written, and its architecture.
 
-    Raises CheckpointError where there is none, or it is another model's, or it is invalid.
+    Raises CheckpointError if the file is missing, invalid, or of a model of another project.
     """
     path = folder / CONFIG
     if not path.exists() and not path.is_symlink():
@@ -92,7 +101,7 @@ def read_clockhands_config(folder: Path) -> tuple[dict[str, Any], TransformerCon
 
 
 def open_configuration(folder: Path) -> ClockhandsConfig:
-    """Open the configuration of a folder as transformers has it. Raises CheckpointError for an impossible value."""
+    """Open the configuration of a folder as an object of transformers. Raises CheckpointError if it is invalid."""
     from clockhands.model.huggingface_config import ClockhandsConfig
 
     raw, _ = read_clockhands_config(folder)
@@ -105,9 +114,9 @@ def open_configuration(folder: Path) -> ClockhandsConfig:
 
 
 def _check_generation(folder: Path, config: ClockhandsConfig) -> None:
-    """Raise CheckpointError unless generation can begin, and its settings (where there are any) can be read.
+    """Raise CheckpointError if no token begins a translation, or if ``generation_config.json`` is damaged.
 
-    transformers would use the configuration in place of a damaged file, and accepts any number as an id.
+    transformers would ignore a damaged file and use the configuration instead, and it accepts any number as a token id.
     """
     from clockhands.model.huggingface_config import SPECIAL_TOKEN_IDS, find_id_faults
 
@@ -131,17 +140,17 @@ def _check_generation(folder: Path, config: ClockhandsConfig) -> None:
 
 
 def _check_size(core: TransformerConfig, folder: Path, dtype: str | torch.dtype) -> None:
-    """Raise CheckpointError if the model would not fit the memory, before anything of it is built."""
+    """Raise CheckpointError if the model does not fit the memory; nothing of it is built."""
     fault = find_memory_fault(core, bytes_per_parameter=dtype.itemsize if isinstance(dtype, torch.dtype) else 4)
     if fault is not None:
         raise CheckpointError(f"{folder / CONFIG}: {fault}")
 
 
 def open_tokenizers(folder: Path, config: ClockhandsConfig) -> Tokenizers:
-    """Open the tokenizers of a folder for a model. Raises CheckpointError if the model was trained with others.
+    """Open the tokenizers of a folder. Raises CheckpointError if the model was trained with other tokenizers.
 
-    Where ``config.json`` has no fingerprint (older runs), only sizes are compared: a run folder has as many tokens as
-    embeddings, another folder at most as many, as its embeddings may have been padded.
+    If ``config.json`` has no fingerprint of them (older runs), only sizes are compared: a run has as many tokens as
+    embeddings, any other folder at most as many, because embeddings may be padded.
     """
     core, tokenizers = config.transformer_config, Tokenizers.load(folder)
     for side, tokenizer in (("encoder", tokenizers.source), ("decoder", tokenizers.target)):
@@ -162,15 +171,17 @@ def open_tokenizers(folder: Path, config: ClockhandsConfig) -> Tokenizers:
     return tokenizers
 
 
-def _check_read(read: Mapping[str, Any], folder: Path, *, repositioned: bool) -> None:
-    """Raise CheckpointError unless the weights are those of the configuration.
+def _check_loading(report: Mapping[str, Any], folder: Path, *, repositioned: bool) -> None:
+    """Raise CheckpointError unless the weights are those of the configuration; ``report`` is that of transformers.
 
-    With ``repositioned`` the schemes may have other weights than the folder: those that a changed option adds or drops.
+    If ``repositioned``, the options of schemes were changed, so the schemes may have more or fewer weights.
     """
     may_differ = SCHEME_WEIGHTS if repositioned else ()
-    faults = [f"{name} has shape {list(there)}, not {list(wanted)}" for name, there, wanted in read["mismatched_keys"]]
-    faults += [f"{name} is missing" for name in read["missing_keys"] if not name.startswith(may_differ)]
-    faults += [f"{name} has no place in it" for name in read["unexpected_keys"] if not name.startswith(may_differ)]
+    faults = [
+        f"{name} has shape {list(stored)}, not {list(needed)}" for name, stored, needed in report["mismatched_keys"]
+    ]
+    faults += [f"{name} is missing" for name in report["missing_keys"] if not name.startswith(may_differ)]
+    faults += [f"{name} has no place in it" for name in report["unexpected_keys"] if not name.startswith(may_differ)]
     if faults:
         more = f", and {len(faults) - 1} more such" if len(faults) > 1 else ""
         raise CheckpointError(
@@ -180,24 +191,25 @@ def _check_read(read: Mapping[str, Any], folder: Path, *, repositioned: bool) ->
 
 
 def change_positions(config: ClockhandsConfig, overrides: Mapping[str, Any]) -> ClockhandsConfig:
-    """Return the configuration with options of its schemes changed, on every side whose scheme has them.
+    """Return a copy of a configuration with other options of its schemes, on every side whose scheme has them.
 
-    Raises UsageError for an option that none has, ConfigError for a value that the scheme refuses.
+    ``overrides`` are options by name. Raises UsageError for an option that no scheme of the model has, ConfigError for
+    a value that the scheme refuses.
     """
     core = config.transformer_config
     table = core.to_dict()
     known: set[str] = set()
     for side in core.sides:
-        own = options_of(CATALOGUE[core.get_position(side).scheme])
-        known |= set(own)
-        table[side]["options"].update({key: value for key, value in overrides.items() if key in own})
-    strange = [key for key in overrides if key not in known]
-    if strange:
+        options = options_of(CATALOGUE[core.get_position(side).scheme])
+        known |= set(options)
+        table[side]["options"].update({key: value for key, value in overrides.items() if key in options})
+    unknown = [key for key in overrides if key not in known]
+    if unknown:
         names = ", ".join(sorted({core.get_position(side).scheme for side in core.sides}))
-        if len(strange) == 1:
-            raise UsageError(describe_unknown(f"position option of this model ({names})", strange[0], known))
+        if len(unknown) == 1:
+            raise UsageError(describe_unknown(f"position option of this model ({names})", unknown[0], known))
         raise UsageError(
-            f"the positions of this model ({names}) have no options {', '.join(strange)}; "
+            f"the positions of this model ({names}) have no options {', '.join(unknown)}; "
             f"they have {', '.join(sorted(known)) or 'none'}"
         )
     return type(config)(**{**_other_fields(config), "transformer": table})

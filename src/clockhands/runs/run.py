@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "open_run"]
 
-TASKS = {
+ACTIONS = {
     "encoder-decoder": "translates",
     "decoder": "continues text",
     "encoder": "fills in masked tokens",
@@ -83,7 +83,7 @@ class Run:
         return combine(tables, {}, source=str(self.path / RECIPE))
 
     def cache_recipe(self, recipe: Recipe) -> Run:
-        """Keep the recipe, so that it is not read from the folder and validated again; return this run."""
+        """Set the recipe, so that it is not read from the folder and validated again; return this run."""
         vars(self)["recipe"] = recipe  # where cached_property keeps what it has computed
         return self
 
@@ -152,8 +152,8 @@ class Run:
         """Raise UsageError unless the model has this architecture; ``action``: what was to be done, "translate"."""
         if self.architecture != architecture:
             raise UsageError(
-                f"cannot {action} with {self.path}: the model there {TASKS[self.architecture]}; this needs one that "
-                f"{TASKS[architecture]}"
+                f"cannot {action} with {self.path}: the model there {ACTIONS[self.architecture]}; this needs one that "
+                f"{ACTIONS[architecture]}"
             )
 
     def _find_model(self) -> Path | None:

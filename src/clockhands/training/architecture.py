@@ -12,6 +12,8 @@ from clockhands.runs.recipe import Recipe
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+__all__ = ["build", "configure"]
+
 
 def configure(recipe: Recipe, tokenizers: Tokenizers) -> ClockhandsConfig:
     """Make the model's configuration: the recipe's architecture, the tokenizers' vocabularies and special tokens.

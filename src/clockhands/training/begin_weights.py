@@ -36,6 +36,16 @@ if TYPE_CHECKING:
     from clockhands.runs.recipe import Recipe
     from clockhands.training.material import Material
 
+__all__ = [
+    "FREE",
+    "Beginning",
+    "load_begin_weights",
+    "read_begin_weights",
+    "refuse_itself",
+    "remove_begin_weights",
+    "store_begin_weights",
+]
+
 FREE = ("dropout", "dropout_places", "initialisation", "attention_scale")
 """Fields of the model that may change: no trained number has another meaning by them, but by ``attention_scale``, which
 is how logits are sharpened for longer texts."""

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Diverged", "Flow", "Health", "Record", "TrainingStopped", "Watcher", "cut_metrics"]
 
 NAMES = {"eval_loss": "validation_loss", "loss": "loss", "learning_rate": "learning_rate", "grad_norm": "grad_norm"}
-SHARE = 0.02
-"""Of the time of training that is spent on checkpoints at most, where they are saved by the clock."""
+MAX_SAVING_SHARE = 0.02
+"""The largest share of the training time that checkpoints take when they are saved by the clock."""
 
 
 class TrainingStopped(ClockhandsError):
@@ -41,9 +41,9 @@ class Diverged(ClockhandsError):
 
 
 class Watcher(TrainerCallback):
-    """A callback that reads what its Trainer counts."""
+    """A callback that reads what its Trainer counts; ``trainer`` is set before training begins."""
 
-    trainer: ClockhandsTrainer | None = None
+    trainer: ClockhandsTrainer
 
     def close(self) -> None:
         """Put away what the callback showed; called however training ends."""
@@ -74,7 +74,7 @@ class Record(Watcher):
         if not {"loss", "validation_loss"} & set(known) or not state.is_world_process_zero:
             return
         line = {"step": state.global_step, "epoch": round(state.epoch or 0.0, 4), **known}
-        if "loss" in known and self.trainer is not None:
+        if "loss" in known:
             line["tokens_per_second"] = self._speed(int(self.trainer.tokens))
         with self.path.open("a", encoding="utf8") as stream:
             stream.write(json.dumps(line) + "\n")
@@ -99,7 +99,6 @@ class Flow(Watcher):
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Go on with the mean of the loss, and start the clock."""
-        assert self.trainer is not None
         self.trainer.restore_loss()
         self.saved = time.monotonic()
 
@@ -107,7 +106,7 @@ class Flow(Watcher):
         """Decide after the base class's own decisions."""
         last = state.global_step >= state.max_steps
         control.should_evaluate = self.validates and (control.should_evaluate or last)
-        stop, due = self._asked(args, state)
+        stop, due = self._agree(args, state)
         control.should_training_stop = control.should_training_stop or stop
         control.should_save = control.should_save or stop or due or (last and self.training.saves)
         control.should_log = control.should_log or last
@@ -122,23 +121,25 @@ class Flow(Watcher):
         """Start the clock for the next checkpoint."""
         self.saved = time.monotonic()
 
-    def _asked(self, args: TrainingArguments, state: TrainerState) -> tuple[bool, bool]:
-        """Whether somebody wants it to stop, and whether the clock wants a checkpoint; all processes get one answer."""
+    def _agree(self, args: TrainingArguments, state: TrainerState) -> tuple[bool, bool]:
+        """Return whether to stop, because of a signal, and whether a checkpoint is due by the clock.
+
+        The answer is the same in all processes; with several of them it is agreed on every ``log_steps`` steps.
+        """
         if args.world_size == 1:
-            return self.stop.is_set, self._due()
+            return self.stop.is_set, self._is_due()
         if state.global_step % self.training.log_steps:
             return False, False
-        flags = torch.tensor([self.stop.is_set, self._due() and state.is_world_process_zero], dtype=torch.int64)
+        flags = torch.tensor([self.stop.is_set, self._is_due() and state.is_world_process_zero], dtype=torch.int64)
         flags = flags.to(args.device)
         torch.distributed.all_reduce(flags)
         stop, due = flags.tolist()
         return bool(stop), bool(due)
 
-    def _due(self) -> bool:
+    def _is_due(self) -> bool:
         if self.training.save_steps or not self.training.saves:
             return False
-        assert self.trainer is not None
-        pause = max(60 * self.training.save_minutes, self.trainer.saving_seconds / SHARE)
+        pause = max(60 * self.training.save_minutes, self.trainer.saving_seconds / MAX_SAVING_SHARE)
         return time.monotonic() - self.saved >= pause
 
 
@@ -163,7 +164,6 @@ class Health(Watcher):
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Look at what was not logged yet before a checkpoint is made of it. Raises Diverged."""
         if control.should_save and not control.should_log:
-            assert self.trainer is not None
             loss = self.trainer.compute_running_loss()
             if loss is not None:
                 self._judge(loss, state)
@@ -171,7 +171,6 @@ class Health(Watcher):
     def _judge(self, loss: float, state: TrainerState) -> None:
         first = next((line["loss"] for line in state.log_history if "loss" in line), loss)
         if not math.isfinite(loss):
-            assert self.trainer is not None
             bad = int(self.trainer.first_bad)
             raise Diverged(self._advice(f"the loss at step {bad if bad >= 0 else state.global_step} is {loss}"))
         if self.training.explosion and loss > self.training.explosion * first:

@@ -16,6 +16,8 @@ from clockhands.training.defaults import count_updates
 from clockhands.training.material import Material
 from clockhands.training.memory_check import check_batches, check_recipe
 
+__all__ = ["check_before_reading", "check_material", "check_resumed"]
+
 
 def check_before_reading(recipe: Recipe) -> None:
     """Raise UsageError for what is wrong before any text is read: loggers, device, processes, memory."""

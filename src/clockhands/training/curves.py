@@ -9,6 +9,8 @@ from typing import Any
 
 from clockhands.files import write_bytes
 
+__all__ = ["draw"]
+
 
 def draw(metrics: Sequence[Mapping[str, Any]], path: Path, title: str) -> Path | None:
     """Write the curves as SVG or PNG, by the ending of ``path``; None if there is nothing to draw."""

@@ -1,4 +1,4 @@
-"""The learning rate and its warm-up where a recipe leaves them open (``auto``). LOG.md has the grid behind them."""
+"""The learning rate and the length of its warm-up for ``auto`` in a recipe. LOG.md has the grid search behind them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from clockhands.runs.recipe import Recipe
 if TYPE_CHECKING:
     from clockhands.training.material import Material
 
+__all__ = ["compute_peak_rate", "compute_warmup_steps", "count_updates", "fill_in_auto"]
+
 NARROW = 64
-"""The width of the models in the grid; a narrower one gets no higher rate."""
+"""The width of the models in the grid search; a narrower model gets no higher rate."""
 PEAKS = {"encoder-decoder": 8e-3, "decoder": 8e-3, "encoder": 16e-3}
 """The peak at that width with pre-norm, by architecture."""
 PAPER_WARMUP, PAPER_LAYERS = 4000, 6
-SHARE = 0.1
-"""Of all updates, for the warm-up."""
+WARMUP_SHARE = 0.1
+"""The share of all updates that are warm-up."""
 POST_NORM_WARMUP = 1000
 """Updates of the shortest warm-up of a post-norm model with the paper's six layers; fewer layers need less."""
-GENTLER = 4.0
-"""A training that begins with trained weights has a peak that many times lower."""
+FINE_TUNING_DIVISOR = 4.0
+"""How many times lower the peak is for a training that begins with trained weights."""
 
 
-def peak_rate(model: TransformerConfig) -> float:
+def compute_peak_rate(model: TransformerConfig) -> float:
     """Return the peak learning rate for a model that is trained from its beginning, with a warm-up.
 
     With pre-norm it falls as 1 / d_model (Yang et al. 2022, "Tensor Programs V", table 3: Adam's rate for matrices).
@@ -39,14 +41,14 @@ def peak_rate(model: TransformerConfig) -> float:
     return min(peak, (PAPER_WARMUP * model.d_model) ** -0.5 * PAPER_LAYERS / max(1, _depth(model)))
 
 
-def warmup_steps(updates: int, model: TransformerConfig, schedule: str = "inverse-sqrt") -> int:
+def compute_warmup_steps(updates: int, model: TransformerConfig, schedule: str = "inverse-sqrt") -> int:
     """Return the length of the warm-up: a tenth of the training, and at most the paper's 4000 updates.
 
     Post-norm needs a slow rise, since at first its gradients are large near the output (Xiong et al. 2020, "On Layer
     Normalization in the Transformer Architecture"), the deeper the slower: at least 1000 updates times its layers over
     six. A shorter training rises to its end, to half of the peak or more; with cosine at most to its middle.
     """
-    usual = min(PAPER_WARMUP, int(SHARE * updates))
+    usual = min(PAPER_WARMUP, int(WARMUP_SHARE * updates))
     if model.norm == "pre":
         return usual
     longest = updates // 2 if schedule == "cosine" else 2 * updates
@@ -64,7 +66,7 @@ def fill_in_auto(recipe: Recipe, updates: int | None = None) -> Recipe:
     if training.learning_rate == "auto":
         training = replace(training, learning_rate=_rate(recipe))
     if training.warmup_steps == "auto" and updates is not None:
-        training = replace(training, warmup_steps=warmup_steps(updates, recipe.model, training.schedule))
+        training = replace(training, warmup_steps=compute_warmup_steps(updates, recipe.model, training.schedule))
     return replace(recipe, training=training, tables={**recipe.tables, "training": asdict(training)})
 
 
@@ -82,7 +84,8 @@ def _depth(model: TransformerConfig) -> int:
 
 
 def _rate(recipe: Recipe) -> float:
+    """Return the number that stands for ``learning_rate = "auto"``, rounded to four digits."""
     if recipe.training.schedule == "paper":
         return 1.0  # the factor of equation 3
-    peak = peak_rate(recipe.model)
-    return float(f"{peak if recipe.training.begin_from is None else peak / GENTLER:.4g}")
+    peak = compute_peak_rate(recipe.model)
+    return float(f"{peak if recipe.training.begin_from is None else peak / FINE_TUNING_DIVISOR:.4g}")

@@ -1,4 +1,4 @@
-"""Which checkpoints of a run are kept, which are averaged, and when training ends early."""
+"""Selects the checkpoints of a run that are kept and those that are averaged, and decides when training ends early."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 from clockhands.runs import checkpoints
 from clockhands.runs.recipe.sections import Training
 
+__all__ = ["discard", "is_exhausted", "rank_best", "read_losses", "select_averaged", "select_planned"]
+
 
 def read_losses(state: dict[str, Any]) -> dict[int, float]:
     """Read the validation loss at each step where it was measured, from a Trainer's state."""
@@ -20,7 +22,7 @@ def rank_best(saved: Sequence[Path], losses: dict[int, float], count: int) -> li
     """Return the ``count`` checkpoints of the lowest validation loss, best first; of equal ones the older."""
 
     def rank(path: Path) -> tuple[float, int]:
-        """Return what is sorted by."""
+        """Return the loss and the step of a checkpoint, by which it is sorted."""
         step = checkpoints.get_step(path)
         return losses.get(step, math.inf), step
 
@@ -56,6 +58,6 @@ def discard(folder: Path, training: Training, losses: dict[int, float], end: int
 
 
 def is_exhausted(losses: dict[int, float], patience: int | None) -> bool:
-    """Whether the validation loss has not fallen for ``patience`` evaluations."""
+    """Return whether the validation loss has not fallen for ``patience`` evaluations; False if ``patience`` is None."""
     values = list(losses.values())
     return bool(patience and values) and len(values) - 1 - values.index(min(values)) >= (patience or 0)

@@ -33,6 +33,8 @@ from clockhands.errors import DataError
 from clockhands.progress import SentenceProgress, ignore_sentence
 from clockhands.runs.recipe import Recipe
 
+__all__ = ["EVALUATED", "Data", "Material", "prepare"]
+
 Data = PairDataset | WindowDataset
 EVALUATED = 4
 """Validation batches are that many times larger: they keep no activations."""
@@ -68,10 +70,9 @@ class Material:
 
     def validation_batches(self, recipe: Recipe, shard: int = 0, shards: int = 1) -> PlannedBatches:
         """Plan the batches of the validation split, in a fixed order."""
-        assert self.validation is not None
         batching = recipe.batches
         return LengthBatches(
-            self.validation.lengths,
+            self.require_validation().lengths,
             tokens=None if batching.tokens is None else EVALUATED * batching.tokens,
             batch_size=None if batching.size is None else EVALUATED * batching.size,
             shuffle=False,
@@ -84,6 +85,12 @@ class Material:
         window = self.train.length if isinstance(self.train, WindowDataset) else 0
         masked = isinstance(self.collate, MaskedCollator)
         return find_ceiling(self.corpus, self.tokenizers, window, masked=masked)
+
+    def require_validation(self) -> Data:
+        """Return the validation split. Raises DataError if the corpus has none."""
+        if self.validation is None:
+            raise DataError(f"corpus {self.corpus.name!r} has no validation split to evaluate on")
+        return self.validation
 
     @property
     def fingerprint(self) -> str:

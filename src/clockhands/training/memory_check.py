@@ -1,4 +1,4 @@
-"""Whether what a recipe asks for fits the memory: judged by arithmetic before text is read or a folder is claimed."""
+"""Estimates whether a recipe fits the memory, before text is read or a folder is made."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from clockhands.runs.recipe import Recipe
 from clockhands.training.architecture import configure
 from clockhands.training.material import EVALUATED, Material
 
+__all__ = ["check_batches", "check_recipe"]
+
 
 def check_recipe(recipe: Recipe) -> None:
     """Raise UsageError if the model alone does not fit the memory, or for more threads than help.
@@ -23,7 +25,11 @@ def check_recipe(recipe: Recipe) -> None:
     if recipe.training.threads is not None:
         check_threads(recipe.training.threads, "training.threads")
     # Of a model that is divided among processes, each holds a part that only they know.
-    fault = None if recipe.training.sharded else find_memory_fault(recipe.model, training=True, device=_device(recipe))
+    fault = (
+        None
+        if recipe.training.sharded
+        else find_memory_fault(recipe.model, training=True, device=_choose_device(recipe))
+    )
     if fault is not None:
         raise UsageError(fault)
 
@@ -32,7 +38,7 @@ def check_batches(recipe: Recipe, material: Material) -> None:
     """Raise UsageError if the model with its real vocabulary, or its largest batch, does not fit the memory."""
     if recipe.training.sharded:
         return
-    core, device = configure(recipe, material.tokenizers).transformer_config, _device(recipe)
+    core, device = configure(recipe, material.tokenizers).transformer_config, _choose_device(recipe)
     fault = find_memory_fault(core, training=True, device=device)
     if fault is not None:
         raise UsageError(fault)
@@ -43,10 +49,10 @@ def check_batches(recipe: Recipe, material: Material) -> None:
             f"batches.per_epoch x batches.size windows are {order // 8:,}, and their order alone needs "
             f"{format_bytes(order)} of memory, and {format_bytes(available)} are free; lower them"
         )
-    tokens = _tokens(recipe, material.train)
+    tokens = _count_largest_batch(recipe, material.train)
     needed = count_bytes(core, training=True) + tokens * _bytes_a_token(core)
     if material.validation is not None:
-        evaluated = EVALUATED * _tokens(recipe, material.validation)
+        evaluated = EVALUATED * _count_largest_batch(recipe, material.validation)
         needed = max(needed, count_bytes(core) + evaluated * 4 * core.d_model)
     if needed > available:
         raise UsageError(
@@ -56,7 +62,7 @@ def check_batches(recipe: Recipe, material: Material) -> None:
         )
 
 
-def _tokens(recipe: Recipe, data: Material | object) -> int:
+def _count_largest_batch(recipe: Recipe, data: Material | object) -> int:
     """Count the tokens of the largest batch, pads included, on both sides: examples times the longest of each."""
     batching = recipe.batches
     if isinstance(data, WindowDataset):
@@ -72,6 +78,7 @@ def _bytes_a_token(core: TransformerConfig) -> int:
     return 4 * layers * (6 * core.d_model + core.d_ff)
 
 
-def _device(recipe: Recipe) -> torch.device:
+def _choose_device(recipe: Recipe) -> torch.device:
+    """Return the device that the Trainer of transformers will use for a recipe."""
     usable = recipe.training.device != "cpu" and torch.cuda.is_available()
     return torch.device("cuda" if usable else "cpu")

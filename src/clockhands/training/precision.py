@@ -17,6 +17,19 @@ from torch import nn
 from clockhands.model.config import TransformerConfig
 from clockhands.runs.recipe.sections import Training
 
+__all__ = [
+    "ENOUGH",
+    "HOPELESS",
+    "ROUNDS",
+    "TOKENS",
+    "WIDEST",
+    "Precision",
+    "decide",
+    "measure_speedup",
+    "read_precision",
+    "unmeasured",
+]
+
 TOKENS, WIDEST = 256, 256
 """The layer that is measured reads so many tokens and is at most so wide: bf16 that a processor emulates is 20 times
 slower than fp32, and a wide layer would then take seconds."""

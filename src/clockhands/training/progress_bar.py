@@ -13,6 +13,8 @@ from transformers import TrainerControl, TrainerState, TrainingArguments
 from clockhands.progress import describe_time_left
 from clockhands.training.callbacks import Watcher
 
+__all__ = ["REFRESH", "ProgressBar"]
+
 REFRESH = 0.1
 """Seconds between two looks at the bar, so that short steps are not slowed down."""
 
@@ -81,7 +83,7 @@ class ProgressBar(Watcher):
             self.bar = None
 
     def _speed(self) -> float:
-        tokens = 0 if self.trainer is None else int(self.trainer.tokens)
+        tokens = int(self.trainer.tokens)
         now = time.monotonic()
         speed = (tokens - self.logged[1]) / max(now - self.logged[0], 1e-9)
         self.logged = (now, tokens)

@@ -31,6 +31,8 @@ from clockhands.training.trainer import ClockhandsTrainer
 if TYPE_CHECKING:
     from clockhands.shapes import Tensor
 
+__all__ = ["Session"]
+
 
 @dataclass
 class Session:
@@ -76,7 +78,7 @@ class Session:
         if self.progress and self.is_main:
             print_sentence(self._describe(trainer))
         try:
-            with stop.listening():
+            with stop.listen():
                 trainer.train(resume_from_checkpoint=None if self.last is None else str(self.last))
         except Exception as fault:
             logger = type(fault).__module__.partition(".")[0]
@@ -170,8 +172,8 @@ class Session:
 
 
 def _count_parameters(trainer: ClockhandsTrainer) -> int:
-    assert trainer.model is not None
-    return sum(parameter.numel() for parameter in trainer.model.parameters())
+    """Return the number of parameters of the whole model."""
+    return sum(parameter.numel() for parameter in trainer.unwrap_model().parameters())
 
 
 def _choose_trainer(recipe: Recipe) -> type[ClockhandsTrainer]:

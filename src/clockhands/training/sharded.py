@@ -9,7 +9,7 @@ checkpoint is an ordinary one, from which any number of processes can go on.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from clockhands.model import Transformer
 from clockhands.shapes import Tensor
 from clockhands.training.trainer import ClockhandsTrainer
+
+__all__ = ["ShardedTrainer", "average_gradient", "divide_like", "divide_model", "divide_moments", "gather_whole"]
 
 
 class ShardedTrainer(ClockhandsTrainer):
@@ -59,8 +61,7 @@ class ShardedTrainer(ClockhandsTrainer):
 
 def divide_model(model: torch.nn.Module, device: str) -> None:
     """Divide the parameters of a model, in place: those of a layer are gathered for it, all others for every step."""
-    core = model.model
-    assert isinstance(core, Transformer)
+    core = cast(Transformer, model.model)
     # A number cannot be divided; every process keeps it, and the mean of its gradient.
     numbers = {parameter for parameter in model.parameters() if parameter.dim() == 0}
     for number in numbers:
@@ -78,9 +79,9 @@ def divide_model(model: torch.nn.Module, device: str) -> None:
 
 def average_gradient(parameter: Tensor) -> None:
     """Put the mean over all processes in place of a gradient."""
-    assert parameter.grad is not None
-    dist.all_reduce(parameter.grad)
-    parameter.grad /= dist.get_world_size()
+    gradient = cast(Tensor, parameter.grad)  # a hook is called after its gradient was accumulated
+    dist.all_reduce(gradient)
+    gradient /= dist.get_world_size()
 
 
 def gather_whole(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A flag that a signal raises, so that a training stops after a whole step and can be resumed."""
+"""A flag that signals set, so that a training stops after a whole step and can be resumed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+__all__ = ["Stop"]
+
 
 class Stop:
-    """A flag that Ctrl-C raises while a run trains (or SIGTERM, or SIGHUP when its terminal is closed); the run ends
-    after its step, with a checkpoint.
+    """A flag that SIGINT (Ctrl-C), SIGTERM and SIGHUP (a closed terminal) set while a run trains.
 
-    A second Ctrl-C stops at once, and loses what was trained since the last checkpoint. A second SIGHUP does not: when
-    a terminal is closed, both the system and the shell send one.
+    The run then ends after the current step, with a checkpoint. A second Ctrl-C stops at once, and loses what was
+    trained since the last checkpoint. A second SIGHUP does not: when a terminal is closed, both the system and the
+    shell send one.
     """
 
     def __init__(self) -> None:
@@ -23,21 +25,22 @@ class Stop:
         self.terminals: list[int] = []
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Let signals raise the flag inside this context; only the main thread can listen."""
+    def listen(self) -> Iterator[None]:
+        """Let signals set the flag inside this context; outside the main thread, do nothing."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         self.terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
-        before = {number: signal.signal(number, self._hear) for number in _list_signals()}
+        before = {number: signal.signal(number, self._handle) for number in _list_signals()}
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _hear(self, number: int, _: Any) -> None:
-        # Every write to a terminal that is gone would be an error, which would end the run unsaved.
+    def _handle(self, number: int, _: Any) -> None:
+        """Set the flag; raise KeyboardInterrupt at the second SIGINT or SIGTERM."""
+        # A write to a terminal that was closed would raise an error, and the run would end without a checkpoint.
         for descriptor in [descriptor for descriptor in self.terminals if not os.isatty(descriptor)]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
         if self.is_set and number in (signal.SIGINT, signal.SIGTERM):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-import transformers
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
@@ -28,8 +27,10 @@ from clockhands.training.schedules import make_rate
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+__all__ = ["RANK_STRIDE", "ClockhandsTrainer", "EpochLoader", "make_arguments", "set_precision"]
+
 RANK_STRIDE = 1_000_003
-"""Between the seeds of two processes, so that their dropout differs."""
+"""The distance between the seeds of two processes, so that their dropout differs."""
 
 
 class ClockhandsTrainer(Trainer):
@@ -75,10 +76,8 @@ class ClockhandsTrainer(Trainer):
         """Make the recipe's schedule, as factors of the peak."""
         training = self.recipe.training
         of_step = make_rate(training, self.recipe.model.d_model, num_training_steps)
-        chosen = optimizer or self.optimizer
-        assert chosen is not None
         self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
-            chosen, lambda updates: of_step(updates + 1) / training.rate
+            optimizer or self.optimizer or self.create_optimizer(), lambda updates: of_step(updates + 1) / training.rate
         )
         self._created_lr_scheduler = True
         return self.lr_scheduler
@@ -111,8 +110,7 @@ class ClockhandsTrainer(Trainer):
         spare = {} if self.recipe.model.kind == "encoder" else {"logits_to_keep": 1}
         total = torch.zeros(2, dtype=torch.float64, device=self.args.device)
         shard = self.material.validation_batches(self.recipe, self.args.process_index, self.args.world_size)
-        assert self.material.validation is not None
-        for batch in EpochLoader(self.material.validation, shard, self.material.collate, False):
+        for batch in EpochLoader(self.material.require_validation(), shard, self.material.collate, False):
             labels = batch["labels"][:, 1:] if self._loss_shifts_labels else batch["labels"]
             loss = model(**self._prepare_inputs(batch), num_items_in_batch=1, **spare).loss
             total += torch.stack([loss.double(), labels.ne(IGNORED).sum().to(loss.device, torch.float64)])
@@ -124,8 +122,7 @@ class ClockhandsTrainer(Trainer):
 
     def unwrap_model(self) -> PreTrainedModel:
         """Return the model itself, without what accelerate and torch.compile put around it."""
-        model = self.accelerator.unwrap_model(self.model_wrapped, keep_torch_compile=False)
-        assert isinstance(model, transformers.PreTrainedModel)
+        model: PreTrainedModel = self.accelerator.unwrap_model(self.model_wrapped, keep_torch_compile=False)
         return model
 
     def weights(self) -> dict[str, Tensor] | None:

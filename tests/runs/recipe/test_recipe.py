@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clockhands.errors import CheckpointError, ConfigError, DataError
+from clockhands.errors import ConfigError, DataError
 from clockhands.options import fits
 from clockhands.runs.recipe import combine
-from clockhands.runs.recipe.inheritance import find_tokenizer_folder
 from clockhands.runs.recipe.keys import keys_of
 from clockhands.training import Recipe, load, vary
 from tests.training.tiny import TABLES
@@ -192,18 +191,6 @@ def test_only_a_side_may_be_written_as_the_name_of_its_scheme() -> None:
     sides = {**NUMBERS, "position": {"scheme": "rope", "encoder": "t5"}}
     one_side = combine(sides, {"position.encoder.num_buckets": 8})
     assert (one_side.model.encoder.scheme, one_side.model.encoder.options["num_buckets"]) == ("t5", 8)
-
-
-def test_a_home_that_does_not_exist_is_no_model_to_begin_from() -> None:
-    with pytest.raises(CheckpointError, match=r"training\.begin_from: .*~nobody-here.*holds no model; it is not there"):
-        combine(NUMBERS, {"training.begin_from": "~nobody-here/x"})
-
-
-def test_only_a_checkpoint_takes_the_tokenizer_of_the_folder_above(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer_config.json").write_text("{}")
-    assert find_tokenizer_folder(tmp_path / "checkpoints" / "checkpoint-3") == tmp_path
-    with pytest.raises(CheckpointError, match="holds no tokenizer"):
-        find_tokenizer_folder(tmp_path / "models" / "model")
 
 
 def test_the_preset_gives_the_position_where_the_recipe_names_none() -> None:

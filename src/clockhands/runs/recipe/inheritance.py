@@ -1,6 +1,7 @@
-"""What a recipe takes over from the run that its training begins from, wherever it says nothing itself.
+"""Inheritance: what a recipe takes over from the run that its training begins from (``training.begin_from``).
 
-Of a run, or of any Hugging Face folder of this project: ``config.json`` says what the model is; the tokenizer is there.
+Whatever the recipe leaves out of [model], [position] and [tokenizer] is taken from that run, or from any Hugging Face
+folder with a model of this project: the model from its ``config.json``, and its tokenizer.
 """
 
 from __future__ import annotations
@@ -15,23 +16,34 @@ from clockhands.model.position_config import PositionConfig
 from clockhands.runs import checkpoints
 from clockhands.runs.recipe.keys import FROM_DATA, SIDES, Tables, make_absolute, model_options
 
+__all__ = [
+    "find_model_folder",
+    "find_tokenizer_folder",
+    "inherit",
+    "make_model_table",
+    "make_position_table",
+    "make_tokenizer_table",
+    "read_architecture",
+]
+
 CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 
 
 def inherit(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
-    """Return the tables with what is missing of [model], [position] and [tokenizer] as ``training.begin_from`` has it.
+    """Return the tables of a recipe with what they leave out of [model], [position] and [tokenizer] filled in.
 
-    A recipe that says all, such as the resolved one of a run, is left as it is, and nothing is opened.
-    Raises CheckpointError if there is no model of this project.
+    The values are those of ``training.begin_from``, which ``overrides`` may set. A recipe that leaves nothing out, such
+    as the resolved one of a run, is returned as it is, and nothing is opened. Raises CheckpointError if the folder has
+    no model of this project.
     """
     training = tables.get("training")
-    given = training.get("begin_from") if isinstance(training, Mapping) else None
-    begun = overrides.get("training.begin_from", given)
+    in_table = training.get("begin_from") if isinstance(training, Mapping) else None
+    begun = overrides.get("training.begin_from", in_table)
     if not isinstance(begun, (str, Path)) or begun == "none":
         return tables
     tables, begun = dict(tables), Path(make_absolute(begun, Path.cwd()))
     model, position = tables.get("model", {}), tables.get("position", {})
-    if isinstance(model, Mapping) and "preset" not in model and not _says_all(model):
+    if isinstance(model, Mapping) and "preset" not in model and not _is_complete(model):
         tables["model"] = {**make_model_table(read_architecture(begun)), **model}
     if isinstance(position, Mapping) and not {"scheme", *SIDES} & position.keys():
         tables["position"] = {**make_position_table(read_architecture(begun)), **position}
@@ -41,17 +53,20 @@ def inherit(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
 
 
 def find_model_folder(begun: Path) -> Path:
-    """Find where the model lies: in the folder itself, or, of a run that is not finished, in its last checkpoint."""
+    """Find the folder that holds the model: the folder itself, or the last checkpoint of a run that is not finished.
+
+    Raises CheckpointError if there is none.
+    """
     folders = [begun, *checkpoints.list_saved(begun / "checkpoints")[::-1]]
-    found = next((folder for folder in folders if (folder / CONFIG).is_file()), None)
-    if found is None:
+    model_folder = next((folder for folder in folders if (folder / CONFIG).is_file()), None)
+    if model_folder is None:
         what = f"a folder without {CONFIG}" if begun.is_dir() else "a file" if begun.exists() else "not there"
         raise CheckpointError(f"training.begin_from: {begun} holds no model; it is {what}")
-    return found
+    return model_folder
 
 
 def read_architecture(begun: Path) -> TransformerConfig:
-    """Read which model it is. Raises CheckpointError if it is not one of this project."""
+    """Read the architecture of the model to begin from. Raises CheckpointError for a model of another project."""
     from clockhands.runs import read_clockhands_config
 
     folder = find_model_folder(begun)
@@ -62,7 +77,7 @@ def read_architecture(begun: Path) -> TransformerConfig:
 
 
 def find_tokenizer_folder(begun: Path) -> Path:
-    """Find where its tokenizer lies; that of a checkpoint in its run. Raises CheckpointError if there is none."""
+    """Find the folder of the tokenizer; of a checkpoint, that of its run. Raises CheckpointError if there is none."""
     for folder in (begun, begun.parent.parent) if begun.parent.name == "checkpoints" else (begun,):
         if (folder / TOKENIZER).is_file():
             return folder
@@ -70,33 +85,37 @@ def find_tokenizer_folder(begun: Path) -> Path:
 
 
 def make_model_table(config: TransformerConfig) -> dict[str, Any]:
-    """Make [model] of a recipe."""
+    """Make the table [model] of a recipe from an architecture."""
     return {key: value for key, value in config.to_dict().items() if key not in (*SIDES, *FROM_DATA)}
 
 
 def make_position_table(config: TransformerConfig) -> dict[str, Any]:
-    """Make [position] of a recipe: one table where the sides agree, else one for each."""
+    """Make the table [position] of a recipe: one for all sides if they agree, else one for each side."""
     table = config.to_dict()
-    own = [side for side in config.sides if side != "cross"]
-    cross = {"cross": _loose(table["cross"])} if "cross" in config.sides and config.cross != PositionConfig() else {}
-    if all(table[side] == table[own[0]] for side in own):
-        return {**_loose(table[own[0]]), **cross}
-    return {**{side: _loose(table[side]) for side in own}, **cross}
+    sides = [side for side in config.sides if side != "cross"]
+    cross = (
+        {"cross": _flatten_options(table["cross"])}
+        if "cross" in config.sides and config.cross != PositionConfig()
+        else {}
+    )
+    if all(table[side] == table[sides[0]] for side in sides):
+        return {**_flatten_options(table[sides[0]]), **cross}
+    return {**{side: _flatten_options(table[side]) for side in sides}, **cross}
 
 
 def make_tokenizer_table(begun: Path) -> dict[str, Any]:
-    """Make [tokenizer] of a recipe: the one that lies there, by name."""
+    """Make the table [tokenizer] of a recipe, which names the folder of the tokenizer to begin with."""
     folder = find_tokenizer_folder(begun)
     target = {"target_name": str(folder / "target")} if (folder / "target" / TOKENIZER).is_file() else {}
     return {"name": str(folder), **target}
 
 
-def _loose(table: Mapping[str, Any]) -> dict[str, Any]:
+def _flatten_options(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return a position with its scheme's options beside its own fields, as a recipe has them."""
     own = {key: value for key, value in table.items() if key != "options" and value not in (None, {})}
     return {**own, **table["options"]}
 
 
-def _says_all(model: Mapping[str, Any]) -> bool:
+def _is_complete(model: Mapping[str, Any]) -> bool:
     """Return whether every field is given that has a value by default (TOML has none for the others)."""
     return all(name in model for name, option in model_options().items() if option.default is not None)

@@ -15,6 +15,25 @@ from clockhands.options import Option, options_of, takes_path
 from clockhands.runs.recipe.sections import Batching, Tokenization, Training
 from clockhands.schemes import CATALOGUE
 
+__all__ = [
+    "FROM_DATA",
+    "KEPT",
+    "SECTIONS",
+    "SELECTORS",
+    "SIDES",
+    "TABLES",
+    "Tables",
+    "add_default_position",
+    "add_default_tokenizer",
+    "has_unknown_selector",
+    "keys_of",
+    "make_absolute",
+    "make_paths_absolute",
+    "model_options",
+    "position_options",
+    "split_by_side",
+]
+
 Tables = dict[str, dict[str, Any]]
 SECTIONS: dict[str, type[Any]] = {"tokenizer": Tokenization, "batches": Batching, "training": Training}
 TABLES = ("data", "tokenizer", "model", "position", "batches", "training")

@@ -19,6 +19,8 @@ from clockhands.runs.recipe.keys import (
     keys_of,
 )
 
+__all__ = ["BESIDE_MORPHEMES", "EXCLUSIVE", "NESTED", "apply_overrides", "set_key", "try_overrides"]
+
 NESTED = ("transform_options",)
 EXCLUSIVE = (("batches.tokens", "batches.size"), ("training.max_steps", "training.epochs"))
 """Pairs of keys of which a recipe may set one; an override of one alone removes the other."""

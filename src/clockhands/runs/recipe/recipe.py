@@ -37,15 +37,23 @@ from clockhands.runs.recipe.validation import (
     read_section,
 )
 
+__all__ = ["USUAL_SIZES", "Recipe", "combine", "load", "read_tables", "read_training_overrides", "vary"]
+
 USUAL_SIZES = {"encoder-decoder": 64, "decoder": 16, "encoder": 64}
-"""Pairs, or windows, of a batch: about 2,000 tokens that are predicted, of a masked model about 1,200."""
+"""Pairs or windows in a batch: about 2,000 predicted tokens, of a masked language model about 1,200."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A validated recipe. ``tables`` is the same as plain data, with every default written out.
+    """A validated recipe: everything that a training needs.
 
-    ``model.vocab_size`` is a placeholder until the tokenizer is known.
+    Args:
+        corpus: the name of a corpus.
+        corpus_options: its options, with every default.
+        tokenizer, batches, training: the tables of these names.
+        model: the architecture, with the positional encodings of its sides. ``vocab_size`` is a placeholder until the
+            tokenizer is known.
+        tables: the whole recipe as plain data, with every default.
     """
 
     corpus: str
@@ -63,27 +71,31 @@ class Recipe:
 
     @classmethod
     def of(cls, tables: Mapping[str, Any], source: str = "the recipe") -> Recipe:
-        """Validate plain tables. Raises ConfigError with every fault at once, each with the nearest valid name."""
+        """Make a recipe of plain tables, and validate it.
+
+        ``source`` names the tables in messages. Raises ConfigError with every fault at once, each with the nearest
+        valid name.
+        """
         faults = [describe_unknown("table", name, TABLES) for name in tables if name not in TABLES]
         known, wrong = keep_tables(tables)
         faults += wrong
-        given = add_default_tokenizer(add_default_position({name: known.get(name, {}) for name in TABLES}))
-        given["position"] = fill_in_options(given["position"])
+        recipe_tables = add_default_tokenizer(add_default_position({name: known.get(name, {}) for name in TABLES}))
+        recipe_tables["position"] = fill_in_options(recipe_tables["position"])
         before = len(faults)
-        corpus, data = read_corpus(given, faults)
+        corpus, data = read_corpus(recipe_tables, faults)
         data_stands = len(faults) == before
-        sections = {name: read_section(given, name, faults) for name in SECTIONS}
+        sections = {name: read_section(recipe_tables, name, faults) for name in SECTIONS}
         faults += check_tokenizer(corpus, sections["tokenizer"])
-        model = read_model(given, corpus, data, faults, data_stands=data_stands)
+        model = read_model(recipe_tables, corpus, data, faults, data_stands=data_stands)
         if faults or model is None:
             raise ConfigError(list(dict.fromkeys(faults)), source)
-        if not {"tokens", "size"} & set(given["batches"]):
+        if not {"tokens", "size"} & set(recipe_tables["batches"]):
             sections["batches"] = replace(sections["batches"], size=USUAL_SIZES[model.kind])
         resolved = {
             "data": {"corpus": corpus, **data},
             "tokenizer": asdict(sections["tokenizer"]),
             "model": {key: value for key, value in model.to_dict().items() if key not in (*SIDES, *FROM_DATA)},
-            "position": given["position"],
+            "position": recipe_tables["position"],
             "batches": asdict(sections["batches"]),
             "training": asdict(sections["training"]),
         }
@@ -99,10 +111,10 @@ class Recipe:
 
 
 def load(path: str | Path, overrides: Mapping[str, Any] | None = None, *, written: bool = False) -> Recipe:
-    """Read a recipe file and apply dotted ``overrides`` (``written``: as text, from a command line).
+    """Read a recipe file, and set the dotted keys of ``overrides``, whose values are text if ``written``.
 
     Paths in the file are relative to the file, those in the overrides to the working folder.
-    Raises DataError if there is no such file or it is no TOML, ConfigError with every fault of the content.
+    Raises DataError if there is no such file or it is not TOML, ConfigError with every fault of the content.
     """
     return combine(read_tables(path), overrides or {}, written=written, source=str(path))
 
@@ -136,7 +148,7 @@ def vary(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
 def read_tables(path: str | Path) -> Tables:
     """Read the tables of a recipe file, unchecked, with absolute paths.
 
-    Raises DataError if there is no such file or it is no TOML, ConfigError for a key outside any table.
+    Raises DataError if there is no such file or it is not TOML, ConfigError for a key outside any table.
     """
     path = find_recipe(path)
     tables = read_toml(path, "the recipe")

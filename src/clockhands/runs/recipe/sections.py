@@ -10,6 +10,8 @@ from clockhands.data import Normalisation, TokenKind
 from clockhands.model.loss import Smoothing
 from clockhands.options import Count, NotNegative, Positive, Range, Seed, Share
 
+__all__ = ["Batching", "Logger", "Tokenization", "Training", "Vocabulary"]
+
 Logger = Literal["tensorboard", "wandb", "mlflow", "trackio"]
 Vocabulary: TypeAlias = Annotated[int, Range(least=1, most=10_000_000)]
 """Tokens; the largest vocabularies in use have a quarter of a million."""
@@ -37,20 +39,22 @@ class Tokenization:
         """Return which values contradict each other, one sentence each."""
         learned = ("kind", "vocabulary", "shared", "lowercase", "normalisation", "min_frequency")
         default = Tokenization()
-        found: list[str] = []
+        faults: list[str] = []
         if self.kind == "morpheme":
-            given = [key for key in ("vocabulary", "min_frequency") if getattr(self, key) != getattr(default, key)]
-            found += [
+            changed = [key for key in ("vocabulary", "min_frequency") if getattr(self, key) != getattr(default, key)]
+            faults += [
                 f"tokenizer.{key} is for a tokenizer that is learned, and kind 'morpheme' is a closed list; "
                 "leave it out, or set tokenizer.kind"
-                for key in given
+                for key in changed
             ]
         if self.name is not None:
-            given = [key for key in learned if getattr(self, key) != getattr(default, key)]
-            found += [f"tokenizer.{key} is for a tokenizer learned here, but tokenizer.name is given" for key in given]
+            changed = [key for key in learned if getattr(self, key) != getattr(default, key)]
+            faults += [
+                f"tokenizer.{key} is for a tokenizer learned here, but tokenizer.name is given" for key in changed
+            ]
         elif self.target_name is not None:
-            found.append("tokenizer.target_name needs tokenizer.name beside it, for the source")
-        return found
+            faults.append("tokenizer.target_name needs tokenizer.name beside it, for the source")
+        return faults
 
 
 @dataclass(frozen=True)
@@ -75,14 +79,14 @@ class Batching:
 
     def faults(self) -> list[str]:
         """Return which values contradict each other, one sentence each."""
-        found = []
+        faults = []
         if self.tokens is not None and self.size is not None:
-            found.append("batches.tokens and batches.size both bound a batch; give one of them")
+            faults.append("batches.tokens and batches.size both bound a batch; give one of them")
         if self.tokens is not None and not self.bucketed:
-            found.append("batches.tokens bounds batches of like lengths; with bucketed = false give batches.size")
+            faults.append("batches.tokens bounds batches of like lengths; with bucketed = false give batches.size")
         if self.longer != "raise" and self.max_length is None:
-            found.append(f"batches.longer is {self.longer!r}, which means nothing without batches.max_length")
-        return found
+            faults.append(f"batches.longer is {self.longer!r}, which means nothing without batches.max_length")
+        return faults
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Validation of a recipe: every table is read and judged, and everything wrong is told at once, where it stands."""
+"""Validation of a recipe: every table is read and judged, and every fault is reported, with the key where it is."""
 
 from __future__ import annotations
 
@@ -25,6 +25,17 @@ from clockhands.runs.recipe.keys import (
 from clockhands.runs.recipe.sections import Tokenization
 from clockhands.schemes import CATALOGUE
 
+__all__ = [
+    "SHAPE",
+    "USUAL_ARCHITECTURES",
+    "check_tokenizer",
+    "fill_in_options",
+    "keep_tables",
+    "read_corpus",
+    "read_model",
+    "read_section",
+]
+
 USUAL_ARCHITECTURES: dict[Task, str] = {"translation": "encoder-decoder", "language modelling": "decoder"}
 """The architecture for a task where the recipe names none."""
 SHAPE = {
@@ -37,11 +48,11 @@ SHAPE = {
     "decoder_layers",
     "causal_encoder",
 }
-"""Keys of [model] from which schemes are built. Where one is invalid, schemes are not judged."""
+"""Keys of [model] from which schemes are built. If one is invalid, the schemes are not validated."""
 
 
 def keep_tables(tables: Mapping[str, Any]) -> tuple[Tables, list[str]]:
-    """Return the values that are tables, and a fault for each that should be a table and is not."""
+    """Return the tables of a recipe, and a fault for each value that should be a table and is not."""
     faults = [
         f"[{name}] is {show_value(tables[name])}, but must be a table"
         for name in TABLES
@@ -56,9 +67,9 @@ def keep_tables(tables: Mapping[str, Any]) -> tuple[Tables, list[str]]:
     return known, faults
 
 
-def read_corpus(given: Tables, faults: list[str]) -> tuple[str, dict[str, Any]]:
+def read_corpus(tables: Tables, faults: list[str]) -> tuple[str, dict[str, Any]]:
     """Read the name of the corpus and its options; what is wrong with them joins ``faults``."""
-    name = given["data"].get("corpus")
+    name = tables["data"].get("corpus")
     if name is not None and not isinstance(name, str):
         faults.append(f"data.corpus is {show_value(name)}, but must be the name of a corpus")
         return "", {}
@@ -68,15 +79,15 @@ def read_corpus(given: Tables, faults: list[str]) -> tuple[str, dict[str, Any]]:
     if name not in CORPORA:
         faults.append(CORPORA.unknown(name))
         return name, {}
-    known = keys_of(given, "data")
-    values, wrong = check_options(given["data"], known, "data", noun="key in [data]")
+    known = keys_of(tables, "data")
+    values, wrong = check_options(tables["data"], known, "data", noun="key in [data]")
     faults += wrong
     return name, {key: value for key, value in {**defaults_of(known), **values}.items() if key != "corpus"}
 
 
-def read_section(given: Tables, name: str, faults: list[str]) -> Any:
+def read_section(tables: Tables, name: str, faults: list[str]) -> Any:
     """Read one of ``SECTIONS``; what is wrong with it joins ``faults``. None if a value does not fit."""
-    values, wrong = check_options(given[name], keys_of(given, name), name, noun=f"key in [{name}]")
+    values, wrong = check_options(tables[name], keys_of(tables, name), name, noun=f"key in [{name}]")
     faults += wrong
     if wrong:
         return None
@@ -96,13 +107,13 @@ def check_tokenizer(corpus: str, tokenization: Tokenization | None) -> list[str]
 
 
 def read_model(
-    given: Tables, corpus: str, data: Mapping[str, Any], faults: list[str], *, data_stands: bool
+    tables: Tables, corpus: str, data: Mapping[str, Any], faults: list[str], *, data_stands: bool
 ) -> TransformerConfig | None:
     """Read the model of a recipe; what is wrong with it joins ``faults``, once, for the key that causes it."""
-    table = dict(given["model"])
+    table = dict(tables["model"])
     preset = table.pop("preset", None)
     values, wrong = check_options(table, model_options(), "model", noun="key in [model]")
-    sides, strange = _sides(given["position"])
+    sides, strange = _read_sides(tables["position"])
     faults += wrong + strange
     if preset is not None and PRESETS.find(preset) is None:
         faults.append(PRESETS.unknown(preset))
@@ -115,11 +126,11 @@ def read_model(
     if replaced & SHAPE:
         sides = {side: {"scheme": "none"} for side in SIDES}
     whole = {"kind": USUAL_ARCHITECTURES[task], **(PRESETS.find(preset) or {}), **values, **sides}
-    config, wrong = _make_model(whole, replaced, given["position"])
+    config, wrong = _make_model(whole, replaced, tables["position"])
     faults += wrong
     if config is None or not data_stands or "kind" in replaced:
         return None if faults else config
-    faults += _task_faults(config, corpus, task) + _side_faults(config, given["position"])
+    faults += _task_faults(config, corpus, task) + _side_faults(config, tables["position"])
     return config
 
 
@@ -146,7 +157,7 @@ def _side_faults(config: TransformerConfig, position: Mapping[str, Any]) -> list
     ]
 
 
-def _sides(position: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def _read_sides(position: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the position table of each side, and what is wrong with them; a side with faults has no position."""
     sides: dict[str, Any] = {}
     faults: list[str] = []

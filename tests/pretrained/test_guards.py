@@ -1,0 +1,45 @@
+"""Faults of libraries become one message each, and nobody is asked anything."""
+
+from __future__ import annotations
+
+import pytest
+
+from clockhands.errors import CheckpointError, ConfigError, DataError
+from clockhands.pretrained.guards import explain_faults, first_line, forbid_questions
+
+
+@pytest.mark.parametrize(
+    ("raised", "message"),
+    [
+        (ValueError("bad\nworse"), "^cannot open the model in x: bad$"),
+        (KeyError(), "^cannot open the model in x: KeyError$"),
+        (ValueError("set trust_remote_code=True"), "^x brings its own code .*--trust-remote-code"),
+        (ConfigError(["a is 1"], "the model"), "^x describes no model that can be built: the model has 1 fault"),
+    ],
+)
+def test_whatever_is_raised_becomes_one_message(raised: Exception, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message), explain_faults("x"):
+        raise raised
+
+
+def test_a_message_of_ours_stays_as_it_is() -> None:
+    fault = DataError("complete")
+    with pytest.raises(DataError) as caught, explain_faults("x"):
+        raise fault
+    assert caught.value is fault
+
+
+def test_the_first_line_is_short_and_never_empty() -> None:
+    assert first_line(ValueError("Error:\nthe file is cut")) == "Error: the file is cut"
+    assert first_line(OSError(2, "No such file")) == "No such file"
+    assert len(first_line(ValueError("x" * 5000))) == 300
+
+
+def test_transformers_waits_for_no_answer() -> None:
+    from transformers import dynamic_module_utils
+
+    before = dynamic_module_utils.TIME_OUT_REMOTE_CODE
+    with pytest.raises(KeyError), forbid_questions():
+        assert dynamic_module_utils.TIME_OUT_REMOTE_CODE == 0
+        raise KeyError
+    assert before == dynamic_module_utils.TIME_OUT_REMOTE_CODE

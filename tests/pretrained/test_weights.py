@@ -1,0 +1,52 @@
+"""Weights of others: their size from the header, numbers that are none, and files that are not read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from clockhands.errors import CheckpointError
+from clockhands.pretrained.weights import check_fits, count_bytes, list_weight_files, refuse_not_finite
+
+
+def test_the_size_is_that_of_float32_whatever_is_stored(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_file({"a": torch.zeros(3, 5, dtype=torch.float16), "b": torch.zeros(7)}, path)
+    assert count_bytes(path) == 4 * (15 + 7)
+    path.write_bytes(path.read_bytes()[:20])
+    with pytest.raises(CheckpointError, match="is no safetensors file, or a damaged one"):
+        count_bytes(path)
+
+
+def test_a_model_needs_a_fifth_more_than_its_weights() -> None:
+    check_fits(100, "x", 120)
+    with pytest.raises(CheckpointError, match="x needs"):
+        check_fits(100, "x", 119)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_a_weight_that_is_no_number_is_named_and_counted(value: float) -> None:
+    good, bad = torch.ones(4), torch.ones(2, 3)
+    bad[1, 2] = value
+    refuse_not_finite([("good", good), ("whole", torch.ones(2, dtype=torch.int64))], "x")
+    with pytest.raises(CheckpointError, match="1 of 6 numbers of bad are NaN or infinite"):
+        refuse_not_finite([("good", good), ("bad", bad)], "x")
+
+
+def test_an_index_leads_to_files_beside_it_only(tmp_path: Path) -> None:
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text('{"weight_map": {"a": "../other.safetensors"}}')
+    with pytest.raises(CheckpointError, match="only safetensors files beside it"):
+        list_weight_files(tmp_path, {})
+    save_file({"a": torch.zeros(1)}, tmp_path / "part-1.safetensors")
+    index.write_text('{"weight_map": {"a": "part-1.safetensors"}}')
+    assert list_weight_files(tmp_path, {}) == [tmp_path / "part-1.safetensors"]
+
+
+def test_pickles_are_refused_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"only as pickle \(pytorch_model\.bin\)"):
+        list_weight_files(tmp_path, {})

@@ -1,0 +1,42 @@
+"""What a recipe takes over from the run that it begins from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clockhands.errors import CheckpointError
+from clockhands.model.config import TransformerConfig
+from clockhands.runs.recipe import Recipe, combine
+from clockhands.runs.recipe.inheritance import find_tokenizer_folder, inherit, make_model_table, make_position_table
+
+NUMBERS: dict[str, Any] = {"data": {"corpus": "numbers"}, "model": {"preset": "tiny"}, "training": {"max_steps": 9}}
+
+
+def test_a_home_that_does_not_exist_is_no_model_to_begin_from() -> None:
+    with pytest.raises(CheckpointError, match=r"training\.begin_from: .*~nobody-here.*holds no model; it is not there"):
+        combine(NUMBERS, {"training.begin_from": "~nobody-here/x"})
+
+
+def test_only_a_checkpoint_takes_the_tokenizer_of_the_folder_above(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer_config.json").write_text("{}")
+    assert find_tokenizer_folder(tmp_path / "checkpoints" / "checkpoint-3") == tmp_path
+    with pytest.raises(CheckpointError, match="holds no tokenizer"):
+        find_tokenizer_folder(tmp_path / "models" / "model")
+
+
+def test_the_tables_of_a_model_are_read_back_as_that_model() -> None:
+    for position in ({"scheme": "rope", "base": 7.0}, {"scheme": "rope", "encoder": {"scheme": "alibi"}}):
+        model = Recipe.of({**NUMBERS, "position": position}).model
+        tables = {**NUMBERS, "model": make_model_table(model), "position": make_position_table(model)}
+        assert Recipe.of(tables).model == model
+    assert make_position_table(TransformerConfig()) == {"scheme": "sinusoidal", "combine": "add",
+        "every_layer": False, "skip_every": 0
+    }  # fmt: skip
+
+
+def test_without_a_run_to_begin_from_nothing_is_taken_over() -> None:
+    assert inherit(NUMBERS, {}) is NUMBERS
+    assert inherit(NUMBERS, {"training.begin_from": "none"}) is NUMBERS

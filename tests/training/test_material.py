@@ -1,0 +1,44 @@
+"""What a recipe trains on: shares of the batches for each process, and a fingerprint of the text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from clockhands.errors import DataError
+from clockhands.runs.recipe import Recipe, vary
+from clockhands.training.material import Material, prepare
+from tests.training.tiny import TABLES
+
+
+@pytest.fixture(scope="module")
+def recipe() -> Recipe:
+    return Recipe.of(TABLES)
+
+
+@pytest.fixture(scope="module")
+def material(recipe: Recipe) -> Material:
+    return prepare(recipe)
+
+
+def test_each_process_has_its_share_of_every_batch(recipe: Recipe, material: Material) -> None:
+    whole = [sorted(batch) for batch in material.batches(recipe)]
+    shares = [list(material.batches(recipe, shard, 2)) for shard in range(2)]
+    assert len(shares[0]) == len(shares[1]) == len(whole)
+    together = {index for share in shares for batch in share for index in batch}
+    assert together == {index for batch in whole for index in batch}
+
+
+def test_without_a_validation_split_there_is_nothing_to_evaluate_on(recipe: Recipe, material: Material) -> None:
+    assert material.require_validation() is material.validation
+    lacking = replace(material, validation=None)
+    with pytest.raises(DataError, match="has no validation split"):
+        lacking.require_validation()
+    with pytest.raises(DataError, match="has no validation split"):
+        lacking.validation_batches(recipe)
+
+
+def test_the_fingerprint_is_that_of_the_text(recipe: Recipe, material: Material) -> None:
+    assert prepare(recipe).fingerprint == material.fingerprint
+    assert prepare(vary(recipe, {"data.seed": 5})).fingerprint != material.fingerprint
