@@ -283,15 +283,10 @@ def go_on(
 ) -> dict[Mutant, Result]:
     """Try the mutants that a session has no result for (``again``: that it has no kill of), and return all results."""
     from cosmic_ray.work_db import WorkDB, use_db
-    from cosmic_ray.work_item import MutationSpec, WorkItem, WorkResult
+    from cosmic_ray.work_item import WorkResult
 
-    session.parent.mkdir(exist_ok=True)
     until = time.monotonic() + 60 * (minutes or 1e9)
-    with use_db(str(session), WorkDB.Mode.create) as db, copy_of_tree() as root:
-        if not db.num_work_items:
-            for number, one in enumerate(chosen):
-                spec = MutationSpec(one.path, one.operator, one.occurrence, one.start, one.end)
-                db.add_work_item(WorkItem.single(f"{number:05}", spec))
+    with use_db(str(session), WorkDB.Mode.open) as db, copy_of_tree() as root:
         results = {int(job): Result(*result.output.split("\n")) for job, result in db.results}
         import_what_is_heavy(root)
         for number, one in enumerate(chosen):
@@ -305,6 +300,30 @@ def go_on(
         unsure = failing_anyway(root, sorted({result.test for result in results.values()} - {""}))
     kept = {number: unless_failing(result, unsure) for number, result in sorted(results.items())}
     return {chosen[number]: result for number, result in kept.items()}
+
+
+def begin(session: Path, chosen: Sequence[Mutant]) -> None:
+    """Write down which mutants a session is to try, in their order."""
+    from cosmic_ray.work_db import WorkDB, use_db
+    from cosmic_ray.work_item import MutationSpec, WorkItem
+
+    session.parent.mkdir(exist_ok=True)
+    specs = [MutationSpec(one.path, one.operator, one.occurrence, one.start, one.end) for one in chosen]
+    with use_db(str(session), WorkDB.Mode.create) as db:
+        db.add_work_items(WorkItem.single(f"{number:05}", spec) for number, spec in enumerate(specs))
+
+
+def planned(session: Path) -> list[Mutant]:
+    """The mutants of a session that was begun, in their order: finding the places of all files takes a minute."""
+    from cosmic_ray.work_db import WorkDB, use_db
+
+    if not session.is_file():
+        return []
+    with use_db(str(session), WorkDB.Mode.open) as db:
+        specs = [spec for item in sorted(db.work_items, key=lambda item: item.job_id) for spec in item.mutations]
+    return [
+        Mutant(str(s.module_path), s.operator_name, s.occurrence, tuple(s.start_pos), tuple(s.end_pos)) for s in specs
+    ]
 
 
 def import_what_is_heavy(root: Path) -> None:
@@ -358,12 +377,15 @@ def main() -> int:
     files = given.files or (everything if given.sample else changed(given.against))
     if strange := sorted(set(files) - {*everything, *changed(given.against)}):
         parser.error(f"no modules of the package: {', '.join(strange)}")
-    found = [mutant for path in files for mutant in mutants(path)]
-    chosen = draw(found, given.sample, given.seed) if given.sample else found
-    print(f"{len(chosen)} of {len(found)} mutants in {len(files)} files", flush=True)
     texts = "".join((ROOT / path).read_text("utf8") for path in files)
-    plan = hashlib.sha256(repr((chosen, texts)).encode()).hexdigest()[:12]
+    plan = hashlib.sha256(repr((files, given.sample, given.seed, texts)).encode()).hexdigest()[:12]
     session = SESSIONS / f"{plan}.sqlite"
+    chosen = planned(session)
+    if not chosen:
+        found = [mutant for path in files for mutant in mutants(path)]
+        chosen = draw(found, given.sample, given.seed) if given.sample else found
+        begin(session, chosen)
+    print(f"{len(chosen)} mutants in {len(files)} files", flush=True)
     results = go_on(chosen, session, given.minutes, given.seconds, given.again) if chosen else {}
     print(report(results, len(chosen)))
     return 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -41,3 +43,32 @@ def test_the_walks_are_short() -> None:
     assert rooms[0] <= 12
     assert rooms[1] <= 10
     assert len(rooms) == 3
+
+
+CHANGED = {
+    "generation/engines/beam.py": 2,
+    "training/session.py": 1,
+    "inspection/reading/layer.py": 1,
+    "inspection/reading/reading.py": 1,
+    "inspection/reading/capture.py": 1,
+    "inspection/subject/subject.py": 1,
+    "inspection/subject/clockhands_model.py": 1,
+    "inspection/estimators/probes.py": 1,
+    "inspection/estimators/wave_fit.py": 1,
+    "checking/models/subject.py": 1,
+    "checking/sweep.py": 1,
+    "report/figures/mark_kind.py": 1,
+}
+"""How many dataclasses of a file are filled in or go on while something runs. All others are values."""
+
+
+def test_values_are_frozen() -> None:
+    """A value is passed on and kept: nobody may change it for those who have it too."""
+    source = ROOT / "src" / "clockhands"
+    thawed: Counter[str] = Counter()
+    for path in sorted(source.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf8"))):
+            marks = [ast.unparse(mark) for mark in getattr(node, "decorator_list", [])]
+            if any(mark.startswith("dataclass") and "frozen=True" not in mark for mark in marks):
+                thawed[str(path.relative_to(source))] += 1
+    assert thawed == CHANGED

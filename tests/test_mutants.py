@@ -176,3 +176,11 @@ def test_what_is_reported_is_counted_with_its_interval_and_its_survivors() -> No
     assert told.count("survived: src/clockhands") == 3
     assert difference("a\nb\n", "a\nc\n") == "-b | +c"
     assert report({}, 0) == "no mutant was tested"
+
+
+def test_a_session_goes_on_with_the_mutants_that_it_was_begun_with(tmp_path: Path) -> None:
+    pytest.importorskip("cosmic_ray")
+    chosen, session = places(12), tmp_path / "session.sqlite"
+    assert mutants.planned(session) == []
+    mutants.begin(session, chosen)
+    assert mutants.planned(session) == chosen

@@ -220,3 +220,14 @@ def test_the_same_generator_draws_the_same(name: str) -> None:
 def test_faults_are_named(name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         make_transform(name, options)
+
+
+@pytest.mark.parametrize("factor", [0.0, -2.0, math.nan])
+def test_positions_are_divided_by_nothing_that_is_not_above_zero(factor: float) -> None:
+    with pytest.raises(PositionError, match=f"the factor, which is {factor}"):
+        positions.scale(positions.count_up(1, 3), factor)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 4.0])
+def test_positions_are_divided_by_any_factor_above_zero(factor: float) -> None:
+    assert positions.scale(positions.count_up(1, 3), factor).tolist() == [[0.0, 1 / factor, 2 / factor]]

@@ -417,3 +417,19 @@ def test_what_is_not_finite_is_named_and_what_is_large_is_not(tmp_path: Path) ->
     for value in (torch.nan, torch.inf, -torch.inf):
         with pytest.raises(CheckpointError, match="2 of 4 numbers of bad are NaN or infinite"):
             refuse_not_finite({**fine, "bad": torch.tensor([1.0, value, value, 0.0])}.items(), tmp_path)
+
+
+def test_code_of_a_checkpoint_is_trusted_by_nobody_who_was_not_told_to() -> None:
+    """Every default of the package, of functions and of fields, read in its source."""
+    defaults = []
+    for path in sorted(Path(clockhands.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf8"))):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                placed = [*node.args.posonlyargs, *node.args.args]
+                known = zip(placed[len(placed) - len(node.args.defaults) :], node.args.defaults, strict=True)
+                named = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+                defaults += [value for word, value in [*known, *named] if word.arg == "trust_remote_code" and value]
+            elif isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "trust_remote_code" and node.value:
+                defaults.append(node.value)
+    assert len(defaults) > 5
+    assert {ast.unparse(value) for value in defaults} == {"False"}

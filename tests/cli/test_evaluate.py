@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from clockhands.cli import main
+from clockhands.cli import evaluate, main
 
 GOOD = {"de": "eins zwei", "en": "one two"}
 STRANGE = {
@@ -40,3 +43,16 @@ def test_strange_columns_are_one_message(tmp_path: Path, capsys: pytest.CaptureF
         assert main(["evaluate", run]) == 1, row
         said = capsys.readouterr().err.strip().splitlines()
         assert len(said) == 1 and message in said[0], row
+
+
+@pytest.mark.parametrize(
+    ("architecture", "length", "windows"),
+    [("decoder", None, [64]), ("decoder", "2x,16,0.5x", [128, 16, 32]), ("encoder-decoder", None, [None])],
+)
+def test_the_windows_are_those_trained_on_unless_others_are_asked_for(
+    architecture: str, length: str | None, windows: list[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pairs have no windows; a text of a language model is cut as in training, here into 64 tokens."""
+    monkeypatch.setattr(evaluate, "_trained_length", lambda run: 64)
+    opened: Any = SimpleNamespace(architecture=architecture, path=Path())
+    assert list(evaluate._lengths(opened, Namespace(length=length))) == windows

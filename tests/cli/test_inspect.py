@@ -25,7 +25,9 @@ def test_a_page_with_its_findings_figures_and_tables(tmp_path: Path, capsys: pyt
     assert findings.command == f"clockhands inspect {MODEL} --length 16 --texts 8 --no-control"
     assert (tmp_path / "report" / "figures" / "logits-layers.svg").is_file()
     assert (tmp_path / "report" / "tables" / "logits-layers.csv").is_file()
-    assert "Does a layer attend by content or by position?" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "Does a layer attend by content or by position?" in shown
+    assert shown.splitlines()[-1] == str(tmp_path / "report" / "index.html")
 
 
 def test_json_and_text_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

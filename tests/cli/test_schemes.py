@@ -95,3 +95,15 @@ def test_options_change_what_is_told(capsys: pytest.CaptureFixture[str]) -> None
 def test_faults_are_one_message(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schemes", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("scheme", "parameters"),
+    [("learned", f"{512 * 512:,} parameters in all"), ("shaw", f"{2 * 33 * 64:,} parameters in every layer")],
+)
+def test_what_is_learned_is_told_by_the_layer_or_for_all(
+    scheme: str, parameters: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One table at the input serves all layers; Shaw et al. have two tables of 2k+1 vectors in each."""
+    assert main(["schemes", scheme]) == 0
+    assert f"learns     {parameters} (d_model 512" in " ".join(capsys.readouterr().out.split(" "))

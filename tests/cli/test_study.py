@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,14 @@ def test_question_facts_table_and_answer_are_printed(tmp_path: Path, capsys: pyt
     findings = Findings.load(tmp_path / "out" / "findings.json")
     assert findings.items[0].verdict == known and findings.command == "clockhands study order-at-all"
     assert Comparison.from_json((tmp_path / "out" / "study.json").read_text("utf8")).trials == measured.trials
+
+
+def test_a_study_of_which_nothing_finished_has_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    measured = Comparison.from_json((DOCS / "studies" / "results" / "order-at-all.json").read_text("utf8"))
+    folder = ComparisonFolder(tmp_path / "out")
+    folder.open(STUDIES["order-at-all"].make_plan(), measured.costs)
+    for trial in measured.trials:
+        folder.add(replace(trial, status="failed", error="planted"))
+    assert main(["study", "order-at-all", "--out", str(tmp_path / "out"), "--quiet"]) == 1
+    known = (DOCS / "answers.md").read_text("utf8").partition("need positions at all?\n\n")[2].partition("\n")[0]
+    assert known not in " ".join(capsys.readouterr().out.split())

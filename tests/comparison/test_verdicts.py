@@ -12,7 +12,7 @@ from clockhands.comparison.results import Comparison, Cost
 from clockhands.comparison.statistics import Difference, difference
 from clockhands.comparison.trial import Trial
 from clockhands.comparison.verdict_findings import conclude
-from clockhands.comparison.verdicts import Verdict, describe_difference, find_groups, judge
+from clockhands.comparison.verdicts import Verdict, describe_difference, find_groups, format_number, judge
 from clockhands.errors import DataError
 from tests.comparison.planted import results, shares
 
@@ -167,3 +167,11 @@ def test_twins_make_intervals_wider() -> None:
     assert alone.score == twins.score and alone.interval is not None and twins.interval is not None
     assert twins.interval[1] - twins.interval[0] >= alone.interval[1] - alone.interval[0]
     assert twins.difference is None and judge(replace(made, trials=tuple(trials)))[1].difference.items == 200
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(12.34, "12.3"), (0.1, "0.1"), (0.0, "0.0"), (0.04, "0.04"), (-0.003, "-0.003"), (0.0000042, "0.000004")],
+)
+def test_a_number_has_as_many_decimals_as_show_it(value: float, said: str) -> None:
+    assert format_number(value) == said

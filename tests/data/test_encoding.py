@@ -129,3 +129,12 @@ def test_multi30k_is_encoded_and_decoded(multi30k: tuple[Corpus, Tokenizers]) ->
     pair = corpus.pairs("train")[1234]
     written = tokenizers.target.decode(data[1234]["labels"], skip_special_tokens=True)
     assert written == pair.target
+
+
+def test_every_window_counts_under_its_index_and_under_no_other() -> None:
+    """Index ~i gives window i as ballast: the same ids, and labels that no loss counts."""
+    data = WindowDataset(np.arange(9, dtype=np.int32), 4)
+    for index in range(len(data)):
+        counted, ballast = data[index], data[~index]
+        assert counted["input_ids"].tolist() == counted["labels"].tolist() == ballast["input_ids"].tolist()
+        assert set(ballast["labels"].tolist()) == {IGNORED}

@@ -90,7 +90,7 @@ def scale(pos_BS: Num[Tensor, "B S *A"], factor: float) -> Float[Tensor, "B S *A
 
     Raises PositionError for a factor that is not above 0.
     """
-    if factor <= 0:
+    if not factor > 0:
         raise PositionError(f"positions are divided by the factor, which is {factor}; it must be above 0")
     return pos_BS.double() / factor if pos_BS.dtype == torch.float64 else pos_BS.float() / factor
 

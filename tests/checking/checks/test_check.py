@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from clockhands.checking.checks.check import CHECKS, Measurement, difference, largest, select, worst
+from clockhands.checking.models.make_subjects import from_model
 from clockhands.errors import UsageError
 from tests.checking.checks import planted
-from tests.checking.checks.test_planted import named, verdicts
+from tests.checking.checks.test_planted import adapter, named, verdicts
 
 ROOT = Path(__file__).resolve().parents[3]
 PADDING = ROOT / "src/clockhands/checking/checks/padding.py"
@@ -64,3 +65,13 @@ def test_a_measurement_is_expected_if_a_difference_is_there_exactly_where_it_sho
     assert expected == [True, False, False, True]
     assert largest(Measurement(small), Measurement(large)).size == large
     assert largest(Measurement(small, wanted=True), Measurement(large, wanted=True)).size == small
+
+
+def test_what_only_models_of_transformers_have_is_not_asked_of_others() -> None:
+    """A plain module has no configuration, does not generate and is not exported with transformers' cache."""
+    (subject,) = from_model(adapter(planted.Correct), "Correct")
+    about = {
+        check.name for check in select(optional=True) if check.inapplicable(subject) == "about models of transformers"
+    }
+    every = {check.name for check in CHECKS.values() if check.name.partition(".")[0] in ("config", "generate")}
+    assert every | {"export.compile", "export.export"} <= about

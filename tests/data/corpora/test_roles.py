@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from itertools import pairwise
 
 import pytest
 
@@ -105,3 +106,12 @@ def _parts(source: str) -> tuple[str, str, str]:
     words = source.split()
     at = next(number for number, word in enumerate(words) if word in VERBS)
     return " ".join(words[:at]), words[at], " ".join(words[at + 1 :])
+
+
+def test_the_article_goes_by_the_word_after_it(roles: Corpus) -> None:
+    """*an* before a vowel and nowhere else; *the* before everything."""
+    sources = [source for split in roles for source in roles.sources(split)]
+    followed = {tuple(pair) for source in sources for pair in pairwise(source.split()) if pair[0] in ("a", "an", "the")}
+    assert {article for article, _ in followed} == {"a", "an", "the"}
+    assert all((word[0] in "aeiou") == (article == "an") for article, word in followed if article != "the")
+    assert any(word[0] in "aeiou" for article, word in followed if article == "the")

@@ -7,7 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clockhands.inspection.estimators.column_lines import SpectralLine, _merge_equal_speeds, take_column_lines
+from clockhands.inspection.estimators.column_lines import (
+    LEAST_SHARE,
+    SpectralLine,
+    _merge_equal_speeds,
+    take_column_lines,
+)
 
 ROWS = 128
 
@@ -63,3 +68,12 @@ def test_two_pairs_of_columns_at_one_speed_are_one_line_in_all_four() -> None:
     assert line.columns == (0, 1, 4, 5) and (line.agreement, line.roundness) == (0.9, 0.8)
     assert line.share == pytest.approx(0.6) and line.plane_2D.tolist() == [[2.0] * 4] * 2
     assert len(_merge_equal_speeds([first, replace(second, frequency=0.51)])) == 2
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_a_line_counts_by_its_share_whatever_the_unit_of_the_table_is(unit: float) -> None:
+    """The second has a tenth of the least share; the first is all the rest."""
+    faint = (0.1 * LEAST_SHARE) ** 0.5
+    lines, _ = _take(unit * np.concatenate([_pair(0.5), faint * _pair(0.9)], axis=1))
+    assert [line.columns for line in lines] == [(0, 1)]
+    assert lines[0].frequency == pytest.approx(0.5, rel=1e-3) and lines[0].share == pytest.approx(1, abs=0.01)

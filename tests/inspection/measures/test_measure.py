@@ -122,6 +122,7 @@ def test_a_measure_that_needs_attention_is_left_out_where_none_can_be_read() -> 
     subject, recorded = planted.subject_of(planted.uniform(), 4)
     recorded.layers, recorded.unread_reason = [], "its attention is in blocks"
     reading = Reading(subject, recorded)
-    (found,) = MEASURES["logits.layers"].answer(reading)
-    assert (found.light, found.verdict) == ("skip", "Not measured: its attention is in blocks.")
+    for name in ("logits.layers", "logits.heads", "heads.distance", "heads.positional", "kernel", "kernel.terms"):
+        (found,) = MEASURES[name].answer(reading)
+        assert (found.light, found.verdict) == ("skip", "Not measured: its attention is in blocks."), name
     assert not list(MEASURES["heads.across"].answer(reading)), "there is no other side to look at"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
-from clockhands.inspection.measures.table_similarity import _describe_trend
+from clockhands.inspection.measures.table_similarity import _compute_cosines, _describe_trend
 
 from ..planted import table_answer
 from .tables import learned, walk
@@ -23,3 +24,10 @@ def test_the_cosine_of_every_distance_is_in_the_table() -> None:
 def test_how_similarity_goes_with_distance(correlation: float, said: str) -> None:
     """The verdict spoke of waves, which nothing measures."""
     assert _describe_trend(correlation) == said
+
+
+def test_the_cosine_of_two_rows_is_that_of_the_rows() -> None:
+    """Of rows that are long and short, so that nothing else divides out."""
+    rows = torch.randn(12, 5, generator=torch.Generator().manual_seed(0)) * torch.logspace(-2, 2, 12)[:, None]
+    expected = torch.nn.functional.cosine_similarity(rows[:, None], rows[None], dim=-1)
+    torch.testing.assert_close(_compute_cosines(rows), expected)

@@ -122,3 +122,12 @@ def test_blocks_end_anywhere(layout: Layout, dtype: torch.dtype, monkeypatch: py
             torch.testing.assert_close(blocks, whole, atol=2 * torch.finfo(dtype).eps, rtol=2 * torch.finfo(dtype).eps)
         monkeypatch.undo()
     assert rotate_pairs(x[:, :, :0], angle[:, :, :0], angle[:, :, :0], layout).shape == (2, 3, 0, 8)
+
+
+def test_the_loop_is_compiled_unless_told_otherwise() -> None:
+    try:
+        compile_rotation(backend="eager")
+        assert rotation._compiled is not None
+    finally:
+        compile_rotation(False)
+    assert rotation._compiled is None

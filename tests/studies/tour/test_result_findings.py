@@ -6,11 +6,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from clockhands.data import Pair
 from clockhands.generation import Translation, compute_exact_match
+from clockhands.studies.tour import result_findings
 from clockhands.studies.tour.result_findings import share_told_apart
-from clockhands.studies.tour.training import Translator
+from clockhands.studies.tour.training import MAIN, NO_POSITION, NO_SCALE, Translator
+
+NOTHING: Any = None
 
 
 def test_told_apart_counts_pairs_with_two_translations() -> None:
@@ -28,3 +32,33 @@ def test_a_perfect_translator_is_not_certain_and_twins_count_once() -> None:
     twins = Translator("main", run, evaluation, [Pair(str(n), "x", n // 2) for n in range(20)]).exact
     assert (alone.low, alone.high) == pytest.approx((83.16, 100), abs=0.01)
     assert (twins.low, twins.high) == pytest.approx((69.15, 100), abs=0.01)
+
+
+def test_the_head_that_looks_sharpest_is_named_with_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Head 3 of layer 1 looks at one token each, and goes back once; all others look everywhere."""
+    weights = torch.full((2, 4, 5, 5), 0.2)
+    weights[0, 2] = 0.9 * torch.eye(5)[[0, 1, 3, 2, 4]] + 0.02
+    words = tuple("abcde")
+    monkeypatch.setattr(result_findings, "compute_cross_attention", lambda opened, source: (weights, words, words))
+    monkeypatch.setattr(result_findings, "draw_cross_attention", lambda opened, source: None)
+    found = result_findings.find_attention(NOTHING, Pair("a b c d e", "x"))
+    assert "head 3 of layer 1 puts 92 % of its weight on one source token" in found.verdict
+    assert "evenly spread it would be 20 %" in found.verdict
+    assert "goes back 1 time on its way through 5 target tokens" in found.verdict
+    assert [row[:2] for row in found.table.rows] == list(zip(words, "abdce", strict=True))
+
+
+def test_examples_are_what_the_reader_without_positions_got_wrong_first() -> None:
+    """Of three numbers it gets the second wrong; the verdict sets both translations of the first two side by side."""
+    pairs = [Pair("one", "1"), Pair("two", "2"), Pair("three", "3")]
+    written = {MAIN: "123", NO_POSITION: "193", NO_SCALE: "883"}
+    translators: Any = {
+        variant: SimpleNamespace(
+            pairs=pairs,
+            evaluation=SimpleNamespace(translations=[SimpleNamespace(text=digit) for digit in digits]),
+        )
+        for variant, digits in written.items()
+    }
+    found = result_findings.find_examples(translators)
+    assert found.verdict.splitlines() == ["two → 2. Without positions: 9.", "one → 1. Without positions: 1."]
+    assert (found.value, found.unit) == (3, "of 3 right")
