@@ -29,6 +29,15 @@ def test_whatever_ray_raises_is_told_in_a_sentence() -> None:
         start_ray(slow, "ray")
 
 
+def test_the_thread_that_began_ray_lives_on() -> None:
+    """Linux ends Ray's processes with it."""
+    began: list[threading.Thread] = []
+    ready: Any = SimpleNamespace(init=lambda **_: began.append(threading.current_thread()))
+    start_ray(ready, "ray")
+    began[0].join(0.2)
+    assert began[0].is_alive() and began[0].daemon, "and does not keep the process alive"
+
+
 def test_a_start_that_succeeds_says_nothing() -> None:
     options: dict[str, object] = {}
     ready: Any = SimpleNamespace(init=options.update)

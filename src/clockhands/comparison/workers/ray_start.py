@@ -26,6 +26,8 @@ def start_ray(ray: Any, address: str, limit: float = LIMIT) -> None:
             outcome.put(None)
         except Exception as fault:  # Ray raises Exception itself where its own processes are late
             outcome.put(fault)
+            return
+        threading.Event().wait()  # Linux ends Ray's processes with the thread that began them (PR_SET_PDEATHSIG)
 
     # A thread, because nothing else can leave a call that hangs; as a daemon it does not keep the process alive.
     threading.Thread(target=start, daemon=True).start()
