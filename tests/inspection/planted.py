@@ -93,7 +93,7 @@ def heads_of(recorded: Capture, layer: int = 0) -> HeadStatistics:
     counts = HeadCounts(recorded.ordinary_T)
     for _, call in recorded.layers[layer].calls():
         counts.add(call)
-    return counts.statistics()
+    return counts.summarise()
 
 
 @torch.no_grad()

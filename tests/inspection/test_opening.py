@@ -13,7 +13,7 @@ import transformers as hf
 from clockhands.data import open_corpus, train_tokenizer
 from clockhands.errors import CheckpointError, DataError
 from clockhands.inspection import inspect
-from clockhands.inspection.opening import _trained_on, float32_bytes, open_subject
+from clockhands.inspection.opening import _open_training_corpus, count_float32_bytes, open_subject
 from clockhands.inspection.reading.swapped_sentences import NOUNS, VERBS
 from clockhands.inspection.subject.influence import find_influence
 from clockhands.pretrained import check_fits
@@ -148,13 +148,13 @@ def test_the_memory_that_a_configuration_asks_for_is_what_it_takes() -> None:
         raw = tiny(name).config.to_dict()
         model = tiny(name)
         whole = sum(4 * tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
-        assert float32_bytes(raw) == whole
+        assert count_float32_bytes(raw) == whole
 
 
 def test_a_run_is_measured_on_what_it_was_trained_on(tmp_path: Path) -> None:
-    assert _trained_on(tmp_path) is None
+    assert _open_training_corpus(tmp_path) is None
     (tmp_path / "recipe.toml").write_text('[data]\ncorpus = "numbers"\nsource = "de"\ntrain = 50\nlonger = 9\n')
-    corpus = _trained_on(tmp_path)
+    corpus = _open_training_corpus(tmp_path)
     assert corpus is not None
     assert corpus.sources("train") == open_corpus("numbers", source="de", train=50).sources("train")
 
@@ -169,7 +169,7 @@ def test_no_data_set_of_the_hub_is_opened_to_look_into_a_run(tmp_path: Path, mon
     monkeypatch.setattr("clockhands.data.hub.load_data_set", load)
     for dataset, opened in (("somebody/tracker", 0), (str(tmp_path), 1)):
         (tmp_path / "recipe.toml").write_text(f'[data]\ncorpus = "huggingface"\ndataset = "{dataset}"\n')
-        assert (_trained_on(tmp_path) is not None) == bool(opened)
+        assert (_open_training_corpus(tmp_path) is not None) == bool(opened)
         assert len(asked) == opened
 
 

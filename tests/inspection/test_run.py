@@ -18,7 +18,7 @@ from clockhands.findings import Findings
 from clockhands.inspection import Subject, capture, inspect, split
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.reading.attention_call import AttentionCall
-from clockhands.inspection.run import _evaluating
+from clockhands.inspection.run import _use_evaluation_mode
 from clockhands.inspection.subject.influence import find_influence
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.report import page, side_by_side
@@ -371,6 +371,6 @@ def test_every_part_of_a_model_is_measured_without_dropout_and_put_back() -> Non
     subject = Subject.of(model)
     subject.language_model = torch.nn.Sequential(model, torch.nn.Dropout())
     subject.language_model.train()
-    with _evaluating(subject):
+    with _use_evaluation_mode(subject):
         assert not any(module.training for module in subject.language_model.modules())
     assert all(module.training for module in subject.language_model.modules())

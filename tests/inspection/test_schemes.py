@@ -11,7 +11,7 @@ from torch import nn
 from clockhands.attention import record
 from clockhands.inspection.measures.distance_curve import compute_distance_curve
 from clockhands.inspection.reading.capture import Capture, capture
-from clockhands.inspection.reading.held_norms import HeldNorms
+from clockhands.inspection.reading.held_input import HeldInput
 from clockhands.inspection.reading.logit_split import DATA, TERMS, compute_means, split, split_batches
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
@@ -70,10 +70,10 @@ def test_the_order_of_the_parts_plays_no_role(name: str) -> None:
     rows, batch = next(split_batches(layer, crossfit=False))
     mean, place = compute_means(layer, torch.arange(recorded.num_texts))
     x = layer.inputs_NTD[rows]
-    frozen = HeldNorms(layer.module, layer.scheme)
+    frozen = HeldInput(layer.module, layer.scheme)
     with frozen.record():
         layer.replay(x)
-    with frozen.applied():
+    with frozen.apply():
         words, nothing = layer.replay(x - mean - place), layer.replay(torch.zeros_like(x))
     torch.testing.assert_close(words.q_BHSK - nothing.q_BHSK, batch.q["content"], atol=1e-9, rtol=1e-9)
     torch.testing.assert_close(words.k_BHTK - nothing.k_BHTK, batch.k["content"], atol=1e-9, rtol=1e-9)

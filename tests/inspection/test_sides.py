@@ -152,7 +152,7 @@ def test_a_side_that_is_not_there() -> None:
 
 def test_words_that_the_encoder_does_not_know() -> None:
     subject = Subject.of(_own(source_vocab_size=20, tying="none"), side="decoder")
-    with pytest.raises(UsageError, match="knows 20 words and is given number"):
+    with pytest.raises(UsageError, match="knows 20 tokens and was given the id"):
         subject.forward(_ids())
 
 

@@ -1,4 +1,4 @@
-"""Short ways to put tensors into figures, and to write numbers in verdicts."""
+"""Put tensors into figures, and write numbers in verdicts."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 from clockhands.findings import Figure, Mark, Number, Panel, Reference, choose_digits
 
 
-def plain(values: Any) -> tuple[Any, ...]:
-    """A tensor, array or iterable as a tuple of Python's own numbers."""
+def to_tuple(values: Any) -> tuple[Any, ...]:
+    """Return a tensor, array or iterable as a tuple of Python's own numbers."""
     values = values.tolist() if hasattr(values, "tolist") else values
     return tuple(values)
 
 
 def mark(kind: str, x: Any = (), y: Any = (), *, low: Any = (), high: Any = (), **rest: Any) -> Mark:
-    """A mark from tensors."""
-    return Mark(kind, x=plain(x), y=plain(y), low=plain(low), high=plain(high), **rest)
+    """Make a mark of any ``kind`` from tensors of one length; ``rest`` are other fields of ``Mark``."""
+    return Mark(kind, x=to_tuple(x), y=to_tuple(y), low=to_tuple(low), high=to_tuple(high), **rest)
 
 
 def heatmap(z: Any, **rest: Any) -> Mark:
-    """A heatmap from a matrix."""
-    return Mark("heatmap", z=tuple(plain(row) for row in z), **rest)
+    """Make a heatmap of a matrix, its first row on top; ``rest`` are other fields of ``Mark``."""
+    return Mark("heatmap", z=tuple(to_tuple(row) for row in z), **rest)
 
 
 def draw_head_grid(grid_LH: Any, title: str) -> Figure:
@@ -31,17 +31,17 @@ def draw_head_grid(grid_LH: Any, title: str) -> Figure:
 
 
 def chance_line(y: float, label: str) -> Mark:
-    """A horizontal line at what chance gives."""
+    """Make a horizontal line at the value of a reference, such as chance."""
     return Mark("hline", y=(y,), label=label, emphasis="reference")
 
 
 def format_signed(value: float) -> str:
-    """``0.52``, ``−0.02``: two decimals, with a minus sign and no hyphen."""
+    """Return a number with two decimals and a real minus sign: ``0.52``, ``−0.02``."""
     return f"{value:.2f}".replace("-", "−")
 
 
 def percent(share: float) -> str:
-    """``12 %``, ``9.0 %``, ``0.2 %``: one decimal below ten, none above."""
+    """Return a share as a percentage, with one decimal below ten: ``12 %``, ``9.0 %``, ``0.2 %``."""
     value = 100 * share
     if abs(value) < 0.05:
         return "0.0 %"
@@ -49,7 +49,7 @@ def percent(share: float) -> str:
 
 
 def percent_range(low: float, high: float) -> str:
-    """``90 % to 93 %``; with as many more digits as keep two different ends apart."""
+    """Return an interval of shares: ``90 % to 93 %``, with as many more digits as keep two different ends apart."""
     if percent(low) != percent(high) or max(abs(low), abs(high)) < 0.00005:
         return f"{percent(low)} to {percent(high)}"
     digits = choose_digits(100 * low, 100 * high, 0 if abs(100 * low) >= 9.95 else 1)
@@ -57,11 +57,11 @@ def percent_range(low: float, high: float) -> str:
 
 
 def join_words(words: Iterable[str]) -> str:
-    """``a, b and c``."""
+    """Return words as an enumeration: ``a, b and c``."""
     words = list(words)
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else "none"
 
 
 def reference_untrained(value: Number | None) -> tuple[Reference, ...]:
-    """The same model with fresh weights as the reference; none if it was not measured."""
+    """Return the value of the untrained control as the reference "untrained"; nothing if there is no control."""
     return () if value is None else (Reference("untrained", value),)

@@ -1,4 +1,4 @@
-"""Numbers of the measures that a comparison follows before, during and after training, by the name of the measure.
+"""The numbers that a comparison follows before, during and after training, by the name of the measure.
 
 Each function takes a subject and windows of one length and returns named numbers; none where the measure does not
 apply to the model, such as a measure of position vectors where none are added at the input.
@@ -29,78 +29,87 @@ CHEAP = ("loudness",)
 def read_input_levels(subject: Subject, windows: Windows) -> Levels | None:
     """Return the mean squared lengths of token and position at the input; None without a position table there."""
     tables = subject.read_tables()
-    return None if tables is None else measure_levels(tables, _unread(windows))
+    return None if tables is None else measure_levels(tables, _capture_ids(windows))
 
 
-def _unread(windows: Windows) -> Capture:
-    """Return a capture of token ids alone, for measures of the tables, which need no run of the model."""
+def _capture_ids(windows: Windows) -> Capture:
+    """Return a capture of the token ids alone, for measures of the tables, which need no run of the model."""
     return Capture(windows.ids_NT, [], [], windows.ordinary_T)
 
 
-def _loudness(subject: Subject, windows: Windows) -> dict[str, float]:
-    found = read_input_levels(subject, windows)
-    return {} if found is None else {"word over position": found.ratio, "position's share": found.share}
+def _measure_loudness(subject: Subject, windows: Windows) -> dict[str, float]:
+    """Return how loud tokens and positions are at the input."""
+    levels = read_input_levels(subject, windows)
+    return {} if levels is None else {"word over position": levels.ratio, "position's share": levels.share}
 
 
-def _directions(subject: Subject, windows: Windows) -> dict[str, float]:
-    found = Directions().run(Reading(subject, _unread(windows)))
-    chance = found.reference("random rotations")
-    if not isinstance(found.value, float) or chance is None:
+def _measure_directions(subject: Subject, windows: Windows) -> dict[str, float]:
+    """Return how far the directions of tokens and positions overlap."""
+    finding = Directions().run(Reading(subject, _capture_ids(windows)))
+    chance = finding.reference("random rotations")
+    if not isinstance(finding.value, float) or chance is None:
         return {}
-    return {"overlap": found.value, "overlap by chance": float(chance.value), "overlap z": float(found.details["z"])}
-
-
-def _recovery(subject: Subject, windows: Windows) -> dict[str, float]:
-    found = Recovery().run(Reading(subject, _unread(windows)))
-    return {"words recovered": float(found.value)} if isinstance(found.value, float) else {}
-
-
-def _louder(subject: Subject, windows: Windows) -> dict[str, float]:
-    """Return tokens recovered if positions were 4 and 16 times as long, beside random vectors of that length."""
-    rows = Recovery().run(Reading(subject, _unread(windows))).table.rows
-    found = {float(factor or 0): (float(mine or 0), float(chance or 0)) for factor, mine, chance in rows}
     return {
-        f"words recovered, {what} {factor:g} times as long": found[factor][i]
-        for factor in (4.0, 16.0)
-        for i, what in enumerate(("positions", "random vectors"))
-        if factor in found
+        "overlap": finding.value,
+        "overlap by chance": float(chance.value),
+        "overlap z": float(finding.details["z"]),
     }
 
 
-def _shift(subject: Subject, windows: Windows) -> dict[str, float]:
-    """Return numbers of the position table alone, which need no text."""
+def _measure_recovery(subject: Subject, windows: Windows) -> dict[str, float]:
+    """Return the share of tokens that can be read back from the input."""
+    finding = Recovery().run(Reading(subject, _capture_ids(windows)))
+    return {"words recovered": float(finding.value)} if isinstance(finding.value, float) else {}
+
+
+def _measure_louder_positions(subject: Subject, windows: Windows) -> dict[str, float]:
+    """Return the share of tokens read back with position vectors 4 and 16 times as long, and with random vectors."""
+    rows = Recovery().run(Reading(subject, _capture_ids(windows))).table.rows
+    shares = {float(factor or 0): (float(share or 0), float(chance or 0)) for factor, share, chance in rows}
+    return {
+        f"words recovered, {vectors} {factor:g} times as long": shares[factor][i]
+        for factor in (4.0, 16.0)
+        for i, vectors in enumerate(("positions", "random vectors"))
+        if factor in shares
+    }
+
+
+def _measure_steps(subject: Subject, windows: Windows) -> dict[str, float]:
+    """Return how well one linear map or rotation makes every step, and how well distance tells similarity."""
     rows = read_rows(subject)
     if isinstance(rows, str):
         return {}
     linear, rotation = measure_random_split(project_rows(rows.centred_ND), 1)
-    similar = TableSimilarity().run(Reading(subject, _unread(windows))).value
-    assert isinstance(similar, float)
+    similarity = TableSimilarity().run(Reading(subject, _capture_ids(windows))).value
     return {
         "error of a step as a linear map": linear,
         "error of a step as a rotation": rotation,
-        "similarity told by distance": similar,
+        "similarity told by distance": float(similarity or 0.0),
     }
 
 
-def _survival(subject: Subject, windows: Windows) -> dict[str, float]:
-    """Return positions read back by layer; tokens are shuffled first, or some would give their place away."""
+def _measure_survival(subject: Subject, windows: Windows) -> dict[str, float]:
+    """Return the share of positions that can be read back, by layer.
+
+    Tokens are shuffled within their text first: some would tell their usual position.
+    """
     generator = torch.Generator().manual_seed(0)
-    places = windows.ordinary_T.nonzero().flatten()
+    positions = windows.ordinary_T.nonzero().flatten()
     shuffled_NT = windows.ids_NT.clone()
     for text in shuffled_NT:
-        text[places] = text[places[torch.randperm(len(places), generator=generator)]]
+        text[positions] = text[positions[torch.randperm(len(positions), generator=generator)]]
     recorded = capture(subject.model, subject.forward, shuffled_NT, ordinary_T=windows.ordinary_T)
-    found = probe_layers(subject, recorded)
+    probes = probe_layers(subject, recorded)
     chance = {"position read back by chance": 1 / int(recorded.counted_T.sum())}
-    return {f"position read back, layer {i}": value for i, value in enumerate(found.position)} | chance
+    return {f"position read back, layer {i}": value for i, value in enumerate(probes.position)} | chance
 
 
 NUMBERS: Mapping[str, Callable[[Subject, Windows], dict[str, float]]] = {
-    "loudness": _loudness,
-    "directions": _directions,
-    "recovery": _recovery,
-    "louder": _louder,
-    "shift": _shift,
-    "survival": _survival,
+    "loudness": _measure_loudness,
+    "directions": _measure_directions,
+    "recovery": _measure_recovery,
+    "louder": _measure_louder_positions,
+    "shift": _measure_steps,
+    "survival": _measure_survival,
 }
-"""By the name under which a comparison asks for them (``inside = [...]`` of a plan)."""
+"""What measures each name of ``inside = [...]`` in the plan of a comparison."""

@@ -1,4 +1,4 @@
-"""Opening a checkpoint: a local folder or a hub name. What is not understood is refused before weights are read."""
+"""Open a checkpoint, a local folder or a hub name; what is not understood is refused before weights are read."""
 
 from __future__ import annotations
 
@@ -28,43 +28,45 @@ def open_subject(
     side: Side | None = None,
     tokenizer: Any = None,
 ) -> Subject:
-    """Open a folder, or a name on the Hugging Face hub, as what ``inspect`` looks at; of a pair, one ``side``.
+    """Open a folder, or a name on the Hugging Face hub, for ``inspect``; of an encoder-decoder, one ``side``.
 
-    ``tokenizer``: one that is open already, in place of the checkpoint's own, which is then not looked at.
+    ``tokenizer``: an opened one, in place of the checkpoint's own, which is then not read.
     Weights are read in float32 and from safetensors only. Raises CheckpointError, saying what to do, for a missing
     path, a position setting that is not understood, pickled or damaged weights, code that needs trust, and a model too
     large; UsageError for a device that is not in this machine.
     """
-    place = open_device(device, "device")
+    where = open_device(device, "device")
     raw = read_checked_config(source, trust_remote_code=trust_remote_code)
     refuse_unknown_positions(raw, source)
     if is_own(raw):
-        subject = _own_run(source, device, side)
+        subject = _open_run(source, device, side)
         subject.tokenizer = tokenizer or subject.tokenizer
         return subject
     if is_known(raw):
-        check_fits(float32_bytes(raw), source)
+        check_fits(count_float32_bytes(raw), source)
     check_fits(measure_weight_files(source, raw), source)
     model = _load(source, raw, trust_remote_code)
-    tokenizer = tokenizer or _tokenizer(source, trust_remote_code)
-    return Subject.of(model.to(place), tokenizer, _short(source), side)
+    tokenizer = tokenizer or _open_tokenizer_if_any(source, trust_remote_code)
+    return Subject.of(model.to(where), tokenizer, _shorten(source), side)
 
 
 def _load(source: str | Path, raw: dict[str, Any], trust_remote_code: bool) -> Any:
-    """The stack of layers; of a checkpoint of a language model with the output layer, whose loss is measured."""
+    """Load the stack of layers; of a language model, the output layer too, whose loss is measured."""
     from transformers import AutoModel, AutoModelForCausalLM
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-    writes = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(raw.get("model_type", "")) in (raw.get("architectures") or ())
-    opener = AutoModelForCausalLM if writes else AutoModel
+    is_language_model = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(raw.get("model_type", "")) in (
+        raw.get("architectures") or ()
+    )
+    opener = AutoModelForCausalLM if is_language_model else AutoModel
     return load_checkpoint(opener, source, dtype=torch.float32, trust_remote_code=trust_remote_code)
 
 
-def _own_run(source: str | Path, device: str, side: Side | None) -> Subject:
-    """A run of this project, with the tokenizers and the text of the side that is looked at."""
+def _open_run(source: str | Path, device: str, side: Side | None) -> Subject:
+    """Open a run of this project, with the tokenizers and the training text of the side that is inspected."""
     opened = open_run(source, device=device, dtype=torch.float32)
-    subject = Subject.of(opened.model, opened.tokenizers.source, _short(source), side)
-    corpus = _trained_on(Path(source))
+    subject = Subject.of(opened.model, opened.tokenizers.source, _shorten(source), side)
+    corpus = _open_training_corpus(Path(source))
     if subject.reads_source:
         subject.tokenizer, subject.source_tokenizer = opened.tokenizers.target, opened.tokenizers.source
         subject.pairs = [(pair.source, pair.target) for pair in corpus.pairs("train")] if corpus else None
@@ -73,10 +75,10 @@ def _own_run(source: str | Path, device: str, side: Side | None) -> Subject:
     return subject
 
 
-def _trained_on(run: Path) -> Corpus | None:
-    """Open the corpus that a run learned from, by its recipe; None if that cannot be had here.
+def _open_training_corpus(run: Path) -> Corpus | None:
+    """Open the corpus that a run was trained on, by its recipe; None if it is not on this machine.
 
-    A data set of the hub is not opened: somebody who looks into a run has not asked for the network.
+    A data set of the hub is not opened: whoever inspects a run has not asked for the network.
     """
     from clockhands.data import corpus_options, open_corpus
 
@@ -84,28 +86,30 @@ def _trained_on(run: Path) -> Corpus | None:
         data = Run.from_folder(run).tables["data"]
         if data["corpus"] == "huggingface" and not Path(data["dataset"]).is_dir():
             return None
-        known = corpus_options(data["corpus"])
-        return open_corpus(data["corpus"], **{key: value for key, value in data.items() if key in known})
+        options = corpus_options(data["corpus"])
+        return open_corpus(data["corpus"], **{key: value for key, value in data.items() if key in options})
     except (KeyError, TypeError, ValueError, AttributeError, ClockhandsError):
         return None
 
 
-def float32_bytes(raw: dict[str, Any]) -> int:
+def count_float32_bytes(raw: dict[str, Any]) -> int:
     """Count what a model of this configuration takes as float32, without making its weights; 0 if that fails."""
     from transformers import AutoConfig, AutoModel
 
     try:
-        config = AutoConfig.for_model(**_decoded(raw))
+        config = AutoConfig.for_model(**_decode_infinities(raw))
     except Exception:  # opening the model will say what is wrong with it
         return 0
     return 4 * (count_numbers(AutoModel, config) or 0)
 
 
-def _decoded(raw: Any) -> Any:
-    """A configuration with its infinities as numbers: transformers writes them as {"__float__": "Infinity"}."""
+def _decode_infinities(raw: Any) -> Any:
+    """Return a configuration with infinities as numbers; transformers writes them as {"__float__": "Infinity"}."""
     if isinstance(raw, dict):
-        return float(raw["__float__"]) if set(raw) == {"__float__"} else {key: _decoded(raw[key]) for key in raw}
-    return [_decoded(item) for item in raw] if isinstance(raw, list) else raw
+        return (
+            float(raw["__float__"]) if set(raw) == {"__float__"} else {key: _decode_infinities(raw[key]) for key in raw}
+        )
+    return [_decode_infinities(item) for item in raw] if isinstance(raw, list) else raw
 
 
 def open_tokenizer(source: str | Path, *, trust_remote_code: bool = False) -> Any:
@@ -117,14 +121,14 @@ def open_tokenizer(source: str | Path, *, trust_remote_code: bool = False) -> An
     looks_local = path.is_absolute() or str(source).startswith((".", "~")) or isinstance(source, Path)
     if path.is_file() or (not path.is_dir() and looks_local):
         raise CheckpointError(f"there is no folder {source}; give the folder that holds a tokenizer, or a hub name")
-    found = load_tokenizer(source, trust_remote_code=trust_remote_code)
-    # Where there are no files, transformers makes up a tokenizer that knows its special tokens and no word.
-    if len(found) <= len(found.all_special_ids) + 1:
-        raise CheckpointError(f"{source} holds no tokenizer: none of its files lists any words")
-    return found
+    tokenizer = load_tokenizer(source, trust_remote_code=trust_remote_code)
+    # Without files, transformers makes a tokenizer of special tokens alone.
+    if len(tokenizer) <= len(tokenizer.all_special_ids) + 1:
+        raise CheckpointError(f"{source} holds no tokenizer: none of its files lists any tokens")
+    return tokenizer
 
 
-def _tokenizer(source: str | Path, trust_remote_code: bool) -> Any:
+def _open_tokenizer_if_any(source: str | Path, trust_remote_code: bool) -> Any:
     """Open the checkpoint's tokenizer; None if it has none: then texts must be given as token ids.
 
     Raises CheckpointError for a folder whose tokenizer is there and cannot be opened.
@@ -137,7 +141,7 @@ def _tokenizer(source: str | Path, trust_remote_code: bool) -> Any:
         return None
 
 
-def _short(source: str | Path) -> str:
-    """What to call the model: the source as given, of an absolute path its end."""
+def _shorten(source: str | Path) -> str:
+    """Return a name for the model: the source, or the last two parts of an absolute path."""
     path = Path(source)
     return "/".join(path.parts[-2:]) if path.is_absolute() else str(source)

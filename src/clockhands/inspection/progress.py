@@ -1,4 +1,4 @@
-"""What a person sees while a model is measured."""
+"""The progress bar while a model is measured."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any
 
 
 class Progress:
-    """Counts steps, of which more may become known on the way; silent without a bar."""
+    """Counts the steps of a measurement and shows them on a bar of rich; without a bar, shows nothing."""
 
     def __init__(self, bar: Any = None) -> None:
         self.bar, self.total = bar, 0
         self.task = None if bar is None else bar.add_task("opening", total=None)
 
     def expect(self, steps: int) -> None:
-        """So many more steps will come."""
+        """Add ``steps`` to the number of steps to come."""
         self.total += steps
         if self.bar is not None:
             self.bar.update(self.task, total=self.total)
 
-    def __call__(self, done: str) -> None:
-        """One step is done."""
+    def advance(self, step: str) -> None:
+        """Count one step as done, and show its name."""
         if self.bar is not None:
-            self.bar.update(self.task, description=done, advance=1)
+            self.bar.update(self.task, description=step, advance=1)
 
 
 @contextmanager
 def show_progress(shown: bool) -> Iterator[Progress]:
-    """A progress bar on standard error where that is a terminal, or none."""
+    """Inside the block, a progress bar is shown on standard error if ``shown`` and if that is a terminal."""
     if not shown:
         yield Progress()
         return

@@ -1,4 +1,4 @@
-"""``inspect``: every measure on one model, from the input outwards, then cause."""
+"""``inspect``: run every measure on one model, in the order of the catalogue."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from clockhands.inspection.measures.layer_probes import MOST_TEXTS as CONTROL_TE
 from clockhands.inspection.measures.measure import Measure
 from clockhands.inspection.opening import open_subject, open_tokenizer
 from clockhands.inspection.progress import Progress, show_progress
+from clockhands.inspection.reading.memory_check import check_memory
 from clockhands.inspection.reading.reading import Reading, read_model
-from clockhands.inspection.reading.room import check_room
 from clockhands.inspection.reading.windows import Ids, Windows, read_ids
 from clockhands.inspection.subject.subject import Side, Subject
 from clockhands.inspection.text_choice import choose_windows, describe_origin
@@ -29,8 +29,9 @@ from clockhands.pretrained import first_line
 from clockhands.shapes import Tensor
 
 TEXTS = 96
+"""Windows of text, unless another number is asked for."""
 LARGE = 400_000_000
-"""Parameters above which no untrained control is built unless asked: it takes as much memory again."""
+"""Parameters above which no untrained control is built by default: it takes as much memory again."""
 
 
 def inspect(
@@ -49,43 +50,47 @@ def inspect(
     progress: bool = False,
     command: str = "",
 ) -> Findings:
-    """Measure what position does inside a Transformer: findings from the input outwards, then by intervention.
+    """Measure what position does inside a Transformer.
 
-    ``model``: a model object of ``transformers`` or of this project, with its ``tokenizer``; or a folder or hub name.
-    ``tokenizer``: an opened one, or the folder or hub name of one, for a model that came without or with a wrong one.
-    A ``Subject`` brings its own ``tokenizer``, ``name`` and ``side``. ``device``: where a folder or hub name is opened
-    (default: the CPU); a model object is measured where it is.
-    ``texts``: strings, which are joined and cut into at most ``count`` windows of ``length`` tokens (default: 128, or
-    what the model can read); default: the built-in English text. ``ids``: token ids instead of texts, as a tensor, a
-    numpy array or the path of a ``.npy`` file: [texts, tokens], used as they are or their first ``length`` tokens, or
-    [tokens], one long text that is cut into windows. ``control``: also measure the same class with fresh weights, the
-    reference "untrained" of most measures (default: unless the model is very large). ``side``: which stack of an
-    encoder-decoder (default: the encoder); a decoder reads its windows beside what they translate where a run knows
-    that, else beside the same text. ``command``: the command line that measures this again, for the page.
+    Args:
+        model: a model of ``transformers`` or of this project, a ``Subject``, a folder, or a hub name.
+        tokenizer: an opened one, or the folder or hub name of one, in place of the model's own.
+        texts: strings, which are joined and cut into windows (default: the training text of a run, else English).
+        ids: token ids in place of texts: a tensor, an array or the path of a ``.npy`` file. [texts, tokens] are used as
+            they are, or their first ``length`` tokens; [tokens] is one long text, which is cut into windows.
+        length: tokens in a window (default: 128, or what the model can read).
+        count: the most windows.
+        control: also measure the same class with fresh weights, the reference "untrained" of most measures (default:
+            unless the model is very large).
+        name: what to call the model on the page.
+        side: which stack of an encoder-decoder (default: the encoder). A decoder is measured with the sources of its
+            texts where a run knows them, else with the same text as source.
+        device: where a folder or hub name is opened (default: the CPU); an opened model is measured where it is.
+        trust_remote_code: run code that a checkpoint brings.
+        progress: show a progress bar on a terminal.
+        command: the command line that repeats the measurement, for the page.
 
-    Raises CheckpointError where a model or tokenizer cannot be opened or is not understood, DataError for too little
-    text or ids that are no token ids of this model, UsageError for windows longer than the model, a side that it has
-    not, or an option that an opened model settles.
+    Raises:
+        CheckpointError: a model or tokenizer that cannot be opened or is not understood.
+        DataError: too little text, or ids that are no token ids of this model.
+        UsageError: windows longer than the model reads, a side that it does not have, both texts and ids, or an
+            argument that an opened model or a ``Subject`` brings itself.
     """
     if ids is not None and texts is not None:
         raise UsageError(
             "inspect was given both texts and ids (--text and --ids): give one, for it measures on one text"
         )
-    if ids is not None:
-        texts = read_ids(ids) if isinstance(ids, str | Path) else ids  # type: ignore[assignment]
-    with _evaluating(model), show_progress(progress) as steps, torch.no_grad():
+    chosen = read_ids(ids) if isinstance(ids, str | Path) else texts if ids is None else ids
+    with _use_evaluation_mode(model), show_progress(progress) as steps, torch.no_grad():
         opened = _open(model, tokenizer, name, device, trust_remote_code, side)
         subject = opened.to_float32()
-        data = choose_windows(subject, texts, length, count)
-        subject.check_ids(data.ids_NT)
-        check_room(subject, data)
-        reading = _read(subject, data, _is_controlled(subject, control), steps)
-        reading.texts = texts if ids is None and not isinstance(texts, Tensor) else None
-        items = _measure(reading, steps, command, read_basis(reading, texts))
-        facts = _facts(reading, describe_origin(subject, data, texts is None))
-        if subject is not opened:
-            stored = str(next(opened.model.parameters()).dtype).removeprefix("torch.")
-            facts["precision"] = f"float32; the weights are {stored}"
+        windows = choose_windows(subject, chosen, length, count)
+        subject.check_ids(windows.ids_NT)
+        check_memory(subject, windows)
+        reading = _read(subject, windows, _has_control(subject, control), steps)
+        reading.texts = texts if not isinstance(texts, Tensor) else None
+        items = _measure(reading, steps, command, read_basis(reading, chosen))
+        facts = _list_facts(reading, describe_origin(subject, windows, chosen is None), opened)
     return Findings(
         title=f"What position does inside {subject.label}",
         items=items,
@@ -96,10 +101,9 @@ def inspect(
 
 
 @contextmanager
-def _evaluating(model: Any) -> Iterator[None]:
-    """Inside, nothing of a model is dropped out; afterwards every module of it trains or not, as the caller left it."""
-    names = ("model", "whole", "language_model", "transformer")
-    roots = [getattr(model, name, None) for name in names] if isinstance(model, Subject) else [model]
+def _use_evaluation_mode(model: Any) -> Iterator[None]:
+    """Inside the block, the modules of a model are in evaluation mode; afterwards each is in the mode it had before."""
+    roots = model.list_modules().values() if isinstance(model, Subject) else [model]
     modules = {module for root in roots if isinstance(root, nn.Module) for module in root.modules()}
     before = {module: module.training for module in modules}
     try:
@@ -114,11 +118,11 @@ def _evaluating(model: Any) -> Iterator[None]:
 def _open(
     model: Any, tokenizer: Any, name: str, device: str | None, trust_remote_code: bool, side: Side | None
 ) -> Subject:
-    """Take a model in whatever form it was given. Raises UsageError for what an opened model has already."""
+    """Return a subject, whatever form the model has. Raises UsageError for arguments that an opened model brings."""
     if isinstance(tokenizer, str | Path):
         tokenizer = open_tokenizer(tokenizer, trust_remote_code=trust_remote_code)
     if isinstance(model, Subject):
-        _refuse("Subject", side=side, tokenizer=tokenizer, name=name or None, device=device)
+        _refuse_options("Subject", side=side, tokenizer=tokenizer, name=name or None, device=device)
         return model
     if isinstance(model, str | Path):
         subject = open_subject(
@@ -128,12 +132,12 @@ def _open(
         return subject
     if not isinstance(model, nn.Module):
         raise UsageError(f"inspect takes a model, a folder or a hub name, not {type(model).__name__}")
-    _refuse("model", device=device)
+    _refuse_options("model", device=device)
     return Subject.of(model, tokenizer, name, side)
 
 
-def _refuse(what: str, **options: Any) -> None:
-    """Raise UsageError for what an opened model has already: it would be ignored, or change the caller's model."""
+def _refuse_options(what: str, **options: Any) -> None:
+    """Raise UsageError for options that an opened model brings: they would be ignored, or change the caller's model."""
     advice = {
         "side": "choose it with Subject.of(model, side=...)",
         "device": "it is measured where it is, so move it before",
@@ -147,14 +151,17 @@ def _refuse(what: str, **options: Any) -> None:
             )
 
 
-def _is_controlled(subject: Subject, control: bool | None) -> bool:
-    """Whether the same class with fresh weights is measured too: as it was asked, by default unless it is large."""
+def _has_control(subject: Subject, control: bool | None) -> bool:
+    """Tell whether the same class with fresh weights is measured too: by default, unless the model is large."""
     return sum(weight.numel() for weight in subject.model.parameters()) < LARGE if control is None else control
 
 
-def _read(subject: Subject, data: Windows, control: bool, steps: Progress) -> Reading:
-    """Run the model over the text, and its untrained control. Raises CheckpointError where that cannot be built."""
-    reading = read_model(subject, data, steps.expect, steps)
+def _read(subject: Subject, windows: Windows, control: bool, steps: Progress) -> Reading:
+    """Run the model over the windows, and its untrained control over the first of them.
+
+    Raises CheckpointError if the control cannot be built.
+    """
+    reading = read_model(subject, windows, steps.expect, steps.advance)
     if not control:
         return reading
     try:
@@ -164,34 +171,34 @@ def _read(subject: Subject, data: Windows, control: bool, steps: Progress) -> Re
             f"a {subject.class_name} with fresh weights, the reference of most measures, cannot be built "
             f"({type(fault).__name__}: {first_line(fault)}); leave it out with --no-control (control=False)"
         ) from fault
-    reading.control = read_model(untrained, data.first(CONTROL_TEXTS), steps.expect, steps)
+    reading.control = read_model(untrained, windows.first(CONTROL_TEXTS), steps.expect, steps.advance)
     return reading
 
 
 def _measure(reading: Reading, steps: Progress, command: str, basis: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Ask every measure, in the order of the catalogue."""
+    """Run every measure, in the order of the catalogue."""
     steps.expect(len(MEASURES))
     for measure in MEASURES.values():
         for finding in measure.answer(reading):
-            reading.findings[finding.name] = _place(finding, measure, command, basis)
-        steps(measure.question)
+            reading.findings[finding.name] = _complete(finding, measure, command, basis)
+        steps.advance(measure.question)
     return tuple(reading.findings.values())
 
 
-def _place(finding: Finding, measure: Measure, command: str, basis: Mapping[str, str]) -> Finding:
-    """Return the finding under its heading, with the command that makes it again and what it rests on."""
+def _complete(finding: Finding, measure: Measure, command: str, basis: Mapping[str, str]) -> Finding:
+    """Return the finding with its heading on the page, the command that repeats it and what it depends on."""
     details = {**finding.details, "group": measure.group}
     return replace(finding, command=command, details=details, basis={key: basis[key] for key in measure.rests_on})
 
 
-def _facts(reading: Reading, origin: str) -> dict[str, str | int]:
-    """Return the lines on top of the page."""
+def _list_facts(reading: Reading, origin: str, opened: Subject) -> dict[str, str | int]:
+    """Return the lines on top of the page, by name; ``opened`` is the model in its stored precision."""
     import transformers
 
     subject, capture = reading.subject, reading.capture
     heads = f"{len(capture.layers)} layers, {reading.splits[0].var_NH.shape[1]} heads, " if reading.splits else ""
     parameters = sum(weight.numel() for weight in subject.model.parameters())
-    return {
+    facts: dict[str, str | int] = {
         "model": subject.label,
         "class": subject.class_name,
         "position": subject.mechanism_sentence,
@@ -201,3 +208,7 @@ def _facts(reading: Reading, origin: str) -> dict[str, str | int]:
         "control": "the same class with fresh weights" if reading.control else "none (too large, or not asked for)",
         "versions": f"clockhands {__version__}, torch {torch.__version__}, transformers {transformers.__version__}",
     }
+    if subject is not opened:
+        stored = str(next(opened.model.parameters()).dtype).removeprefix("torch.")
+        facts["precision"] = f"float32; the weights are {stored}"
+    return facts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clockhands.inspection.reading.head_statistics import _queries
+from clockhands.inspection.reading.head_statistics import _choose_queries
 
 SIZE = 32
 BELOW = torch.ones(SIZE, SIZE, dtype=torch.bool).tril()
@@ -24,4 +24,4 @@ NEAR = torch.ones(SIZE, SIZE, dtype=torch.bool).tril(4).triu(-4)
 )
 def test_both_sides_are_open_where_keys_lie_on_both(mask: torch.Tensor, expected: slice) -> None:
     """A window both ways was taken for causal, for its first query does not see the last key."""
-    assert _queries(mask) == expected
+    assert _choose_queries(mask) == expected

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from clockhands.inspection.reading.capture import capture
-from clockhands.inspection.reading.held_norms import HeldNorms
+from clockhands.inspection.reading.held_input import HeldInput
 from clockhands.inspection.reading.logit_split import TERMS, compute_means, split_batches
 from clockhands.inspection.subject.subject import Subject
 
@@ -86,10 +86,10 @@ def test_each_part_alone_gives_its_own_queries_and_keys(name: str) -> None:
     rows, batch = next(split_batches(layer, crossfit=False))
     mean, place = compute_means(layer, rows)
     x = layer.inputs_NTD[rows]
-    frozen = HeldNorms(layer.module)
+    frozen = HeldInput(layer.module)
     with frozen.record():
         layer.replay(x)
-    with frozen.applied():
+    with frozen.apply():
         alone = {"content": x - mean - place, "position": place.expand_as(x), "nothing": torch.zeros_like(x)}
         runs = {part: layer.replay(value) for part, value in alone.items()}
     for part in ("content", "position"):

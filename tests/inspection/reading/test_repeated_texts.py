@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clockhands.inspection.reading.repeated_texts import fixed_by_place, groups, repeats
+from clockhands.inspection.reading.repeated_texts import find_repeats, group_repeats, measure_fixed_share
 
 
 def _random(texts: int = 24, length: int = 40, seed: int = 0) -> torch.Tensor:
@@ -17,7 +17,7 @@ def test_copies_with_some_changed_tokens_are_one_group() -> None:
     ids[5] = ids[2]
     ids[5, ::13] = 199  # four tokens of forty
     ids[9] = ids[2].roll(7)  # the same text, cut at another place
-    found = groups(ids)
+    found = group_repeats(ids)
     assert found[2] == found[5] == found[9]
     assert len(found.unique()) == 22
 
@@ -26,20 +26,20 @@ def test_half_of_a_text_is_the_border() -> None:
     ids = _random(8)
     ids[1, :30] = ids[0, :30]
     ids[3, :12] = ids[2, :12]
-    assert groups(ids).tolist() == [0, 0, 2, 3, 4, 5, 6, 7]
+    assert group_repeats(ids).tolist() == [0, 0, 2, 3, 4, 5, 6, 7]
 
 
 def test_a_template_fixes_tokens_by_their_place() -> None:
     """Every second token is the same in all texts, at its place; permuted within the texts, it is at none."""
     ids = _random()
     ids[:, ::2] = torch.arange(20) + 300
-    found = repeats(ids)
+    found = find_repeats(ids)
     assert found.fixed == pytest.approx(0.5, abs=0.03) and found.templated
     order = torch.rand(ids.shape, generator=torch.Generator().manual_seed(1)).argsort(1)
-    assert not repeats(ids.gather(1, order)).templated
+    assert not find_repeats(ids.gather(1, order)).templated
 
 
 def test_what_is_fixed_is_counted_against_other_places() -> None:
     """One token that is everywhere is fixed by no place; one text many times is fixed whole."""
-    assert fixed_by_place(torch.full((6, 10), 3)) == 0.0
-    assert fixed_by_place(torch.arange(10).expand(6, -1)) == pytest.approx(1.0)
+    assert measure_fixed_share(torch.full((6, 10), 3)) == 0.0
+    assert measure_fixed_share(torch.arange(10).expand(6, -1)) == pytest.approx(1.0)

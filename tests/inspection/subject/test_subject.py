@@ -19,7 +19,7 @@ def _ids() -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "bart"])
-def test_a_model_in_float16_is_measured_as_its_weights_to_float32(name: str) -> None:
+def test_a_model_in_float16_is_measured_as_its_weights_in_float32(name: str) -> None:
     """Queries and keys so large that their products overflow float16."""
     model = tiny(name)
     with torch.no_grad():

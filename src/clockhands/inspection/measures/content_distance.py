@@ -47,7 +47,7 @@ def separate_terms(layer: Layer) -> tuple[Float[Tensor, "B H S T"], Float[Tensor
     others = torch.arange(len(x_BTD), len(layer.inputs_NTD))
     mean, position = compute_means(layer, others if len(others) else torch.arange(len(x_BTD)))
     means_BTD = (mean + position).expand_as(x_BTD)
-    constant_BHST = layer.bias(layer.replay(means_BTD))
+    constant_BHST = layer.compute_bias(layer.replay(means_BTD))
     f_BHST, g_BHST = torch.zeros_like(constant_BHST), torch.zeros_like(constant_BHST)
     positions = torch.arange(x_BTD.shape[1])
     for bit in range(max(1, (len(positions) - 1).bit_length())):
@@ -55,7 +55,7 @@ def separate_terms(layer: Layer) -> tuple[Float[Tensor, "B H S T"], Float[Tensor
         lowest_ST = (lower_digits[:, None] == lower_digits) & (digit_T[:, None] != digit_T)
         for real_T in (digit_T, ~digit_T):
             mixed_BTD = torch.where(real_T.to(x_BTD.device)[:, None], x_BTD, means_BTD)
-            change_BHST = layer.bias(layer.replay(mixed_BTD)) - constant_BHST
+            change_BHST = layer.compute_bias(layer.replay(mixed_BTD)) - constant_BHST
             f_BHST += change_BHST * (lowest_ST & real_T[:, None]).to(change_BHST.device)
             g_BHST += change_BHST * (lowest_ST & real_T).to(change_BHST.device)
     return f_BHST, g_BHST

@@ -80,7 +80,7 @@ class Directions(Measure):
         tables = subject.read_tables()
         if tables is None:
             return self.skip(subject.explain_absence("There is no position table at the input."))
-        if subject.concatenates:
+        if subject.concatenated:
             return self.skip("Tokens and positions are concatenated: they cannot share directions.")
         ids_NT = capture.ids_NT[:, capture.counted_T]
         rows_TD = tables.positions_ND[: capture.length][capture.counted_T]

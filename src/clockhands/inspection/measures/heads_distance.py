@@ -10,7 +10,7 @@ from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection.drawing import join_words, mark, percent
 from clockhands.inspection.estimators.intervals import compute_central_range, draw_texts
 from clockhands.inspection.measures.measure import LAYERS, MASKED_WINDOWS, Measure
-from clockhands.inspection.reading.head_statistics import REACH, HeadStatistics
+from clockhands.inspection.reading.head_statistics import MAX_OFFSET, HeadStatistics
 from clockhands.inspection.reading.reading import Reading
 from clockhands.shapes import Float, Tensor
 
@@ -83,7 +83,7 @@ def _draw(layers: Sequence[HeadStatistics]) -> Figure:
     """Draw attention by offset in some layers: the mean over heads, the most local head, and uniform attention."""
     step = max(1, -(-len(layers) // MOST_PANELS))
     allowed = layers[0].uniform_offsets_J > 0
-    offsets = torch.arange(-REACH, REACH + 1)[allowed]
+    offsets = torch.arange(-MAX_OFFSET, MAX_OFFSET + 1)[allowed]
     panels = []
     for index in range(0, len(layers), step):
         layer = layers[index]

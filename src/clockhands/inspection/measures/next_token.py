@@ -120,7 +120,7 @@ def _predict(subject: Subject, prefixes_NT: Tensor, targets_N: Tensor) -> Tensor
     """Return the loss of each target after its prefix: [N], in float64; None without an output layer."""
     losses = []
     for rows in torch.arange(len(prefixes_NT)).split(BATCH):
-        logits = subject.next_logits(prefixes_NT[rows])
+        logits = subject.compute_next_logits(prefixes_NT[rows])
         if logits is None:
             return None
         losses.append(F.cross_entropy(logits.double().cpu(), targets_N[rows], reduction="none"))

@@ -56,7 +56,7 @@ class Recovery(Measure):
         tables = subject.read_tables()
         if tables is None:
             return self.skip(subject.explain_absence("Nothing is added to the token rows."))
-        if subject.concatenates:
+        if subject.concatenated:
             return self.skip("Positions are concatenated with the tokens here, so nothing is added to them.")
         sample = _draw_sample(tables, capture)
         if sample is None:

@@ -6,7 +6,7 @@ from clockhands.findings import Finding, Reference, Table
 from clockhands.inspection.drawing import percent, percent_range
 from clockhands.inspection.measures.measure import WINDOWS, Measure
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.repeated_texts import RUN, SHARED, Repeats
+from clockhands.inspection.reading.repeated_texts import NGRAM, SHARED, Repeats
 
 WARNING_SHARE = 0.05
 """From this share of windows that repeat an earlier one, the finding is a warning."""
@@ -19,7 +19,7 @@ class RepeatedText(Measure):
     question = "Do its texts repeat each other?"
     references = ("running text",)
     method = (
-        f"Two windows repeat each other if at least {SHARED:.0%} of the runs of {RUN} tokens of one occur in the "
+        f"Two windows repeat each other if at least {SHARED:.0%} of the runs of {NGRAM} tokens of one occur in the "
         "other. Fixed by the position: how often two windows have the same token at the same position, beyond how "
         "often they have the same token at any two positions; 0 in running text, 1 in one text many times. Tokens "
         "permuted: the same with the tokens of every window in another order, 20 times. Both describe the windows that "
@@ -52,7 +52,7 @@ def _describe(repeats: Repeats, texts: int) -> str:
     if count:
         verdict = (
             f"{count} of {texts} windows ({percent(repeats.share)}) {'repeat' if count > 1 else 'repeats'} "
-            f"an earlier one, directly or through others: at least half of the runs of {RUN} tokens occur there too. "
+            f"an earlier one, directly or through others: at least half of the runs of {NGRAM} tokens occur there too. "
             "The intervals treat windows as independent, so they are too narrow; probes are judged on windows that do "
             "not repeat those they were fitted on."
         )

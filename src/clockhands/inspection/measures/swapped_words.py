@@ -11,7 +11,7 @@ from clockhands.findings import Finding, Reference, Table
 from clockhands.inspection.drawing import percent, percent_range
 from clockhands.inspection.measures.intervention_figure import bootstrap_change
 from clockhands.inspection.measures.measure import OUTPUT, TASK, Measure
-from clockhands.inspection.reading.interventions import CHANGED, relative_change, squared_distance
+from clockhands.inspection.reading.interventions import CHANGED, divide_by_distance, measure_squared_distance
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.swapped_sentences import (
     Swap,
@@ -64,10 +64,10 @@ class SwappedWords(Measure):
         """Compare the mean outputs of the sentences before and after; ``which`` names the sentences in the verdict."""
         before_ND = torch.stack([_compute_mean_state(subject, swap.before, swap.source) for swap in swaps])
         after_ND = torch.stack([_compute_mean_state(subject, swap.after, swap.source or swap.before) for swap in swaps])
-        distance = squared_distance(before_ND)
+        distance = measure_squared_distance(before_ND)
         if distance == 0.0:
             return self.skip("All sentences have the same output, so there is no distance to measure by.")
-        change_N = relative_change((after_ND - before_ND).square().sum(-1), distance)
+        change_N = divide_by_distance((after_ND - before_ND).square().sum(-1), distance)
         value, (low, high) = float(change_N.mean()), bootstrap_change(change_N)
         changes = value > CHANGED
         sentence = (

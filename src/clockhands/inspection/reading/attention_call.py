@@ -1,4 +1,4 @@
-"""What one attention computed, as every seam reports it."""
+"""What one attention layer computed, in one form for every way of reading it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from clockhands.shapes import Bool, Float, Tensor
 MASKED = -3e4
 """Logits below this are masks: no real logit comes near."""
 GAP = 5e3
-"""So far below the largest logit of its query, a key is masked too: its weight, exp(-5000), is zero in any precision.
-openai-gpt writes its masks as -10,000, which ``MASKED`` alone would take for a logit."""
+"""A key whose logit lies this far below the largest of its query is masked: its weight, exp(-5000), is zero in any
+precision. openai-gpt writes its masks as -10,000, which ``MASKED`` alone would take for a logit."""
 
 
 def find_mask(logits_BHST: Float[Tensor, "... S T"]) -> Bool[Tensor, "... S T"]:
@@ -26,9 +26,9 @@ def find_mask(logits_BHST: Float[Tensor, "... S T"]) -> Bool[Tensor, "... S T"]:
 class AttentionCall:
     """What one attention layer computed for one batch.
 
-    ``q`` and ``k`` are what is multiplied: after rotation and normalisation, key and value heads repeated.
-    ``logits`` stand before soft cap and mask; ``bias`` is what was added to ``scale * q·k``. Where the tap saw the
-    attention, ``scale`` is None, because it is buried in the code, and ``bias`` with it.
+    ``q`` and ``k`` are the factors of the product: after rotation and normalisation, with key heads repeated for their
+    query heads. ``logits`` are those before soft cap and mask; ``bias`` is what was added to ``scale * q·k``. Both
+    ``scale`` and ``bias`` are None where only the softmax was seen: the code that applied them was not.
     """
 
     module: nn.Module
@@ -51,4 +51,4 @@ Receiver = Callable[[AttentionCall], None]
 
 
 def ignore(call: AttentionCall) -> None:
-    """A receiver for when the model should run as it does while read, and nobody needs to read."""
+    """Do nothing with an attention: the model then computes it in the same way as when somebody reads it."""

@@ -1,7 +1,7 @@
-"""Where attention is read: the attention interface of ``transformers``, or a tap on the softmax where there is none.
+"""Read attention while a model runs: by the attention interface of ``transformers``, or at the softmax without it.
 
-Both hand every attention computed inside them to a callback as an ``AttentionCall``. Nothing is changed: the model's
-own attention function runs, and what it returns goes on through the model.
+Both hand every attention to a callback as an ``AttentionCall``. Nothing is changed: the model's own attention function
+runs, and what it returns goes on through the model.
 """
 
 from __future__ import annotations
@@ -23,55 +23,60 @@ from clockhands.model.stack import Stack
 from clockhands.shapes import Tensor
 
 NAME = "clockhands"
+"""The name under which our attention function is registered with transformers."""
 
 
 @contextlib.contextmanager
 def listen(model: nn.Module, receive: Receiver, within: nn.Module | None = None) -> Iterator[None]:
-    """Hand every attention inside the block to ``receive``, through the best seam that the model's class offers.
+    """Inside the block, hand every attention that the model computes to ``receive``.
 
-    ``within`` narrows the tap to one module, where only that one is going to run.
+    ``within``: the only module that is going to run, for replays of one layer. Raises CheckpointError, from the forward
+    pass, for an attention whose logits cannot be rebuilt.
     """
     if isinstance(model, Stack):
-        with ModuleStack(within or model) as stack, record(lambda heard: _own(stack, heard, receive)):
+        with (
+            ModuleStack(within or model) as stack,
+            record(lambda computed: _receive_clockhands(stack, computed, receive)),
+        ):
             yield
     elif getattr(type(model), "_can_set_attn_implementation", lambda: False)():
-        with _interface(model, receive):
+        with _use_interface(model, receive):
             yield
     else:
         with (
-            _plain_code(getattr(model, "config", None)),
+            _use_eager_code(getattr(model, "config", None)),
             ModuleStack(within or model) as stack,
             SoftmaxTap(stack, receive),
         ):
             yield
 
 
-def _own(stack: ModuleStack, heard: Attended, receive: Receiver) -> None:
-    """An attention of our own models; an encoder that is read on the way to a decoder is not listened to."""
+def _receive_clockhands(stack: ModuleStack, computed: Attended, receive: Receiver) -> None:
+    """Hand on an attention of this project's models, if it is one of the stack's: a decoder runs its encoder first."""
     module = stack.running[-1] if stack.running else None
     if isinstance(module, Attention) and receive is not ignore:
-        products = heard.q_BHSK @ heard.k_BHTK.transpose(-1, -2) * heard.scale
-        allowed = heard.mask_BHST & find_mask(heard.logits_BHST)
-        bias = torch.zeros_like(products) if heard.bias_BHST is None else heard.bias_BHST.to(products.dtype)
-        if "logits" in heard.scheme.active_hooks():  # whole rows rewritten: all that was made of the products
-            bias = heard.logits_BHST - products
+        products = computed.q_BHSK @ computed.k_BHTK.transpose(-1, -2) * computed.scale
+        allowed = computed.mask_BHST & find_mask(computed.logits_BHST)
+        bias = torch.zeros_like(products) if computed.bias_BHST is None else computed.bias_BHST.to(products.dtype)
+        if "logits" in computed.scheme.active_hooks():  # which rewrite rows: all but the products counts as added
+            bias = computed.logits_BHST - products
         receive(
             AttentionCall(
                 module=module,
-                q_BHSK=heard.q_BHSK,
-                k_BHTK=heard.k_BHTK,
-                logits_BHST=heard.logits_BHST,
-                weights_BHST=heard.weights_BHST,
+                q_BHSK=computed.q_BHSK,
+                k_BHTK=computed.k_BHTK,
+                logits_BHST=computed.logits_BHST,
+                weights_BHST=computed.weights_BHST,
                 mask_BHST=allowed.expand(products.shape),
-                scale=heard.scale,
+                scale=computed.scale,
                 bias_BHST=torch.where(allowed, bias, 0.0).expand(products.shape),
             )
         )
 
 
 @contextlib.contextmanager
-def _plain_code(config: Any) -> Iterator[None]:
-    """Let a class without the interface run its eager code, so that the tap sees it unfused.
+def _use_eager_code(config: Any) -> Iterator[None]:
+    """Inside the block, a class without the interface runs its eager code, whose softmax can be seen.
 
     Not Falcon with ALiBi: its eager code adds the slopes twice (once in the mask), its fused code once, as published.
     """
@@ -86,11 +91,12 @@ def _plain_code(config: Any) -> Iterator[None]:
 
 
 _receivers: list[tuple[Receiver, frozenset[nn.Module]]] = []
-"""Who listens, innermost last, and to which modules: the encoder shares its configuration with the decoder."""
+"""The receivers, innermost last, and the modules that each is about: an encoder shares its decoder's configuration."""
 
 
 @contextlib.contextmanager
-def _interface(model: Any, receive: Receiver) -> Iterator[None]:
+def _use_interface(model: Any, receive: Receiver) -> Iterator[None]:
+    """Inside the block, the model's attention function is ours, which hands on what it computes."""
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -115,18 +121,19 @@ def _attend(
     attention_mask: Tensor | None,
     **options: Any,
 ) -> tuple[Tensor, Tensor]:
-    """The attention function given to ``transformers``: the class's own eager one, overheard."""
+    """Compute attention for ``transformers`` by the class's own eager function, and hand it to the last receiver."""
     eager = sys.modules[type(module).__module__].eager_attention_forward
     output, weights = eager(module, query, key, value, attention_mask, **options)
-    receive, heard = _receivers[-1]
-    if receive is not ignore and module in heard:
-        receive(_overheard(module, query, key, attention_mask, weights, options))
+    receive, modules = _receivers[-1]
+    if receive is not ignore and module in modules:
+        receive(_describe_call(module, query, key, attention_mask, weights, options))
     return output, weights
 
 
-def _overheard(
+def _describe_call(
     module: nn.Module, q: Tensor, k: Tensor, mask: Tensor | None, weights: Tensor, options: dict[str, Any]
 ) -> AttentionCall:
+    """Rebuild the logits from what the attention function was given. Raises CheckpointError where that fails."""
     k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
     scale = options.get("scaling")
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
@@ -151,12 +158,12 @@ def _overheard(
         bias_BHST=added.expand(products.shape),
         softcap=options.get("softcap"),
     )
-    _check_understood(call, options.get("s_aux", getattr(module, "sinks", None)))
+    _check_weights(call, options.get("s_aux", getattr(module, "sinks", None)))
     return call
 
 
-def _check_understood(call: AttentionCall, sinks: Tensor | None) -> None:
-    """Our reading of the logits must give the weights that the model computed, or we have not understood the model."""
+def _check_weights(call: AttentionCall, sinks: Tensor | None) -> None:
+    """Raise CheckpointError unless the softmax of the rebuilt logits gives the weights that the model computed."""
     logits = call.logits_BHST
     if call.softcap is not None:
         logits = torch.tanh(logits / call.softcap) * call.softcap

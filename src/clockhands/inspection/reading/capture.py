@@ -1,7 +1,7 @@
-"""One pass of a model over texts: hidden states and the input of every attention layer, kept for replay.
+"""Run a model over texts once, and record hidden states and the input of every attention layer.
 
-Attention itself is never stored: a layer's queries, keys and logits are computed again, batch by batch, from its
-recorded input. What is stored grows with layers × texts × length × width, never with length².
+Attention itself is not stored: a layer is run again on its recorded input, batch by batch, whenever its queries, keys
+and logits are needed. What is stored grows with layers × texts × length × width, never with length².
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from torch import nn
 from clockhands.errors import CheckpointError
 from clockhands.inspection.reading.attention_call import AttentionCall, ignore
 from clockhands.inspection.reading.attention_hooks import listen
-from clockhands.inspection.reading.layer import Layer, hidden_input
-from clockhands.inspection.reading.repeated_texts import Repeats, repeats
+from clockhands.inspection.reading.layer import Layer, find_input
+from clockhands.inspection.reading.repeated_texts import Repeats, find_repeats
 from clockhands.inspection.reading.tensor_storage import TensorStorage
 from clockhands.model.attention import CrossAttention
 from clockhands.pretrained import first_line
@@ -27,19 +27,19 @@ from clockhands.shapes import Bool, Float, Int, Tensor
 
 WITHOUT_FIRST = (
     " Position 0 and special tokens are left out, as in all measures of vectors: in most trained models the row of "
-    "position 0 is an outlier, and what stands there carries one huge direction that has nothing to do with place."
+    "position 0 is an outlier, and the states there have one huge direction that has nothing to do with position."
 )
-"""The one rule about the first position, for the method of every measure of position rows or hidden states."""
+"""How the first position is treated, for the method text of every measure of position rows or hidden states."""
 
 
 @dataclass
 class Capture:
     """A model's hidden states and attention inputs on windows of equal length.
 
-    ``hidden`` holds the embedding output and the output of every block, each N × T × D; ``ordinary_T`` is False where
-    the tokenizer puts a special token in every window. ``source_NS`` is what the encoder read for a decoder (-1 where
-    nothing stands), and ``cross_modules`` are the modules that look at it. ``unread_reason`` says why there are no
-    ``layers``, or why one is missing, where the model has attention that cannot be read.
+    ``hidden`` holds the embedding output and the output of every block, each N × T × D; ``ordinary_T`` is False at the
+    positions of special tokens, which are the same in every window. ``source_NS`` are the ids that the encoder read for
+    a decoder (-1: padding), and ``cross_modules`` the modules of its cross-attention. ``unread_reason`` says why there
+    are no ``layers``, or why one is missing; it is empty where all attention could be read.
     """
 
     ids_NT: Int[Tensor, "N T"]
@@ -52,32 +52,33 @@ class Capture:
 
     @property
     def num_texts(self) -> int:
-        """How many windows."""
+        """The number of windows."""
         return len(self.ids_NT)
 
     @property
     def length(self) -> int:
-        """Tokens in a window."""
+        """The number of tokens of a window."""
         return self.ids_NT.shape[1]
 
     @property
     def counted_T(self) -> Bool[Tensor, " T"]:
-        """Where position rows and hidden states are measured: at ordinary tokens, position 0 left out."""
-        kept = self.ordinary_T.clone()
-        kept[0] = False
-        return kept
+        """The positions at which rows and hidden states are measured: those of ordinary tokens, without position 0."""
+        counted_T = self.ordinary_T.clone()
+        counted_T[0] = False
+        return counted_T
 
     @cached_property
     def repeats(self) -> Repeats:
         """Which of the texts repeat each other."""
-        return repeats(self.ids_NT[:, self.ordinary_T])
+        return find_repeats(self.ids_NT[:, self.ordinary_T])
 
     def forward_options(self, rows: slice | Tensor) -> dict[str, Tensor]:
-        """What ``forward`` needs beside the ids of these texts."""
+        """Return the keyword arguments of ``forward`` for the texts of these rows: a decoder's source."""
         return {} if self.source_NS is None else {"source_BS": self.source_NS[rows]}
 
 
 Forward = Callable[..., tuple[Tensor, ...]]
+"""From token ids [B, T] to hidden states [B, T, D], the embedding output first; such as ``Subject.forward``."""
 
 
 @torch.no_grad()
@@ -89,41 +90,46 @@ def capture(
     ordinary_T: Bool[Tensor, " T"] | None = None,
     source_NS: Int[Tensor, "N S"] | None = None,
     batch: int = 8,
-    tick: Callable[[], object] = lambda: None,
+    progress: Callable[[], object] = lambda: None,
 ) -> Capture:
-    """Run ``forward`` (ids to the tuple of hidden states) over all windows and record what a replay needs.
+    """Run ``forward`` over all windows, ``batch`` at once, and record what a replay of its attention needs.
 
-    ``source_NS`` goes to ``forward`` as ``source_BS``, batch by batch. Raises CheckpointError if the model has no
-    attention. Where it has, but not as logits of every token for every token, its states are recorded all the same.
+    ``ordinary_T`` marks the positions without special tokens (default: all). ``source_NS`` goes to ``forward`` as
+    ``source_BS``, batch by batch. ``progress`` is called after each batch. Attention that is not computed as logits of
+    every token for every token is left out, and ``unread_reason`` says why. Raises CheckpointError if the model has no
+    attention at all, gives NaN or infinite states, or not one state per token; UsageError if the disk has no room for
+    the states.
     """
     ordinary = torch.ones(ids_NT.shape[1], dtype=torch.bool) if ordinary_T is None else ordinary_T
-    found = Capture(ids_NT, [], [], ordinary, source_NS)
+    result = Capture(ids_NT, [], [], ordinary, source_NS)
     batch = min(batch, len(ids_NT))
-    run = partial(forward, ids_NT[:batch], **found.forward_options(slice(batch)))
-    calls, found.cross_modules, found.unread_reason = _template(model, run, (batch, ids_NT.shape[1]))
-    states = forward(ids_NT[:1], **found.forward_options(slice(1)))
-    if any(state.shape[1] != found.length for state in states):
+    run = partial(forward, ids_NT[:batch], **result.forward_options(slice(batch)))
+    calls, result.cross_modules, result.unread_reason = _record_calls(model, run, (batch, ids_NT.shape[1]))
+    states = forward(ids_NT[:1], **result.forward_options(slice(1)))
+    if any(state.shape[1] != result.length for state in states):
         raise CheckpointError(
-            f"{type(model).__name__} gives {max(state.shape[1] for state in states)} states for {found.length} tokens, "
-            "so they cannot be told apart by place; try another --length (length=...)"
+            f"{type(model).__name__} gives {max(state.shape[1] for state in states)} states for {result.length} "
+            "tokens, so they do not belong to positions; try another --length (length=...)"
         )
-    store = TensorStorage((len(states) + len(calls)) * ids_NT.numel() * states[0].shape[-1] * states[0].element_size())
-    layers = [_layer(index, call, ids_NT, model, store) for index, call in enumerate(calls)]
-    hidden = [store.empty((len(ids_NT), *state.shape[1:]), state.dtype) for state in states]
+    storage = TensorStorage(
+        (len(states) + len(calls)) * ids_NT.numel() * states[0].shape[-1] * states[0].element_size()
+    )
+    layers = [_make_layer(index, call, ids_NT, model, storage) for index, call in enumerate(calls)]
+    hidden = [storage.empty((len(ids_NT), *state.shape[1:]), state.dtype) for state in states]
     for start in range(0, len(ids_NT), batch):
         rows = torch.arange(start, start + batch).clamp(max=len(ids_NT) - 1)
         with listen(model, ignore), _recording(layers, rows):
-            states = forward(ids_NT[rows], **found.forward_options(rows))
-        for index, (kept, state) in enumerate(zip(hidden, states, strict=True)):
+            states = forward(ids_NT[rows], **result.forward_options(rows))
+        for index, (stored, state) in enumerate(zip(hidden, states, strict=True)):
             _check_finite(state, index, model)
-            kept[rows] = state.to(kept.device)
-        tick()
-    found.hidden, found.layers = hidden, layers
-    return found
+            stored[rows] = state.to(stored.device)
+        progress()
+    result.hidden, result.layers = hidden, layers
+    return result
 
 
 def _check_finite(state: Tensor, index: int, model: nn.Module) -> None:
-    """Raises CheckpointError for states that are NaN or infinite: nothing measured on them would mean anything."""
+    """Raise CheckpointError for states that are NaN or infinite."""
     if not bool(torch.isfinite(state).all()):
         where = "its embedding" if index == 0 else f"layer {index}"
         raise CheckpointError(
@@ -133,50 +139,55 @@ def _check_finite(state: Tensor, index: int, model: nn.Module) -> None:
 
 
 @dataclass(frozen=True)
-class _Recorded:
+class _RecordedCall:
+    """The arguments with which an attention module was called."""
+
     module: nn.Module
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
 
-def _template(
+def _record_calls(
     model: nn.Module, run: Callable[[], Any], shape: tuple[int, int]
-) -> tuple[list[_Recorded], list[nn.Module], str]:
-    """Return how each self-attention layer is called, in order; the modules that look across; why one is missing."""
-    readable, unread = _readable(model, run, shape)
-    recorded: list[_Recorded] = []
+) -> tuple[list[_RecordedCall], list[nn.Module], str]:
+    """Run the model once, and return the calls of its self-attention in order, and the modules of cross-attention.
 
-    def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    The third value says why a layer of self-attention is missing; it is empty if none is.
+    """
+    modules, unread = _find_readable(model, run, shape)
+    recorded: list[_RecordedCall] = []
+
+    def record(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         # A cache would grow with every replay.
-        kept = {name: None if _is_cache(value) else value for name, value in kwargs.items()}
-        recorded.append(_Recorded(module, tuple(None if _is_cache(value) else value for value in args), kept))
+        named = {name: None if _is_cache(value) else value for name, value in kwargs.items()}
+        recorded.append(_RecordedCall(module, tuple(None if _is_cache(value) else value for value in args), named))
 
-    hooks = [module.register_forward_pre_hook(note, with_kwargs=True) for module in readable]
+    hooks = [module.register_forward_pre_hook(record, with_kwargs=True) for module in modules]
     try:
         with listen(model, ignore):
             run()
     finally:
         for hook in hooks:
             hook.remove()
-    across = [call.module for call in recorded if _is_cross(call.module, call.kwargs)]
-    faults = [(call, _fault(call, model, shape)) for call in recorded if call.module not in across]
-    found = [call for call, fault in faults if not fault]
+    cross_modules = [call.module for call in recorded if _is_cross(call.module, call.kwargs)]
+    faults = [(call, _explain_fault(call, model, shape)) for call in recorded if call.module not in cross_modules]
+    readable = [call for call, fault in faults if not fault]
     fault = next((fault for _, fault in faults if fault), "")
-    return found, across, fault if found else unread or fault
+    return readable, cross_modules, fault if readable else unread or fault
 
 
-def _readable(model: nn.Module, run: Callable[[], Any], shape: tuple[int, int]) -> tuple[list[nn.Module], str]:
-    """The modules whose attention is seen as logits of every token for every token, and why others are not.
+def _find_readable(model: nn.Module, run: Callable[[], Any], shape: tuple[int, int]) -> tuple[list[nn.Module], str]:
+    """Return the modules whose attention is computed as logits of every token for every token, and why others are not.
 
     Raises CheckpointError if there is no attention at all.
     """
-    heard: dict[nn.Module, bool] = {}
+    seen: dict[nn.Module, bool] = {}
     entered: dict[str, None] = {}
 
-    def hear(call: AttentionCall) -> None:
-        # A decoder's look at another text has keys of that length.
+    def see(call: AttentionCall) -> None:
+        # The keys of cross-attention are those of another text, so only the length of the queries is compared.
         square = call.logits_BHST.shape[0] == shape[0] and call.logits_BHST.shape[2] == shape[1]
-        heard[call.module] = heard.get(call.module, True) and square
+        seen[call.module] = seen.get(call.module, True) and square
 
     hooks = [
         module.register_forward_pre_hook(lambda module, args: entered.setdefault(type(module).__name__))
@@ -185,38 +196,38 @@ def _readable(model: nn.Module, run: Callable[[], Any], shape: tuple[int, int]) 
     ]
     unread = ""
     try:
-        with listen(model, hear):
+        with listen(model, see):
             run()
     except CheckpointError as fault:
         unread = str(fault)
-        heard.clear()
+        seen.clear()
     finally:
         for hook in hooks:
             hook.remove()
-    if not heard and not entered:
+    if not seen and not entered:
         raise CheckpointError(
             f"no attention was seen in {type(model).__name__}: it has none, or computes it in a way that neither the "
             "attention interface of transformers nor a softmax shows"
         )
-    names = {type(module).__name__ for module, square in heard.items() if not square} or set(entered)
+    names = {type(module).__name__ for module, square in seen.items() if not square} or set(entered)
     blocks = f"the attention of {', '.join(sorted(names))} is not computed as logits of every token for every token"
-    return [module for module, square in heard.items() if square], unread or blocks
+    return [module for module, square in seen.items() if square], unread or blocks
 
 
-def _fault(call: _Recorded, model: nn.Module, shape: tuple[int, int]) -> str:
-    """Why a layer cannot be run again alone; empty if it can."""
-    kind = type(call.module).__name__
-    hidden = hidden_input(call.args, call.kwargs)
+def _explain_fault(call: _RecordedCall, model: nn.Module, shape: tuple[int, int]) -> str:
+    """Return why a layer cannot be run again alone; empty if it can."""
+    name = type(call.module).__name__
+    hidden = find_input(call.args, call.kwargs)
     if hidden is None or tuple(hidden.shape[:-1]) not in (shape, shape[::-1]):
-        return f"the attention of {kind} is not given one vector per token"
+        return f"the attention of {name} is not given one vector per token"
     count, length = shape
     layer = Layer(0, call.module, hidden, model, call.args, call.kwargs, _time_first(hidden, length, model))
     try:
         logits = layer.replay(hidden.transpose(0, 1) if layer.time_first else hidden).logits_BHST
     except Exception as fault:  # foreign code, run in a way that it was not written for
-        return f"the attention of {kind} cannot be run alone ({type(fault).__name__}: {first_line(fault)})"
+        return f"the attention of {name} cannot be run alone ({type(fault).__name__}: {first_line(fault)})"
     if logits.shape[0] != count or tuple(logits.shape[2:]) != (length, length):
-        return f"the attention of {kind} is not computed as logits of every token for every token"
+        return f"the attention of {name} is not computed as logits of every token for every token"
     return ""
 
 
@@ -225,37 +236,39 @@ def _is_cache(value: Any) -> bool:
 
 
 def _is_cross(module: nn.Module, kwargs: dict[str, Any]) -> bool:
-    told = ("key_value_states", "encoder_hidden_states")
-    return isinstance(module, CrossAttention) or any(kwargs.get(name) is not None for name in told)
+    """Tell whether a call is one of cross-attention: the module reads the states of another text."""
+    sources = ("key_value_states", "encoder_hidden_states")
+    return isinstance(module, CrossAttention) or any(kwargs.get(name) is not None for name in sources)
 
 
-def _layer(index: int, call: _Recorded, ids_NT: Tensor, model: nn.Module, store: TensorStorage) -> Layer:
-    hidden = hidden_input(call.args, call.kwargs)
+def _make_layer(index: int, call: _RecordedCall, ids_NT: Tensor, model: nn.Module, storage: TensorStorage) -> Layer:
+    """Make the layer of a call, with storage for its inputs that is not filled yet."""
+    hidden = find_input(call.args, call.kwargs)
     assert hidden is not None
     count, length = ids_NT.shape
-    inputs = store.empty((count, length, hidden.shape[-1]), hidden.dtype)
+    inputs = storage.empty((count, length, hidden.shape[-1]), hidden.dtype)
     return Layer(index, call.module, inputs, model, call.args, call.kwargs, _time_first(hidden, length, model))
 
 
 def _time_first(hidden: Tensor, length: int, model: nn.Module) -> bool:
-    """Whether the first axis is the text's. Where there are as many texts as tokens, only the class tells."""
+    """Tell whether the first axis is time. Where there are as many texts as tokens, the class decides."""
     return hidden.shape[0] == length and (hidden.shape[1] != length or "xlnet" in type(model).__name__.lower())
 
 
 @contextlib.contextmanager
 def _recording(layers: list[Layer], rows: Tensor) -> Iterator[None]:
-    """Write the input of every attention layer of one forward pass to its place."""
-    coming = iter(layers)
+    """Inside the block, store the inputs of the attention layers of a forward pass over the texts ``rows``."""
+    remaining = iter(layers)
 
-    def keep(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def store(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not _is_cross(module, kwargs):
-            layer = next(coming)
-            x = hidden_input(args, kwargs)
+            layer = next(remaining)
+            x = find_input(args, kwargs)
             assert x is not None
             layer.inputs_NTD[rows] = (x.transpose(0, 1) if layer.time_first else x).to(layer.inputs_NTD.device)
 
     modules = dict.fromkeys(layer.module for layer in layers)
-    hooks = [module.register_forward_pre_hook(keep, with_kwargs=True) for module in modules]
+    hooks = [module.register_forward_pre_hook(store, with_kwargs=True) for module in modules]
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""What the heads of one attention layer attend to: by place, by offset and by distance, summed over all texts."""
+"""What the heads of one attention layer attend to, by position, by offset and by distance, summed over all texts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,20 @@ from clockhands.inspection.estimators.position_sums import PositionSums
 from clockhands.inspection.reading.attention_call import AttentionCall
 from clockhands.shapes import Bool, Float, Tensor
 
-REACH = 32
-"""The largest offset, in tokens either way, by which attention is counted."""
+MAX_OFFSET = 32
+"""The largest offset, in tokens before and after the query, at which attention is counted."""
 
 
 @dataclass(frozen=True)
 class HeadStatistics:
-    """One layer's heads over all texts: places (with their 95 % interval), offsets and distances."""
+    """Statistics of the heads of one layer over all texts.
+
+    ``by_position_H``: share of the variance of attention that its mean over texts explains, with its 95 % interval
+    ``by_position_H2``. ``offsets_HJ``: mean attention at each offset from -MAX_OFFSET to MAX_OFFSET (key less query).
+    ``first_token_H``: mean attention to the first token of the window. ``distance_NH``: mean distance of what a head
+    attends to, text by text, in tokens. ``uniform_distance`` and ``uniform_offsets_J``: the same for uniform attention
+    under the layer's mask.
+    """
 
     by_position_H: Float[Tensor, " H"]
     by_position_H2: Float[Tensor, "H two"]
@@ -28,20 +35,20 @@ class HeadStatistics:
 
     @property
     def distance_H(self) -> Tensor:
-        """How far each head looks, the mean over the texts."""
+        """The mean distance, in tokens, at which each head attends."""
         return self.distance_NH.mean(0)
 
     @property
     def favourite_offset_H(self) -> Tensor:
         """The offset that each head attends to most."""
-        return self.offsets_HJ.argmax(-1) - REACH
+        return self.offsets_HJ.argmax(-1) - MAX_OFFSET
 
-    def offset(self, r: int) -> Tensor:
-        """Mean attention of each head to the token ``r`` places further on (negative: before)."""
-        return self.offsets_HJ[:, REACH + r]
+    def offset(self, offset: int) -> Tensor:
+        """Return each head's mean attention to the token ``offset`` positions after the query (negative: before)."""
+        return self.offsets_HJ[:, MAX_OFFSET + offset]
 
     def name_head(self, head: int) -> str:
-        """A name for what the head does, or an empty string."""
+        """Return what the head attends to most, in a word; empty if it attends to no one token enough."""
         best = int(self.favourite_offset_H[head])
         if float(self.offsets_HJ[head].max()) >= 0.5:
             return {-1: "previous token", 0: "itself", 1: "next token"}.get(best, f"offset {best:+d}")
@@ -49,60 +56,62 @@ class HeadStatistics:
 
 
 class HeadCounts:
-    """What is summed over one layer's attention, batch by batch; memory grows with length² once, not with texts."""
+    """Sums over the attention of one layer, batch by batch; memory grows with length², not with texts."""
 
     def __init__(self, ordinary_T: Bool[Tensor, " T"]) -> None:
-        self.ordinary_T, self.places = ordinary_T, PositionSums()
-        self.first = torch.zeros(())
+        self.ordinary_T, self.sums = ordinary_T, PositionSums()
+        self.to_first = torch.zeros(())
         self.mask_ST = torch.ones(1, 1, dtype=torch.bool)
-        self.reach: list[Tensor] = []
+        self.distances: list[Tensor] = []
 
     def add(self, call: AttentionCall) -> None:
-        """Count in one batch."""
+        """Add the attention of one batch."""
         kept = self.ordinary_T
         weights = call.weights_BHST.cpu()
         inner = weights if bool(kept.all()) else weights[:, :, kept][..., kept]
-        self.first = self.first + weights[:, :, kept, 0].sum((0, 2), dtype=torch.float64) / int(kept.sum())
+        self.to_first = self.to_first + weights[:, :, kept, 0].sum((0, 2), dtype=torch.float64) / int(kept.sum())
         self.mask_ST = call.mask_BHST[0, 0].cpu()[kept][:, kept]
         inner = inner / inner.sum(-1, keepdim=True).clamp_min(1e-12)
-        self.places.add((inner.double() - self._uniform()) * self.mask_ST)
-        self.reach.append(self._reach(inner))
+        self.sums.add((inner.double() - self._make_uniform()) * self.mask_ST)
+        self.distances.append(self._measure_distance(inner))
 
-    def _uniform(self) -> Float[Tensor, "S T"]:
-        """Uniform attention over the keys that each query may see."""
+    def _make_uniform(self) -> Float[Tensor, "S T"]:
+        """Return uniform attention over the keys that each query may attend to."""
         return self.mask_ST / self.mask_ST.sum(-1, keepdim=True).clamp_min(1)
 
-    def _reach(self, inner_BHST: Float[Tensor, "B H S T"]) -> Float[Tensor, "B H"]:
-        """The mean distance at which each head looks, text by text."""
-        places, chosen = torch.arange(inner_BHST.shape[-1]), _queries(self.mask_ST)
-        distance_ST = (places - places[:, None]).abs()
+    def _measure_distance(self, inner_BHST: Float[Tensor, "B H S T"]) -> Float[Tensor, "B H"]:
+        """Return the mean distance at which each head attends, text by text."""
+        positions, chosen = torch.arange(inner_BHST.shape[-1]), _choose_queries(self.mask_ST)
+        distance_ST = (positions - positions[:, None]).abs()
         return (inner_BHST[:, :, chosen] * distance_ST[chosen]).sum(-1, dtype=torch.float64).mean(-1)
 
-    def statistics(self) -> HeadStatistics:
-        """Places, offsets and distances of every head."""
-        allowed, texts, uniform_ST = self.mask_ST, self.places.texts, self._uniform()
-        mean_HST = self.places.total_gHST.sum(0) / texts + uniform_ST
-        by_place, by_position_H2, _ = self.places.estimate_shares()
-        queries = _queries(allowed)
+    def summarise(self) -> HeadStatistics:
+        """Return the statistics of every head."""
+        allowed, texts, uniform_ST = self.mask_ST, self.sums.texts, self._make_uniform()
+        mean_HST = self.sums.total_gHST.sum(0) / texts + uniform_ST
+        by_position, by_position_H2, _ = self.sums.estimate_shares()
+        queries = _choose_queries(allowed)
         distance_ST = (torch.arange(len(allowed)) - torch.arange(len(allowed))[:, None]).double()
         uniform = float((uniform_ST * distance_ST.abs()).sum(-1)[queries].mean())
-        offsets = _offsets(mean_HST, distance_ST)
-        chance = _offsets(uniform_ST[None], distance_ST)[0]
-        reach = torch.cat(self.reach)
-        return HeadStatistics(by_place, by_position_H2, offsets, self.first / texts, reach, uniform, chance)
+        offsets = _average_offsets(mean_HST, distance_ST)
+        uniform_offsets = _average_offsets(uniform_ST[None], distance_ST)[0]
+        distances = torch.cat(self.distances)
+        return HeadStatistics(
+            by_position, by_position_H2, offsets, self.to_first / texts, distances, uniform, uniform_offsets
+        )
 
 
-def _queries(allowed: Tensor) -> slice:
+def _choose_queries(allowed: Tensor) -> slice:
     """Return the queries to count: the middle half where keys lie on both sides, all but the first four where not."""
     size = len(allowed)
     causal = not bool(allowed.triu(1).any())
     return slice(min(4, size - 1), size) if causal else slice(size // 4, max(size // 4 + 1, 3 * size // 4))
 
 
-def _offsets(mean_HST: Tensor, distance_ST: Tensor) -> Tensor:
-    """Mean attention at each offset from −REACH to +REACH, over the queries that have such a key."""
+def _average_offsets(mean_HST: Tensor, distance_ST: Tensor) -> Tensor:
+    """Return mean attention at each offset from -MAX_OFFSET to MAX_OFFSET, over the queries that have such a key."""
     columns = []
-    for r in range(-REACH, REACH + 1):
-        there = distance_ST == r
-        columns.append(mean_HST[:, there].mean(-1) if bool(there.any()) else torch.zeros(len(mean_HST)).double())
+    for offset in range(-MAX_OFFSET, MAX_OFFSET + 1):
+        pairs_ST = distance_ST == offset
+        columns.append(mean_HST[:, pairs_ST].mean(-1) if bool(pairs_ST.any()) else torch.zeros(len(mean_HST)).double())
     return torch.stack(columns, dim=-1)

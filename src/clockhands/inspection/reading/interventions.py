@@ -21,12 +21,13 @@ INTERVENTIONS = (
 )
 """For the method of every measure that uses them."""
 STEPS = (1, 4, 16, 64)
-"""Places by which all positions are moved."""
+"""Numbers of positions by which all positions are shifted."""
 MOST_TEXTS = 24
+"""Texts on which interventions are made."""
 STAYING = 8
-"""One token in so many stays where it is while the others are permuted."""
+"""One token in this many keeps its position while the others are permuted."""
 CHANGED = 1e-6
-"""Squared changes below this part of a distance are rounding."""
+"""Relative squared changes below this are rounding."""
 
 PERMUTED, OTHERS, MEAN_ROW, ANOTHER = (
     "tokens permuted",
@@ -38,9 +39,11 @@ PERMUTED, OTHERS, MEAN_ROW, ANOTHER = (
 
 @dataclass(frozen=True)
 class Effect:
-    """One intervention: relative squared change per text of a token's state and of the texts' mean state.
+    """What one intervention changes in the last states, text by text.
 
-    ``cosine`` is that of the mean states before and after. ``pooled_N`` is None where only some tokens are compared.
+    ``tokens_N``: the mean squared change of a token's state, relative to the mean squared distance of the states of two
+    tokens. ``pooled_N``: the same for the mean state of a text; None where only some tokens are compared. ``cosine``:
+    the cosine of the mean states before and after.
     """
 
     name: str
@@ -50,20 +53,24 @@ class Effect:
 
     @property
     def tokens(self) -> float:
-        """The change of a token's state."""
+        """The mean of ``tokens_N``."""
         return float(self.tokens_N.mean())
 
     @property
     def pooled(self) -> float | None:
-        """The change of a text's mean state."""
+        """The mean of ``pooled_N``; None where that is."""
         return None if self.pooled_N is None else float(self.pooled_N.mean())
 
 
 Run = Callable[..., tuple[Tensor, ...] | None]
+"""From token ids to hidden states, as ``Subject.forward``; None where the model does not allow the intervention."""
 
 
-def last_states(run: Run, capture: Capture, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "N t D"] | None:
-    """Compute the last states of the tokens that count; None if ``run`` cannot. Windows may be cut."""
+def run_last_states(run: Run, capture: Capture, ids_NT: Int[Tensor, "N T"]) -> Float[Tensor, "N t D"] | None:
+    """Return the last states of the ordinary tokens (t of T); None if ``run`` returns None.
+
+    ``ids_NT`` may be shorter than the windows of ``capture``.
+    """
     batches, ordinary_T = [], capture.ordinary_T[: ids_NT.shape[1]]
     for rows in torch.arange(len(ids_NT)).split(8):
         states = run(ids_NT[rows], **capture.forward_options(rows))
@@ -73,15 +80,15 @@ def last_states(run: Run, capture: Capture, ids_NT: Int[Tensor, "N T"]) -> Float
     return torch.cat(batches)
 
 
-def squared_distance(rows_ND: Float[Tensor, "N D"]) -> float:
+def measure_squared_distance(rows_ND: Float[Tensor, "N D"]) -> float:
     """Return the mean squared distance of two different rows; 0 where they differ by rounding only."""
     centred = rows_ND.double() - rows_ND.double().mean(0)
     between = 2 * float(centred.square().sum()) / max(len(rows_ND) - 1, 1)
     return between if between > 1e-9 * float(rows_ND.double().square().sum(-1).mean()) else 0.0
 
 
-def relative_change(change_N: Float[Tensor, " N"], distance: float) -> Float[Tensor, " N"]:
-    """Return changes as parts of a distance; 0 where there is no distance, so that nothing can be told."""
+def divide_by_distance(change_N: Float[Tensor, " N"], distance: float) -> Float[Tensor, " N"]:
+    """Return squared changes relative to a squared distance; 0 where the distance is 0."""
     return change_N / distance if distance > 0 else torch.zeros_like(change_N)
 
 
@@ -92,8 +99,8 @@ def compare_states(name: str, before_NtD: Tensor, after_NtD: Tensor) -> Effect:
     pooled = (second - first).square().sum(-1)
     return Effect(
         name,
-        relative_change(tokens, squared_distance(before_NtD.flatten(0, 1))),
-        relative_change(pooled, squared_distance(first)),
+        divide_by_distance(tokens, measure_squared_distance(before_NtD.flatten(0, 1))),
+        divide_by_distance(pooled, measure_squared_distance(first)),
         float(F.cosine_similarity(first, second, dim=-1).mean()),
     )
 
@@ -119,7 +126,7 @@ class Interventions:
 
     @property
     def order_matters(self) -> bool:
-        """Whether order changes anything in the output."""
+        """Whether the order of the tokens changes anything in the output."""
         permuted = self[PERMUTED]
         return max(permuted.tokens, permuted.pooled or 0.0, self[OTHERS].tokens) > CHANGED
 
@@ -127,64 +134,67 @@ class Interventions:
 def intervene(subject: Subject, capture: Capture) -> Interventions:
     """Run every intervention that this model allows."""
     ids = capture.ids_NT[:MOST_TEXTS]
-    before = last_states(subject.forward, capture, ids)
+    before = run_last_states(subject.forward, capture, ids)
     assert before is not None
-    found = [_shifted(subject, capture, ids, step, before) for step in STEPS]
+    effects = [_shift(subject, capture, ids, step, before) for step in STEPS]
     if subject.read_tables() is not None:
         with subject.without_positions(capture.length):
-            after = last_states(subject.forward, capture, ids)
+            after = run_last_states(subject.forward, capture, ids)
         assert after is not None
-        found.append(compare_states(MEAN_ROW, before, after))
+        effects.append(compare_states(MEAN_ROW, before, after))
     generator = torch.Generator().manual_seed(0)
-    found.append(_permuted(subject, capture, ids, before, generator))
-    found.append(_others_permuted(subject, capture, ids, before, generator))
-    found.append(compare_states(ANOTHER, before, before.roll(1, dims=0)))
-    return Interventions(tuple(effect for effect in found if effect is not None))
+    effects.append(_permute(subject, capture, ids, before, generator))
+    effects.append(_permute_others(subject, capture, ids, before, generator))
+    effects.append(compare_states(ANOTHER, before, before.roll(1, dims=0)))
+    return Interventions(tuple(effect for effect in effects if effect is not None))
 
 
 def draw_orders(count: int, texts: int, generator: torch.Generator) -> Int[Tensor, "N t"]:
-    """One random order of ``count`` tokens for every text."""
+    """Return a random order of ``count`` tokens for every text."""
     return torch.stack([torch.randperm(count, generator=generator) for _ in range(texts)])
 
 
-def _permuted(
+def _permute(
     subject: Subject, capture: Capture, ids_NT: Tensor, before_NtD: Tensor, generator: torch.Generator
 ) -> Effect:
-    """All tokens in another order, each followed to its new place."""
-    kept = capture.ordinary_T
-    order_Nt = draw_orders(int(kept.sum()), len(ids_NT), generator)
+    """Permute the ordinary tokens, and compare each token's state with that at its new position."""
+    ordinary = capture.ordinary_T
+    order_Nt = draw_orders(int(ordinary.sum()), len(ids_NT), generator)
     permuted = ids_NT.clone()
-    permuted[:, kept] = ids_NT[:, kept].gather(1, order_Nt)
-    after = last_states(subject.forward, capture, permuted)
+    permuted[:, ordinary] = ids_NT[:, ordinary].gather(1, order_Nt)
+    after = run_last_states(subject.forward, capture, permuted)
     assert after is not None
     moved = before_NtD.gather(1, order_Nt[:, :, None].expand_as(before_NtD))
     return compare_states(PERMUTED, moved, after)
 
 
-def _others_permuted(
+def _permute_others(
     subject: Subject, capture: Capture, ids_NT: Tensor, before_NtD: Tensor, generator: torch.Generator
 ) -> Effect:
-    """Every eighth token stays and the others change places; what happens to those that stay."""
-    places = capture.ordinary_T.nonzero().flatten()
-    stays = torch.arange(len(places)) % STAYING == min(STAYING, len(places)) // 2
-    moving = places[~stays]
+    """Permute all ordinary tokens but every eighth, and compare the states of those that stay."""
+    positions = capture.ordinary_T.nonzero().flatten()
+    stays = torch.arange(len(positions)) % STAYING == min(STAYING, len(positions)) // 2
+    moving = positions[~stays]
     permuted = ids_NT.clone()
     permuted[:, moving] = ids_NT[:, moving].gather(1, draw_orders(len(moving), len(ids_NT), generator))
-    after = last_states(subject.forward, capture, permuted)
+    after = run_last_states(subject.forward, capture, permuted)
     assert after is not None
     change = (after - before_NtD)[:, stays].square().sum(-1).mean(1)
-    return Effect(OTHERS, relative_change(change, squared_distance(before_NtD.flatten(0, 1))), None)
+    return Effect(OTHERS, divide_by_distance(change, measure_squared_distance(before_NtD.flatten(0, 1))), None)
 
 
-def _shifted(subject: Subject, capture: Capture, ids_NT: Tensor, step: int, before_NtD: Tensor) -> Effect | None:
-    """All positions ``step`` later, in windows short enough for the rows that there are; None if that is too short."""
+def _shift(subject: Subject, capture: Capture, ids_NT: Tensor, step: int, before_NtD: Tensor) -> Effect | None:
+    """Run with all positions ``step`` later, in windows cut so that no position is beyond the last that the model has.
+
+    None if less than half a window is left, or if the model does not allow it.
+    """
     length = ids_NT.shape[1]
-    room = length if subject.max_length is None else min(length, subject.max_length - step)
-    if room < length / 2:
+    cut = length if subject.max_length is None else min(length, subject.max_length - step)
+    if cut < length / 2:
         return None
-    after = last_states(partial(subject.run_shifted, step=step), capture, ids_NT[:, :room])
+    after = run_last_states(partial(subject.run_shifted, step=step), capture, ids_NT[:, :cut])
     if after is None:
         return None
-    unmoved = before_NtD if room == length else last_states(subject.forward, capture, ids_NT[:, :room])
-    assert unmoved is not None
-    return compare_states(f"shifted by {step}", unmoved, after)
+    unshifted = before_NtD if cut == length else run_last_states(subject.forward, capture, ids_NT[:, :cut])
+    assert unshifted is not None
+    return compare_states(f"shifted by {step}", unshifted, after)

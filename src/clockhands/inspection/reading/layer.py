@@ -13,26 +13,29 @@ from torch import nn
 from clockhands.errors import CheckpointError
 from clockhands.inspection.reading.attention_call import AttentionCall
 from clockhands.inspection.reading.attention_hooks import listen
-from clockhands.inspection.reading.held_norms import HeldNorms
+from clockhands.inspection.reading.held_input import HeldInput
 from clockhands.model.attention import AttentionContext
 from clockhands.schemes import Scheme
 from clockhands.shapes import Float, Tensor
 
 
-class _Heard(Exception):
-    """Leaves an attention module as soon as its attention is known; the rest of the module is not needed."""
+class _AttentionKnown(Exception):
+    """Leaves an attention module as soon as its attention is computed; the rest of the module is not needed."""
 
     def __init__(self, call: AttentionCall) -> None:
         self.call = call
 
 
 def _stop(call: AttentionCall) -> None:
-    raise _Heard(call)
+    raise _AttentionKnown(call)
 
 
 @dataclass
 class Layer:
-    """One attention layer: its module, how it was called, and its input on every text."""
+    """One attention layer that can be run again: its module, the arguments of its call, and its input on every text.
+
+    ``index`` counts layers from 0. ``time_first``: the module's input is [T, N, D].
+    """
 
     index: int
     module: nn.Module
@@ -44,33 +47,36 @@ class Layer:
 
     @property
     def batch(self) -> int:
-        """Texts computed at once; calls are recorded with masks of this size."""
-        return self._given.shape[1 if self.time_first else 0]
+        """The number of texts of one run: the recorded arguments, such as masks, have this size."""
+        return self._template.shape[1 if self.time_first else 0]
 
     @property
-    def _given(self) -> Tensor:
-        """The input with which the layer was recorded."""
-        hidden = hidden_input(self.args, self.kwargs)
+    def _template(self) -> Tensor:
+        """The input among the recorded arguments."""
+        hidden = find_input(self.args, self.kwargs)
         assert hidden is not None
         return hidden
 
     def replay(self, x_NTD: Float[Tensor, "N T D"]) -> AttentionCall:
-        """Run this attention layer alone on another input of at most ``batch`` texts."""
-        count, template = len(x_NTD), self._given
+        """Run this attention layer alone on another input, of at most ``batch`` texts.
+
+        Raises CheckpointError if the module computes no attention when it runs alone.
+        """
+        count, template = len(x_NTD), self._template
         if count < self.batch:
             x_NTD = torch.cat([x_NTD, x_NTD[-1:].expand(self.batch - count, -1, -1)])
         x = x_NTD.to(template)
         x = x.transpose(0, 1) if self.time_first else x.contiguous()
-        args, kwargs = _with_input(self.args, self.kwargs, x)
+        args, kwargs = _replace_input(self.args, self.kwargs, x)
         try:
             with torch.no_grad(), listen(self.model, _stop, within=self.module):
                 self.module(*args, **kwargs)
-        except _Heard as heard:
-            return _first(heard.call, count)
+        except _AttentionKnown as stopped:
+            return _cut_batch(stopped.call, count)
         raise CheckpointError(f"{type(self.module).__name__} computed no attention when run alone")
 
     def calls(self) -> Iterator[tuple[slice, AttentionCall]]:
-        """Attention on every text, batch by batch."""
+        """Yield the attention on every text, batch by batch, with the rows of the texts."""
         for rows in self.batches():
             yield rows, self.replay(self.inputs_NTD[rows])
 
@@ -81,62 +87,66 @@ class Layer:
 
     @property
     def scheme(self) -> Scheme | None:
-        """The scheme of an attention of this project."""
+        """The scheme of an attention layer of this project; None for others."""
         return next((arg.scheme for arg in self.args if isinstance(arg, AttentionContext)), None)
 
     @property
     def locates_tokens(self) -> bool:
-        """Whether tokens say themselves where they stand (RePo, PaTH and others of this project)."""
+        """Whether the scheme computes positions from the tokens: its ``locate`` hook (RePo, PaTH and others)."""
         return self.scheme is not None and "locate" in self.scheme.active_hooks()
 
     @property
     def rewrites_logits(self) -> bool:
-        """Whether whole rows of logits are rewritten, so that what is added depends on all words (CoPE, DAPE)."""
+        """Whether the scheme rewrites rows of logits, so that what it adds depends on all tokens (CoPE, DAPE)."""
         return self.scheme is not None and "logits" in self.scheme.active_hooks()
 
     @cached_property
     def needs_holding(self) -> bool:
-        """Whether something in the layer must be held at the real input, so that parts depend on their text."""
-        frozen = HeldNorms(self.module, self.scheme)
-        with frozen.record():
+        """Whether norms or positions must be held at those of the real input: parts then depend on their text."""
+        held = HeldInput(self.module, self.scheme)
+        with held.record():
             self.replay(self.inputs_NTD[:1])
-        return self.locates_tokens or bool(frozen.reciprocals)
+        return self.locates_tokens or bool(held.reciprocals)
 
     @cached_property
     def scale(self) -> float:
-        """What multiplies q·k: told by the interface, else read off what of the logits is quadratic in the input."""
-        x = self.inputs_NTD[: self.batch]
-        up = self.replay(x)
-        if up.scale is not None:
-            return up.scale
-        down, zero = self.replay(-x), self.replay(torch.zeros_like(x))
-        bent = (up.logits_BHST.double() + down.logits_BHST.double()) / 2 - zero.logits_BHST.double()
-        products = (up.q_BHSK - zero.q_BHSK).double() @ (up.k_BHTK - zero.k_BHTK).double().transpose(-1, -2)
-        bent, products = bent[up.mask_BHST], products[up.mask_BHST]
-        return float((bent * products).sum() / products.square().sum().clamp_min(1e-30))
+        """The factor of q·k: that of the attention interface, else of the logits' quadratic part by regression on q·k.
 
-    def bias(self, call: AttentionCall) -> Float[Tensor, "B H S T"]:
-        """What the layer added to ``scale * q·k`` in this call; zero where masked."""
+        The logits of an input x and of -x have the same quadratic part and opposite linear parts; those of 0 are the
+        constant part.
+        """
+        x = self.inputs_NTD[: self.batch]
+        plus = self.replay(x)
+        if plus.scale is not None:
+            return plus.scale
+        minus, zero = self.replay(-x), self.replay(torch.zeros_like(x))
+        quadratic = (plus.logits_BHST.double() + minus.logits_BHST.double()) / 2 - zero.logits_BHST.double()
+        products = (plus.q_BHSK - zero.q_BHSK).double() @ (plus.k_BHTK - zero.k_BHTK).double().transpose(-1, -2)
+        quadratic, products = quadratic[plus.mask_BHST], products[plus.mask_BHST]
+        return float((quadratic * products).sum() / products.square().sum().clamp_min(1e-30))
+
+    def compute_bias(self, call: AttentionCall) -> Float[Tensor, "B H S T"]:
+        """Return what the layer added to ``scale * q·k`` in this call; zero where masked."""
         if call.bias_BHST is not None:
             return call.bias_BHST
         products = self.scale * call.q_BHSK @ call.k_BHTK.transpose(-1, -2)
         return torch.where(call.mask_BHST, call.logits_BHST - products, 0.0)
 
 
-def hidden_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
-    """The input among the arguments of an attention module: ``hidden_states`` by name, else the first tensor."""
+def find_input(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """Return the input among the arguments of an attention module: ``hidden_states`` by name, else the first tensor."""
     named = kwargs.get("hidden_states")
     return next((value for value in (named, *args, *kwargs.values()) if isinstance(value, Tensor)), None)
 
 
-def _with_input(args: tuple[Any, ...], kwargs: dict[str, Any], x: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The same arguments with another input; where queries and keys are given it apart, it is one and the same."""
-    given = hidden_input(args, kwargs)
-    changed = {name: x if value is given else value for name, value in kwargs.items()}
-    return tuple(x if value is given else value for value in args), changed
+def _replace_input(args: tuple[Any, ...], kwargs: dict[str, Any], x: Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments with another input wherever the recorded one is: for queries, keys and values."""
+    recorded = find_input(args, kwargs)
+    changed = {name: x if value is recorded else value for name, value in kwargs.items()}
+    return tuple(x if value is recorded else value for value in args), changed
 
 
-def _first(call: AttentionCall, count: int) -> AttentionCall:
-    """The call without the rows that only filled up the batch."""
+def _cut_batch(call: AttentionCall, count: int) -> AttentionCall:
+    """Return the call without the rows that only filled up the batch."""
     tensors: dict[str, Any] = {name: value[:count] for name, value in vars(call).items() if isinstance(value, Tensor)}
     return replace(call, **tensors)

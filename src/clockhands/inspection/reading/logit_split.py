@@ -1,22 +1,23 @@
-"""Attention logits split exactly into content, position and constant.
+"""Attention logits split exactly into the parts of content, position and constant.
 
-The input of an attention layer on text n at place t is written x = μ + pos_t + rest: the mean over everything, what the
-place adds to it, and what this text adds to both. The layer is run on μ, on μ + pos and on x; queries and keys of a
-part are what it adds to those before it. Between this input and the queries everything is affine (a norm of queries or
-keys is held at what it did to the real input), so that the order plays no role. Hence
+The input of an attention layer at position i of a text is written x = μ + pos_i + content: μ is the mean over all texts
+and positions, pos_i what the mean over texts at that position adds to it, and content what this text adds to both. The
+layer is run on μ, on μ + pos and on x; the queries and keys of a part are what it adds to those of the parts before it.
+Between the input and the queries everything is affine (norms of queries and keys are held at those of the real input),
+so that the order of the parts plays no role. Hence
 
     logits_ij = Σ_a Σ_b s · q_a,i · k_b,j + E_ij        a, b in {constant, position, content}
 
 with E what the layer adds itself (ALiBi, T5's bias, DeBERTa's and Transformer-XL's terms), split the same way. The
-constant carries μ and every bias of the projections. μ and pos come from the other half of the texts: estimated from
-the same ones, noise would pass as position (about one part in the number of texts).
+constant part carries μ and every bias of the projections. μ and pos are estimated from the other half of the texts: if
+they came from the same texts, noise would pass as position (about one part in the number of texts).
 
-Where the words themselves say where they stand (RePo, CARoPE, Selective RoPE, PaTH, Forgetting), their places are held
-at the real input's, and the products are then linear again. What remains is named ``data-dependent``: the constant
-part's logits at the places that these words chose, less those at the places that μ would choose.
+Where a scheme computes positions from the tokens (RePo, CARoPE, Selective RoPE, PaTH, Forgetting), these are held at
+those of the real input, and the products are then linear again. What remains is the term ``data-dependent``: the logits
+of the constant part at the positions of this text, less those at the positions that μ alone would get.
 
-Source: the four terms of Ke et al. 2021 (TUPE, eq. 6) with a third part, so that layer norm and biases have a place;
-constant–content and constant–position are the u and v terms of Dai et al. 2019 (Transformer-XL).
+Source: the four terms of Ke et al. 2021 (TUPE, eq. 6) with a third part, in which layer norm and biases have their
+place; constant–content and constant–position are the u and v terms of Dai et al. 2019 (Transformer-XL).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from clockhands.inspection.reading.attention_call import AttentionCall
-from clockhands.inspection.reading.held_norms import HeldNorms
+from clockhands.inspection.reading.held_input import HeldInput
 from clockhands.inspection.reading.layer import Layer
 from clockhands.shapes import Bool, Float, Int, Tensor
 
@@ -36,16 +37,17 @@ PRODUCTS = tuple(f"{query}–{key}" for query in PARTS for key in PARTS)
 ADDED = tuple(f"added, {part}" for part in PARTS)
 DATA = "data-dependent"
 TERMS = (*PRODUCTS, *ADDED, DATA)
-"""The names of all terms: query part – key part, what the layer adds itself to the logits, and what places that the
-words chose themselves add to them."""
+"""The names of all terms: query part – key part; what the layer adds to the logits, by part; and what positions that
+are computed from the tokens change."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Queries, keys and added logits of each part, for one batch, with the real logits they sum to.
+    """Queries, keys and added logits of each part for one batch, with the real attention that they add up to.
 
-    Where words choose their places, ``kernel`` is the constant's product at the places that μ would choose, ``data``
-    the term of that name, and ``pairs`` what the layer adds for any queries and keys (PaTH).
+    ``data`` is the data-dependent term, None where there is none. Where the scheme computes positions from the tokens,
+    ``constant_product`` is the constant–constant term at the positions that μ alone would get, and
+    ``compute_product_bias`` returns the part of the scheme's bias that depends on queries and keys (PaTH).
     """
 
     q: dict[str, Float[Tensor, "B H S K"]]
@@ -53,38 +55,41 @@ class Parts:
     added: dict[str, Float[Tensor, "B H S T"]]
     real: AttentionCall
     scale: float
-    kernel: Float[Tensor, "B H S T"] | None = None
+    constant_product: Float[Tensor, "B H S T"] | None = None
     data: Float[Tensor, "B H S T"] | None = None
-    pairs: Callable[[Tensor, Tensor], Tensor] | None = None
+    compute_product_bias: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def compute_term(self, name: str) -> Float[Tensor, "B H S T"]:
-        """One of ``TERMS``, in logits."""
+        """Return one of ``TERMS``, in logits."""
         if name == DATA:
             return torch.zeros_like(self.real.logits_BHST) if self.data is None else self.data
         if name in ADDED:
             return self.added[name.removeprefix("added, ")]
-        if name == "constant–constant" and self.kernel is not None:
-            return self.kernel
+        if name == "constant–constant" and self.constant_product is not None:
+            return self.constant_product
         query, key = name.split("–")
         product = self.scale * self.q[query] @ self.k[key].transpose(-1, -2)
-        return product if self.pairs is None else product + self.pairs(self.q[query], self.k[key])
+        return (
+            product
+            if self.compute_product_bias is None
+            else product + self.compute_product_bias(self.q[query], self.k[key])
+        )
 
     def sum_terms(self) -> Float[Tensor, "B H S T"]:
-        """The sum of all terms."""
-        if self.kernel is not None:
+        """Return the sum of all terms."""
+        if self.constant_product is not None:
             return torch.stack([self.compute_term(name) for name in TERMS]).sum(0)
-        q, k = sum(self.q.values()), sum(self.k.values())
-        assert isinstance(q, Tensor) and isinstance(k, Tensor)
+        q, k = (sum(parts.values(), start=torch.zeros(())) for parts in (self.q, self.k))
         total = self.scale * q @ k.transpose(-1, -2)
         for added in self.added.values():
             total += added
         return total if self.data is None else total + self.data
 
     def measure_error(self) -> float:
-        """The largest deviation of the sum from the real logits, relative to the largest logit."""
+        """Return the largest deviation of the sum from the real logits, relative to the largest logit."""
         logits = self.real.logits_BHST.masked_fill(~self.real.mask_BHST, 0.0)
-        missed = (self.sum_terms().masked_fill(~self.real.mask_BHST, 0.0) - logits).abs().max()
-        return float(missed / logits.abs().max().clamp_min(1e-30))
+        deviation = (self.sum_terms().masked_fill(~self.real.mask_BHST, 0.0) - logits).abs().max()
+        return float(deviation / logits.abs().max().clamp_min(1e-30))
 
 
 @dataclass(frozen=True)
@@ -92,8 +97,8 @@ class Split:
     """How the variance of one layer's logits divides over ``TERMS``, text by text.
 
     ``cov_NHt`` sums term × logit and ``var_NH`` logit², logits centred over the keys of each query; ``error`` is the
-    reconstruction error of ``Parts.error``, the worst over all texts. ``offsets_HJ`` sums the centred logits of all
-    texts over the pairs of each offset, from key 1-T to T-1 places after the query.
+    reconstruction error of ``Parts.measure_error``, the worst over all texts. ``offsets_HJ`` sums the centred logits of
+    all texts over the pairs of each offset, from key 1-T to T-1 positions after the query.
     """
 
     cov_NHt: Float[Tensor, "N H t"]
@@ -102,96 +107,100 @@ class Split:
     offsets_HJ: Float[Tensor, "H J"]
 
     def head_shares(self) -> Float[Tensor, "H t"]:
-        """Shares of each head; each row sums to 1. A share can be slightly negative: a covariance can."""
+        """Return the shares of each head; each row sums to 1. A share can be slightly negative: a covariance can."""
         return self.cov_NHt.sum(0) / self.var_NH.sum(0)[:, None].clamp_min(1e-30)
 
     def layer_shares(self) -> Float[Tensor, " t"]:
-        """Shares of the layer: all heads' logits pooled, so that heads with large logits count for more."""
+        """Return the shares of the layer, all heads pooled: heads with large logits count for more."""
         return self.cov_NHt.sum((0, 1)) / self.var_NH.sum().clamp_min(1e-30)
 
 
 def compute_means(layer: Layer, rows: Int[Tensor, " n"]) -> tuple[Float[Tensor, "1 T D"], Float[Tensor, "1 T D"]]:
-    """μ (the same at every place) and pos, from these texts."""
-    place = layer.inputs_NTD[rows].double().mean(0, keepdim=True)
-    mean = place.mean(1, keepdim=True)
-    kind = layer.inputs_NTD.dtype
-    return mean.expand_as(place).to(kind), (place - mean).to(kind)
+    """Return μ (the same at every position) and pos of these texts."""
+    by_position = layer.inputs_NTD[rows].double().mean(0, keepdim=True)
+    mean = by_position.mean(1, keepdim=True)
+    dtype = layer.inputs_NTD.dtype
+    return mean.expand_as(by_position).to(dtype), (by_position - mean).to(dtype)
 
 
 def split_batches(layer: Layer, *, crossfit: bool = True) -> Iterator[tuple[Int[Tensor, " n"], Parts]]:
-    """Split the logits of every text, batch by batch, with the texts each batch holds."""
+    """Yield the parts of the logits, batch by batch, each with the numbers of its texts.
+
+    ``crossfit``: take the means from the other half of the texts; without it, and for one text, from the same ones.
+    """
     count = len(layer.inputs_NTD)
     everything = torch.arange(count)
-    folds = [everything[0::2], everything[1::2]] if crossfit and count > 1 else [everything]
-    for here, rows in enumerate(folds):
-        mean, place = compute_means(layer, folds[len(folds) - 1 - here])
-        alone = (layer.replay(mean), layer.replay(mean + place))
+    halves = [everything[0::2], everything[1::2]] if crossfit and count > 1 else [everything]
+    for index, rows in enumerate(halves):
+        mean, position = compute_means(layer, halves[len(halves) - 1 - index])
+        at_mean, at_both = layer.replay(mean), layer.replay(mean + position)
         for batch in rows.split(layer.batch):
             x = layer.inputs_NTD[batch]
-            yield (
-                batch,
-                _held(layer, x, mean, place, alone[0])
-                if layer.needs_holding
-                else _parts(layer, layer.replay(x), alone),
-            )
+            if layer.needs_holding:
+                yield batch, _split_held(layer, x, mean, position, at_mean)
+            else:
+                yield batch, _subtract(layer, layer.replay(x), at_mean, at_both)
 
 
-def _parts(layer: Layer, real: AttentionCall, alone: tuple[AttentionCall, AttentionCall]) -> Parts:
-    """Each part is what it adds to those before it: μ, then the place, then the words."""
-    mean, both = alone
-    added = _steps(layer.bias(mean), layer.bias(both), layer.bias(real))
+def _subtract(layer: Layer, real: AttentionCall, at_mean: AttentionCall, at_both: AttentionCall) -> Parts:
+    """Make each part what it adds to those before it: μ, then the position, then the content."""
+    added = _take_differences(layer.compute_bias(at_mean), layer.compute_bias(at_both), layer.compute_bias(real))
     data = None
     if layer.rewrites_logits:
         data, added["content"] = added["content"], torch.zeros_like(added["content"])
-    q, k = _steps(mean.q_BHSK, both.q_BHSK, real.q_BHSK), _steps(mean.k_BHTK, both.k_BHTK, real.k_BHTK)
+    q = _take_differences(at_mean.q_BHSK, at_both.q_BHSK, real.q_BHSK)
+    k = _take_differences(at_mean.k_BHTK, at_both.k_BHTK, real.k_BHTK)
     return Parts(q, k, added, real, layer.scale, data=data)
 
 
-def _steps(mean: Tensor, both: Tensor, real: Tensor) -> dict[str, Tensor]:
-    steps = {"content": real - both, "position": both - mean, "constant": mean}
-    return {name: step.expand(len(real), *step.shape[1:]) for name, step in steps.items()}
+def _take_differences(at_mean: Tensor, at_both: Tensor, real: Tensor) -> dict[str, Tensor]:
+    """Return the differences by part, each for every text of the batch."""
+    differences = {"content": real - at_both, "position": at_both - at_mean, "constant": at_mean}
+    return {name: part.expand(len(real), *part.shape[1:]) for name, part in differences.items()}
 
 
-def _held(layer: Layer, x: Tensor, mean: Tensor, place: Tensor, own: AttentionCall) -> Parts:
-    """The same with norms and places held at what this text gave them; ``own`` ran on μ alone, with nothing held."""
-    frozen = HeldNorms(layer.module, layer.scheme)
-    with frozen.record():
+def _split_held(layer: Layer, x: Tensor, mean: Tensor, position: Tensor, unheld_mean: AttentionCall) -> Parts:
+    """Split with norms and positions held at those of this text; ``unheld_mean`` ran on μ with nothing held."""
+    held = HeldInput(layer.module, layer.scheme)
+    with held.record():
         real = layer.replay(x)
-    with frozen.applied():
-        at_mean, at_both = layer.replay(mean.expand_as(x)), layer.replay((mean + place).expand_as(x))
-    split = _parts(layer, real, (at_mean, at_both))
+    with held.apply():
+        at_mean, at_both = layer.replay(mean.expand_as(x)), layer.replay((mean + position).expand_as(x))
+    parts = _subtract(layer, real, at_mean, at_both)
     if not layer.locates_tokens:
-        return split
-    bias = layer.bias(own)
-    kernel = (layer.scale * own.q_BHSK @ own.k_BHTK.transpose(-1, -2)).expand_as(real.logits_BHST)
-    nothing = torch.zeros_like(real.logits_BHST)
+        return parts
+    bias = layer.compute_bias(unheld_mean)
+    product = layer.scale * unheld_mean.q_BHSK @ unheld_mean.k_BHTK.transpose(-1, -2)
+    constant_product = product.expand_as(real.logits_BHST)
+    zeros = torch.zeros_like(real.logits_BHST)
+    has_bias = layer.scheme is not None and "bias" in layer.scheme.active_hooks()
     return replace(
-        split,
-        added={"content": nothing, "position": nothing, "constant": bias.expand_as(nothing)},
-        kernel=kernel,
-        data=at_mean.logits_BHST - kernel - bias,
-        pairs=frozen.pairs if layer.scheme is not None and "bias" in layer.scheme.active_hooks() else None,
+        parts,
+        added={"content": zeros, "position": zeros, "constant": bias.expand_as(zeros)},
+        constant_product=constant_product,
+        data=at_mean.logits_BHST - constant_product - bias,
+        compute_product_bias=held.compute_product_bias if has_bias else None,
     )
 
 
 def centre_logits(logits_BHST: Tensor, counted_BHST: Bool[Tensor, "B H S T"]) -> Tensor:
-    """Logits less their mean over the keys that count, zero elsewhere: softmax does not see a row's constant."""
-    kept = torch.where(counted_BHST, logits_BHST, 0.0)
+    """Return logits less their mean over the keys that count, zero elsewhere: softmax ignores a constant of a row."""
+    counted = torch.where(counted_BHST, logits_BHST, 0.0)
     number = counted_BHST.sum(-1, keepdim=True).clamp_min(1)
-    return torch.where(counted_BHST, kept - kept.sum(-1, keepdim=True) / number, 0.0)
+    return torch.where(counted_BHST, counted - counted.sum(-1, keepdim=True) / number, 0.0)
 
 
 def split(
-    layer: Layer, ordinary_T: Bool[Tensor, " T"], overhear: Callable[[AttentionCall], None] = lambda call: None
+    layer: Layer, ordinary_T: Bool[Tensor, " T"], observe: Callable[[AttentionCall], None] = lambda call: None
 ) -> Split:
     """Decompose one layer over all texts; only ordinary tokens count as queries and keys.
 
-    ``overhear`` is handed the attention of every batch on the way, for whatever else is to be counted.
+    ``observe`` is called with the attention of every batch, for whatever else is counted of it.
     """
     count, error = len(layer.inputs_NTD), 0.0
     cov = var = offsets_HJ = torch.empty(0)
     for rows, batch in split_batches(layer):
-        overhear(batch.real)
+        observe(batch.real)
         counted = batch.real.mark_counted(ordinary_T)
         logits = centre_logits(batch.real.logits_BHST, counted)
         if not cov.numel():
@@ -206,30 +215,30 @@ def split(
 
 
 def sum_by_offset(matrix_HTT: Float[Tensor, "H T T"]) -> Float[Tensor, "H J"]:
-    """Sum each diagonal, from the one T-1 below the main one to the one T-1 above it."""
+    """Sum each diagonal, from the one T-1 below the main diagonal to the one T-1 above it."""
     heads, length, _ = matrix_HTT.shape
-    places = torch.arange(length, device=matrix_HTT.device)
-    offset_TT = places - places[:, None] + length - 1
+    positions = torch.arange(length, device=matrix_HTT.device)
+    offset_TT = positions - positions[:, None] + length - 1
     sums_HJ = matrix_HTT.new_zeros(heads, 2 * length - 1)
     return sums_HJ.index_add_(1, offset_TT.flatten(), matrix_HTT.flatten(1))
 
 
-def _with_logits(term: Tensor | None, logits: Tensor) -> Tensor:
-    """Σ_ij term · logit per text and head; most layers add nothing."""
+def _multiply_logits(term: Tensor | None, logits: Tensor) -> Tensor:
+    """Return Σ_ij term · logit per text and head, B × H; no sum is formed for a term that is zero, as most are."""
     if term is None or not bool(term.any()):
         return torch.zeros(logits.shape[:2], dtype=torch.float64, device=logits.device)
     return (term * logits).sum((-1, -2), dtype=torch.float64)
 
 
 def _covariances(batch: Parts, logits: Tensor) -> Tensor:
-    """Σ_ij term · logit for all terms, B × H × t; q·k is not formed: Σ_ij q_i·k_j L_ij = Σ_i q_i · (L k)_i."""
-    if batch.kernel is not None:
-        return torch.stack([_with_logits(batch.compute_term(name), logits) for name in TERMS], dim=-1)
-    seen = {key: logits @ batch.k[key] for key in PARTS}
+    """Return Σ_ij term · logit for all terms, B × H × t; q·k is not formed: Σ_ij q_i·k_j L_ij = Σ_i q_i · (L k)_i."""
+    if batch.constant_product is not None:
+        return torch.stack([_multiply_logits(batch.compute_term(name), logits) for name in TERMS], dim=-1)
+    weighted_keys = {key: logits @ batch.k[key] for key in PARTS}
     columns = [
-        batch.scale * (batch.q[query] * seen[key]).sum((-1, -2), dtype=torch.float64)
+        batch.scale * (batch.q[query] * weighted_keys[key]).sum((-1, -2), dtype=torch.float64)
         for query in PARTS
         for key in PARTS
     ]
-    columns += [_with_logits(batch.added[part], logits) for part in PARTS] + [_with_logits(batch.data, logits)]
+    columns += [_multiply_logits(batch.added[part], logits) for part in PARTS] + [_multiply_logits(batch.data, logits)]
     return torch.stack(columns, dim=-1)

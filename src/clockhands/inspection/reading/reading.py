@@ -1,4 +1,4 @@
-"""Everything that the measures share of one model: computed once, used by many."""
+"""What the measures share of one model: hidden states, split logits and statistics of its heads, computed once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.head_statistics import HeadCounts, HeadStatistics
 from clockhands.inspection.reading.interventions import Interventions, intervene
 from clockhands.inspection.reading.logit_split import Split, split
-from clockhands.inspection.reading.room import BATCH
+from clockhands.inspection.reading.memory_check import BATCH
 from clockhands.inspection.reading.windows import Windows
 from clockhands.inspection.subject.influence import Influence, find_influence
 from clockhands.inspection.subject.subject import Subject
@@ -24,8 +24,8 @@ class Reading:
     """One model, read on windows of text.
 
     ``splits`` and ``heads`` hold one entry for each attention layer. ``control`` is the same class with fresh weights,
-    read on the same text, where that was asked for. ``texts`` are the strings that a caller gave. ``findings`` are
-    those of the measures that ran before, by name.
+    read on the same text; None if it was not built. ``texts`` are the strings that a caller gave, None for token ids
+    and for text that was chosen. ``findings`` are those of the measures that ran before, by name.
     """
 
     subject: Subject
@@ -57,11 +57,11 @@ def read_model(
     subject: Subject,
     windows: Windows,
     expect: Callable[[int], object] = lambda steps: None,
-    tick: Callable[[str], object] = lambda done: None,
+    progress: Callable[[str], object] = lambda step: None,
 ) -> Reading:
     """Run a model over windows, split the logits of every layer and count what its heads attend to.
 
-    ``expect`` is told how many steps will come, and ``tick`` what each of them is.
+    ``expect`` is called with the number of steps to come, ``progress`` with the name of each step that is done.
     """
     expect(-(-len(windows.ids_NT) // BATCH))
     recorded = capture(
@@ -71,13 +71,13 @@ def read_model(
         ordinary_T=windows.ordinary_T,
         source_NS=windows.source_NS,
         batch=BATCH,
-        tick=lambda: tick(f"reading {subject.name}"),
+        progress=lambda: progress(f"reading {subject.name}"),
     )
     reading = Reading(subject, recorded)
     expect(len(recorded.layers))
     for layer in recorded.layers:
         counts = HeadCounts(windows.ordinary_T)
         reading.splits.append(split(layer, windows.ordinary_T, counts.add))
-        reading.heads.append(counts.statistics())
-        tick(f"layer {layer.index + 1} of {subject.name}")
+        reading.heads.append(counts.summarise())
+        progress(f"layer {layer.index + 1} of {subject.name}")
     return reading

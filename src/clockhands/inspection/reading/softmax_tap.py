@@ -1,4 +1,4 @@
-"""The softmax tap: reads attention out of classes that do not use the attention interface of ``transformers``."""
+"""Read attention at the softmax, in classes that do not use the attention interface of ``transformers``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clockhands.shapes import Tensor
 
 
 class ModuleStack:
-    """Knows which modules are running, so that a softmax can be traced to the attention layer that called it."""
+    """Keeps the stack of running modules, so that a softmax can be traced to the attention layer that called it."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -46,11 +46,11 @@ _SOFTMAX = {F.softmax, torch.softmax, Tensor.softmax}
 
 
 MOST_PRODUCTS = 8
-"""Products kept of a module until a softmax comes; the keys and queries are among the first."""
+"""Products kept of a module until its softmax; that of queries and keys is among the first."""
 
 
 class SoftmaxTap(TorchFunctionMode):
-    """Remembers the first products inside each layer; when a softmax comes, reports the first that has its shape."""
+    """Keeps the first products of each module; the first with the shape of its softmax is that of queries and keys."""
 
     def __init__(self, stack: ModuleStack, receive: Receiver) -> None:
         super().__init__()
@@ -64,34 +64,35 @@ class SoftmaxTap(TorchFunctionMode):
         if not self.stack.running:
             return output
         if func is F.scaled_dot_product_attention:
-            self._fused(*args, **kwargs)
+            self._receive_fused(*args, **kwargs)
         elif func in _SOFTMAX:
-            self._softmax(args[0] if args else kwargs["input"], output)
+            self._receive_softmax(args[0] if args else kwargs["input"], output)
         elif len(self.operands.get(self.stack.running[-1], ())) < MOST_PRODUCTS:
-            operands = _operands(func, args, kwargs, output)
+            operands = _read_operands(func, args, kwargs, output)
             if operands is not None:
                 self.operands.setdefault(self.stack.running[-1], []).append(operands)
         return output
 
-    def _softmax(self, logits: Tensor, weights: Tensor) -> None:
+    def _receive_softmax(self, logits: Tensor, weights: Tensor) -> None:
+        """Hand on the attention whose logits entered a softmax, if a product of the running module has its shape."""
         products = self.operands.get(self.stack.running[-1], [])
         if weights.ndim not in (3, 4):
-            return  # of something else, such as kernels of a convolution
-        operands = next((pair for pair in products if weights.shape[-2:] == _square(pair)), None)
+            return  # no attention: some convolutions apply a softmax to their weights
+        operands = next((pair for pair in products if weights.shape[-2:] == _logits_shape(pair)), None)
         if operands is None:
             return
         del self.operands[self.stack.running[-1]]
         if weights.ndim == 3:
-            heads = _heads(self.stack.running[-1])
+            heads = _count_heads(self.stack.running[-1])
             if not heads or len(weights) % heads:
                 return
             logits, weights = (x.unflatten(0, (-1, heads)) for x in (logits, weights))
         batch, heads = weights.shape[:2]
-        q, k = (_by_head(operand, batch, heads) for operand in operands)
+        q, k = (_split_heads(operand, batch, heads) for operand in operands)
         call = AttentionCall(self.stack.running[-1], q, k, logits.to(q.dtype), weights.to(q.dtype), find_mask(logits))
         self.receive(call)
 
-    def _fused(
+    def _receive_fused(
         self,
         q: Tensor,
         k: Tensor,
@@ -102,6 +103,7 @@ class SoftmaxTap(TorchFunctionMode):
         scale: float | None = None,
         **_: Any,
     ) -> None:
+        """Hand on the attention of PyTorch's fused function, computed again with its arguments."""
         k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
         mask = attn_mask
         if is_causal:
@@ -114,24 +116,25 @@ class SoftmaxTap(TorchFunctionMode):
         self.receive(AttentionCall(self.stack.running[-1], q, k, logits, weights, find_mask(logits)))
 
 
-def _heads(module: nn.Module) -> int:
-    """How many heads share the first axis with the texts, as the module itself has it; 0 if it does not say."""
+def _count_heads(module: nn.Module) -> int:
+    """Return how many heads share the first axis with the texts, by an attribute of the module; 0 without one."""
     names = ("num_heads", "n_heads", "num_attention_heads", "n_head")
     return next((count for name in names if isinstance(count := getattr(module, name, None), int)), 0)
 
 
-def _square(operands: tuple[Tensor, Tensor]) -> tuple[int, int]:
+def _logits_shape(operands: tuple[Tensor, Tensor]) -> tuple[int, int]:
+    """Return the last two axes, S × T, of the logits of queries and keys."""
     return operands[0].shape[-2], operands[1].shape[-2]
 
 
-def _by_head(x: Tensor, batch: int, heads: int) -> Tensor:
-    """Batch and heads as two axes; heads that share their keys get a copy each."""
+def _split_heads(x: Tensor, batch: int, heads: int) -> Tensor:
+    """Return batch and heads as two axes; heads that share their keys get a copy each."""
     x = x.reshape(batch, -1, *x.shape[-2:])
     return x.repeat_interleave(heads // x.shape[1], dim=1)
 
 
-def _operands(func: Any, args: Any, kwargs: Any, output: Any) -> tuple[Tensor, Tensor] | None:
-    """Queries [.., S, K] and keys [.., T, K] of a product that could be their logits, else None."""
+def _read_operands(func: Any, args: Any, kwargs: Any, output: Any) -> tuple[Tensor, Tensor] | None:
+    """Return queries [.., S, K] and keys [.., T, K] of a product that could be their logits; None for others."""
     if func in _PRODUCTS and len(args) == 2 and args[0].ndim == args[1].ndim >= 3:
         return args[0], args[1].transpose(-1, -2)
     if func in _SHIFTED_PRODUCTS:
@@ -139,12 +142,12 @@ def _operands(func: Any, args: Any, kwargs: Any, output: Any) -> tuple[Tensor, T
         first, second = (args[1], args[2]) if first is None or second is None else (first, second)
         return first, second.transpose(-1, -2)
     if func is torch.einsum and len(args) == 3 and output.ndim == 4 == args[1].ndim == args[2].ndim:
-        return _einsum_operands(*args)
+        return _read_einsum(*args)
     return None
 
 
-def _einsum_operands(equation: str, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor] | None:
-    """``ibnd,jbnd->bnij`` read as batched queries and keys."""
+def _read_einsum(equation: str, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return the operands of an equation such as ``ibnd,jbnd->bnij`` as queries and keys; None if it is no such one."""
     inputs, result = equation.replace(" ", "").split("->")
     left, right = inputs.split(",")
     shared = "".join(axis for axis in left if axis not in result)

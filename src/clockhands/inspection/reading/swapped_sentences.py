@@ -15,7 +15,7 @@ SHORTEST, LONGEST = 4, 20
 
 @dataclass(frozen=True)
 class Swap:
-    """Token ids of a sentence before and after, how both read, and the source that a decoder is given."""
+    """A sentence before and after two of its words changed places: token ids and texts, and a decoder's source ids."""
 
     before: list[int]
     after: list[int]
@@ -25,10 +25,11 @@ class Swap:
 
 
 def make_english_swaps(subject: Subject) -> Iterator[Swap]:
+    """Yield built-in English sentences with subject and object swapped, those that the model is long enough for."""
     for verb in VERBS:
         for a, b in zip(NOUNS[0::2], NOUNS[1::2], strict=True):
             first, second = f"{a} {verb} {b}.", f"{b} {verb} {a}."
-            before, after = _ids(subject, first), _ids(subject, second)
+            before, after = _encode(subject, first), _encode(subject, second)
             if _fits(subject, before, after):
                 yield Swap(before, after, first, second)
 
@@ -39,35 +40,37 @@ def find_largest_id(swaps: Sequence[Swap]) -> int:
 
 
 def compute_unknown_share(subject: Subject, swaps: list[Swap]) -> float:
-    """The share of tokens that the tokenizer has no word for."""
+    """Return the share of unknown tokens in the sentences before the swap; 1 if they have no token."""
     unknown = getattr(subject.tokenizer, "unk_token_id", None)
     ids = [token for swap in swaps for token in encode_bare(subject.tokenizer, swap.text)]
     return ids.count(unknown) / max(len(ids), 1) if unknown is not None else float(not ids)
 
 
 def make_text_swaps(subject: Subject, texts: Sequence[str] | None) -> Iterator[Swap] | None:
-    """Sentences of the text that was given, or that the model was trained on; None if there is neither."""
-    given = texts if texts is not None else subject.texts
-    if given is not None:
-        return _swaps(subject, [(None, line.strip()) for text in given for line in text.split("\n") if line.strip()])
-    return None if subject.pairs is None else _swaps(subject, subject.pairs)
+    """Yield sentences of ``texts``, or of the training text, with two words swapped; None if there is neither."""
+    chosen = texts if texts is not None else subject.texts
+    if chosen is not None:
+        return _swap_words(
+            subject, [(None, line.strip()) for text in chosen for line in text.split("\n") if line.strip()]
+        )
+    return None if subject.pairs is None else _swap_words(subject, subject.pairs)
 
 
-def _swaps(subject: Subject, sentences: Sequence[tuple[str | None, str]]) -> Iterator[Swap]:
-    """Sentences with two words swapped; after those, what is too short for that, with two tokens swapped."""
+def _swap_words(subject: Subject, sentences: Sequence[tuple[str | None, str]]) -> Iterator[Swap]:
+    """Yield sentences with two words swapped, then those that are too short for that with two tokens swapped."""
     for source, text in sentences:
         words = text.split()
         if SHORTEST <= len(words) <= LONGEST:
             i, j = _two_longest(words)
             words[i], words[j] = words[j], words[i]
             other = " ".join(words)
-            before, after = _ids(subject, text), _ids(subject, other)
-            # Words that a tokenizer does not know look all the same to it.
+            before, after = _encode(subject, text), _encode(subject, other)
+            # Words that the tokenizer does not know have one and the same id.
             if before != after and _fits(subject, before, after):
-                yield Swap(before, after, text, other, _read(subject, source))
+                yield Swap(before, after, text, other, _encode_source(subject, source))
     for source, text in sentences:
         if len(text.split()) < SHORTEST:
-            yield from _tokens_swapped(subject, text, _read(subject, source))
+            yield from _swap_tokens(subject, text, _encode_source(subject, source))
 
 
 def _fits(subject: Subject, *texts: Sequence[int]) -> bool:
@@ -75,29 +78,30 @@ def _fits(subject: Subject, *texts: Sequence[int]) -> bool:
     return subject.max_length is None or all(len(text) <= subject.max_length for text in texts)
 
 
-def _read(subject: Subject, source: str | None) -> list[int] | None:
+def _encode_source(subject: Subject, source: str | None) -> list[int] | None:
     return None if source is None else list(subject.source_tokenizer(source)["input_ids"])
 
 
 def _two_longest(words: Sequence[str]) -> tuple[int, int]:
-    """The places of the two longest different words, none of which ends in punctuation if that can be had."""
-    order = sorted(range(len(words)), key=lambda place: (not words[place].isalpha(), -len(words[place]), place))
+    """Return the indices of the two longest different words, without punctuation if there are such."""
+    order = sorted(range(len(words)), key=lambda index: (not words[index].isalpha(), -len(words[index]), index))
     first = order[0]
-    second = next((place for place in order[1:] if words[place] != words[first]), order[1])
+    second = next((index for index in order[1:] if words[index] != words[first]), order[1])
     return first, second
 
 
-def _tokens_swapped(subject: Subject, text: str, source: list[int] | None) -> Iterator[Swap]:
+def _swap_tokens(subject: Subject, text: str, source: list[int] | None) -> Iterator[Swap]:
+    """Yield the text with its first and its last token swapped, if they differ and the model is long enough."""
     ids = encode_bare(subject.tokenizer, text)
     if len(ids) < 2 or ids[0] == ids[-1]:
         return
     before, after = find_special_tokens(subject.tokenizer, subject.start_token)
     other = [ids[-1], *ids[1:-1], ids[0]]
     if _fits(subject, [*before, *ids, *after]):
-        reads = str(subject.tokenizer.decode(other))
-        yield Swap([*before, *ids, *after], [*before, *other, *after], text, reads, source)
+        swapped = str(subject.tokenizer.decode(other))
+        yield Swap([*before, *ids, *after], [*before, *other, *after], text, swapped, source)
 
 
-def _ids(subject: Subject, text: str) -> list[int]:
+def _encode(subject: Subject, text: str) -> list[int]:
     before, after = find_special_tokens(subject.tokenizer, subject.start_token)
     return [*before, *encode_bare(subject.tokenizer, text), *after]

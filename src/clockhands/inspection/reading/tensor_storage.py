@@ -20,7 +20,7 @@ class TensorStorage:
     """Tensors in memory, or in one temporary file each when together they would be too large."""
 
     def __init__(self, total: int) -> None:
-        """Make room for so many bytes. Raises UsageError if they do not fit the disk of temporary files."""
+        """Prepare for ``total`` bytes. Raises UsageError if they do not fit the disk of temporary files."""
         self.folder = None
         self.count = 0
         if total > IN_MEMORY:
@@ -29,6 +29,7 @@ class TensorStorage:
 
     @staticmethod
     def _check_disk(total: int) -> None:
+        """Raise UsageError if ``total`` bytes do not fit the disk of temporary files."""
         free = shutil.disk_usage(tempfile.gettempdir()).free
         if total > free:
             raise UsageError(
@@ -45,5 +46,5 @@ class TensorStorage:
         size = torch.Size(shape).numel()
         path = Path(self.folder.name) / str(self.count)
         flat = torch.from_file(str(path), shared=True, size=size, dtype=dtype)
-        flat.store = self  # type: ignore[attr-defined]  # the folder lives as long as its tensors
+        flat.storage_owner = self  # type: ignore[attr-defined]  # keeps the folder as long as its tensors
         return flat.view(shape)

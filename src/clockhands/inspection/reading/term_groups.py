@@ -1,4 +1,4 @@
-"""The terms of the split logits in the groups that people know, and the shares of these groups."""
+"""The terms of the split logits in groups with a meaning, and the shares of these groups."""
 
 from __future__ import annotations
 
@@ -22,24 +22,26 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "content × distance": ("added, content",),
     "tokens choose positions (data-dependent)": (DATA,),
 }
-"""The terms of each group. Names are query–key: content–position is a query's content that attends to positions."""
+"""The terms of each group, by its name on pages and in tables. Names are query–key: content–position is a query's
+content that attends to positions. "Distance" depends on the distance alone: the constant–constant term, and what the
+layer adds to all texts."""
 
 POSITIONAL = ("position–position", PREFERRED_POSITIONS, DISTANCE)
 """The groups that do not depend on which tokens a text has."""
 
 
 def sum_groups(shares_t: Float[Tensor, " t"]) -> dict[str, float]:
-    """Shares of ``TERMS`` added up into ``GROUPS``."""
+    """Return the shares of ``TERMS`` added up into ``GROUPS``."""
     return {name: sum(float(shares_t[TERMS.index(term)]) for term in terms) for name, terms in GROUPS.items()}
 
 
 def compute_positional_share(shares_t: Float[Tensor, " t"]) -> float:
-    """The share that position and distance have without any word."""
+    """Return the share of the groups in which position and distance act alone, whatever the tokens are."""
     groups = sum_groups(shares_t)
     return sum(groups[name] for name in POSITIONAL)
 
 
 def compute_group_interval(split: Split, *groups: str) -> tuple[float, float]:
-    """The 95 % interval of the share that these ``GROUPS`` have of a layer's logits together."""
+    """Return the 95 % interval of the share that these ``GROUPS`` have of a layer's logits together."""
     wanted = [TERMS.index(term) for name in groups for term in GROUPS[name]]
     return bootstrap_ratio(split.cov_NHt[..., wanted].sum((1, 2)), split.var_NH.sum(1))

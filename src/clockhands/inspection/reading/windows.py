@@ -1,7 +1,7 @@
 """Windows of text of one length, so that every position is seen equally often.
 
-Texts are joined and cut, and every window gets the special tokens of its tokenizer at the same places: means over texts
-at one position are then means over equal positions.
+Texts are joined and cut, and every window gets the special tokens of its tokenizer at the same positions, so that means
+over texts at one position compare like with like.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from clockhands.shapes import Bool, Int, Tensor
 
 FEWEST_WINDOWS = 8
 SHORTEST = 4
-USUAL = 128
-"""Tokens in a window where nobody asks for another length."""
+"""The fewest ordinary tokens in a window."""
+DEFAULT_LENGTH = 128
+"""Tokens in a window, unless another length is asked for."""
 
 Ids: TypeAlias = Tensor | NDArray[Any]
-"""Token ids as they are given: [texts, tokens], or [tokens] for one long text."""
+"""Token ids that a caller passes: [texts, tokens], or [tokens] for one long text."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Token ids, N windows of T, and which of the T places hold ordinary tokens.
+    """The token ids of N windows of T tokens, and which positions hold ordinary tokens: no special ones.
 
-    ``source_NS`` is what an encoder reads while a decoder reads the windows, -1 where nothing stands.
+    ``source_NS`` are the ids that the encoder reads while a decoder reads the windows, -1 for padding.
     """
 
     ids_NT: Int[Tensor, "N T"]
@@ -39,7 +40,7 @@ class Windows:
     source_NS: Int[Tensor, "N S"] | None = None
 
     def first(self, count: int) -> Windows:
-        """The first windows."""
+        """Return the first ``count`` windows."""
         return Windows(self.ids_NT[:count], self.ordinary_T, None if self.source_NS is None else self.source_NS[:count])
 
 
@@ -52,35 +53,38 @@ def cut_windows(
     max_length: int | None = None,
     start: int | None = None,
 ) -> Windows:
-    """Cut ``texts`` into at most ``count`` windows of at most ``length`` tokens; of token ids the first of each text.
+    """Join ``texts`` and cut them into at most ``count`` windows of at most ``length`` tokens, special ones included.
 
-    ``start`` is the token that a decoder is given first; no end is written then. Short text gives shorter windows, so
-    that there are always a few. Raises DataError if there is too little text, UsageError if ``length`` is beyond what
+    Of token ids, the first ``length`` of each text are taken. ``start`` is the token that a decoder reads first;
+    windows then have no end token. Short text gives shorter windows, but at least 8 of them. ``max_length``: the most
+    tokens that the model reads. Raises DataError if there is too little text, UsageError if ``length`` is beyond what
     the model can read.
     """
     if isinstance(texts, Tensor):
         return cut_ids(texts, count=count, max_length=max_length, length=min(length, texts.shape[-1]))
-    _check(tokenizer, length, max_length)
+    _check_request(tokenizer, length, max_length)
     before, after = find_special_tokens(tokenizer, start)
-    widest = length - len(before) - len(after)
+    most = length - len(before) - len(after)
     stream: list[int] = []
     for text in texts:
         stream += encode_bare(tokenizer, text)
-        if len(stream) >= count * widest:
+        if len(stream) >= count * most:
             break
-    room = min(widest, len(stream) // FEWEST_WINDOWS)
-    if room < SHORTEST:
+    ordinary_length = min(most, len(stream) // FEWEST_WINDOWS)
+    if ordinary_length < SHORTEST:
         raise DataError(
             f"the text has {len(stream)} tokens; {FEWEST_WINDOWS * SHORTEST} are the least with which anything can "
             "be measured, and some ten thousand are better"
         )
-    total = min(count, len(stream) // room)
-    rows = [[*before, *stream[start * room : (start + 1) * room], *after] for start in range(total)]
-    ordinary = [False] * len(before) + [True] * room + [False] * len(after)
+    total = min(count, len(stream) // ordinary_length)
+    pieces = (stream[index * ordinary_length : (index + 1) * ordinary_length] for index in range(total))
+    rows = [[*before, *piece, *after] for piece in pieces]
+    ordinary = [False] * len(before) + [True] * ordinary_length + [False] * len(after)
     return Windows(torch.tensor(rows), torch.tensor(ordinary))
 
 
-def _check(tokenizer: Any, length: int, max_length: int | None) -> None:
+def _check_request(tokenizer: Any, length: int, max_length: int | None) -> None:
+    """Raise UsageError for windows longer than the model reads, and for a model without a tokenizer."""
     if max_length is not None and length > max_length:
         raise UsageError(f"windows of {length} tokens do not fit this model, which reads at most {max_length}")
     if tokenizer is None:
@@ -101,26 +105,27 @@ def cut_pair_windows(
     max_source_length: int | None = None,
     start: int | None = None,
 ) -> Windows:
-    """Windows of translations, each with what it translates: as many whole pairs as fill it, the last one cut.
+    """Cut windows of target texts, each with the sources of its targets: as many pairs as fill it, the last target cut.
 
-    What they translate is cut to ``max_source_length`` tokens, if the reader has an end. Errors as ``windows``.
+    Sources are cut to ``max_source_length`` tokens. Arguments and errors as ``cut_windows``.
     """
-    _check(tokenizer, length, max_length)
+    _check_request(tokenizer, length, max_length)
     before, after = find_special_tokens(tokenizer, start)
-    opening, closing = find_special_tokens(source_tokenizer)
-    room = length - len(before) - len(after)
-    source_room = None if max_source_length is None else max_source_length - len(opening) - len(closing)
+    source_before, source_after = find_special_tokens(source_tokenizer)
+    most = length - len(before) - len(after)
+    frame = len(source_before) + len(source_after)
+    most_source = None if max_source_length is None else max_source_length - frame
     rows: list[list[int]] = []
     sources: list[list[int]] = []
-    written: list[int] = []
-    read: list[int] = []
+    target_ids: list[int] = []
+    source_ids: list[int] = []
     for source, target in pairs:
-        written += encode_bare(tokenizer, target)
-        read += encode_bare(source_tokenizer, source)
-        if len(written) >= room:
-            rows.append([*before, *written[:room], *after])
-            sources.append([*opening, *read[:source_room], *closing])
-            written, read = [], []
+        target_ids += encode_bare(tokenizer, target)
+        source_ids += encode_bare(source_tokenizer, source)
+        if len(target_ids) >= most:
+            rows.append([*before, *target_ids[:most], *after])
+            sources.append([*source_before, *source_ids[:most_source], *source_after])
+            target_ids, source_ids = [], []
         if len(rows) == count:
             break
     if len(rows) < FEWEST_WINDOWS:
@@ -129,21 +134,21 @@ def cut_pair_windows(
             "anything can be measured; give more text or a smaller --length"
         )
     widest = max(map(len, sources))
-    filled = [row + [-1] * (widest - len(row)) for row in sources]
-    ordinary = [False] * len(before) + [True] * room + [False] * len(after)
-    return Windows(torch.tensor(rows), torch.tensor(ordinary), torch.tensor(filled))
+    padded = [row + [-1] * (widest - len(row)) for row in sources]
+    ordinary = [False] * len(before) + [True] * most + [False] * len(after)
+    return Windows(torch.tensor(rows), torch.tensor(ordinary), torch.tensor(padded))
 
 
 def select_one_length(rows: Sequence[Sequence[int]], most: int, enough: int | None = None) -> Windows:
-    """Return at most ``most`` token sequences of one length, N × T; the end token of each does not count as ordinary.
+    """Return at most ``most`` of the token sequences, all of one length; the last token of each is its end token.
 
-    The length is the greatest of which there are ``enough`` sequences; without that, the most frequent one.
+    The length is the greatest of which there are ``enough`` sequences; if there is none, the most frequent one.
     """
     by_length: dict[int, list[Sequence[int]]] = {}
     for row in rows:
         by_length.setdefault(len(row), []).append(row)
-    plenty = [length for length, alike in by_length.items() if enough is not None and len(alike) >= enough]
-    chosen = max(plenty) if plenty else max(by_length, key=lambda length: (len(by_length[length]), length))
+    frequent = [length for length, alike in by_length.items() if enough is not None and len(alike) >= enough]
+    chosen = max(frequent) if frequent else max(by_length, key=lambda length: (len(by_length[length]), length))
     ordinary_T = torch.ones(chosen, dtype=torch.bool)
     ordinary_T[-1] = False
     return Windows(torch.tensor(by_length[chosen][:most]), ordinary_T)
@@ -158,23 +163,23 @@ def read_ids(path: str | Path) -> Ids:
     if not file.is_file():
         raise DataError(f"there is no file {path}; token ids are read from a file that numpy.save wrote")
     try:
-        found = np.load(file, mmap_mode="r", allow_pickle=False)
+        array = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError, SyntaxError, MemoryError, OverflowError) as fault:
         raise DataError(
             f"{path} is not a .npy file of numbers (write it with numpy.save, from an array of integers): "
             f"{str(fault).splitlines()[0]}"
         ) from fault
-    if not isinstance(found, np.ndarray):
+    if not isinstance(array, np.ndarray):
         raise DataError(f"{path} holds several arrays (.npz); save the token ids alone with numpy.save")
-    if found.ndim == 2 and len(found) < FEWEST_WINDOWS:
+    if array.ndim == 2 and len(array) < FEWEST_WINDOWS:
         raise DataError(
-            f"{path} has {len(found)} texts; at least {FEWEST_WINDOWS} are needed to tell position from chance"
+            f"{path} has {len(array)} texts; at least {FEWEST_WINDOWS} are needed to tell position from chance"
         )
-    return found
+    return array
 
 
 def cut_ids(ids: Ids, *, count: int, max_length: int | None, length: int | None = None) -> Windows:
-    """Windows of token ids: the first ``length`` tokens of each text, or one long text cut into windows.
+    """Cut windows of token ids: the first ``length`` tokens of each text, or one long text cut into windows.
 
     Raises DataError for ids that are not integers of shape [texts, tokens] or [tokens], or too few; UsageError for
     windows longer than the texts or than the model reads.
@@ -186,7 +191,7 @@ def cut_ids(ids: Ids, *, count: int, max_length: int | None, length: int | None 
             f"{array.dtype} of shape {list(array.shape)}"
         )
     if array.ndim == 1:
-        array, length = _cut(array, length or min(max_length or USUAL, USUAL)), None
+        array, length = _cut_stream(array, length or min(max_length or DEFAULT_LENGTH, DEFAULT_LENGTH)), None
     if length is not None and length > array.shape[1]:
         raise UsageError(f"windows of {length} tokens were asked for, but the texts of ids have {array.shape[1]} each")
     array = array[:count, :length]
@@ -205,31 +210,34 @@ def cut_ids(ids: Ids, *, count: int, max_length: int | None, length: int | None 
     return Windows(torch.from_numpy(array.astype(np.int64)), torch.ones(array.shape[1], dtype=torch.bool))
 
 
-def _cut(stream: NDArray[Any], length: int) -> NDArray[Any]:
-    """One long text as windows; a short one gives shorter windows, so that there are always a few."""
-    room = min(length, len(stream) // FEWEST_WINDOWS)
-    if room < SHORTEST:
+def _cut_stream(stream: NDArray[Any], length: int) -> NDArray[Any]:
+    """Cut one long text into windows; a short one gives shorter windows, at least 8."""
+    length_of_each = min(length, len(stream) // FEWEST_WINDOWS)
+    if length_of_each < SHORTEST:
         raise DataError(
             f"the text of ids has {len(stream)} tokens; {FEWEST_WINDOWS * SHORTEST} are the least with which anything "
             "can be measured, and some ten thousand are better"
         )
-    return stream[: len(stream) // room * room].reshape(-1, room)
+    return stream[: len(stream) // length_of_each * length_of_each].reshape(-1, length_of_each)
 
 
 def encode_bare(tokenizer: Any, text: str) -> list[int]:
-    """Token ids without special tokens; a text longer than the model is no fault here, for it is cut afterwards."""
+    """Return token ids without special tokens; the tokenizer does not warn of a long text, which is cut later."""
     return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
 
 def find_special_tokens(tokenizer: Any, start: int | None = None) -> tuple[list[int], list[int]]:
-    """The special tokens that the tokenizer puts before and after a text; of a decoder, what it is given before."""
+    """Return the special tokens that the tokenizer puts before and after a text; with ``start``, those of a decoder.
+
+    A decoder reads ``start`` first and no token after the text.
+    """
     sample = "the word and the number"
     inner, full = encode_bare(tokenizer, sample), list(tokenizer(sample)["input_ids"])
     before: list[int] = []
     after: list[int] = []
-    for place in range(len(full) - len(inner) + 1):
-        if full[place : place + len(inner)] == inner:
-            before, after = full[:place], full[place + len(inner) :]
+    for at in range(len(full) - len(inner) + 1):
+        if full[at : at + len(inner)] == inner:
+            before, after = full[:at], full[at + len(inner) :]
             break
     if start is None:
         return before, after

@@ -1,4 +1,4 @@
-"""What is measured: a model of anybody's, with its tokenizer and the place where position enters."""
+"""The model that is inspected, ours or anybody's: how it is run, and where position enters it."""
 
 from clockhands.inspection.subject.clockhands_model import ClockhandsSubject
 from clockhands.inspection.subject.subject import Side, Subject

@@ -1,11 +1,11 @@
-"""Models of this project as subjects: nothing about them is guessed, the model itself is asked."""
+"""Models of this project as subjects: nothing about them is guessed, their schemes declare it."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import torch
@@ -19,49 +19,58 @@ from clockhands.model.stack import Stack
 from clockhands.model.token_batch import TokenBatch
 from clockhands.model.transformer import Transformer
 from clockhands.schemes import Scheme
-from clockhands.shapes import Tensor
+from clockhands.shapes import Float, Tensor
 
-MOST_POSITIONS = 512
-"""Rows drawn up for a scheme that has no last position."""
+MOST_ROWS = 512
+"""Position vectors that are computed of a scheme that has no last position."""
 
 
 @dataclass
 class ClockhandsSubject(Subject):
-    """A Transformer of this project. Of an encoder-decoder, ``side`` says which stack is looked at."""
+    """A Transformer of this project that is inspected; of an encoder-decoder, the stack of one ``side``.
 
-    transformer: Transformer | None = None
-    first: int | None = None
+    ``transformer`` is the whole model, of one stack or of two; ``start_id`` the token that its decoder reads first.
+    Methods without a docstring do what those of ``Subject`` say.
+    """
+
+    transformer: Transformer = field(kw_only=True, repr=False)
+    start_id: int | None = field(kw_only=True, default=None)
 
     @classmethod
-    def takes(cls, model: nn.Module) -> bool:
+    def accepts(cls, model: nn.Module) -> bool:
         return isinstance(model, Transformer) or isinstance(getattr(model, "model", None), Transformer)
 
     @classmethod
     def wrap(
         cls, model: nn.Module, tokenizer: Any = None, name: str = "", side: Side | None = None
     ) -> ClockhandsSubject:
-        """Take a Transformer, or the model of transformers around it."""
-        transformer = model if isinstance(model, Transformer) else model.model
-        assert isinstance(transformer, Transformer)
-        both = transformer.encoder is not None and transformer.decoder is not None
-        side = choose_side(side, both, name or transformer.config.kind)
-        stack = transformer.decoder if side == "decoder" or transformer.encoder is None else transformer.encoder
-        assert isinstance(stack, Stack)
-        transformer.eval()
+        """Make a subject of a Transformer, or of the model of transformers around it."""
+        transformer = cast(Transformer, model if isinstance(model, Transformer) else model.model).eval()
         config = transformer.config
-        name = name or f"{config.get_position(side or config.sides[0]).scheme} {config.kind}"
-        first = getattr(getattr(model, "config", None), "decoder_start_token_id", None)
-        found = cls(stack, tokenizer, name, None, _mechanisms(stack), side=side, whole=transformer if both else None)
-        return replace(found, transformer=transformer, first=first if found.reads_source else None)
+        is_encoder_decoder = transformer.encoder is not None and transformer.decoder is not None
+        side = choose_side(side, is_encoder_decoder, name or config.kind)
+        stack = select_stack(transformer, side)
+        subject = cls(
+            stack,
+            tokenizer,
+            name or f"{config.get_position(side or config.sides[0]).scheme} {config.kind}",
+            None,
+            _name_mechanisms(_first_scheme(stack)),
+            side=side,
+            whole=transformer if is_encoder_decoder else None,
+            transformer=transformer,
+        )
+        if subject.reads_source:
+            subject.start_id = getattr(getattr(model, "config", None), "decoder_start_token_id", None)
+        return subject
 
     @property
     def class_name(self) -> str:
-        assert self.transformer is not None
-        whole = f"Clockhands {self.transformer.config.kind} Transformer"
-        return whole if self.side is None else f"{whole}, its {self.side}"
+        name = f"Clockhands {self.transformer.config.kind} Transformer"
+        return name if self.side is None else f"{name}, its {self.side}"
 
     def find_positions(self) -> None:
-        """Nothing is looked for: the model itself tells."""
+        """Do nothing: the schemes declare how position enters."""
 
     @property
     def unlisted(self) -> bool:
@@ -73,47 +82,48 @@ class ClockhandsSubject(Subject):
 
     @property
     def start_token(self) -> int | None:
-        return self.first
+        return self.start_id
 
     @property
     def stack(self) -> Stack:
-        """The layers looked at."""
-        assert isinstance(self.model, Stack)
-        return self.model
+        """The layers that are inspected: ``model`` by its type."""
+        return select_stack(self.transformer, self.side)
 
     @property
     def scheme(self) -> Scheme:
         """The scheme of the first layer."""
-        first = self.stack.schemes[0]
-        assert isinstance(first, Scheme)
-        return first
+        return _first_scheme(self.stack)
 
     @property
     def mechanism_sentence(self) -> str:
-        place = {"add": "added to", "concatenate": "concatenated with", "project": "joined by a projection with"}
-        kind = type(self.scheme).__name__
+        scheme = type(self.scheme).__name__
         if "encode" in self.scheme.active_hooks():
-            return f"{kind}: a vector per position is {place[self.stack.position.combine]} the token embedding."
+            combined = {
+                "add": "added to",
+                "concatenate": "concatenated with",
+                "project": "joined by a projection with",
+            }[self.stack.position.combine]
+            return f"{scheme}: a vector per position is {combined} the token embedding."
         if not self.scheme.active_hooks():
             return "Nothing tells it position, except what a causal mask lets it infer."
-        return f"{kind}: position enters the attention itself."
+        return f"{scheme}: position enters the attention itself."
 
     @property
     def max_length(self) -> int | None:
-        return last_position(self.scheme)
+        return count_positions(self.scheme)
 
     @property
     def max_source_length(self) -> int | None:
-        encoder = None if self.transformer is None or not self.reads_source else self.transformer.encoder
-        return None if encoder is None else last_position(cast(Scheme, encoder.schemes[0]))
+        encoder = self.transformer.encoder if self.reads_source else None
+        return None if encoder is None else count_positions(_first_scheme(encoder))
 
     @torch.no_grad()
     def forward(self, ids_BT: Tensor, *, source_BS: Tensor | None = None, **options: Any) -> tuple[Tensor, ...]:
-        assert self.transformer is not None
         states: list[Tensor] = []
-        text = TokenBatch(self.check_ids(ids_BT).to(self.device), positions_BS=options.get("position_ids"))
+        self.check_ids(ids_BT)
+        text = TokenBatch(ids_BT.to(self.device), positions_BS=options.get("position_ids"))
         if self.reads_source:
-            source = self._source(ids_BT if source_BS is None else source_BS)
+            source = self._make_source(ids_BT if source_BS is None else source_BS)
             self.transformer.decode(text, self.transformer.encode(source), layer_states=states)
         elif self.transformer.encoder is None:
             self.transformer.decode(text, layer_states=states)
@@ -122,32 +132,27 @@ class ClockhandsSubject(Subject):
         return tuple(states)
 
     @torch.no_grad()
-    def next_logits(self, ids_BT: Tensor) -> Tensor | None:
-        if self.transformer is None or self.transformer.encoder is not None:
+    def compute_next_logits(self, ids_BT: Tensor) -> Tensor | None:
+        if self.transformer.encoder is not None:
             return None
         return self.transformer.output(self.forward(ids_BT)[-1][:, -1])
 
-    def _source(self, ids_BS: Tensor) -> TokenBatch:
-        assert self.transformer is not None
-        known, ids_BS = self.transformer.config.get_vocabulary_size("encoder"), ids_BS.to(self.device)
-        if int(ids_BS.max()) >= known:
+    def _make_source(self, ids_BS: Tensor) -> TokenBatch:
+        """Return the source as the encoder reads it (-1: padding). Raises UsageError for ids that it does not know."""
+        size, ids_BS = self.transformer.config.get_vocabulary_size("encoder"), ids_BS.to(self.device)
+        if int(ids_BS.max()) >= size:
             raise UsageError(
-                f"the encoder of {self.name} knows {known} words and is given number {int(ids_BS.max())}: its decoder "
-                "has words of its own; inspect the run's folder, which knows what its encoder read"
+                f"the encoder of {self.name} knows {size} tokens and was given the id {int(ids_BS.max())}: its decoder "
+                "has another vocabulary; inspect the run's folder, which knows what its encoder read"
             )
         return TokenBatch(ids_BS.clamp_min(0), mask_BT=ids_BS >= 0)
 
-    @property
-    def vocabulary_size(self) -> int:
-        return len(self.stack.input.tokens.weight)
+    def find_token_table(self) -> Tensor:
+        return self.stack.input.tokens.weight
 
     @property
-    def heads(self) -> int:
-        assert self.transformer is not None
+    def num_heads(self) -> int:
         return self.transformer.config.num_heads
-
-    def read_token_table(self) -> Tensor:
-        return self.stack.input.tokens.weight.detach().cpu()
 
     @property
     def interleaved(self) -> bool:
@@ -155,36 +160,34 @@ class ClockhandsSubject(Subject):
 
     @torch.no_grad()
     def read_tables(self) -> Tables | None:
-        """Token and position vectors in the width of the model, whether added, concatenated or projected."""
+        """Return token and position vectors in the width of the model, whether added, concatenated or projected."""
         if "encode" not in self.scheme.active_hooks():
             return None
         layer = self.stack.input
-        count = min(self.max_length or MOST_POSITIONS, MOST_POSITIONS)
-        places = torch.arange(count, device=self.device)[None]
-        rows = self.scheme.encode(self.stack.transform_positions(places, None))
-        assert rows is not None
+        count = min(self.max_length or MOST_ROWS, MOST_ROWS)
+        positions_BT = torch.arange(count, device=self.device)[None]
+        encoding_BTP = cast(Tensor, self.scheme.encode(self.stack.transform_positions(positions_BT, None)))
         scale = float(layer.scale)
-        words, positions = layer.tokens.weight.detach().float() * scale, rows[0].float()
+        tokens, positions = layer.tokens.weight.detach().float() * scale, encoding_BTP[0].float()
         if layer.combine != "add":
-            words, positions = _side_by_side(words, positions)
+            tokens, positions = _pad_side_by_side(tokens, positions)
         if layer.project is not None:
-            words, positions = words @ layer.project.weight.float().T, positions @ layer.project.weight.float().T
-        return Tables(words.cpu(), positions.cpu(), torch.zeros(words.shape[1]), scale, layer.norm)
+            tokens, positions = (rows @ layer.project.weight.float().T for rows in (tokens, positions))
+        return Tables(tokens.cpu(), positions.cpu(), torch.zeros(tokens.shape[1]), scale, layer.norm)
 
     @property
-    def concatenates(self) -> bool:
-        """Whether words and positions have dimensions of their own, so that they cannot share directions."""
+    def concatenated(self) -> bool:
         return self.stack.input.combine == "concatenate"
 
     @contextmanager
     def without_positions(self, length: int) -> Iterator[None]:
-        """Inside, every position's vector at the input is the mean of the first ``length``."""
+        """Inside the block, every position vector at the input is the mean over the positions of the text."""
 
-        def flatten(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        def average(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
             ids, encoding = args
             return ids, None if encoding is None else encoding.mean(-2, keepdim=True).expand_as(encoding)
 
-        hook = self.stack.input.register_forward_pre_hook(flatten)
+        hook = self.stack.input.register_forward_pre_hook(average)
         try:
             yield
         finally:
@@ -192,6 +195,7 @@ class ClockhandsSubject(Subject):
 
     @contextmanager
     def without_residuals(self) -> Iterator[None]:
+        """Inside the block, no layer adds its input to its output."""
         sublayers = [
             module for module in self.stack.modules() if isinstance(module, ResidualConnection) and module.residual
         ]
@@ -203,48 +207,65 @@ class ClockhandsSubject(Subject):
             for sublayer in sublayers:
                 sublayer.residual = True
 
-    def run_shifted(self, ids_BT: Tensor, step: int, **given: Tensor) -> tuple[Tensor, ...] | None:
-        if "encode" not in self.scheme.active_hooks() and "rotate" not in self.scheme.active_hooks():
+    def run_shifted(self, ids_BT: Tensor, step: int, **source: Tensor) -> tuple[Tensor, ...] | None:
+        if not self.scheme.active_hooks() & {"encode", "rotate"}:
             return None
-        if self.max_length is not None and ids_BT.shape[1] + step > self.max_length:
+        length = ids_BT.shape[1]
+        if self.max_length is not None and length + step > self.max_length:
             return None
-        places = torch.arange(step, step + ids_BT.shape[1], device=self.device).expand(len(ids_BT), -1)
-        return self.forward(ids_BT, position_ids=places, **given)
+        positions_BT = torch.arange(step, step + length, device=self.device).expand(len(ids_BT), -1)
+        return self.forward(ids_BT, position_ids=positions_BT, **source)
+
+    def list_modules(self) -> dict[str, nn.Module]:
+        return {**super().list_modules(), "transformer": self.transformer}
 
     def build_untrained(self, seed: int = 0) -> Subject:
-        assert self.transformer is not None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             fresh = Transformer(copy.deepcopy(self.transformer.config))
         fresh = fresh.to(next(self.transformer.parameters())).eval()
-        stack = fresh.decoder if self.side == "decoder" or fresh.encoder is None else fresh.encoder
-        assert stack is not None
-        whole = None if self.whole is None else fresh
-        return replace(self, model=stack, whole=whole, transformer=fresh, name=f"{self.name} (untrained)")
+        return replace(
+            self,
+            model=select_stack(fresh, self.side),
+            whole=None if self.whole is None else fresh,
+            transformer=fresh,
+            name=f"{self.name} (untrained)",
+        )
 
 
-def _mechanisms(stack: Stack) -> tuple[str, ...]:
-    """The names under which the measures know what this scheme does."""
-    scheme = stack.schemes[0]
-    assert isinstance(scheme, Scheme)
+def select_stack(transformer: Transformer, side: Side | None) -> Stack:
+    """Return the stack of a side; of a model of one stack, that one."""
+    stacks = (transformer.decoder,) if side == "decoder" else (transformer.encoder, transformer.decoder)
+    return next(stack for stack in stacks if stack is not None)
+
+
+def _first_scheme(stack: Stack) -> Scheme:
+    return cast(Scheme, stack.schemes[0])  # of an nn.ModuleList, which knows modules only
+
+
+def _name_mechanisms(scheme: Scheme) -> tuple[str, ...]:
+    """Return the names in ``families.SENTENCES`` of what a scheme does."""
     hooks = scheme.active_hooks()
-    found = []
+    names = []
     if "encode" in hooks:
-        found.append("learned" if any(True for _ in scheme.parameters()) else "sinusoid")
+        names.append("learned" if any(True for _ in scheme.parameters()) else "sinusoid")
     if "rotate" in hooks:
-        found.append("rotary")
+        names.append("rotary")
     if hooks & {"bias", "logits", "values", "weigh", "locate"}:
-        found.append("buckets")
-    return tuple(found) or ("none",)
+        names.append("buckets")
+    return tuple(names) or ("none",)
 
 
-def _side_by_side(tokens_VE: Tensor, positions_NP: Tensor) -> tuple[Tensor, Tensor]:
-    """Both in the joint width, each zero where the other stands."""
-    words = torch.cat([tokens_VE, tokens_VE.new_zeros(len(tokens_VE), positions_NP.shape[1])], dim=-1)
-    return words, torch.cat([positions_NP.new_zeros(len(positions_NP), tokens_VE.shape[1]), positions_NP], dim=-1)
+def _pad_side_by_side(
+    tokens_VE: Float[Tensor, "V E"], positions_NP: Float[Tensor, "N P"]
+) -> tuple[Float[Tensor, "V D"], Float[Tensor, "N D"]]:
+    """Return tokens with zeros in the channels of positions, and positions with zeros in those of tokens."""
+    zeros_VP = tokens_VE.new_zeros(len(tokens_VE), positions_NP.shape[1])
+    zeros_NE = positions_NP.new_zeros(len(positions_NP), tokens_VE.shape[1])
+    return torch.cat([tokens_VE, zeros_VP], dim=-1), torch.cat([zeros_NE, positions_NP], dim=-1)
 
 
-def last_position(scheme: Scheme) -> int | None:
-    """How many positions a scheme has before it refuses; None where it goes on."""
+def count_positions(scheme: Scheme) -> int | None:
+    """Return how many positions a scheme has before it refuses one; None where it has no end."""
     declared = scheme.declares
     return declared.max_length if declared.beyond == "raise" else None

@@ -1,7 +1,7 @@
-"""What is known of each architecture, as data: how position enters, and how a rotation pairs its dimensions.
+"""What is known of each architecture, as data: how position enters, and which channels RoPE rotates together.
 
-Attention needs nothing from here, it is read generically; the tables at the input are found by what editing them does.
-A class that is missing here is opened all the same, and named by what its model shows.
+Reading attention needs nothing of this, and the tables at the input are found by editing them. An architecture that is
+missing here is opened all the same; its mechanisms are then guessed from the model.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ SENTENCES = {
     "transformer-xl": "attention adds terms of a sinusoid of the distance, after Transformer-XL",
     "none": "nothing tells it position, except what a causal mask lets it infer",
 }
-"""Every mechanism that can be named, as one clause."""
+"""Every mechanism by its name, as one clause."""
 
 
 @dataclass(frozen=True)
 class Family:
     """How position enters one architecture: ``mechanisms`` is a function of the configuration.
 
-    ``interleaved`` says that a rotation turns neighbouring dimensions (0, 1), not those half a head apart.
+    ``interleaved``: RoPE rotates neighbouring channels (0, 1), not those half a head apart.
     """
 
     mechanisms: Callable[[Any], tuple[str, ...]]
@@ -39,6 +39,7 @@ class Family:
 
 
 def _always(*names: str, interleaved: bool = False) -> Family:
+    """Make a family whose mechanisms do not depend on the configuration."""
     return Family(lambda config: names, interleaved)
 
 
@@ -83,13 +84,13 @@ FAMILIES: dict[str, Family] = {
 
 
 def guess_mechanisms(model: nn.Module, rows_ND: Tensor | None) -> tuple[str, ...]:
-    """What an architecture that is not listed shows of its mechanism: its table, and frequencies kept for rotating."""
+    """Return the mechanisms that a model shows: a table of position vectors, and buffers of RoPE's frequencies."""
     table = () if rows_ND is None else ("sinusoid",) if _is_sinusoid(rows_ND) else ("learned",)
     return table + (("rotary",) if any(name.endswith("inv_freq") for name, _ in model.named_buffers()) else ())
 
 
 def _is_sinusoid(rows_ND: Tensor, most: int = 64) -> bool:
-    """Whether the products of rows depend on their distance alone, exactly: so it is for pairs of sine and cosine."""
+    """Tell whether products of rows depend on their distance alone, as those of pairs of sine and cosine do."""
     rows = rows_ND[:most].double()
     gram = rows @ rows.T
     spread = max(float((gram.diagonal(k) - gram.diagonal(k).mean()).abs().max()) for k in range(len(gram)))
@@ -98,7 +99,7 @@ def _is_sinusoid(rows_ND: Tensor, most: int = 64) -> bool:
 
 
 def describe_mechanisms(mechanisms: tuple[str, ...]) -> str:
-    """How position enters, as one sentence. Unknown mechanisms are said to be unknown."""
+    """Return one sentence on how position enters; without mechanisms it says that they are not known."""
     if not mechanisms:
         return "How position enters is not known for this architecture; what reaches the attention is measured."
     text = " and ".join(SENTENCES[name] for name in mechanisms)

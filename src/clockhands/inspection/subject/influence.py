@@ -1,4 +1,4 @@
-"""Which tokens see which others: one token is changed, and the states that change with it are found."""
+"""Which tokens influence which others: one token is changed, and the states that change with it are found."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ from clockhands.shapes import Bool, Int, Tensor
 
 TEXTS = 4
 CHANGED = 1e-6
-"""The part of a state's size from which a difference is a change. What a token cannot see changes nothing at all."""
+"""Differences above this share of the size of a state are changes. A masked token changes nothing at all."""
 
 
 @dataclass(frozen=True)
 class Influence:
-    """Whether tokens see some token before them, and after them; and whether they see all that are on those sides."""
+    """Where the tokens stand that influence a token's last state, through all layers together.
+
+    ``before`` and ``after`` are whether some token before it and after it does; ``complete`` whether on those sides all
+    tokens do.
+    """
 
     before: bool
     after: bool
-    all: bool
+    complete: bool
 
     @property
     def causal(self) -> bool:
@@ -33,9 +37,9 @@ class Influence:
         if not self.before and not self.after:
             return "no token sees another one"
         if self.before and self.after:
-            return "every token sees all others" if self.all else "tokens see some of those before and after them"
-        which = "before" if self.before else "after"
-        return f"each token sees {'those' if self.all else 'some of those'} {which} it"
+            return "every token sees all others" if self.complete else "tokens see some of those before and after them"
+        side = "before" if self.before else "after"
+        return f"each token sees {'those' if self.complete else 'some of those'} {side} it"
 
 
 @torch.no_grad()
@@ -47,24 +51,24 @@ def find_influence(
 ) -> Influence:
     """Change the first, the middle and the last ordinary token of a few texts, and see which last states change.
 
-    ``forward`` returns the hidden states of token ids (``Subject.forward``).
-
-    A token is replaced by the next larger id that occurs in the texts. Texts that consist of one id alone are taken
-    for texts in which nothing can be seen.
+    ``forward`` returns the hidden states of token ids (``Subject.forward``), and reads ``source_NS`` as ``source_BS``.
+    A token is replaced by the next larger id that occurs in the texts. Of texts that consist of one id alone nothing
+    can be told: no token is then said to see another.
     """
-    ids, known = ids_NT[:TEXTS], ids_NT.unique()
-    given = {} if source_NS is None else {"source_BS": source_NS[: len(ids)]}
+    ids, vocabulary = ids_NT[:TEXTS], ids_NT.unique()
+    source = {} if source_NS is None else {"source_BS": source_NS[: len(ids)]}
     ordinary = torch.ones(ids.shape[1], dtype=torch.bool) if ordinary_T is None else ordinary_T
-    places = ordinary.nonzero().flatten().tolist()
-    before = forward(ids, **given)[-1].float()
+    positions = ordinary.nonzero().flatten().tolist()
+    before = forward(ids, **source)[-1].float()
     size = float(before.square().mean().sqrt())
-    seen: dict[bool, list[Tensor]] = {True: [], False: []}
-    for place in sorted({places[0], places[len(places) // 2], places[-1]}):
-        changed = ids.clone()
-        changed[:, place] = known[(torch.searchsorted(known, ids[:, place].contiguous()) + 1) % len(known)]
-        moved = (forward(changed, **given)[-1].float() - before).abs().amax((0, 2)) > CHANGED * size
-        seen[True].append(moved[place + 1 :].cpu())
-        seen[False].append(moved[:place].cpu())
-    later, earlier = (torch.cat(seen[side]) for side in (True, False))
+    later_states, earlier_states = [], []
+    for position in sorted({positions[0], positions[len(positions) // 2], positions[-1]}):
+        changed_ids = ids.clone()
+        next_larger = torch.searchsorted(vocabulary, ids[:, position].contiguous()) + 1
+        changed_ids[:, position] = vocabulary[next_larger % len(vocabulary)]
+        changes = (forward(changed_ids, **source)[-1].float() - before).abs().amax((0, 2)) > CHANGED * size
+        later_states.append(changes[position + 1 :].cpu())
+        earlier_states.append(changes[:position].cpu())
+    later, earlier = torch.cat(later_states), torch.cat(earlier_states)
     sides = [side for side in (later, earlier) if bool(side.any())]
     return Influence(bool(later.any()), bool(earlier.any()), all(bool(side.all()) for side in sides))

@@ -11,7 +11,7 @@ from clockhands.errors import CheckpointError, ClockhandsError, UsageError
 from clockhands.pretrained import first_line
 from clockhands.shapes import Tensor
 
-_NOT_TEXT = {
+_CONTENTS = {
     "pixel_values": "images",
     "pixel_values_videos": "videos",
     "input_features": "sound",
@@ -19,12 +19,12 @@ _NOT_TEXT = {
     "audio_mel": "sound",
     "past_values": "time series",
 }
-"""What a model reads whose main input is called so."""
+"""What a model reads, by the name of its main input."""
 
 
 @runtime_checkable
-class Readable(Protocol):
-    """The parts of a subject that are tried here."""
+class ModelWithIds(Protocol):
+    """What ``check_reads_tokens`` needs of a subject."""
 
     model: nn.Module
     whole: nn.Module | None
@@ -41,14 +41,15 @@ class Readable(Protocol):
     def forward(self, ids_BT: Tensor) -> tuple[Tensor, ...]: ...
 
 
-def check_reads_tokens(subject: Readable) -> None:
+def check_reads_tokens(subject: ModelWithIds) -> None:
     """Raise CheckpointError, saying why, if the model does not turn token ids alone into one state per token."""
-    for stack in (subject.model, *([subject.whole.get_encoder()] if subject.reads_source else [])):  # type: ignore[union-attr,operator]
-        reads = getattr(stack, "main_input_name", "input_ids")
-        if reads != "input_ids":
+    whole: Any = subject.whole
+    for stack in (subject.model, *([whole.get_encoder()] if subject.reads_source else [])):
+        main_input = getattr(stack, "main_input_name", "input_ids")
+        if main_input != "input_ids":
             raise CheckpointError(
-                f"{subject.name} reads {_NOT_TEXT.get(reads, reads)}, not text: its {type(stack).__name__} is given "
-                f"{reads}, and inspect measures models that are given token ids"
+                f"{subject.name} reads {_CONTENTS.get(main_input, main_input)}, not text: its "
+                f"{type(stack).__name__} is given {main_input}, and inspect measures models that are given token ids"
             )
     ids = subject.make_probe_ids()
     if subject.max_length is not None and subject.max_length < ids.shape[1]:
@@ -60,7 +61,7 @@ def check_reads_tokens(subject: Readable) -> None:
         states = subject.forward(ids)
     except ClockhandsError:
         raise
-    except Exception as fault:  # foreign code: what it needs besides token ids, it says in its own way
+    except Exception as fault:  # foreign code may need more than token ids, and raise anything without it
         raise CheckpointError(
             f"{subject.name} cannot be inspected: a {type(subject.model).__name__} does not run on the ids of "
             f"{ids.shape[1]} tokens and nothing else ({type(fault).__name__}: {first_line(fault)})"
@@ -69,7 +70,7 @@ def check_reads_tokens(subject: Readable) -> None:
     if shapes != {tuple(ids.shape)}:
         raise CheckpointError(
             f"{subject.name} cannot be inspected: the layers of a {type(subject.model).__name__} do not give one state "
-            f"per token (of 2 texts of {ids.shape[1]} tokens, they give {_listed(states)})"
+            f"per token (of 2 texts of {ids.shape[1]} tokens, they give {_describe_shapes(states)})"
         )
 
 
@@ -86,6 +87,7 @@ def read_configuration(model: nn.Module) -> Any:
     )
 
 
-def _listed(states: Sequence[Any]) -> str:
+def _describe_shapes(states: Sequence[Any]) -> str:
+    """Return the different shapes of the states, as text."""
     shapes = dict.fromkeys(str(list(state.shape)) if isinstance(state, Tensor) else "nothing" for state in states)
     return ", ".join(shapes) or "no hidden states"

@@ -14,7 +14,7 @@ import torch
 from clockhands.cli import main
 from clockhands.errors import UsageError
 from clockhands.inspection import Subject, capture
-from clockhands.inspection.reading import room, tensor_storage
+from clockhands.inspection.reading import memory_check, tensor_storage
 from clockhands.inspection.reading.windows import Windows
 
 from .. import planted
@@ -35,17 +35,17 @@ def test_the_bytes_are_those_of_the_attention_that_is_kept(monkeypatch: pytest.M
     """What one layer's sums over texts really take, and a batch's logits, weights and products."""
     subject, recorded = planted.subject_of(planted.uniform(), 16)
     windows = Windows(recorded.ids_NT, recorded.ordinary_T)
-    computed, counted = room.bytes_of(subject.heads, windows)
+    computed, counted = memory_check.count_bytes(subject.num_heads, windows)
     call = recorded.layers[0].replay(recorded.layers[0].inputs_NTD[:8])
     assert computed == 3 * call.logits_BHST.numel() * call.logits_BHST.element_size()
     counts = planted.HeadCounts(recorded.ordinary_T)
     counts.add(call)
     assert counted == counts.places.total_gHST.numel() * counts.places.total_gHST.element_size()
-    monkeypatch.setattr(room, "measure_free_memory", lambda device: computed + counted)
-    room.check_room(subject, windows)
-    monkeypatch.setattr(room, "measure_free_memory", lambda device: computed + counted - 1)
+    monkeypatch.setattr(memory_check, "measure_free_memory", lambda device: computed + counted)
+    memory_check.check_memory(subject, windows)
+    monkeypatch.setattr(memory_check, "measure_free_memory", lambda device: computed + counted - 1)
     with pytest.raises(UsageError, match=r"16 windows of 32 tokens need .* lower --length \(length=...\)"):
-        room.check_room(subject, windows)
+        memory_check.check_memory(subject, windows)
 
 
 def test_states_that_do_not_fit_the_disk_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,4 +60,4 @@ def test_states_that_do_not_fit_the_disk_are_refused(monkeypatch: pytest.MonkeyP
 def test_how_many_heads_a_layer_has_is_what_is_computed(name: str) -> None:
     subject = Subject.of(tiny(name))
     recorded = capture(subject.model, subject.forward, torch.randint(7, 90, (2, 12)))
-    assert recorded.layers[0].replay(recorded.layers[0].inputs_NTD[:2]).logits_BHST.shape[1] == subject.heads == 4
+    assert recorded.layers[0].replay(recorded.layers[0].inputs_NTD[:2]).logits_BHST.shape[1] == subject.num_heads == 4

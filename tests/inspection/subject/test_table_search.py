@@ -14,8 +14,9 @@ from transformers import AutoModel
 
 from clockhands.checking.models.tiny import build_model, find, loud, tiny_config
 from clockhands.inspection.opening import open_subject
-from clockhands.inspection.subject.input_table import InputTable, find_input_table, position_enters
+from clockhands.inspection.subject.input_table import InputTable
 from clockhands.inspection.subject.subject import Subject
+from clockhands.inspection.subject.table_search import find_input_table, is_position_at_input
 
 FIRST = {
     "big_bird:masked": 0,
@@ -84,7 +85,7 @@ def test_a_row_of_the_table_that_is_found_reaches_its_token_alone(name: str, fir
     model = _tiny(name)
     subject = Subject.of(model)
     assert subject.table is not None
-    assert subject.table.first == first
+    assert subject.table.first_row == first
     assert subject.max_length == len(operator.attrgetter(subject.table.path)(_stack(model)).squeeze(0)) - first
     ids = torch.randint(100, 150, (3, 24), generator=torch.Generator().manual_seed(1))
     before = _entering(model, ids)
@@ -124,7 +125,7 @@ def test_the_factor_of_the_words_is_measured() -> None:
 def test_in_a_model_of_half_precision_the_table_is_read_to_float32(kind: torch.dtype) -> None:
     subject = Subject.of(_tiny("ctrl:causal").to(kind)).to_float32()
     assert subject.table is not None
-    assert (subject.table.first, subject.mechanisms) == (0, ("sinusoid",))
+    assert (subject.table.first_row, subject.mechanisms) == (0, ("sinusoid",))
     assert subject.table.scale == pytest.approx(8.0, rel=1e-4)
 
 
@@ -137,7 +138,7 @@ def test_words_that_are_projected_before_positions_are_added_are_read_from_the_m
     model: Any = loud(AutoModel.from_config(config).eval())
     subject = Subject.of(model)
     assert subject.table is not None
-    assert subject.table.words == "read"
+    assert subject.table.token_vectors == "read"
     tables = subject.read_tables()
     assert tables is not None
     torch.testing.assert_close(tables.tokens_VD, model.decoder.project_in(model.decoder.embed_tokens.weight).detach())
@@ -149,13 +150,13 @@ def test_a_decoder_that_is_saved_alone_has_its_table(tmp_path: Path) -> None:
     build_model(tiny_config(build), "causal").save_pretrained(tmp_path)
     subject = open_subject(tmp_path)
     assert subject.table is not None
-    assert (subject.table.first, subject.class_name) == (2, "BartDecoder")
+    assert (subject.table.first_row, subject.class_name) == (2, "BartDecoder")
 
 
 def test_where_neighbours_are_mixed_no_token_has_a_vector() -> None:
     subject = Subject.of(_tiny("mobilebert:masked"))
     assert subject.table is not None
-    assert subject.table.words == "mixed"
+    assert subject.table.token_vectors == "mixed"
     assert subject.read_tables() is None
     assert "mixes neighbouring tokens" in subject.explain_absence("")
 
@@ -211,7 +212,13 @@ def test_what_was_planted_is_found(kind: str, path: str, first: int, factor: flo
     before = {name: value.clone() for name, value in model.state_dict().items()}
     found = _found(model)
     assert found is not None
-    assert (found.path, found.first, found.enters, found.norm, found.words) == (path, first, "block", "", "rows")
+    assert (found.path, found.first_row, found.module_path, found.norm_path, found.token_vectors) == (
+        path,
+        first,
+        "block",
+        "",
+        "rows",
+    )
     assert (found.factor, found.scale) == (pytest.approx(factor, rel=1e-5), pytest.approx(3.0, rel=1e-5))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
@@ -220,7 +227,7 @@ def test_what_was_planted_is_found(kind: str, path: str, first: int, factor: flo
 def test_what_is_not_one_row_added_to_each_token_is_no_table(kind: str) -> None:
     model = Planted(kind)
     assert _found(model) is None
-    assert position_enters(lambda ids: (model(ids).detach(),), 3) == (kind != "none")
+    assert is_position_at_input(lambda ids: (model(ids).detach(),), 3) == (kind != "none")
 
 
 def test_a_model_that_is_not_listed_tells_a_sinusoid_from_a_learned_table() -> None:

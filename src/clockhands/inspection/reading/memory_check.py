@@ -11,13 +11,13 @@ from clockhands.inspection.subject.subject import Subject
 from clockhands.machine import format_bytes, measure_free_memory
 
 COPIES = 3
-"""Numbers kept for each pair of tokens of a batch and head: the product, the logit and the weight."""
+"""Numbers kept for each pair of tokens, in every text of a batch and every head: product, logit and weight."""
 BATCH = 8
 """Texts that are run at once."""
 
 
-def bytes_of(heads: int, windows: Windows) -> tuple[int, int]:
-    """Count the bytes that one layer of ``heads`` heads needs at the least: where the model computes, and on the CPU.
+def count_bytes(heads: int, windows: Windows) -> tuple[int, int]:
+    """Return the fewest bytes that one layer of ``heads`` heads needs: where the model computes, and on the CPU.
 
     Counted are the logits of one batch and, in float64, the sums of attention over texts; not what is computed in
     between, so that nothing is refused that would have fitted.
@@ -27,13 +27,13 @@ def bytes_of(heads: int, windows: Windows) -> tuple[int, int]:
     return 4 * COPIES * min(BATCH, texts) * pairs, 8 * GROUPS * pairs
 
 
-def check_room(subject: Subject, windows: Windows) -> None:
+def check_memory(subject: Subject, windows: Windows) -> None:
     """Raise UsageError if the attention of one layer over these windows does not fit the memory."""
     device, cpu = subject.device, torch.device("cpu")
-    computed, counted = bytes_of(subject.heads, windows)
+    computed, counted = count_bytes(subject.num_heads, windows)
     needs = {cpu: computed + counted} if device.type == "cpu" else {device: computed, cpu: counted}
-    for place, needed in needs.items():
-        available = measure_free_memory(place)
+    for where, needed in needs.items():
+        available = measure_free_memory(where)
         if needed > available:
             raise UsageError(
                 f"{len(windows.ids_NT):,} windows of {windows.ids_NT.shape[1]:,} tokens need {format_bytes(needed)} of "
