@@ -21,8 +21,6 @@ NAMES: list[tuple[str, str, dict[str, str]]] = [
         {
             "checking/checks/causality.py": "a text turned round",
             "checking/checks/generating.py": "a turn of a dialogue",
-            "checking/known_mistakes.py": "older code; rename with the next change",
-            "inspection/reading/layer.py": "a spectrum that is changed; rename with the next change",
             "schemes/content/carope.py": "the name of a parameter in checkpoints",
             "studies/tour/encoding_findings.py": "the table rotated by R(k); rename with the next change",
             "training/precision.py": "a turn in a measurement of two that alternate",
@@ -31,7 +29,6 @@ NAMES: list[tuple[str, str, dict[str, str]]] = [
     ("memories remembered", "KV cache", {}),
     ("nought", "zero", {}),
     ("tick tell", "progress", {
-        "inspection": "what is called after each part; rename with the next change",
         "cli": "older code; rename with the next change",
         "training": "older code; rename with the next change",
     }),
@@ -40,8 +37,7 @@ NAMES: list[tuple[str, str, dict[str, str]]] = [
 are, and why)"""
 
 EMPTY = ("one", "found", "each", "given", "asked", "told")
-OLDER = {"checking", "data", "inspection",
-         "studies"}  # fmt: skip
+OLDER = {"data", "studies"}
 """Names of variables that say nothing, and the packages and modules that still have some. It only gets shorter."""
 
 PHRASES = {

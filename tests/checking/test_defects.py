@@ -11,7 +11,7 @@ import transformers
 from clockhands.checking.models.make_subjects import from_build
 from clockhands.checking.models.tiny import find
 from clockhands.checking.verdict.evidence import mask_calls
-from clockhands.checking.verdict.known_faults import entries
+from clockhands.checking.verdict.known_faults import read_entries
 
 PAGES = sorted((Path(__file__).parents[2] / "docs/conformance/defects").glob("*.md"))
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
@@ -49,10 +49,10 @@ def test_the_page_names_a_traced_line_and_says_whether_there_is_a_thread(page: P
 
 def traced(stem: str) -> set[str]:
     """The lines that the checker itself names: those of its table, and where masks and tables are made."""
-    found = {place for entry in entries() for each in entry.types for place in entry.places(each)}
+    found = {place for entry in read_entries() for each in entry.types for place in entry.find_lines(each)}
     if stem == "gpt-oss-packing":
         types = ("gpt_oss", "afmoe", "falcon", "opt", "xglm", "bert")
-        found |= {call.place for each in types for call in mask_calls(from_build(find(f"{each}:causal")[0])[0])}
+        found |= {call.line for each in types for call in mask_calls(from_build(find(f"{each}:causal")[0])[0])}
     if stem == "cast-rounds-tables":
         from transformers.models.llama import modeling_llama
 

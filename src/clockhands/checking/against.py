@@ -15,7 +15,7 @@ from clockhands.checking.examination import DRAWN, has_config, only_build, refus
 from clockhands.checking.known_mistakes import alternatives
 from clockhands.checking.models import make_subjects
 from clockhands.checking.models.subject import Subject
-from clockhands.checking.opening import open_model, shrunk
+from clockhands.checking.opening import open_model, shrink_published
 from clockhands.errors import UsageError
 
 _LENGTH = 32
@@ -97,7 +97,7 @@ def compare(
 
 
 def compare_subjects(ours: Subject, theirs: Subject) -> Deviation:
-    """Compare two subjects in hand."""
+    """Compare two opened subjects."""
     ids = theirs.tokens(2, min(_LENGTH, (theirs.facts.limit or _LENGTH) - 2))
     actual, wanted = ours.logits(ids), theirs.logits(ids)
     size = worst(actual, wanted)[0]
@@ -107,7 +107,13 @@ def compare_subjects(ours: Subject, theirs: Subject) -> Deviation:
     close = [pair for pair in tried if pair[1] <= max(TOLERANCE, size / 100)]
     explanation = min(close, key=lambda pair: pair[1])[0] if close else ""
     return Deviation(
-        ours.name, theirs.name, size, _first_place(actual, wanted), _first_layer(ours, theirs, ids), explanation, tried
+        ours.name,
+        theirs.name,
+        size,
+        _find_first_position(actual, wanted),
+        _find_first_layer(ours, theirs, ids),
+        explanation,
+        tried,
     )
 
 
@@ -118,13 +124,13 @@ def _agreement(actual: Tensor, other: Callable[[Tensor], Tensor], ids: Tensor) -
         return float("inf")
 
 
-def _first_place(actual: Tensor, wanted: Tensor) -> int:
+def _find_first_position(actual: Tensor, wanted: Tensor) -> int:
     gaps = (actual - wanted).abs().amax((0, 2)) / wanted.std()
     return int((gaps > TOLERANCE).nonzero()[0])
 
 
-def _first_layer(ours: Subject, theirs: Subject, ids: Tensor) -> int | None:
-    """The first hidden state that differs, where both are models of transformers with as many layers."""
+def _find_first_layer(ours: Subject, theirs: Subject, ids: Tensor) -> int | None:
+    """Return the first hidden state that differs; None unless both are models of transformers with as many layers."""
     states = [_hidden(subject, ids) for subject in (ours, theirs)]
     if any(state is None for state in states) or len(states[0] or ()) != len(states[1] or ()):
         return None
@@ -156,7 +162,7 @@ def _open(model: Any, tiny: bool, dtype: str, device: str, trust_remote_code: bo
         opened, task = open_model(name, dtype, device, trust_remote_code, weights)
         return make_subjects.from_model(opened, name, name, task)[0]
     if has_config(name):
-        build, config = shrunk(name, trust_remote_code)
+        build, config = shrink_published(name, trust_remote_code)
         subject = make_subjects.from_build(build, config)[0]
     else:
         subject = make_subjects.from_build(only_build(name))[0]

@@ -14,7 +14,7 @@ from clockhands.checking.checks.check import select
 from clockhands.checking.models import make_subjects
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.models.tiny import Build, Task, find
-from clockhands.checking.opening import open_model, shrunk
+from clockhands.checking.opening import open_model, shrink_published
 from clockhands.checking.result import Result, versions
 from clockhands.checking.verdict.outcome import Outcome
 from clockhands.checking.verdict.run import run_checks
@@ -86,7 +86,7 @@ def examine(
         return [_result(subjects, model.config.model_type, checks, progress, f"check {name}")]
     refuse("tiny", DRAWN, dtype=dtype, device=device, weights=weights)
     if has_config(name):
-        build, config = shrunk(name, trust_remote_code)
+        build, config = shrink_published(name, trust_remote_code)
         subjects = make_subjects.from_build(build, config)
         return [_result(subjects, build.name, checks, progress, f"check {name} --tiny")]
     refuse("an architecture", "are about a folder or hub name", trust_remote_code=trust_remote_code)

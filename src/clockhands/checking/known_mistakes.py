@@ -1,4 +1,4 @@
-"""A model with one known mistake each: what a port that went wrong consistently may have done."""
+"""Give a reference model one known mistake at a time: those that ports of models make in every layer alike."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from transformers.initialization import no_init_weights
 
-from clockhands.checking.models.copies import sharing
-from clockhands.checking.models.streaming import is_streamed, open_streamed, runs_on
+from clockhands.checking.models.copies import copy_sharing
+from clockhands.checking.models.streaming import find_device, is_streamed, open_streamed
 from clockhands.checking.models.subject import Subject
 
 Answer = Callable[[Tensor], Tensor]
@@ -41,14 +41,14 @@ def _offsets(reference: Subject) -> Iterator[tuple[str, Answer]]:
     for by in (1, 2, -1, -2):
 
         def shifted(ids: Tensor, by: int = by) -> Tensor:
-            places = (reference.arange(ids.shape[0], ids.shape[1]) + by).clamp(min=0)
-            return reference.logits(ids, positions=places)
+            positions = (reference.arange(ids.shape[0], ids.shape[1]) + by).clamp(min=0)
+            return reference.logits(ids, positions=positions)
 
         yield f"positions offset by {by:+d}", shifted
 
 
 def _pairings(reference: Subject) -> Iterator[tuple[str, Answer]]:
-    """Another layout of the rotated pairs is another order of what the query and key projections give."""
+    """Lay out the rotated pairs otherwise: the outputs of the query and key projections in another order."""
     module: Any = reference.module
     named = any(name.endswith(_QUERIES_AND_KEYS) for name, _ in module.named_modules())
     if "RoPE" not in reference.facts.scheme or not named:
@@ -72,7 +72,7 @@ def _rows(rows: Tensor, _layer: nn.Module, _inputs: Any, output: Tensor) -> Tens
 
 
 def _rotations(reference: Subject) -> Iterator[tuple[str, Answer]]:
-    """Other bases, shares of the head and scalings; each alone where layers of two kinds have their own."""
+    """Take another base, another share of the head, or no scaling, for each kind of layer with its own settings."""
     rope = getattr(reference.adapter.config, "rope_parameters", None) or {}  # type: ignore[attr-defined]
     kinds = (
         [""] if "rope_theta" in rope else [kind for kind, parameters in rope.items() if isinstance(parameters, dict)]
@@ -81,16 +81,22 @@ def _rotations(reference: Subject) -> Iterator[tuple[str, Answer]]:
         settings, label = (rope[kind], f" ({kind})") if kind else (rope, "")
         theta = settings.get("rope_theta", 1e4)
         for base in (candidate for candidate in _BASES if candidate != theta):
-            yield f"wrong base: theta {base:g} for {theta:g}{label}", _turned(reference, kind, rope_theta=base)
+            yield (
+                f"wrong base: theta {base:g} for {theta:g}{label}",
+                _rerotate(reference, kind, rope_theta=base),
+            )
         for share in (0.25, 0.5, 0.75, 1.0):
-            yield f"partial_rotary_factor {share:g}{label}", _turned(reference, kind, partial_rotary_factor=share)
+            yield (
+                f"partial_rotary_factor {share:g}{label}",
+                _rerotate(reference, kind, partial_rotary_factor=share),
+            )
         if settings.get("rope_type", "default") != "default":
-            left_out = _turned(reference, kind, rope_type="default")
+            left_out = _rerotate(reference, kind, rope_type="default")
             yield f"scaling {settings['rope_type']!r} left out{label}", left_out
 
 
-def _turned(reference: Subject, kind: str, **changed: Any) -> Answer:
-    """The reference's weights in a model whose rotation is configured otherwise."""
+def _rerotate(reference: Subject, kind: str, **changed: Any) -> Answer:
+    """Return the logits of the reference's weights in a model with other settings of its rotation."""
     adapter: Any = reference.adapter
 
     def logits(ids: Tensor) -> Tensor:
@@ -105,21 +111,21 @@ def _turned(reference: Subject, kind: str, **changed: Any) -> Answer:
 
 
 def _with_config(adapter: Any, config: Any, dtype: torch.dtype) -> Any:
-    """The weights of the adapter's model in one of another configuration; streamed again if they are."""
+    """Put the weights of the adapter's model into one of another configuration; streamed again if they are streamed."""
     module = adapter.module
     if is_streamed(module):
         if adapter.source is None:
             raise NotImplementedError("a streamed model in hand does not say where its files are")
-        return open_streamed(type(module), adapter.source, runs_on(module), dtype=dtype, config=config)
+        return open_streamed(type(module), adapter.source, find_device(module), dtype=dtype, config=config)
     with no_init_weights():
         model = type(module)._from_config(config, dtype=dtype)
     weights = dict(module.named_parameters(remove_duplicate=False))  # tied ones under both names
     model.load_state_dict(weights, strict=False, assign=True)
-    return model.to(runs_on(module))
+    return model.to(find_device(module))
 
 
 def _buckets(reference: Subject) -> Iterator[tuple[str, Answer]]:
-    """T5's buckets of distances: another maximum, the sign of the distance, one direction for two."""
+    """Change T5's buckets of distances: another maximum, the sign of the distance, one direction for two."""
     distances = _numbers(reference, "relative_attention_max_distance")
     for value in distances:
         for other in (candidate for candidate in (16, 32, 64, 128, 256) if candidate != value):
@@ -137,7 +143,7 @@ def _directed(both: bool, distance: Tensor, named: dict[str, Any]) -> tuple[Tens
 
 
 def _rebucket(change: Callable[[Tensor, dict[str, Any]], tuple[Tensor, dict[str, Any]]], module: nn.Module) -> None:
-    """Every attention of the module (a copy) is given other distances or directions."""
+    """Pass other distances or directions to every attention of the module, which is a copy."""
 
     def wrapped(original: Callable[..., Tensor], distance: Tensor, **named: Any) -> Tensor:
         distance, named = change(distance, named)
@@ -150,7 +156,7 @@ def _rebucket(change: Callable[[Tensor, dict[str, Any]], tuple[Tensor, dict[str,
 
 
 def _scales(reference: Subject) -> Iterator[tuple[str, Answer]]:
-    """The factor of the attention logits, of the embedding, and the one that YaRN puts on cosines and sines."""
+    """Change the factor of the attention logits, of the embedding, or of YaRN's cosines and sines."""
     for attribute in ("scaling", "attention_scaling", "embed_scale"):
         for value in _numbers(reference, attribute):
             for other in sorted({1.0, value**0.5, value**2} - {value}):
@@ -159,7 +165,7 @@ def _scales(reference: Subject) -> Iterator[tuple[str, Answer]]:
 
 
 def _numbers(reference: Subject, attribute: str) -> list[Any]:
-    """The values that an attribute has in the parts of the model."""
+    """Return the positive values that an attribute has in the parts of the model."""
     assert reference.module is not None
     values = (getattr(part, attribute, None) for part in reference.module.modules())
     return sorted({value for value in values if isinstance(value, (int, float)) and value > 0})
@@ -175,11 +181,11 @@ def _setter(attribute: str, value: int | float, other: int | float) -> Callable[
 
 
 def _edited(reference: Subject, edit: Callable[[nn.Module], None]) -> Answer:
-    """The reference after an edit that sets attributes or replaces parameters; the original keeps its own."""
+    """Return the logits of a copy of the reference after an edit, which sets attributes or replaces parameters."""
     adapter: Any = reference.adapter
 
     def logits(ids: Tensor) -> Tensor:
-        model = sharing(adapter.module)
+        model = copy_sharing(adapter.module)
         with torch.no_grad():
             edit(model)
         return _answer(adapter, model, ids)
@@ -193,7 +199,7 @@ def _answer(adapter: Any, model: Any, ids: Tensor) -> Tensor:
 
 
 def _slopes(reference: Subject) -> Iterator[tuple[str, Answer]]:
-    """ALiBi's slopes: the index off by one, the sign, divided by the root of the head width, in another order."""
+    """Change ALiBi's slopes: index off by one, other sign, divided by the root of the head width, other order."""
     module: Any = reference.module
     home = sys.modules[type(module).__module__]
     name = next((maker for maker in _SLOPES if hasattr(home, maker)), None)

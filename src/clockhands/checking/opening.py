@@ -35,7 +35,7 @@ def open_model(
     streamed by default where they do not fit, which is told. Weights are read from safetensors only. Raises UsageError
     for a dtype, a device or a way that there is not, CheckpointError with what was wrong with the files.
     """
-    place, precision = open_device(device, "device"), _dtype(dtype)
+    where, precision = open_device(device, "device"), _dtype(dtype)
     config = load_configuration(name, trust_remote_code=trust_remote_code)
     task, declared = _task_of(config), " ".join(config.architectures or ())
     measure_weight_files(name, read_configuration(name))
@@ -43,11 +43,11 @@ def open_model(
     auto = transformers.AutoModel if headless else _AUTO[task]
     options: dict[str, Any] = {"dtype": precision, "trust_remote_code": trust_remote_code}
     numbers = count_numbers(auto, config, trust_remote_code=trust_remote_code)
-    streamed = _streams(name, weights, None if numbers is None else numbers * precision.itemsize, place)
+    streamed = _streams(name, weights, None if numbers is None else numbers * precision.itemsize, where)
     if streamed:
         with explain_faults(name, "with its weights streamed (hold them in memory, or check it with --tiny) the model"):
-            return open_streamed(auto, name, place, **options), task
-    if place.type != "cpu":
+            return open_streamed(auto, name, where, **options), task
+    if where.type != "cpu":
         options["device_map"] = {"": device}
     return load_checkpoint(auto, name, "the model", **options).eval(), task
 
@@ -67,13 +67,13 @@ def _streams(name: str, weights: str | None, size: int | None, device: torch.dev
 
 
 def _dtype(name: str) -> torch.dtype:
-    found = getattr(torch, name, None)
-    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise UsageError(f"unknown dtype {name!r}: use float32, float64, bfloat16 or float16")
-    return found
+    return dtype
 
 
-def shrunk(name: str, trust_remote_code: bool) -> tuple[Build, Any]:
+def shrink_published(name: str, trust_remote_code: bool) -> tuple[Build, Any]:
     """The shrunk configuration of a folder or hub name."""
     config = load_configuration(name, trust_remote_code=trust_remote_code)
     build = Build(config.model_type, _task_of(config))

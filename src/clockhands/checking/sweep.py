@@ -174,7 +174,7 @@ def _serve(pipe: Connection, only: Sequence[str] | None, slow: bool) -> None:
         pipe.send(examine_build(build, checks).as_dict())
 
 
-def every() -> list[str]:
+def list_builds() -> list[str]:
     """Return the full names of all builds (``bert:masked``)."""
     from clockhands.checking.models.tiny import architectures
 

@@ -233,7 +233,7 @@ def _list(only: list[str] | None) -> int:
 
 def _matrix(options: argparse.Namespace) -> int:
     from clockhands.checking.matrix import matrix
-    from clockhands.checking.sweep import every, sweep
+    from clockhands.checking.sweep import list_builds, sweep
     from clockhands.report.matrix_page import write_matrix
 
     def progress(result: Result, done: int, total: int) -> None:
@@ -243,7 +243,7 @@ def _matrix(options: argparse.Namespace) -> int:
     before = _baseline(options)
     with telling_new_folder(options.all):
         results = sweep(
-            every(),
+            list_builds(),
             options.all,
             only=_words(options.only),
             slow=options.slow,

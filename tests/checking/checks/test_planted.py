@@ -10,14 +10,14 @@ import torch
 from clockhands.checking.checks.check import select
 from clockhands.checking.models.adapter import ModuleAdapter
 from clockhands.checking.models.make_subjects import from_model
-from clockhands.checking.models.tiny import loud
+from clockhands.checking.models.tiny import make_position_audible
 from clockhands.checking.verdict.run import run_checks
 from tests.checking.checks import planted as p
 
 
 def adapter(kind: type[p.Correct], seed: int = 0) -> ModuleAdapter:
     torch.manual_seed(seed)
-    made = ModuleAdapter(loud(kind(), seed), p.VOCABULARY)
+    made = ModuleAdapter(make_position_audible(kind(), seed), p.VOCABULARY)
     made.fresh = lambda: ModuleAdapter(kind(), p.VOCABULARY)
     return made
 

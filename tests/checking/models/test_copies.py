@@ -23,7 +23,7 @@ def adapter() -> HFModel:
 
 
 def test_a_copy_of_the_same_precision_has_no_weights_of_its_own(adapter: HFModel) -> None:
-    twin = copies.sharing(adapter)
+    twin = copies.copy_sharing(adapter)
     theirs = dict(adapter.module.named_parameters())
     assert all(p is theirs[name] for name, p in twin.module.named_parameters())
     table = twin.module.model.rotary_emb.inv_freq
@@ -33,10 +33,10 @@ def test_a_copy_of_the_same_precision_has_no_weights_of_its_own(adapter: HFModel
 
 def test_a_cast_of_a_copy_leaves_the_original_as_it_was(adapter: HFModel) -> None:
     before = copy.deepcopy(adapter.module.state_dict())
-    twin = copies.sharing(adapter, torch.float64)
+    twin = copies.copy_sharing(adapter, torch.float64)
     assert {p.dtype for p in twin.module.parameters()} == {torch.float64}
     assert twin.module.model.rotary_emb.inv_freq.dtype == torch.float64
-    low = copies.hollow(adapter.module).to(torch.bfloat16)
+    low = copies.copy_without_weights(adapter.module).to(torch.bfloat16)
     assert low.model.rotary_emb.inv_freq.dtype == torch.bfloat16
     assert {p.device.type for p in low.parameters()} == {"meta"}
     after = adapter.module.state_dict()
@@ -46,16 +46,16 @@ def test_a_cast_of_a_copy_leaves_the_original_as_it_was(adapter: HFModel) -> Non
 
 def test_a_reloaded_model_is_where_the_given_one_is(adapter: HFModel, tmp_path: Path) -> None:
     adapter.module.save_pretrained(tmp_path)
-    here = copies.reloaded(adapter.module, str(tmp_path), torch.bfloat16)
+    here = copies.reload(adapter.module, str(tmp_path), torch.bfloat16)
     assert {(p.device.type, p.dtype) for p in here.parameters()} == {("cpu", torch.bfloat16)}
-    elsewhere = copies.hollow(adapter.module)  # the one other device that every machine has
-    there = copies.reloaded(elsewhere, str(tmp_path), torch.float32)
+    elsewhere = copies.copy_without_weights(adapter.module)  # the one other device that every machine has
+    there = copies.reload(elsewhere, str(tmp_path), torch.float32)
     assert {t.device.type for t in (*there.parameters(), *there.buffers())} == {"meta"}
 
 
 def test_tied_weights_stay_tied() -> None:
     model = build_model(tiny_config(find("gpt2:causal")[0]), "causal")
-    for twin in (copies.sharing(model), copies.sharing(model, torch.float64)):
+    for twin in (copies.copy_sharing(model), copies.copy_sharing(model, torch.float64)):
         assert twin.lm_head.weight is twin.transformer.wte.weight
 
 

@@ -84,7 +84,7 @@ def test_the_verdicts_are_those_of_weights_in_memory(llama: Path) -> None:
 def test_never_more_than_one_layer_is_in_memory(llama: Path, dtype: torch.dtype, at_every_layer: Any) -> None:
     model, task = open_model(str(llama), "float32", "cpu", False, "streamed")
     (subject,) = from_model(model, source=str(llama), task=task)
-    twin: Any = subject.again(1, dtype).module
+    twin: Any = subject.copy_model(1, dtype).module
     seen = at_every_layer(twin)
     ids = torch.arange(10, 22)[None]
     assert twin(ids).logits.dtype == dtype

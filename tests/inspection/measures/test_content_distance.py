@@ -70,7 +70,7 @@ def test_the_terms_of_tokens_add_up_to_that_of_the_split(name: str) -> None:
     asked, answered = separate_terms(layer)
     x = layer.inputs_NTD[: layer.batch]
     mean, place = compute_means(layer, torch.arange(len(x), len(layer.inputs_NTD)))
-    whole = layer.bias(layer.replay(x)) - layer.bias(layer.replay((mean + place).expand_as(x)))
+    whole = layer.compute_bias(layer.replay(x)) - layer.compute_bias(layer.replay((mean + place).expand_as(x)))
     apart = ~torch.eye(x.shape[1], dtype=torch.bool)
     torch.testing.assert_close((asked + answered)[..., apart], whole[..., apart], atol=1e-5, rtol=1e-4)
     assert float(asked.abs().max()) > 1e-4

@@ -57,7 +57,7 @@ def test_falcon_with_alibi_is_read_as_published() -> None:
     slopes = torch.tensor([2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8])
     published = (call.q_BHSK @ call.k_BHTK.mT + slopes[:, None, None] * torch.arange(12.0)) * 8**-0.5
     torch.testing.assert_close(call.logits_BHST[call.mask_BHST], published[call.mask_BHST], rtol=1e-3, atol=1e-4)
-    slope = recorded.layers[0].bias(call)[0, 0, -1].diff()
+    slope = recorded.layers[0].compute_bias(call)[0, 0, -1].diff()
     torch.testing.assert_close(slope, torch.full_like(slope, 2.0**-2 * 8**-0.5), rtol=1e-3, atol=1e-5)
 
 

@@ -40,7 +40,7 @@ def test_the_bytes_are_those_of_the_attention_that_is_kept(monkeypatch: pytest.M
     assert computed == 3 * call.logits_BHST.numel() * call.logits_BHST.element_size()
     counts = planted.HeadCounts(recorded.ordinary_T)
     counts.add(call)
-    assert counted == counts.places.total_gHST.numel() * counts.places.total_gHST.element_size()
+    assert counted == counts.sums.total_gHST.numel() * counts.sums.total_gHST.element_size()
     monkeypatch.setattr(memory_check, "measure_free_memory", lambda device: computed + counted)
     memory_check.check_memory(subject, windows)
     monkeypatch.setattr(memory_check, "measure_free_memory", lambda device: computed + counted - 1)

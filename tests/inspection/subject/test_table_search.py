@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from transformers import AutoModel
 
-from clockhands.checking.models.tiny import build_model, find, loud, tiny_config
+from clockhands.checking.models.tiny import build_model, find, make_position_audible, tiny_config
 from clockhands.inspection.opening import open_subject
 from clockhands.inspection.subject.input_table import InputTable
 from clockhands.inspection.subject.subject import Subject
@@ -65,7 +65,7 @@ MORE = {
 def _tiny(name: str) -> Any:
     (build,) = [build for build in find(name.partition(":")[0]) if build.name == name]
     torch.manual_seed(0)
-    return loud(AutoModel.from_config(tiny_config(build)).eval())
+    return make_position_audible(AutoModel.from_config(tiny_config(build)).eval())
 
 
 def _stack(model: Any) -> Any:
@@ -135,7 +135,7 @@ def test_words_that_are_projected_before_positions_are_added_are_read_from_the_m
     config = tiny_config(build)
     config.word_embed_proj_dim = 32
     torch.manual_seed(0)
-    model: Any = loud(AutoModel.from_config(config).eval())
+    model: Any = make_position_audible(AutoModel.from_config(config).eval())
     subject = Subject.of(model)
     assert subject.table is not None
     assert subject.table.token_vectors == "read"

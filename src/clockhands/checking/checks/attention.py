@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, largest
-from clockhands.checking.models.copies import sharing
+from clockhands.checking.models.copies import copy_sharing
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.models.tiny import build_model
 
@@ -62,7 +62,7 @@ def _with(subject: Subject, name: str) -> Subject:
         model = build_model(module.config, adapter.task, 0, name, type(module)).to(next(module.parameters()).dtype)
         model.load_state_dict(module.state_dict())
     else:
-        model = sharing(module)
+        model = copy_sharing(module)
         model.set_attn_implementation(name)
     if model.config._attn_implementation != name:
         raise Inapplicable(f"the model does not switch to {name}")

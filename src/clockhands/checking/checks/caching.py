@@ -116,8 +116,8 @@ def _in_pieces(subject: Subject, stops: list[int]) -> Measurement:
     ids = subject.tokens(2, stops[-1])
     cache = _new(subject)
     actual = [subject.logits(ids[:, a:b], cache=cache) for a, b in pairwise([0, *stops])]
-    size, place = worst(torch.cat(actual, 1), subject.logits(ids))
-    return Measurement(size, f"largest at token {place} of {stops[-1]}")
+    size, position = worst(torch.cat(actual, 1), subject.logits(ids))
+    return Measurement(size, f"largest at token {position} of {stops[-1]}")
 
 
 def _new(subject: Subject) -> Any:

@@ -25,8 +25,8 @@ def future(subject: Subject) -> Measurement:
     before = subject.logits(ids)
     after = torch.cat([subject.logits(rows) for rows in changed.split(8)])
     leaks = [difference(after[i : i + 1, : i + 1], before[:, : i + 1]) for i in range(_LENGTH - 1)]
-    place = max(range(len(leaks)), key=leaks.__getitem__) + 1
-    return Measurement(max(leaks), f"largest from token {place}")
+    position = max(range(len(leaks)), key=leaks.__getitem__) + 1
+    return Measurement(max(leaks), f"largest from token {position}")
 
 
 @check(

@@ -101,7 +101,7 @@ def difference(actual: Tensor, wanted: Tensor) -> float:
 
 
 def worst(actual: Tensor, wanted: Tensor) -> tuple[float, int]:
-    """Return ``difference`` and the place along the text (axis -2) where it is largest."""
+    """Return ``difference`` and the position along the text (axis -2) where it is largest."""
     gaps = (actual.double() - wanted.double()).abs().amax(-1)
     return difference(actual, wanted), int(gaps.reshape(-1, gaps.shape[-1]).amax(0).argmax())
 
@@ -120,7 +120,7 @@ def select(only: Iterable[str] | None = None, optional: bool = False) -> list[Ch
         return [check for check in CHECKS.values() if optional or not check.optional]
     wanted = list(only)
     groups = {name.partition(".")[0] for name in CHECKS}
-    for word in wanted:
-        if not any(name == word or name.startswith(f"{word}.") for name in CHECKS):
-            raise UsageError(describe_unknown("check", word, groups | set(CHECKS)))
-    return [check for check in CHECKS.values() if any(f"{check.name}.".startswith(f"{word}.") for word in wanted)]
+    for request in wanted:
+        if not any(name == request or name.startswith(f"{request}.") for name in CHECKS):
+            raise UsageError(describe_unknown("check", request, groups | set(CHECKS)))
+    return [check for check in CHECKS.values() if any(f"{check.name}.".startswith(f"{request}.") for request in wanted)]

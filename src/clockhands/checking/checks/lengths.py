@@ -33,8 +33,8 @@ def beyond(subject: Subject) -> Measurement:
     """Eight tokens more than claimed."""
     read, fault = _tried(subject, _limit(subject) + 8)
     if fault is None:
-        places = repeated(subject)
-        return Measurement(float(bool(places)), f"{read}: runs on{places}")
+        repetition = repeated(subject)
+        return Measurement(float(bool(repetition)), f"{read}: runs on{repetition}")
     clear = bool(_CLEAR.search(fault))
     return Measurement(float(not clear), f"{read}: refused with '{fault}'")
 
@@ -83,7 +83,7 @@ def repeated(subject: Subject) -> str:
     limit = subject.facts.limit
     if limit is None or not subject.takes("positions"):
         return ""
-    twin = subject.again(subject.seed, subject.dtype) if subject.module else subject
+    twin = subject.copy_model(subject.seed, subject.dtype) if subject.module else subject
     try:
         near, other, far = (_at(twin, place) for place in (4, 7, limit + 4))
         if difference(other, near) <= TOLERANCE:
@@ -106,7 +106,7 @@ def _at(subject: Subject, place: int) -> Tensor:
 
 def _tried(subject: Subject, length: int) -> tuple[str, str | None]:
     """What was read on a fresh copy, and what that raised: a text of that length, of a very long one its last place."""
-    twin = subject.again(subject.seed, subject.dtype) if subject.module else subject
+    twin = subject.copy_model(subject.seed, subject.dtype) if subject.module else subject
     far = length > _LARGEST + 8
     read = f"a token at {length - 1}" if far else f"{length} tokens"
     try:

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference
-from clockhands.checking.models.copies import hollow, is_large, reloaded, sharing
+from clockhands.checking.models.copies import copy_sharing, copy_without_weights, is_large, reload
 from clockhands.checking.models.subject import Subject
 
 _ANGLES = re.compile(
     r"inv_freq|freqs|frequenc|(^|[._])(cos|sin|theta|slopes?|alibi|angles?)([._]|$)|cos_cached|sin_cached"
 )
 _FAR = 4000  # where bfloat16 tells apart only every sixteenth position
-_ROW = 16  # tokens of a text that stands at one place
+_ROW = 16  # tokens of a text, which begins at different positions
 
 
 def angle_tables(module: nn.Module) -> dict[str, Tensor]:
@@ -36,7 +36,7 @@ def angle_tables(module: nn.Module) -> dict[str, Tensor]:
 def cast(subject: Subject) -> Measurement:
     """Only the tables are rounded; everything else stays in full precision."""
     tables = _tables(subject)
-    low = hollow(subject.module).to(torch.bfloat16)  # type: ignore[arg-type]
+    low = copy_without_weights(subject.module).to(torch.bfloat16)  # type: ignore[arg-type]
     rounded = {n: t for n, t in angle_tables(low).items() if n in tables and t.dtype == torch.bfloat16}
     if not rounded:
         return Measurement(0.0, "the tables keep their precision")
@@ -60,8 +60,8 @@ def load(subject: Subject) -> Measurement:
     with contextlib.ExitStack() as stack:
         if source is None:
             source = stack.enter_context(tempfile.TemporaryDirectory())
-            sharing(module, torch.float32).save_pretrained(source)
-        low = reloaded(module, source, torch.bfloat16, streamed=large)
+            copy_sharing(module, torch.float32).save_pretrained(source)
+        low = reload(module, source, torch.bfloat16, streamed=large)
     kept = {name: table for name, table in angle_tables(low).items() if name in tables}
     wrong = {n: t for n, t in kept.items() if not torch.allclose(t.double(), tables[n].double(), rtol=1e-5)}
     if not wrong:
@@ -81,12 +81,12 @@ def distance(subject: Subject) -> Measurement:
     if subject.facts.absolute or not angle_tables(subject.module):  # type: ignore[arg-type]
         raise Inapplicable("no angles that could grow")
     _large(subject)
-    twin = subject.again(subject.seed, torch.float32)
+    twin = subject.copy_model(subject.seed, torch.float32)
     exact = angle_tables(twin.module)  # type: ignore[arg-type]
     end = _far(subject) - _ROW
     starts = (0, _FAR, end) if end > _FAR else (0, _FAR)
     exactly = [_row(twin, start) for start in starts]
-    low = subject.again(subject.seed, torch.bfloat16)
+    low = subject.copy_model(subject.seed, torch.bfloat16)
     _restore(low.module, exact)  # type: ignore[arg-type]
     try:
         errors = [_mean(_row(low, start), full) for start, full in zip(starts, exactly, strict=True)]
@@ -119,7 +119,7 @@ def _far(subject: Subject) -> int:
 
 def _effect_of(subject: Subject, tables: dict[str, Tensor]) -> float:
     """How far the logits move when only these tables take other values, for tokens far apart."""
-    twin = sharing(subject.adapter)
+    twin = copy_sharing(subject.adapter)
     module: nn.Module = twin.module
     _restore(module, {name: t.to(dict(module.named_buffers())[name].dtype) for name, t in tables.items()})
     before = _apart(subject)

@@ -13,7 +13,7 @@ from torch import nn
 
 from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference
 from clockhands.checking.models.adapter import device_of
-from clockhands.checking.models.copies import is_large, reloaded
+from clockhands.checking.models.copies import is_large, reload
 from clockhands.checking.models.subject import Subject
 
 _SHARD = "256MB"  # streamed weights are in memory while their shard is written
@@ -32,7 +32,7 @@ def round_trip(subject: Subject) -> Measurement:
     with tempfile.TemporaryDirectory() as folder:
         _room(module, folder)
         module.save_pretrained(folder, max_shard_size=_SHARD)
-        loaded = reloaded(module, folder, dtype, streamed=is_large(subject.adapter))
+        loaded = reload(module, folder, dtype, streamed=is_large(subject.adapter))
         if hasattr(loaded, "set_experts_implementation"):
             loaded.set_experts_implementation("eager")
         adapter: Any = subject.adapter
@@ -83,7 +83,7 @@ def meta(subject: Subject) -> Measurement:
 )
 def state(subject: Subject) -> Measurement:
     """Compare names and shapes before and after the longest text that the model claims to read."""
-    twin = subject.again(subject.seed, subject.dtype)
+    twin = subject.copy_model(subject.seed, subject.dtype)
     module = twin.module
     assert module is not None
     before = {name: tuple(t.shape) for name, t in module.state_dict().items()}

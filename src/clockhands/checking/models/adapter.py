@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from clockhands.checking.models.streaming import runs_on
+from clockhands.checking.models.streaming import find_device
 from clockhands.errors import UsageError
 
 
@@ -108,7 +108,7 @@ def accepts(adapter: Adapter, argument: str) -> bool:
 def device_of(adapter: Adapter) -> torch.device:
     """Return the device of the token ids."""
     module = getattr(adapter, "module", None)
-    return torch.device("cpu") if module is None else runs_on(module)
+    return torch.device("cpu") if module is None else find_device(module)
 
 
 def _vocabulary(module: nn.Module) -> int:

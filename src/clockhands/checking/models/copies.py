@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from clockhands.checking.models.streaming import is_streamed, open_streamed, runs_on
+from clockhands.checking.models.streaming import find_device, is_streamed, open_streamed
 from clockhands.machine import measure_free_memory
 from clockhands.pretrained import load_model
 
@@ -24,10 +24,10 @@ def is_large(adapter: Any) -> bool:
     if module is None or is_streamed(module):
         return False
     weights = {id(p): p for p in module.parameters()}.values()
-    return 8 * sum(p.numel() for p in weights) > measure_free_memory(runs_on(module)) / 2
+    return 8 * sum(p.numel() for p in weights) > measure_free_memory(find_device(module)) / 2
 
 
-def sharing(thing: Any, dtype: torch.dtype | None = None) -> Any:
+def copy_sharing(thing: Any, dtype: torch.dtype | None = None) -> Any:
     """Return a copy of a module or adapter with the same parameters, not copied; buffers and all else are its own.
 
     With ``dtype`` floating parameters of another precision are converted, one by one. Nothing may write into the
@@ -45,16 +45,16 @@ def sharing(thing: Any, dtype: torch.dtype | None = None) -> Any:
     return twin
 
 
-def reloaded(module: Any, folder: str, dtype: torch.dtype, streamed: bool = False) -> Any:
+def reload(module: Any, folder: str, dtype: torch.dtype, streamed: bool = False) -> Any:
     """Return the model that ``folder`` holds, on the device of ``module`` and of its class, in ``dtype``.
 
     ``streamed``, and of a streamed module: without its weights in memory.
     """
     if streamed or is_streamed(module):
-        return open_streamed(type(module), folder, runs_on(module), dtype=dtype)
+        return open_streamed(type(module), folder, find_device(module), dtype=dtype)
     with _NothingByLuck():
         loaded = load_model(type(module), folder, dtype=dtype)
-    return loaded.to(runs_on(module)).eval()
+    return loaded.to(find_device(module)).eval()
 
 
 class _NothingByLuck(TorchFunctionMode):
@@ -76,11 +76,11 @@ def from_files(adapter: Any, dtype: torch.dtype) -> Any:
         raise MemoryError(
             f"too large for a copy in {str(dtype).removeprefix('torch.')}, and no files to stream it from"
         )
-    module = reloaded(adapter.module, adapter.source, dtype, streamed=True)
+    module = reload(adapter.module, adapter.source, dtype, streamed=True)
     return type(adapter)(module, adapter.task, adapter.source)
 
 
-def hollow(module: nn.Module) -> nn.Module:
+def copy_without_weights(module: nn.Module) -> nn.Module:
     """Return a copy with parameters that have a shape and no storage: enough to see what a cast does to buffers."""
     return _with_parameters(module, lambda p: nn.Parameter(p.detach().to("meta"), requires_grad=p.requires_grad))
 

@@ -121,7 +121,7 @@ def is_streamed(module: nn.Module) -> bool:
     return any(getattr(getattr(part, "_hf_hook", None), "offload", False) for part in module.modules())
 
 
-def runs_on(module: nn.Module) -> torch.device:
+def find_device(module: nn.Module) -> torch.device:
     """Return where the module computes: where its weights are, or come to."""
     hook = getattr(module, "_hf_hook", None)
     device = getattr(hook, "execution_device", None)
@@ -138,11 +138,11 @@ def fits(weights: int, device: torch.device) -> bool:
 def _stored(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Read the weights from their files, one after the other: no more than one is in memory."""
     maps = (getattr(getattr(part, "_hf_hook", None), "weights_map", None) for part in model.modules())
-    dataset = next(each.dataset for each in maps if each is not None)
+    dataset = next(weights.dataset for weights in maps if weights is not None)
     return ((name, dataset[name]) for name in dataset)
 
 
 def _index(model: nn.Module) -> dict[str, Any]:
-    """In which file, and under which name, each weight stands, as transformers has found it."""
-    maps = (getattr(getattr(each, "_hf_hook", None), "weights_map", None) for each in model.modules())
-    return next(each.dataset.index for each in maps if each is not None)
+    """Return the file and the name of each weight, as transformers has found them."""
+    maps = (getattr(getattr(part, "_hf_hook", None), "weights_map", None) for part in model.modules())
+    return next(weights.dataset.index for weights in maps if weights is not None)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.checking.models.adapter import Adapter, accepts, device_of
-from clockhands.checking.models.copies import from_files, is_large, sharing
+from clockhands.checking.models.copies import copy_sharing, from_files, is_large
 from clockhands.schemes.scheme import Declares, Scheme
 
 Rebuild = Callable[[int, torch.dtype], Adapter]
@@ -127,7 +127,7 @@ class Subject:
         line = torch.arange(start, start + length, device=device_of(self.adapter)) + self.facts.first
         return line.repeat(rows, 1)
 
-    def again(self, seed: int, dtype: torch.dtype) -> Subject:
+    def copy_model(self, seed: int, dtype: torch.dtype) -> Subject:
         """Return the same subject with other texts, in another precision, from a model that nothing has touched."""
         return replace(self, adapter=self.rebuild(seed, dtype), seed=seed)
 
@@ -145,7 +145,7 @@ def copied(adapter: Adapter) -> Rebuild:
             return copy.deepcopy(adapter)
         if is_large(adapter) and dtype != next(module.parameters()).dtype:
             return cast(Adapter, from_files(adapter, dtype))
-        return sharing(adapter, dtype)
+        return copy_sharing(adapter, dtype)
 
     return rebuild
 

@@ -226,11 +226,11 @@ def build_model(
     )
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation("eager")
-    return loud(model.eval(), seed)
+    return make_position_audible(model.eval(), seed)
 
 
 @torch.no_grad()
-def loud(model: Any, seed: int = 0) -> Any:
+def make_position_audible(model: Any, seed: int = 0) -> Any:
     """Redraw the weights so that attention is peaked and position matters.
 
     Matrices get std 1.2/√fan_in, embeddings std 1, gains 1 ± 0.2, biases ± 0.2. With the library's initialisation

@@ -1,4 +1,4 @@
-"""What shows in a model that an explanation is right: where it makes its masks, and where its tables."""
+"""Evidence in a model that an explanation is right: the lines that make its masks and its tables of angles."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from clockhands.checking.models.subject import Subject
 
 @dataclass(frozen=True)
 class MaskCall:
-    """One call of a function of ``masking_utils``: which, from where, and whether it was given position_ids."""
+    """One call of a function of ``masking_utils``: which, from which line, and whether with position_ids."""
 
     maker: str
-    place: str
+    line: str
     positioned: bool
 
 
@@ -31,26 +31,26 @@ def mask_calls(subject: Subject) -> list[MaskCall]:
     calls: list[MaskCall] = []
     ids = subject.tokens(1, 8)
     positions = torch.cat([subject.arange(1, 4), subject.arange(1, 4)], 1)
-    with _listening(subject, calls), contextlib.suppress(Exception):  # a model may raise anything
+    with _record_masks(subject, calls), contextlib.suppress(Exception):  # a model may raise anything
         subject.logits(ids, positions=positions)
     return calls
 
 
 @contextlib.contextmanager
-def _listening(subject: Subject, calls: list[MaskCall]) -> Iterator[None]:
-    """Every mask function in the modules of the model tells of its calls."""
+def _record_masks(subject: Subject, calls: list[MaskCall]) -> Iterator[None]:
+    """Inside the block, the calls of every mask function in the modules of the model are recorded."""
     homes = {sys.modules[type(module).__module__] for module in _modules(subject)}
     originals = [(home, name, getattr(home, name)) for home in homes for name in _makers() if hasattr(home, name)]
     try:
         for home, name, original in originals:
-            setattr(home, name, _telling(home, name, original, calls))
+            setattr(home, name, _record_calls(home, name, original, calls))
         yield
     finally:
         for home, name, original in originals:
             setattr(home, name, original)
 
 
-def _telling(home: Any, name: str, original: Callable[..., Any], calls: list[MaskCall]) -> Callable[..., Any]:
+def _record_calls(home: Any, name: str, original: Callable[..., Any], calls: list[MaskCall]) -> Callable[..., Any]:
     signature = inspect.signature(original)
 
     @functools.wraps(original)
@@ -74,33 +74,33 @@ def _makers() -> tuple[str, ...]:
 
 
 def mask_without_positions(subject: Subject) -> str | None:
-    """Return where the model's own mask is made without position_ids."""
+    """Return the line that makes the mask of self-attention without position_ids; None if there is none."""
     calls = mask_calls(subject)
-    own = [call for call in calls if "bidirectional" not in call.maker] if subject.causal else calls
-    bare = next((call for call in own or calls if not call.positioned), None)
-    return None if bare is None else f"{bare.place} {bare.maker}"
+    causal = [call for call in calls if "bidirectional" not in call.maker] if subject.causal else calls
+    bare = next((call for call in causal or calls if not call.positioned), None)
+    return None if bare is None else f"{bare.line} {bare.maker}"
 
 
 def mask_with_positions(subject: Subject) -> str | None:
-    """Return where the model passes position_ids to the function that guesses documents from them."""
+    """Return the line that passes position_ids to the function that infers documents from them; None without one."""
     called = next((call for call in mask_calls(subject) if call.positioned), None)
-    return None if called is None else f"{called.place} {called.maker}"
+    return None if called is None else f"{called.line} {called.maker}"
 
 
 def table_follows_cast(subject: Subject) -> str | None:
-    """Return where the tables of angles are made buffers."""
+    """Return the lines that make the tables of angles buffers; None without any."""
     if subject.module is None:
         return None
-    places: dict[type, str] = {}
+    lines: dict[type, str] = {}
     for name in angle_tables(subject.module):
         parent, _, last = name.rpartition(".")
         owner = type(subject.module.get_submodule(parent))
-        places.setdefault(owner, _made(owner, last))
-    return ", ".join(place for place in places.values() if place) or None
+        lines.setdefault(owner, _find_definition(owner, last))
+    return ", ".join(line for line in lines.values() if line) or None
 
 
-def _made(owner: type, buffer: str) -> str:
-    """The line of a class or its bases that makes the buffer, by its name if that is written out."""
+def _find_definition(owner: type, buffer: str) -> str:
+    """Return the line of a class or its bases that makes the buffer, by its name if that is written out."""
     exact = re.compile(rf"self\.{buffer}\s*=.*Buffer\(|register_buffer\(\s*\"{buffer}\"")
     for pattern in (exact, re.compile(r"Buffer\(|register_buffer\(")):
         for cls in owner.__mro__:

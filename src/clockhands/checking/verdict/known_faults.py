@@ -22,7 +22,7 @@ from clockhands.checking.verdict.outcome import Outcome
 class KnownFault:
     """Why these checks fail for these architectures: a fault or a limit of the library.
 
-    ``code`` are places in transformers, ``"file: text of the line"``; their line numbers are looked up in the
+    ``code`` are lines of transformers, ``"file: text of the line"``; their line numbers are looked up in the
     installed version. ``evidence`` names what must show in the model before the entry is believed (``evidence.py``).
     ``verdict``, where it is set, replaces that of the measurement: the difference is a declared limit. ``traced`` is
     the version that was read.
@@ -49,15 +49,15 @@ class KnownFault:
         in_versions = not self.versions or any(installed.startswith(version) for version in self.versions)
         return in_types and in_versions and any(fnmatch.fnmatchcase(check, pattern) for pattern in self.checks)
 
-    def places(self, architecture: str) -> tuple[str, ...]:
+    def find_lines(self, architecture: str) -> tuple[str, ...]:
         """Return ``file.py:line`` of the code, as far as the installed version still has it."""
         base = architecture.partition(":")[0].partition("+")[0].replace("-", "_")
-        places = (line_of(*code.replace("{type}", base).split(": ", 1)) for code in self.code)
-        return tuple(place for place in places if place)
+        lines = (find_line(*code.replace("{type}", base).split(": ", 1)) for code in self.code)
+        return tuple(line for line in lines if line)
 
 
 @functools.cache
-def line_of(file: str, text: str) -> str:
+def find_line(file: str, text: str) -> str:
     """Return where a text stands in a file of transformers, as ``file.py:line``; empty if it is not there."""
     path = Path(transformers.__file__).parent / file
     if not path.exists():
@@ -69,7 +69,7 @@ def line_of(file: str, text: str) -> str:
 
 
 @functools.cache
-def entries() -> tuple[KnownFault, ...]:
+def read_entries() -> tuple[KnownFault, ...]:
     """Return all entries, in the order of the file: the first that fits is taken."""
     raw = tomllib.loads(resources.files(__package__).joinpath("known_faults.toml").read_text("utf8"))
     return tuple(_entry(name, value) for name, value in raw.items())
@@ -80,9 +80,9 @@ def _entry(name: str, raw: dict[str, Any]) -> KnownFault:
     return KnownFault(name=name, **cast(Any, fields))
 
 
-def fitting(architecture: str, check: str) -> Iterator[KnownFault]:
+def find_entries(architecture: str, check: str) -> Iterator[KnownFault]:
     """Return the entries about that check on that architecture; the evidence is not looked at here."""
-    return (entry for entry in entries() if entry.fits(architecture, check))
+    return (entry for entry in read_entries() if entry.fits(architecture, check))
 
 
 def find_fault(subject: Subject, outcome: Outcome, architecture: str) -> tuple[KnownFault, str] | None:
@@ -91,11 +91,11 @@ def find_fault(subject: Subject, outcome: Outcome, architecture: str) -> tuple[K
     None without a name of an architecture. An entry that needs evidence is about faults of the library alone, so that
     nothing but a FAIL is held against it.
     """
-    for entry in fitting(architecture, outcome.check) if architecture else ():
-        places = entry.places(architecture)
+    for entry in find_entries(architecture, outcome.check) if architecture else ():
+        lines = entry.find_lines(architecture)
         if not entry.evidence:
-            return entry, ", ".join(places)
+            return entry, ", ".join(lines)
         shown = EVIDENCE[entry.evidence](subject) if outcome.verdict == "FAIL" else None
         if shown is not None:
-            return entry, ", ".join(filter(None, (shown, *places)))
+            return entry, ", ".join(filter(None, (shown, *lines)))
     return None

@@ -68,7 +68,7 @@ def _confirm(subject: Subject, check: Check, first: Measurement) -> Evidence:
 def _repeat(subject: Subject, check: Check, dtype: torch.dtype) -> Measurement | str:
     """Return the measurement with other weights or texts, or why it cannot be had."""
     try:
-        again = check.measure(subject.again(subject.seed + 1, dtype))
+        again = check.measure(subject.copy_model(subject.seed + 1, dtype))
         return again if again.size < float("inf") else "the logits are not finite"
     except Exception as fault:  # as above
         return _shorten(fault)
