@@ -18,15 +18,13 @@ from clockhands.comparison.folder import PLAN, read_comparison
 from clockhands.comparison.trial import STATUSES
 from clockhands.comparison.workers.job import Job, TrialProgress
 
-__all__ = ["OVERHEAD", "TrialTable", "describe", "duration", "print_verdicts"]
-
-OVERHEAD = 2.0
-"""Seconds of a trial besides its steps: building, evaluating, saving."""
+__all__ = ["TrialTable", "describe", "duration", "print_verdicts"]
 
 
 def describe(plan: Plan, workers: int) -> int:
-    """Print what would be trained: parameters, steps and an estimate of the time, from a few steps of each."""
+    """Print what would be trained: parameters, steps and an estimate of the time, from a few steps and a scoring."""
     from clockhands.comparison.cost import measure_costs
+    from clockhands.comparison.estimate import estimate_plan, measure_overheads
 
     costs = measure_costs(plan)
     table = Table(box=box.SIMPLE)
@@ -38,7 +36,7 @@ def describe(plan: Plan, workers: int) -> int:
         row = (f"{cost.parameters:,}", f"{cost.steps:,}", f"{1000 * cost.seconds:.0f}")
         table.add_row(Text(variant.name), Text(changes), *row)
     Console().print(table)
-    seconds = sum(cost.steps * cost.seconds + OVERHEAD for cost in costs.values()) * len(plan.seeds) / workers
+    seconds = estimate_plan(plan, costs, measure_overheads(plan, costs), workers)
     kind, amount = plan.budget
     print(
         f"{len(plan.variants)} variants × {len(plan.seeds)} seeds = {len(plan.trials)} trials; baseline {plan.baseline}"
