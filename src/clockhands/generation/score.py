@@ -60,10 +60,11 @@ def score_translations(
 ) -> list[Score]:
     """Score hypotheses against one reference each by BLEU, chrF and exact match, in percent.
 
-    BLEU and chrF are sacreBLEU's, with the interval of its bootstrap (Koehn 2004; ``RESAMPLES`` draws): the mean of the
-    resampled scores plus and minus half the width of their 95 % range, so that ``value`` is not its centre. Exact match
-    has the exact interval of a share. ``tokenize`` and ``lowercase`` are sacreBLEU's (``none``: tokenised references).
-    Raises DataError if the two differ in number or there is nothing to score.
+    BLEU and chrF are computed by sacreBLEU, with the interval of its bootstrap (Koehn 2004; ``RESAMPLES`` resamples):
+    the mean of the resampled scores plus and minus half the width of their 95 % range, so that ``value`` is not its
+    centre. Exact match has the exact interval of a share. ``tokenize`` and ``lowercase`` are options of sacreBLEU
+    (``none``: the texts are tokenised already). Raises DataError if the two differ in number or there is nothing to
+    score, UsageError for an unknown tokenization.
     """
     if len(hypotheses) != len(references):
         raise DataError(f"{len(hypotheses)} translations for {len(references)} references; they must be as many")
@@ -92,16 +93,16 @@ def make_bleu(tokenize: str, *, lowercase: bool) -> Any:
 def compute_exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """Compute the share of translations that equal their reference, in percent, with its exact interval.
 
-    Of translations that are all right, or all wrong, resampling gives one number, however few they are; the exact
-    interval (Clopper & Pearson 1934) does not.
+    If all translations are right, or all are wrong, every resample of a bootstrap has the same share, however few there
+    are; the exact interval (Clopper & Pearson 1934) depends on their number.
     """
-    right = match_exactly(hypotheses, references)
-    low, high = compute_exact_interval(int(right.sum()), len(right))
-    return Score("exact", 100 * float(right.mean()), low, high, "nrefs:1|ci:exact")
+    is_exact_N = match_exactly(hypotheses, references)
+    low, high = compute_exact_interval(int(is_exact_N.sum()), len(is_exact_N))
+    return Score("exact", 100 * float(is_exact_N.mean()), low, high, "nrefs:1|ci:exact")
 
 
 def compute_exact_interval(right: int, count: int) -> tuple[float, float]:
-    """Compute the exact 95 % interval of a share in percent (Clopper & Pearson 1934)."""
+    """Compute the exact 95 % interval of ``right`` successes among ``count``, in percent (Clopper & Pearson 1934)."""
     from scipy.stats import binomtest
 
     interval = binomtest(right, count).proportion_ci(0.95, "exact")

@@ -209,22 +209,29 @@ def save_model(
     positions, and UsageError for a model that CTranslate2 cannot run.
     """
     specs = _import_package().specs
-    core: Transformer = model.model
-    if core.encoder is None or core.decoder is None:
-        raise UsageError(f"CTranslate2 cannot express this model: it is a model of kind {core.config.kind}")
+    transformer: Transformer = model.model
+    if transformer.encoder is None or transformer.decoder is None:
+        raise UsageError(f"CTranslate2 cannot express this model: it is a model of kind {transformer.config.kind}")
     spec = specs.TransformerSpec(
-        _convert_stack(specs.transformer_spec.TransformerEncoderSpec, core.encoder, core.config, table_lengths[0]),
-        _convert_stack(specs.transformer_spec.TransformerDecoderSpec, core.decoder, core.config, table_lengths[1]),
+        _convert_stack(
+            specs.transformer_spec.TransformerEncoderSpec, transformer.encoder, transformer.config, table_lengths[0]
+        ),
+        _convert_stack(
+            specs.transformer_spec.TransformerDecoderSpec, transformer.decoder, transformer.config, table_lengths[1]
+        ),
     )
     output = spec.decoder.projection
-    output.weight = _to_array(core.output.weight * core.output.scale)
-    output.bias = _to_array(core.output.bias) if core.output.bias is not None else output.bias
-    for side, size in (("source", core.config.get_vocabulary_size("encoder")), ("target", core.config.vocab_size)):
+    output.weight = _to_array(transformer.output.weight * transformer.output.scale)
+    output.bias = _to_array(transformer.output.bias) if transformer.output.bias is not None else output.bias
+    for side, size in (
+        ("source", transformer.config.get_vocabulary_size("encoder")),
+        ("target", transformer.config.vocab_size),
+    ):
         getattr(spec, f"register_{side}_vocabulary")(list(map(str, range(size))))
     start = str(get_start_token(model))
     spec.config.bos_token = spec.config.decoder_start_token = spec.config.unk_token = start
     spec.config.eos_token = str(next(iter(get_end_tokens(model)), start))
-    spec.config.layer_norm_epsilon = core.config.norm_eps
+    spec.config.layer_norm_epsilon = transformer.config.norm_eps
     spec.validate()
     spec.optimize(quantization="float32")
     spec.save(str(folder))
