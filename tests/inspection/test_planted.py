@@ -17,7 +17,7 @@ from clockhands.inspection.measures.layer_probes import probe_layers, probe_posi
 from clockhands.inspection.measures.table_similarity import compute_symmetry
 from clockhands.inspection.measures.table_step import measure_random_split, project_rows
 from clockhands.inspection.reading.capture import Capture, capture
-from clockhands.inspection.reading.interventions import ANOTHER, MEAN_ROW, PERMUTED, intervene
+from clockhands.inspection.reading.interventions import ANOTHER_TEXT, MEAN_ROW, PERMUTED, intervene
 from clockhands.inspection.reading.logit_split import TERMS, Split, split
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.term_groups import compute_positional_share
@@ -74,8 +74,8 @@ def test_permuting_the_words_matters_only_where_position_is_heard() -> None:
     found = intervene(subject, recorded)
     for name in (PERMUTED, MEAN_ROW):
         assert found[name].tokens < 1e-9 and found[name].pooled < 1e-9  # type: ignore[operator]
-    assert found[ANOTHER].pooled == pytest.approx(1.0, abs=0.1)
-    assert found[ANOTHER].tokens == pytest.approx(1.0, abs=0.1)
+    assert found[ANOTHER_TEXT].pooled == pytest.approx(1.0, abs=0.1)
+    assert found[ANOTHER_TEXT].tokens == pytest.approx(1.0, abs=0.1)
 
 
 def test_replacing_the_position_rows_changes_the_model_with_a_positional_head() -> None:
@@ -92,7 +92,7 @@ def test_no_position_reads_as_no_position() -> None:
     shares = _split(recorded, 1).layer_shares()
     assert abs(compute_positional_share(shares)) < 0.02
     found = probe_layers(subject, recorded)
-    assert max(found.position) < 3 / LENGTH
+    assert max(found.position_shares) < 3 / LENGTH
     statistics = heads_of(recorded, 1)
     assert float(statistics.by_position_H.abs().max()) < 0.05
     assert table_answer("table.similarity", subject).light == "skip"
@@ -225,6 +225,6 @@ def test_recovery_tells_a_harmless_position_from_one_that_drowns_the_word() -> N
 def test_positions_planted_in_the_states_are_read_back() -> None:
     subject, recorded = _previous()
     found = probe_layers(subject, recorded)
-    assert found.position[0] > 0.95
-    assert found.token[0] > 0.95
-    assert found.permuted < 4 / LENGTH
+    assert found.position_shares[0] > 0.95
+    assert found.token_shares[0] > 0.95
+    assert found.permuted_share < 4 / LENGTH

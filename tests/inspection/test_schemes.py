@@ -12,7 +12,7 @@ from clockhands.attention import record
 from clockhands.inspection.measures.distance_curve import compute_distance_curve
 from clockhands.inspection.reading.capture import Capture, capture
 from clockhands.inspection.reading.held_input import HeldInput
-from clockhands.inspection.reading.logit_split import DATA, TERMS, compute_means, split, split_batches
+from clockhands.inspection.reading.logit_split import DATA_DEPENDENT, TERMS, compute_means, split, split_batches
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
 from clockhands.schemes import CATALOGUE
@@ -87,7 +87,7 @@ def test_what_words_do_to_places_is_a_term_of_its_own(name: str) -> None:
     for _, batch in split_batches(layer):
         kernel = batch.compute_term("constant–constant") + batch.compute_term("added, constant")
         assert float((kernel - kernel[:1]).abs().max()) < 1e-12
-        assert float(batch.compute_term(DATA).masked_fill(~batch.real.mask_BHST, 0.0).std()) > 1e-4
+        assert float(batch.compute_term(DATA_DEPENDENT).masked_fill(~batch.real.mask_BHST, 0.0).std()) > 1e-4
     if name in ("carope", "forgetting", "repo"):  # the others' convolutions begin with the text
         assert compute_distance_curve(layer)[1] < 1e-6, "and is a function of the distance alone"
 
@@ -96,10 +96,10 @@ def test_what_words_do_to_places_is_a_term_of_its_own(name: str) -> None:
 def test_rewritten_rows_are_data_dependent(name: str) -> None:
     _, recorded = _captured(name)
     share = split(recorded.layers[0], recorded.ordinary_T).layer_shares()
-    assert abs(float(share[TERMS.index(DATA)])) > 1e-3
+    assert abs(float(share[TERMS.index(DATA_DEPENDENT)])) > 1e-3
 
 
 def test_schemes_that_know_no_words_have_no_such_term() -> None:
     for name in ("rope", "t5", "sinusoidal", "deberta"):
         _, recorded = _captured(name)
-        assert float(split(recorded.layers[0], recorded.ordinary_T).layer_shares()[TERMS.index(DATA)]) == 0.0
+        assert float(split(recorded.layers[0], recorded.ordinary_T).layer_shares()[TERMS.index(DATA_DEPENDENT)]) == 0.0

@@ -72,7 +72,9 @@ def test_the_decoder_is_read_as_the_whole_model_computes_it(name: str) -> None:
     for layer, theirs in zip(recorded.layers, told.decoder_attentions, strict=True):
         for rows, call in layer.calls():
             torch.testing.assert_close(call.weights_BHST, theirs[rows], atol=1e-6, rtol=1e-5)
-    for found, theirs in zip(cross_attention.statistics(subject, recorded), told.cross_attentions, strict=True):
+    for found, theirs in zip(
+        cross_attention.read_cross_attention(subject, recorded), told.cross_attentions, strict=True
+    ):
         near = (torch.arange(12)[:, None] - torch.arange(9)).abs() <= cross_attention.NEAR
         torch.testing.assert_close(found.near_H, (theirs.double() * near).sum(-1).mean((0, 2)), atol=1e-6, rtol=1e-5)
 
@@ -136,7 +138,7 @@ def test_cross_attention_that_knows_only_places_is_found() -> None:
         subject = Subject.of(model, side="decoder")
         many = capture(subject.model, subject.forward, _ids(48), source_NS=_ids(48, 9, seed=1))
         shares[which] = float(
-            torch.stack([one.by_position_H for one in cross_attention.statistics(subject, many)])[0].mean()
+            torch.stack([one.by_position_H for one in cross_attention.read_cross_attention(subject, many)])[0].mean()
         )
     assert shares["places"] == pytest.approx(1.0, abs=1e-6)
     assert shares["words"] < 0.2

@@ -30,7 +30,7 @@ def draw_head_grid(grid_LH: Any, title: str) -> Figure:
     return Figure((Panel((picture,), title=title, xlabel="head", ylabel="layer"),))
 
 
-def chance_line(y: float, label: str) -> Mark:
+def reference_line(y: float, label: str) -> Mark:
     """Make a horizontal line at the value of a reference, such as chance."""
     return Mark("hline", y=(y,), label=label, emphasis="reference")
 

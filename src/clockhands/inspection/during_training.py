@@ -101,7 +101,7 @@ def _measure_survival(subject: Subject, windows: Windows) -> dict[str, float]:
     recorded = capture(subject.model, subject.forward, shuffled_NT, ordinary_T=windows.ordinary_T)
     probes = probe_layers(subject, recorded)
     chance = {"position read back by chance": 1 / int(recorded.counted_T.sum())}
-    return {f"position read back, layer {i}": value for i, value in enumerate(probes.position)} | chance
+    return {f"position read back, layer {i}": value for i, value in enumerate(probes.position_shares)} | chance
 
 
 NUMBERS: Mapping[str, Callable[[Subject, Windows], dict[str, float]]] = {

@@ -187,7 +187,7 @@ def _measure(reading: Reading, steps: Progress, command: str, basis: Mapping[str
 
 def _complete(finding: Finding, measure: Measure, command: str, basis: Mapping[str, str]) -> Finding:
     """Return the finding with its heading on the page, the command that repeats it and what it depends on."""
-    details = {**finding.details, "group": measure.group}
+    details = {**finding.details, "group": measure.heading}
     return replace(finding, command=command, details=details, basis={key: basis[key] for key in measure.rests_on})
 
 

@@ -12,7 +12,7 @@ from clockhands.inspection.estimators.surrogates import (
     SURROGATES,
     _draw_autoregression,
     _draw_phases,
-    draw_surrogates,
+    measure_surrogates,
     project_on_components,
 )
 
@@ -37,7 +37,7 @@ def test_an_autoregression_is_as_smooth_as_the_rows() -> None:
 
 
 def test_there_are_as_many_of_each_kind_and_their_lines_agree_no_better_than_noise() -> None:
-    agreements = list(draw_surrogates(_smooth(), np.random.default_rng(0)))
+    agreements = list(measure_surrogates(_smooth(), np.random.default_rng(0)))
     assert len(agreements) == 2 * SURROGATES
     assert 0.2 < float(np.mean([found.mean() for found in agreements])) < 0.8
     assert max(float(found.max()) for found in agreements) <= 1

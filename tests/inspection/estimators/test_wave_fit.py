@@ -51,7 +51,7 @@ def test_frequencies_are_refined_together_from_where_they_nearly_are() -> None:
 def test_a_frequency_that_is_right_is_not_moved() -> None:
     rows, _ = _plant(noise=0.01)
     model = refine_frequencies(rows, FREQUENCIES, make_trend(ROWS), steps=5)
-    assert np.abs(model.frequencies - FREQUENCIES).max() < 4 * model.standard_errors().max()
+    assert np.abs(model.frequencies - FREQUENCIES).max() < 4 * model.compute_standard_errors().max()
 
 
 def test_standard_errors_are_the_spread_of_the_estimates() -> None:
@@ -61,7 +61,7 @@ def test_standard_errors_are_the_spread_of_the_estimates() -> None:
         rows = _plant()[0] + 0.3 * rng.standard_normal((ROWS, CHANNELS))
         model = refine_frequencies(rows, FREQUENCIES, make_trend(ROWS), steps=10)
         estimates.append(model.frequencies)
-        errors.append(model.standard_errors())
+        errors.append(model.compute_standard_errors())
     assert np.mean(errors, axis=0) == pytest.approx(np.std(estimates, axis=0), rel=0.4)
 
 

@@ -15,13 +15,13 @@ def test_the_permuted_control_is_that_of_the_last_layer() -> None:
     subject, recorded = planted.subject_of(planted.uniform("encoder", "sinusoidal"))
     recorded.hidden[0] = torch.zeros_like(recorded.hidden[0])
     states, splits = recorded.hidden[-1][:, recorded.counted_T].float(), draw_splits(recorded)
-    expected = float(probe_positions(states[: splits.texts], splits, permuted=True).mean())
-    embedding = float(probe_positions(torch.zeros_like(states[: splits.texts]), splits, permuted=True).mean())
-    assert probe_layers(subject, recorded).permuted == expected != embedding
+    expected = float(probe_positions(states[: splits.num_texts], splits, permuted=True).mean())
+    embedding = float(probe_positions(torch.zeros_like(states[: splits.num_texts]), splits, permuted=True).mean())
+    assert probe_layers(subject, recorded).permuted_share == expected != embedding
 
 
 def test_the_probe_is_fitted_on_as_many_texts_whatever_is_read() -> None:
     """The same run gave 74 % where 48 texts were read and 87 % where 96 were."""
     model = planted.uniform("encoder", "sinusoidal")
-    values = [probe_layers(*planted.subject_of(model, texts)).position for texts in (48, 96)]
+    values = [probe_layers(*planted.subject_of(model, texts)).position_shares for texts in (48, 96)]
     assert values[0] == pytest.approx(values[1])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clockhands.inspection.measures.mean_order import _describe_shifts
-from clockhands.inspection.reading.interventions import OTHERS, PERMUTED, Effect, Interventions
+from clockhands.inspection.reading.interventions import OTHERS_PERMUTED, PERMUTED, Effect, Interventions
 from clockhands.inspection.subject.subject import Subject
 
 from .. import planted
@@ -46,7 +46,9 @@ def test_that_there_is_nothing_to_shift_is_said_of_relative_schemes_alone(name: 
     """RoFormer rotates by positions that cannot be shifted from outside: it was said to have no absolute positions."""
     subject = Subject.of(tiny(name))
     assert subject.relative_only == relative
-    nothing = Interventions((Effect(PERMUTED, torch.ones(2), torch.ones(2)), Effect(OTHERS, torch.ones(2), None)))
+    nothing = Interventions(
+        (Effect(PERMUTED, torch.ones(2), torch.ones(2)), Effect(OTHERS_PERMUTED, torch.ones(2), None))
+    )
     said = _describe_shifts(subject, nothing, attends_by_distance=True)
     assert ("There are no absolute positions to shift: only distances matter." in said) == relative
     assert ("Its positions cannot be shifted from outside" in said) == (not relative)
@@ -68,7 +70,7 @@ def test_own_schemes_declare_whether_there_is_something_to_shift(scheme: str, re
 def test_every_shift_that_was_tried_is_judged(effects: dict[int, float], expected: str) -> None:
     """Only the shift by one was: a table whose first rows are equal was said to have no absolute positions."""
     shifts = tuple(Effect(f"shifted by {k}", torch.full((2,), x), torch.full((2,), x)) for k, x in effects.items())
-    order = (Effect(PERMUTED, torch.ones(2), torch.ones(2)), Effect(OTHERS, torch.ones(2), None))
+    order = (Effect(PERMUTED, torch.ones(2), torch.ones(2)), Effect(OTHERS_PERMUTED, torch.ones(2), None))
     said = _describe_shifts(Subject.of(planted.uniform()), Interventions(shifts + order), attends_by_distance=False)
     assert said.strip().startswith(expected)
 

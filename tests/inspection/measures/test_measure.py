@@ -30,7 +30,7 @@ def test_a_measure_says_what_it_asks_compares_and_does(name: str) -> None:
     assert measure.name == name
     assert measure.question.endswith("?")
     assert measure.method.endswith(".")
-    assert measure.references and measure.source and measure.group
+    assert measure.references and measure.source and measure.heading
     assert "null" not in measure.method.lower().split()
 
 
@@ -58,7 +58,7 @@ def check_declared(finding: Finding) -> None:
     """A finding is what its measure declares."""
     measure = MEASURES[finding.name]
     assert finding.question == measure.question
-    assert finding.details["group"] == measure.group
+    assert finding.details["group"] == measure.heading
     assert tuple(finding.basis) == measure.rests_on
     assert {reference.name for reference in finding.references} <= set(measure.references), finding.name
 
@@ -71,7 +71,7 @@ class Vowels(Measure):
     references = ("chance",)
     method = "Counted."
     source = "none"
-    group = "A heading of its own"
+    heading = "A heading of its own"
 
     def run(self, reading: Reading) -> Finding:
         return self.make_finding("Some are.", float((reading.capture.ids_NT % 2 == 0).float().mean()))

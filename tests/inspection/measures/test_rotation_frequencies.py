@@ -9,9 +9,9 @@ import torch
 
 from clockhands.inspection.measures.rotation_frequencies import (
     _remove_rotation,
+    compute_pair_shares,
     compute_pair_sums,
     compute_unrotated_r2,
-    divide_sums,
     find_rotated_width,
 )
 from clockhands.inspection.reading.capture import capture
@@ -43,7 +43,7 @@ def test_which_pairs_carry_the_logits(pairs: list[int], least: float, most: floa
 
 def _compute_shares(subject: Subject, layer: Layer, ordinary_T: torch.Tensor) -> torch.Tensor:
     """Return the shares of the rotating pairs of one layer, and last that of the channels that do not rotate."""
-    return divide_sums(*compute_pair_sums(subject, layer, ordinary_T))
+    return compute_pair_shares(*compute_pair_sums(subject, layer, ordinary_T))
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt-neox", "roformer", "gpt-j", "cohere", "modernbert"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.inspection.estimators.surrogates import LEAST_ROTATIONS
+from clockhands.inspection.estimators.surrogates import LEAST_TURNS
 from clockhands.inspection.estimators.wave_fit import (
     Array,
     find_peak,
@@ -19,7 +19,8 @@ from clockhands.inspection.estimators.wave_fit import (
 )
 
 LEAST_AGREEMENT = 0.85
-"""A line must agree by more than this. Noise in many channels agrees by two thirds on average, and by 0.8 at most."""
+"""A line counts if the two ends of the table agree on it by more than this (``measure_agreement``). On noise in many
+channels they agree by two thirds on average, and by 0.8 at most."""
 LEAST_SHARE = 1e-4
 """The share of the table's variance below which a line is not counted: it may be a remainder of a large trend."""
 LEAST_EXPLAINED = 0.6
@@ -61,7 +62,7 @@ class SpectralLine:
 
     @property
     def period(self) -> float:
-        """Rows in one rotation."""
+        """Rows in one full turn."""
         return 2 * np.pi / self.frequency
 
     def compute_rows(self, count: int) -> Array:
@@ -96,7 +97,7 @@ def take_column_lines(rows: Array, power: float) -> tuple[list[SpectralLine], Ar
 
 def _fit_pairs(rows: Array, pairs: list[tuple[int, int]], power: float) -> Iterator[SpectralLine]:
     """Yield the line of each pair of columns that holds one line and little else."""
-    least_frequency = LEAST_ROTATIONS * 2 * np.pi / len(rows)
+    least_frequency = LEAST_TURNS * 2 * np.pi / len(rows)
     for pair in pairs:
         columns = rows[:, pair]
         squares = float((columns**2).sum())
@@ -124,7 +125,7 @@ def _fit_pairs(rows: Array, pairs: list[tuple[int, int]], power: float) -> Itera
                 share=float((axes**2).sum() / 2 / power),
                 agreement=agreement,
                 roundness=float(axes[1] / axes[0]),
-                error=float(model.standard_errors()[0]),
+                error=float(model.compute_standard_errors()[0]),
                 columns=pair,
             )
 

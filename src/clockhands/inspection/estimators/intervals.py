@@ -13,9 +13,9 @@ DRAWS = 400
 """Samples of texts that a bootstrap draws."""
 
 
-def draw_texts(texts: int, draws: int = DRAWS) -> Int[Tensor, "draws N"]:
-    """Draw the numbers of ``texts`` texts with replacement, ``draws`` times; the same ones at every call."""
-    return torch.randint(texts, (draws, texts), generator=torch.Generator().manual_seed(0))
+def draw_texts(num_texts: int, draws: int = DRAWS) -> Int[Tensor, "draws N"]:
+    """Draw from ``num_texts`` texts, by number, with replacement, ``draws`` times; the same ones at every call."""
+    return torch.randint(num_texts, (draws, num_texts), generator=torch.Generator().manual_seed(0))
 
 
 def compute_central_range(values_N: Float[Tensor, " N"]) -> tuple[float, float]:
@@ -38,8 +38,8 @@ def bootstrap_layer_mean(
 ) -> tuple[float, float]:
     """Return the 95 % percentile interval of Σ numerator / Σ denominator over N texts, averaged over L layers."""
     drawn = draw_texts(numerator_LN.shape[1], draws)
-    above, below = numerator_LN.double()[:, drawn].sum(-1), denominator_LN.double()[:, drawn].sum(-1)
-    return compute_central_range((above / below.clamp_min(1e-30)).mean(0))
+    numerators, denominators = numerator_LN.double()[:, drawn].sum(-1), denominator_LN.double()[:, drawn].sum(-1)
+    return compute_central_range((numerators / denominators.clamp_min(1e-30)).mean(0))
 
 
 def bootstrap_hit_share(hits_n: Float[Tensor, " n"], texts_n: Int[Tensor, " n"]) -> tuple[float, float]:
@@ -53,17 +53,17 @@ def bootstrap_hit_share(hits_n: Float[Tensor, " n"], texts_n: Int[Tensor, " n"])
         hits_n: 1 for a hit and 0 for a miss, of n tokens.
         texts_n: the number of the text that each token comes from.
     """
-    texts, text_n = texts_n.unique(return_inverse=True)
-    hits_N = torch.zeros(len(texts), dtype=torch.float64).index_add_(0, text_n, hits_n.double())
-    tokens_N = torch.bincount(text_n, minlength=len(texts)).double()
-    return bound_exactly(bootstrap_ratio(hits_N, tokens_N), float(hits_n.double().mean()), len(texts))
+    different, text_n = texts_n.unique(return_inverse=True)
+    hits_N = torch.zeros(len(different), dtype=torch.float64).index_add_(0, text_n, hits_n.double())
+    tokens_N = torch.bincount(text_n, minlength=len(different)).double()
+    return bound_exactly(bootstrap_ratio(hits_N, tokens_N), float(hits_n.double().mean()), len(different))
 
 
-def bound_exactly(interval: tuple[float, float], share: float, texts: int) -> tuple[float, float]:
-    """Return an interval of a share over so many texts, or the exact one (Clopper & Pearson) of a share of 0 or 1."""
+def bound_exactly(interval: tuple[float, float], share: float, num_texts: int) -> tuple[float, float]:
+    """Return ``interval``, or for a share of 0 or 1 over ``num_texts`` texts the exact one (Clopper & Pearson)."""
     if 0 < share < 1:
         return interval
-    bound = 0.025 ** (1 / texts)
+    bound = 0.025 ** (1 / num_texts)
     return (bound, 1.0) if share >= 1 else (0.0, 1 - bound)
 
 
@@ -99,7 +99,7 @@ def jackknife(texts_NT: Tensor, estimate: Callable[[Tensor], float], groups: int
 def compute_jackknife_interval(value: float, without_n: Float[Tensor, " n"]) -> tuple[float, float]:
     """Return the 95 % interval of an estimate from the n estimates without each group of texts, by Student's t.
 
-    The value alone, twice, for n < 2.
+    For n < 2 both ends are the value itself.
     """
     if len(without_n) < 2:
         return value, value

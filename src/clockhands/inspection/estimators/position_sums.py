@@ -32,18 +32,18 @@ class PositionSums:
 
     def add(self, centred_BHST: Float[Tensor, "B H S T"]) -> None:
         """Add a batch of attention less uniform attention; it is zero where a query may not attend."""
-        texts = len(centred_BHST)
+        batch = len(centred_BHST)
         if not self.total_gHST.ndim:
             self.total_gHST = torch.zeros(self.groups, *centred_BHST.shape[1:], dtype=torch.float64)
             self.squares_gH = torch.zeros(self.groups, centred_BHST.shape[1], dtype=torch.float64)
-        group_B = (torch.arange(texts) + self.texts) % self.groups
+        group_B = (torch.arange(batch) + self.num_texts) % self.groups
         centred = centred_BHST.double()
         self.total_gHST.index_add_(0, group_B, centred)
         self.squares_gH.index_add_(0, group_B, centred.square().sum((-1, -2)))
-        self.texts_g.index_add_(0, group_B, torch.ones(texts, dtype=torch.float64))
+        self.texts_g.index_add_(0, group_B, torch.ones(batch, dtype=torch.float64))
 
     @property
-    def texts(self) -> int:
+    def num_texts(self) -> int:
         """How many texts were added."""
         return int(self.texts_g.sum())
 
@@ -54,14 +54,16 @@ class PositionSums:
             The share of each head; its 95 % interval (jackknife over groups of texts, Student's t); the shares without
             each group. With fewer than two groups the interval is the share itself.
         """
-        total, squares, texts = self.total_gHST.sum(0), self.squares_gH.sum(0), self.texts
-        share = self._estimate(total, squares, texts)
-        used = [group for group in range(self.groups) if 0 < self.texts_g[group] < texts - 1]
+        total, squares, num_texts = self.total_gHST.sum(0), self.squares_gH.sum(0), self.num_texts
+        share = self._estimate(total, squares, num_texts)
+        used = [group for group in range(self.groups) if 0 < self.texts_g[group] < num_texts - 1]
         if len(used) < 2:
             return share, torch.stack([share, share], dim=-1), share[None]
         without = torch.stack(
             [
-                self._estimate(total - self.total_gHST[g], squares - self.squares_gH[g], texts - int(self.texts_g[g]))
+                self._estimate(
+                    total - self.total_gHST[g], squares - self.squares_gH[g], num_texts - int(self.texts_g[g])
+                )
                 for g in used
             ]
         )
@@ -69,25 +71,25 @@ class PositionSums:
         return share, torch.stack([share - half, share + half], dim=-1), without
 
     @staticmethod
-    def _estimate(total_HST: Tensor, squares_H: Tensor, texts: int) -> Tensor:
-        """Estimate the share from the sums over so many texts."""
-        between = total_HST.square().sum((-1, -2)) / texts
+    def _estimate(total_HST: Tensor, squares_H: Tensor, num_texts: int) -> Tensor:
+        """Estimate the share from the sums over ``num_texts`` texts."""
+        between = total_HST.square().sum((-1, -2)) / num_texts
         # Uniform attention in float32 differs from uniform by rounding, and by the same in every text.
-        varies = squares_H > ROUNDING * texts
-        return torch.where(varies, estimate_explained_share(between, squares_H - between, texts), 0.0)
+        varies = squares_H > ROUNDING * num_texts
+        return torch.where(varies, estimate_explained_share(between, squares_H - between, num_texts), 0.0)
 
 
 def estimate_explained_share(
-    between_H: Num[Tensor, " H"], within_H: Num[Tensor, " H"], texts: int
+    between_H: Num[Tensor, " H"], within_H: Num[Tensor, " H"], num_texts: int
 ) -> Num[Tensor, " H"]:
     """Estimate the share of variance that a mean over texts explains, without the bias of chance.
 
-    One-way analysis of variance: (SS_between − MS_within) / SS_total with MS_within = SS_within / (texts − 1), which is
-    what chance adds to SS_between (the correction of ω², Hays 1963).
+    One-way analysis of variance: (SS_between − MS_within) / SS_total with MS_within = SS_within / (N − 1) for
+    N texts, which is what chance adds to SS_between (the correction of ω², Hays 1963).
 
     Args:
         between_H: sum of squares of the mean over texts, times the number of texts.
         within_H: sum of squares around that mean.
-        texts: how many texts there are.
+        num_texts: how many texts there are.
     """
-    return (between_H - within_H / max(texts - 1, 1)) / (between_H + within_H).clamp_min(1e-30)
+    return (between_H - within_H / max(num_texts - 1, 1)) / (between_H + within_H).clamp_min(1e-30)

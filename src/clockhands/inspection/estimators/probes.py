@@ -20,61 +20,61 @@ from clockhands.shapes import Float, Int, Tensor
 STRENGTH = 1e-3
 """Ridge strength, relative to the mean variance of a dimension. Without it, errors explode where there are about as
 many tokens as dimensions."""
-BLOCKS, REPEATS = 8, 10
-"""Blocks that the texts are divided into, and random choices of the blocks that are held out."""
+BLOCKS, SPLITS = 8, 10
+"""Blocks that the texts are divided into, and random choices of the blocks that are held out: the splits."""
 
 
 @dataclass(frozen=True)
 class CrossValidation:
-    """Repeated random splits of N texts: ``blocks`` of texts, by number, and the blocks held out in each repeat."""
+    """Repeated random splits of N texts: ``blocks`` of texts, by number, and the blocks held out in each split."""
 
     blocks: tuple[Int[Tensor, " _n"], ...]
     held_blocks: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def draw(cls, groups_N: Int[Tensor, " N"], repeats: int = REPEATS, seed: int = 0) -> CrossValidation:
-        """Divide texts into blocks of about equal size, and choose a quarter of the blocks for every repeat.
+    def draw(cls, groups_N: Int[Tensor, " N"], num_splits: int = SPLITS, seed: int = 0) -> CrossValidation:
+        """Divide texts into blocks of about equal size, and choose a quarter of the blocks for every split.
 
         Args:
             groups_N: the group of each text; a group is never divided. Where all N ≥ 2 texts are one group, they are
                 divided one by one, for else nothing could be fitted.
-            repeats: how many splits are drawn, at most as many as there are.
+            num_splits: how many splits are drawn, at most as many as there are.
             seed: of the order of the groups and of the choices.
         """
         generator = torch.Generator().manual_seed(seed)
         if len(groups_N.unique()) < 2:
             groups_N = torch.arange(len(groups_N))
-        names = groups_N.unique()
-        count = min(BLOCKS, len(names))
+        groups = groups_N.unique()
+        count = min(BLOCKS, len(groups))
         sizes = [0] * count
         members: list[list[int]] = [[] for _ in range(count)]
-        for name in names[torch.randperm(len(names), generator=generator)]:
-            texts = (groups_N == name).nonzero().flatten().tolist()
+        for group in groups[torch.randperm(len(groups), generator=generator)]:
+            texts = (groups_N == group).nonzero().flatten().tolist()
             smallest = min(range(count), key=sizes.__getitem__)
             members[smallest] += texts
             sizes[smallest] += len(texts)
         choices = list(itertools.combinations(range(count), max(1, count // 4)))
-        order = torch.randperm(len(choices), generator=generator)[:repeats].tolist()
+        order = torch.randperm(len(choices), generator=generator)[:num_splits].tolist()
         return cls(tuple(torch.tensor(sorted(block)) for block in members), tuple(choices[i] for i in order))
 
     @property
-    def texts(self) -> int:
+    def num_texts(self) -> int:
         """How many texts there are."""
         return sum(len(block) for block in self.blocks)
 
     @property
     def fitted_texts(self) -> float:
-        """How many texts a probe is fitted on, on average over the repeats."""
-        return self.texts / (1 + self.held_ratio)
+        """How many texts a probe is fitted on, on average over the splits."""
+        return self.num_texts / (1 + self.held_ratio)
 
     @property
     def held_ratio(self) -> float:
-        """Texts held out over texts fitted on, on average over the repeats."""
+        """Texts held out over texts fitted on, on average over the splits."""
         held = sum(len(self.blocks[block]) for blocks in self.held_blocks for block in blocks) / len(self.held_blocks)
-        return held / (self.texts - held)
+        return held / (self.num_texts - held)
 
     def __iter__(self) -> Iterator[tuple[Int[Tensor, " n"], Int[Tensor, " m"]]]:
-        """Yield for each repeat the texts to fit on and those held out, by number."""
+        """Yield for each split the texts to fit on and those held out, by number."""
         for blocks in self.held_blocks:
             fitted = [block for index, block in enumerate(self.blocks) if index not in blocks]
             yield torch.cat(fitted), torch.cat([self.blocks[index] for index in blocks])
@@ -129,17 +129,18 @@ def _add_products(x_nTD: Tensor, y_nTC: Tensor) -> tuple[Tensor, Tensor, Tensor,
 def correct_interval(scores_n: Float[Tensor, " n"], held_ratio: float) -> tuple[float, float]:
     """Return the 95 % interval of a score over n repeated splits, its variance corrected for their overlap.
 
-    Student's t with the variance σ² (1/n + held_ratio), Nadeau & Bengio 2003, equation 9. The mean, twice, for n < 2.
+    Student's t with the variance σ² (1/n + held_ratio), Nadeau & Bengio 2003, equation 9. For n < 2 both
+    ends are the mean.
 
     Args:
         scores_n: the score in each split.
         held_ratio: texts held out over texts fitted on (``CrossValidation.held_ratio``).
     """
-    repeats, mean = len(scores_n), float(scores_n.double().mean())
-    if repeats < 2:
+    num_splits, mean = len(scores_n), float(scores_n.double().mean())
+    if num_splits < 2:
         return mean, mean
-    error = (float(scores_n.double().var()) * (1 / repeats + held_ratio)) ** 0.5
-    half = compute_t_factor(repeats - 1) * error
+    error = (float(scores_n.double().var()) * (1 / num_splits + held_ratio)) ** 0.5
+    half = compute_t_factor(num_splits - 1) * error
     return mean - half, mean + half
 
 

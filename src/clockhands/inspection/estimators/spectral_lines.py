@@ -21,14 +21,14 @@ from clockhands.inspection.estimators.column_lines import (
     take_column_lines,
 )
 from clockhands.inspection.estimators.surrogates import (
-    LEAST_ROTATIONS,
+    LEAST_TURNS,
     PATIENCE,
-    draw_surrogates,
+    measure_surrogates,
     project_on_components,
 )
 from clockhands.inspection.estimators.wave_fit import (
+    END_PART,
     LEAST_SEPARATION,
-    WINDOW,
     Array,
     WaveModel,
     find_peak,
@@ -41,14 +41,14 @@ from clockhands.inspection.estimators.wave_fit import (
 
 LEAST_ROUNDNESS = 1 / 3
 """The least ratio of an orbit's short axis to its long one; below it a line oscillates and does not rotate."""
-SAME_HAND_ROTATIONS, SAME_HAND_SPEED = 3.0, 0.15
-"""Neighbouring lines in one plane are one hand if they differ by at most so many rotations, or this part of speed."""
+SAME_HAND_TURNS, SAME_HAND_SPEED = 3.0, 0.15
+"""Neighbouring lines in one plane are one hand if they differ by at most so many turns, or this part of the speed."""
 MOST_LINES = 48
 """Lines that are fitted to a table at most."""
 STEEP_SHARE, STEEP_ROWS = 0.3, 32
 """From this share of its variance, and this number of rows, the trend of a table is fitted with decays too."""
-STEEP_ROTATIONS = 2.98
-"""Beside such a trend a line must rotate three times: two rotations cannot be told from the trend."""
+STEEP_TURNS = 2.98
+"""Beside such a trend a line must turn three times within the table: two turns cannot be told from the trend."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class TableLines:
         needed: the agreement that a line had to exceed.
         best_other: the best agreement of a line that did not exceed it; 0 if there was none.
         by_chance: the mean number of lines of a surrogate that agree by more than ``LEAST_AGREEMENT``.
-        surrogates: how many were drawn; 0 where the lines leave no noise.
+        surrogates: how many surrogates were drawn; 0 where the lines leave no noise.
         best_surrogate: the best agreement of a line in any of them.
     """
 
@@ -123,12 +123,12 @@ def _find_mixed_lines(rows: Array, power: float, seed: int) -> TableLines:
     steep = _is_steep(rows)
     model = _search(whitened, steep)
     lines = _undo_whitening(model, whitened, components, coefficient, power, steep) if len(model.frequencies) else []
-    least_frequency = (STEEP_ROTATIONS if steep else LEAST_ROTATIONS) * 2 * np.pi / len(rows)
+    least_frequency = (STEEP_TURNS if steep else LEAST_TURNS) * 2 * np.pi / len(rows)
     lines = [line for line in lines if line.frequency >= least_frequency and line.share >= LEAST_SHARE]
     if float((model.residual**2).sum()) <= 1e-12 * float((whitened**2).sum()):
         return _judge(lines, [], len(rows))
-    surrogates = list(draw_surrogates(model.residual, np.random.default_rng(seed), steep=steep))
-    return _judge(lines, surrogates, len(rows))
+    agreements = list(measure_surrogates(model.residual, np.random.default_rng(seed), steep=steep))
+    return _judge(lines, agreements, len(rows))
 
 
 def _is_steep(rows: Array) -> bool:
@@ -137,19 +137,19 @@ def _is_steep(rows: Array) -> bool:
     return len(rows) >= STEEP_ROWS and float(((basis.T @ rows) ** 2).sum()) > STEEP_SHARE * float((rows**2).sum())
 
 
-def _judge(lines: list[SpectralLine], surrogates: list[Array], rows: int) -> TableLines:
+def _judge(lines: list[SpectralLine], surrogate_agreements: list[Array], rows: int) -> TableLines:
     """Keep the lines that agree better than any in the surrogates, and than ``LEAST_AGREEMENT`` in any case."""
-    best_surrogate = max((float(agreements.max()) for agreements in surrogates), default=0.0)
+    best_surrogate = max((float(agreements.max()) for agreements in surrogate_agreements), default=0.0)
     needed = max(LEAST_AGREEMENT, best_surrogate)
     kept = _gather_hands([line for line in lines if line.agreement > needed], rows)
-    by_chance = [(agreements > LEAST_AGREEMENT).sum() for agreements in surrogates]
+    by_chance = [(agreements > LEAST_AGREEMENT).sum() for agreements in surrogate_agreements]
     return TableLines(
         rotating=tuple(line for line in kept if line.roundness >= LEAST_ROUNDNESS),
         oscillating=tuple(line for line in kept if line.roundness < LEAST_ROUNDNESS),
         needed=needed,
         best_other=max((line.agreement for line in lines if line.agreement <= needed), default=0.0),
-        by_chance=float(np.mean(by_chance)) if surrogates else 0.0,
-        surrogates=len(surrogates),
+        by_chance=float(np.mean(by_chance)) if surrogate_agreements else 0.0,
+        surrogates=len(surrogate_agreements),
         best_surrogate=best_surrogate,
     )
 
@@ -159,7 +159,7 @@ def _gather_hands(lines: list[SpectralLine], rows: int) -> list[SpectralLine]:
     groups: list[list[SpectralLine]] = []
     for line in sorted(lines, key=lambda line: -line.frequency):
         last = groups[-1][-1] if groups else None
-        reach = max(SAME_HAND_ROTATIONS * 2 * np.pi / rows, SAME_HAND_SPEED * line.frequency)
+        reach = max(SAME_HAND_TURNS * 2 * np.pi / rows, SAME_HAND_SPEED * line.frequency)
         if last and last.frequency - line.frequency < reach and _compare_planes(last, line) > 0.5:
             groups[-1].append(line)
         else:
@@ -193,7 +193,7 @@ def _search(rows: Array, steep: bool) -> WaveModel:
     """
     trend = make_trend(len(rows), steep=steep)
     model = fit_waves(rows, np.zeros(0), trend)
-    most = min(MOST_LINES, int((WINDOW * len(rows) / 2 - trend.shape[1]) / 2))
+    most = min(MOST_LINES, int((END_PART * len(rows) / 2 - trend.shape[1]) / 2))
     total, failures, rejected = float((rows**2).sum()), 0.0, np.zeros(0)
     while len(model.frequencies) < most and failures < PATIENCE:
         frequency, height = find_peak(model.residual, np.append(model.frequencies, rejected))
@@ -226,7 +226,7 @@ def _undo_whitening(
     ``coefficient`` φ is that of the filter x_t − φ x_(t−1), ``components`` [C, D] those of the whitened coordinates.
     """
     agreement = measure_agreement(whitened, model.frequencies, steep=steep)
-    errors = model.standard_errors()
+    errors = model.compute_standard_errors()
     lines = []
     for index, frequency in enumerate(model.frequencies):
         cosine, sine = model.amplitudes[2 * index : 2 * index + 2]

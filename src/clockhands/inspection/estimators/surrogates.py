@@ -10,8 +10,8 @@ from scipy.signal import lfilter
 from clockhands.inspection.estimators.autoregression import fit_autoregression
 from clockhands.inspection.estimators.wave_fit import Array, make_trend, measure_agreement
 
-LEAST_ROTATIONS = 1.98
-"""A line must rotate twice within the table, less the accuracy of 1 % that is asked of its period."""
+LEAST_TURNS = 1.98
+"""A line must turn twice within the table, less the accuracy of 1 % that is asked of its period."""
 SURROGATES = 60
 """Surrogates of each of the two kinds. A line must agree better than the best line in each of them."""
 PATIENCE = 8
@@ -30,8 +30,10 @@ def project_on_components(rows: Array) -> tuple[Array, Array]:
     return u[:, :count] * s[:count], vt[:count]
 
 
-def draw_surrogates(noise: Array, rng: np.random.Generator, *, steep: bool = False) -> Iterator[Array]:
-    """Draw 2 × ``SURROGATES`` tables that are as smooth as ``noise`` and mixed over channels alike.
+def measure_surrogates(noise: Array, rng: np.random.Generator, *, steep: bool = False) -> Iterator[Array]:
+    """Measure how well lines agree in 2 × ``SURROGATES`` tables of noise.
+
+    The tables are drawn to be as smooth as ``noise`` and mixed over channels alike.
 
     Args:
         noise: what the lines of a table leave of it, [N, D].
@@ -74,7 +76,7 @@ def _measure_strongest(rows: Array, steep: bool, count: int = PATIENCE) -> Array
     length = 1 << int(np.ceil(np.log2(2 * len(rows))))
     power = (np.abs(np.fft.rfft(rows, length, axis=0)) ** 2).sum(1)
     frequency = np.arange(len(power)) / length
-    power[(frequency < LEAST_ROTATIONS / len(rows)) | (frequency > 0.5 - 0.5 / len(rows))] = 0
+    power[(frequency < LEAST_TURNS / len(rows)) | (frequency > 0.5 - 0.5 / len(rows))] = 0
     strongest: list[float] = []
     for _ in range(min(count, max(1, len(rows) // 16))):
         peak = float(frequency[int(power.argmax())])

@@ -27,15 +27,15 @@ def _centre(states_NTD: Tensor) -> Tensor:
     return states_NTD.double() - states_NTD.double().mean((0, 1))
 
 
-def _compute_share(texts: int, sum_TD: Tensor, text_squares: Tensor, squares: Tensor) -> float:
+def _compute_share(num_texts: int, sum_TD: Tensor, text_squares: Tensor, squares: Tensor) -> float:
     """Compute the share from sums over the texts: of states, of the squared sum of each text, and of squares."""
     length = len(sum_TD)
-    mean_squares = float(sum_TD.sum(0).square().sum()) / (texts * length)
+    mean_squares = float(sum_TD.sum(0).square().sum()) / (num_texts * length)
     total = float(squares) - mean_squares
-    position = float(sum_TD.square().sum()) / texts - mean_squares
+    position = float(sum_TD.square().sum()) / num_texts - mean_squares
     text = float(text_squares) / length - mean_squares
     # (T−1) times the mean square of the interaction, which has (T−1)(N−1) degrees of freedom
-    chance = (total - position - text) / (texts - 1)
+    chance = (total - position - text) / (num_texts - 1)
     return (position - chance) / max(total, 1e-30)
 
 

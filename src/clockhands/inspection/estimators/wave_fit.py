@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 Array: TypeAlias = NDArray[np.float64]
 """Real numbers in float64; the docstrings name the axes."""
 
-WINDOW = 0.75
-"""The part of the rows in each of the two windows whose amplitudes are compared: the first rows and the last."""
+END_PART = 0.75
+"""The part of the rows in each of the two ends whose amplitudes are compared: the first rows and the last."""
 DECAY_RATES = (4.0, 12.0, 36.0)
 """The rates r of the decays exp(−r · row / rows) that a steep trend is fitted with."""
 LEAST_SEPARATION = 0.5
-"""Rotations within the table by which two lines must differ to be fitted together."""
+"""Turns within the table by which two lines must differ to be fitted together."""
 
 
 @dataclass
@@ -37,7 +37,7 @@ class WaveModel:
     residual: Array
     basis: Array
 
-    def normal_matrix(self) -> Array:
+    def compute_normal_matrix(self) -> Array:
         """Return the Gauss-Newton normal matrix [F, F] of the frequencies, the amplitudes solved for."""
         count = len(self.frequencies)
         slopes = _differentiate_waves(make_times(len(self.residual)), self.frequencies)
@@ -45,16 +45,16 @@ class WaveModel:
         products = (slopes.T @ slopes) * (self.amplitudes @ self.amplitudes.T)
         return products.reshape(count, 2, count, 2).sum((1, 3))
 
-    def gradient(self) -> Array:
+    def compute_gradient(self) -> Array:
         """Return the right side [F] of the normal equations: the residual along the derivative of each line."""
         slopes = _differentiate_waves(make_times(len(self.residual)), self.frequencies)
         return ((slopes.T @ self.residual) * self.amplitudes).reshape(len(self.frequencies), -1).sum(1)
 
-    def standard_errors(self) -> Array:
+    def compute_standard_errors(self) -> Array:
         """Return the standard error [F] of each frequency, in radians per row; it holds for a white residual."""
         degrees = self.residual.shape[1] * max(len(self.residual) - self.basis.shape[1], 1)
         variance = float((self.residual**2).sum()) / degrees
-        inverse = np.linalg.pinv(self.normal_matrix(), hermitian=True)
+        inverse = np.linalg.pinv(self.compute_normal_matrix(), hermitian=True)
         return np.asarray(np.sqrt(np.maximum(np.diag(inverse), 0) * variance), dtype=np.float64)
 
 
@@ -67,8 +67,8 @@ def make_trend(count: int, half_waves: int = 2, *, steep: bool = False) -> Array
     """Return the columns of what a table may hold besides lines, a trend: [count, columns].
 
     They are a constant, a straight line and cosines of 1 to ``half_waves`` half waves within the table. ``steep`` adds
-    the decays of ``DECAY_RATES``, whose sums come near to any trend that flattens along the table, such as a logarithm;
-    of that half waves leave much beside slow lines.
+    the decays of ``DECAY_RATES``, whose sums come near to any trend that flattens along the table, such as a logarithm.
+    Half waves alone leave much of such a trend, which would look like slow lines.
     """
     fraction = (np.arange(count) + 0.5) / count
     smooth = np.stack([*(np.cos(np.pi * j * fraction) for j in range(half_waves + 1)), fraction], axis=1)
@@ -112,7 +112,7 @@ def refine_frequencies(rows: Array, frequencies: Array, trend: Array, steps: int
     """
     model, damping, longest_step = fit_waves(rows, frequencies, trend), 1e-3, np.pi / 2 / len(rows)
     for _ in range(steps):
-        normal, gradient = model.normal_matrix(), model.gradient()
+        normal, gradient = model.compute_normal_matrix(), model.compute_gradient()
         better = None
         while better is None and damping < 1e2:
             damped = normal + np.diag(damping * np.diag(normal) + 1e-300)
@@ -159,7 +159,7 @@ def measure_agreement(rows: Array, frequencies: Array, *, steep: bool = False) -
     """Measure how well the amplitudes of each line agree between the first and the last three quarters of the rows.
 
     The agreement is 2 Re⟨c₁, c₂⟩ / (|c₁|² + |c₂|²) over the channels, where c₁ and c₂ are the complex amplitudes
-    fitted to the two windows with all lines together: 1 if they are equal, 0 if they are unrelated.
+    fitted to the two ends with all lines together: 1 if they are equal, 0 if they are unrelated.
 
     Args:
         rows: the table, [N, D].
@@ -170,14 +170,14 @@ def measure_agreement(rows: Array, frequencies: Array, *, steep: bool = False) -
         One agreement for each line, [F], at most 1.
     """
     count, times = len(rows), make_times(len(rows))
-    length = round(WINDOW * count)
+    length = round(END_PART * count)
     amplitudes = []
-    for window in (slice(0, length), slice(count - length, count)):
+    for end in (slice(0, length), slice(count - length, count)):
         trend = make_trend(length, 1)
         if steep:
-            trend = np.concatenate([trend, _make_decays(count)[window]], axis=1)
-        basis = np.concatenate([trend, make_waves(times[window], frequencies)], axis=1)
-        solution = np.linalg.lstsq(basis, rows[window], rcond=1e-6)[0][trend.shape[1] :]
+            trend = np.concatenate([trend, _make_decays(count)[end]], axis=1)
+        basis = np.concatenate([trend, make_waves(times[end], frequencies)], axis=1)
+        solution = np.linalg.lstsq(basis, rows[end], rcond=1e-6)[0][trend.shape[1] :]
         amplitudes.append(solution.reshape(len(frequencies), -1))
     first, last = amplitudes
     return 2 * (first * last).sum(1) / np.maximum((first**2 + last**2).sum(1), 1e-300)

@@ -32,7 +32,7 @@ Sums: TypeAlias = tuple[Float[Tensor, " N"], Float[Tensor, " N"], Float[Tensor, 
 
 
 def separate_terms(layer: Layer) -> tuple[Float[Tensor, "B H S T"], Float[Tensor, "B H S T"]]:
-    """Separate what a layer adds to the logits of the first texts into f_ij(token i) and g_ij(token j).
+    """Separate what a layer adds to the logits of its first texts into f_ij(token i) and g_ij(token j).
 
     The layer adds E_ij = c_ij + f_ij(token i) + g_ij(token j). Run on an input in which only token i is real and j is
     the mean of its position, it adds c_ij + f_ij; on means alone it adds c_ij. All pairs of two tokens are reached by
@@ -52,17 +52,18 @@ def separate_terms(layer: Layer) -> tuple[Float[Tensor, "B H S T"], Float[Tensor
     positions = torch.arange(x_BTD.shape[1])
     for bit in range(max(1, (len(positions) - 1).bit_length())):
         lower_digits, digit_T = positions % 2**bit, (positions >> bit) % 2 == 1
-        lowest_ST = (lower_digits[:, None] == lower_digits) & (digit_T[:, None] != digit_T)
+        # Pairs of positions that differ in this digit and in no lower one are read in these two runs.
+        read_ST = (lower_digits[:, None] == lower_digits) & (digit_T[:, None] != digit_T)
         for real_T in (digit_T, ~digit_T):
             mixed_BTD = torch.where(real_T.to(x_BTD.device)[:, None], x_BTD, means_BTD)
             change_BHST = layer.compute_bias(layer.replay(mixed_BTD)) - constant_BHST
-            f_BHST += change_BHST * (lowest_ST & real_T[:, None]).to(change_BHST.device)
-            g_BHST += change_BHST * (lowest_ST & real_T).to(change_BHST.device)
+            f_BHST += change_BHST * (read_ST & real_T[:, None]).to(change_BHST.device)
+            g_BHST += change_BHST * (read_ST & real_T).to(change_BHST.device)
     return f_BHST, g_BHST
 
 
 def sum_products(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> Sums:
-    """Compute Σ f · logit, Σ g · logit and Σ logit² of the first texts over ordinary tokens; in float64."""
+    """Compute Σ f · logit, Σ g · logit and Σ logit² of the first ``layer.batch`` texts, at ordinary tokens; float64."""
     real = layer.replay(layer.inputs_NTD[: layer.batch])
     logits = centre_logits(real.logits_BHST, real.mark_counted(ordinary_T)).double()
     query_N, key_N = ((term * logits).sum((1, 2, 3)).cpu() for term in separate_terms(layer))
@@ -87,7 +88,7 @@ class ContentDistance(Measure):
         "Interval: texts resampled. Untrained: fresh weights."
     )
     source = "He et al. 2021 (DeBERTa), eq. 2; Dai et al. 2019 (Transformer-XL), section 3.3"
-    group = ATTENTION
+    heading = ATTENTION
     rests_on = WINDOWS
     reads_attention = True
 
@@ -107,21 +108,24 @@ class ContentDistance(Measure):
         query, key = (sum(row[column] for row in shares) / len(shares) for column in (0, 1))
         fresh = _compute_shares(_sum_layers(control.capture), control.splits) if control else None
         untrained = sum(row[0] + row[1] for row in fresh) / len(fresh) if fresh else None
-        beside = f"; untrained {percent(untrained)}" if untrained is not None else ""
+        untrained_note = f"; untrained {percent(untrained)}" if untrained is not None else ""
         return self.make_finding(
-            _describe(query, key, low, f"95 % interval {percent_range(low, high)}{beside}"),
+            _describe(query, key, low, f"95 % interval {percent_range(low, high)}{untrained_note}"),
             query + key,
             interval=(low, high),
             references=reference_untrained(untrained),
             light="info",
             table=Table.of(("layer", *COLUMNS), [(index + 1, *row) for index, row in enumerate(shares)]),
-            figure=_draw(shares),
+            figure=_draw_figure(shares),
             details={"query_words": query, "key_words": key},
         )
 
 
 def _describe(query: float, key: float, low: float, numbers: str) -> str:
-    """Say which shares of the variance f and g account for, where the interval of both together lies above zero."""
+    """Say which shares of the variance f and g account for, where the interval of both together lies above zero.
+
+    ``numbers`` is the text of that interval and of the untrained share.
+    """
     together = percent(query + key)
     if low <= 0:
         return (
@@ -147,7 +151,7 @@ def _bootstrap(sums: Sequence[Sums]) -> tuple[float, float]:
     )
 
 
-def _draw(shares: Sequence[Sequence[float]]) -> Figure:
+def _draw_figure(shares: Sequence[Sequence[float]]) -> Figure:
     """Stack the shares of every layer."""
     names = [str(index + 1) for index in range(len(shares))]
     stacks = [mark("stack", names, [row[column] for row in shares], label=name) for column, name in enumerate(LABELS)]

@@ -1,4 +1,4 @@
-"""Does cross-attention go by position? How much of a decoder's attention to its source positions alone explain."""
+"""Does cross-attention go by position? How much positions alone explain of a decoder's attention to its source."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _CrossSums:
     """Sums over the texts of one cross-attention layer, at ordinary tokens of the target."""
 
     def __init__(self, ordinary_T: Bool[Tensor, " T"]) -> None:
-        self.ordinary_T, self.positions = ordinary_T, PositionSums()
+        self.ordinary_T, self.position_sums = ordinary_T, PositionSums()
         self.weights = self.uniform = torch.zeros(())
 
     def add(self, call: AttentionCall, texts: int) -> None:
@@ -52,15 +52,15 @@ class _CrossSums:
         weights = call.weights_BHST[:texts].cpu().double()[:, :, self.ordinary_T]
         mask = call.mask_BHST[:texts, :1].cpu()[:, :, self.ordinary_T]
         uniform = mask / mask.sum(-1, keepdim=True).clamp_min(1)
-        self.positions.add(weights - uniform)
+        self.position_sums.add(weights - uniform)
         self.weights, self.uniform = self.weights + weights.sum(0), self.uniform + uniform.sum(0)
 
     def compute(self) -> CrossStatistics:
         """Compute the statistics of the texts that were added."""
-        shares_H, _, without_gH = self.positions.estimate_shares()
+        shares_H, _, without_gH = self.position_sums.estimate_shares()
         targets, sources = self.weights.shape[-2:]
         near = (self.ordinary_T.nonzero() - torch.arange(sources)).abs() <= NEAR
-        count = self.positions.texts * targets
+        count = self.position_sums.num_texts * targets
         near_H, near_uniform = ((sums * near).sum((-1, -2)) / count for sums in (self.weights, self.uniform))
         return CrossStatistics(shares_H, without_gH, near_H, float(near_uniform.mean()))
 
@@ -80,7 +80,7 @@ def read_cross_attention(subject: Subject, capture: Capture, batch: int = 8) -> 
 
 
 class CrossAttention(Measure):
-    """How much of the attention of every cross-attention head positions alone explain."""
+    """How much of the attention of every cross-attention head is explained by positions alone."""
 
     name = "heads.across"
     question = "Does cross-attention go by position?"
@@ -94,14 +94,15 @@ class CrossAttention(Measure):
         "weights."
     )
     source = "unbiased one-way analysis of variance, by pair of positions, as for self-attention"
-    group = LAYERS
+    heading = LAYERS
     rests_on = MASKED_WINDOWS
     reads_attention = True
 
     def answer(self, reading: Reading) -> Iterable[Finding]:
         """Yield the finding of an encoder or a decoder of an encoder-decoder; none for any other model.
 
-        Its layers are numbered by themselves, so that nothing is said of self-attention that could not be read.
+        Cross-attention layers have their own numbering: what ``Measure.answer`` says of how self-attention layers are
+        numbered does not apply.
         """
         if reading.subject.whole is None:
             return ()
@@ -121,8 +122,8 @@ class CrossAttention(Measure):
         value = float(shares_LH.mean())
         without_g = torch.stack([layer.without_gH.mean(1) for layer in layers]).mean(0)
         low, high = compute_jackknife_interval(value, without_g)
-        beside = f"; untrained {percent(untrained)}" if untrained is not None else ""
-        numbers = f"95 % interval {percent_range(low, high)}{beside}"
+        untrained_note = f"; untrained {percent(untrained)}" if untrained is not None else ""
+        numbers = f"95 % interval {percent_range(low, high)}{untrained_note}"
         return self.make_finding(
             _describe(value, low, numbers, _describe_largest(shares_LH, layers)),
             value,
@@ -135,7 +136,10 @@ class CrossAttention(Measure):
 
 
 def _describe(value: float, low: float, numbers: str, largest: str) -> str:
-    """Say how much positions alone explain, where the interval lies above zero."""
+    """Say how much positions alone explain, where the interval lies above zero.
+
+    ``numbers`` is the text of that interval and of the untrained share, ``largest`` the clause about the first head.
+    """
     if low <= 0:
         return (
             "No effect of positions alone on the attention over the source was found: they explain "
@@ -157,8 +161,9 @@ def _describe_largest(shares_LH: Float[Tensor, "L H"], layers: Sequence[CrossSta
     layer, head = divmod(int(shares_LH.argmax()), shares_LH.shape[1])
     near = float(layers[layer].near_H[head])
     return (
-        f"most in layer {layer + 1} head {head} ({percent(float(shares_LH.max()))}), which spends {percent(near)} "
-        f"within {NEAR} positions of its own (uniform attention {percent(layers[layer].near_uniform)})"
+        f"most in layer {layer + 1} head {head} ({percent(float(shares_LH.max()))}), which puts {percent(near)} "
+        f"of its attention within {NEAR} positions of the target's own number (uniform attention "
+        f"{percent(layers[layer].near_uniform)})"
     )
 
 

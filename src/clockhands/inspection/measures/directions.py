@@ -12,7 +12,7 @@ from clockhands.inspection.drawing import mark
 from clockhands.inspection.estimators.intervals import compute_central_range, jackknife
 from clockhands.inspection.estimators.matrix_statistics import compute_covariance, count_leading
 from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
-from clockhands.inspection.reading.capture import WITHOUT_FIRST
+from clockhands.inspection.reading.capture import WITHOUT_FIRST_METHOD
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.tables import Tables
 from clockhands.shapes import Float, Int, Tensor
@@ -55,7 +55,7 @@ def find_subspace(covariance_DD: Float[Tensor, "D D"], share: float) -> Float[Te
 
 
 class Directions(Measure):
-    """The overlap of the two covariances against random rotations, and truncated principal angles."""
+    """The overlap of the covariances of tokens and positions against random rotations, and principal angles."""
 
     name = "directions"
     question = "Do tokens and positions share directions?"
@@ -68,10 +68,10 @@ class Directions(Measure):
         "No threshold enters. The principal angles in the table need two: the subspaces hold 90 % of the variance of "
         "the token rows and 95 % of that of the position rows, because without truncation the smallest angle is always "
         "0°; beside them stand those of random subspaces of the same sizes. Interval of the overlap: jackknife over "
-        "ten groups of texts." + WITHOUT_FIRST
+        "ten groups of texts." + WITHOUT_FIRST_METHOD
     )
     source = "the RV coefficient of Escoufier 1973; its moments under random rotations follow from Haar measure on O(d)"
-    group = INPUT
+    heading = INPUT
     rests_on = (*TEXT, "width")
 
     def run(self, reading: Reading) -> Finding:
@@ -107,7 +107,7 @@ class Directions(Measure):
             references=(Reference("random rotations", mean, (mean - 1.96 * spread, mean + 1.96 * spread)),),
             light=light,
             table=table,
-            figure=_draw(overlap, mean, spread),
+            figure=_draw_figure(overlap, mean, spread),
             details={"z": z},
         )
 
@@ -150,7 +150,7 @@ def _draw_basis(basis_Dk: Tensor, generator: torch.Generator) -> Tensor:
     return torch.linalg.qr(torch.randn(basis_Dk.shape, generator=generator, dtype=basis_Dk.dtype)).Q
 
 
-def _draw(overlap: float, mean: float, spread: float) -> Figure:
+def _draw_figure(overlap: float, mean: float, spread: float) -> Figure:
     """Draw the overlap beside the normal density of that of random rotations."""
     x = torch.linspace(min(overlap, mean - 4 * spread), max(overlap, mean + 4 * spread), 200)
     density = torch.exp(-0.5 * ((x - mean) / spread) ** 2)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import chance_line, mark, percent, percent_range, reference_untrained
+from clockhands.inspection.drawing import mark, percent, percent_range, reference_line, reference_untrained
 from clockhands.inspection.estimators.intervals import compute_central_range
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
 from clockhands.inspection.reading.layer import Layer
@@ -43,7 +43,7 @@ class DistanceCurve(Measure):
         "distance is reported where the interval lies above 97.5 % of those. Untrained: fresh weights."
     )
     source = "Su et al. 2021; Press et al. 2022; Raffel et al. 2020, section 2.1"
-    group = ATTENTION
+    heading = ATTENTION
     rests_on = WINDOWS
     reads_attention = True
 
@@ -54,31 +54,31 @@ class DistanceCurve(Measure):
             return self.skip(f"Its attention adds nothing for a distance. {subject.mechanism_sentence}")
         shares = _find_shares(splits)
         untrained = _find_shares(reading.control.splits) if reading.control else None
-        best = max(range(len(shares)), key=shares.__getitem__)
+        largest = max(range(len(shares)), key=shares.__getitem__)
         curves = [compute_distance_curve(layer) for layer in reading.capture.layers]
-        low, high = compute_group_interval(splits[best], DISTANCE)
+        low, high = compute_group_interval(splits[largest], DISTANCE)
         # The layer is chosen as the one with the largest share, and so is that of every shuffle.
         shuffled_n = torch.stack(
             [compute_shuffled_shares(curve_HJ, split) for (curve_HJ, _), split in zip(curves, splits, strict=True)]
         ).amax(0)
         chance_low, chance_high = compute_central_range(shuffled_n)
         exceeds_chance = low > max(chance_high, ROUNDING)
-        beside = f"; untrained {percent(untrained[best])}" if untrained else ""
+        untrained_note = f"; untrained {percent(untrained[largest])}" if untrained else ""
         numbers = (
             f"(95 % interval {percent_range(low, high)}; distances shuffled {percent_range(chance_low, chance_high)}"
-            f"{beside})"
+            f"{untrained_note})"
         )
         return self.make_finding(
-            _describe(best, shares[best], splits[best], numbers, exceeds_chance),
-            shares[best],
+            _describe(largest, shares[largest], splits[largest], numbers, exceeds_chance),
+            shares[largest],
             interval=(low, high),
             references=(
                 Reference("distances shuffled", float(shuffled_n.mean()), (chance_low, chance_high)),
-                *reference_untrained(untrained[best] if untrained else None),
+                *reference_untrained(untrained[largest] if untrained else None),
             ),
             light="info",
             table=_make_table([curve_HJ for curve_HJ, _ in curves], reading.capture.length - 1),
-            figure=_draw(curves[best][0], best, shares, untrained),
+            figure=_draw_figure(curves[largest][0], largest, shares, untrained),
             details={
                 "share": shares,
                 "spread_along_diagonals": max(spread for _, spread in curves),
@@ -93,17 +93,20 @@ def _find_shares(splits: Sequence[Split]) -> list[float]:
 
 
 def _describe(layer: int, share: float, split: Split, numbers: str, exceeds_chance: bool) -> str:
-    """Say how much of the variance of a layer's logits distance accounts for, if more than shuffled distances."""
+    """Say how much of the variance of a layer's logits distance accounts for, if more than shuffled distances.
+
+    ``numbers`` is the text of its interval and of what it is compared with.
+    """
     if not exceeds_chance:
         return (
             f"No effect of distance alone was found: it accounts for at most {percent(share)} of the variance of a "
             f"layer's logits, in layer {layer + 1} {numbers}."
         )
-    by_head = [sum_groups(row)[DISTANCE] for row in split.head_shares()]
-    head = max(range(len(by_head)), key=by_head.__getitem__)
+    head_shares = [sum_groups(row)[DISTANCE] for row in split.head_shares()]
+    head = max(range(len(head_shares)), key=head_shares.__getitem__)
     return (
         f"Distance alone accounts for up to {percent(share)} of the variance of a layer's logits, in layer {layer + 1} "
-        f"{numbers}; there its share is largest in head {head} ({percent(max(by_head))})."
+        f"{numbers}; there its share is largest in head {head} ({percent(max(head_shares))})."
     )
 
 
@@ -120,11 +123,11 @@ def _make_table(curves: Sequence[Float[Tensor, "H J"]], reach: int) -> Table:
 
 
 def compute_distance_curve(layer: Layer) -> tuple[Float[Tensor, "H J"], float]:
-    """Compute the mean logit of distance alone at each offset, and its largest spread along a diagonal (0: exact).
+    """Compute the mean logit of distance alone at each offset, and its largest spread along a diagonal.
 
-    The offsets are −(T−1) … T−1, key position less query position. Every query's own position is 0, because ALiBi is
-    often stored with another constant per row, which softmax cannot see; offsets that the mask forbids are NaN. In
-    float64.
+    The offsets are −(T−1) … T−1, key position less query position. A spread of 0 means that the logit depends on the
+    offset alone. Every query's logit at its own position is subtracted from its row, because ALiBi is often stored with
+    another constant per row, which softmax cannot see. Offsets that the mask forbids are NaN. In float64.
     """
     _, batch = next(split_batches(layer))
     logits_HST = (batch.compute_term("constant–constant") + batch.compute_term("added, constant"))[0].double().cpu()
@@ -146,7 +149,7 @@ def compute_shuffled_shares(curve_HJ: Float[Tensor, "H J"], split: Split) -> Flo
     return torch.stack([(curve_Hj[:, order] * sums_Hj).sum() for order in orders]) / variance
 
 
-def _draw(curve_HJ: Tensor, layer: int, shares: list[float], untrained: list[float] | None) -> Figure:
+def _draw_figure(curve_HJ: Tensor, layer: int, shares: list[float], untrained: list[float] | None) -> Figure:
     """Draw the curves of the heads of one layer, and the share of distance in every layer."""
     reach = (curve_HJ.shape[-1] - 1) // 2
     near = slice(max(0, reach - DRAWN_OFFSETS), reach + DRAWN_OFFSETS + 1)
@@ -163,7 +166,7 @@ def _draw(curve_HJ: Tensor, layer: int, shares: list[float], untrained: list[flo
     return Figure(
         (
             Panel(
-                (*lines[:DRAWN_HEADS], chance_line(0.0, "")),
+                (*lines[:DRAWN_HEADS], reference_line(0.0, "")),
                 title=f"Layer {layer + 1}",
                 xlabel="key position − query position",
                 ylabel="logit",

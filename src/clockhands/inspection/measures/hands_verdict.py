@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from clockhands.inspection.drawing import join_words, percent
 from clockhands.inspection.estimators.column_lines import SpectralLine
 from clockhands.inspection.estimators.spectral_lines import TableLines
-from clockhands.inspection.estimators.surrogates import LEAST_ROTATIONS
+from clockhands.inspection.estimators.surrogates import LEAST_TURNS
 
 MOST_NAMED = 12
 """Periods that a verdict lists; the table of the finding has all."""
@@ -31,12 +31,12 @@ def _describe_rotating(lines: TableLines) -> str:
     if not lines.rotating:
         best = f" (best agreement {lines.best_other:.2f}; {lines.needed:.2f} needed)" if lines.best_other > 0 else ""
         return f"No hand of two turns or more was found in the table{best}."
-    number = f"{len(lines.rotating)} hands turn" if len(lines.rotating) > 1 else "One hand turns"
+    hands = f"{len(lines.rotating)} hands turn" if len(lines.rotating) > 1 else "One hand turns"
     lowest = min(line.agreement for line in lines.rotating)
     surrogates = f"; {lines.surrogates} smooth surrogates reach {lines.best_surrogate:.2f}" if lines.surrogates else ""
     speed = "" if any(line.parts for line in lines.rotating) else " at constant speed"
     return (
-        f"{number}{speed}, once in {_list_periods(lines.rotating)} tokens (the table's two ends agree by at least "
+        f"{hands}{speed}, once in {_list_periods(lines.rotating)} tokens (the table's two ends agree by at least "
         f"{lowest:.2f}{surrogates})."
     )
 
@@ -79,7 +79,7 @@ def describe_exact_hands(periods: Sequence[float], zero_pairs: int, rows: int) -
 
     ``periods`` are in tokens per turn, the shortest first.
     """
-    slower = sum(period > rows / LEAST_ROTATIONS for period in periods)
+    slower = sum(period > rows / LEAST_TURNS for period in periods)
     zero = f" {zero_pairs} pairs are zero." if zero_pairs > 1 else " One pair is zero." if zero_pairs else ""
     if len(periods) == 1:
         return f"The one pair of columns turns at exactly constant speed, once in {periods[0]:.1f} tokens.{zero}"

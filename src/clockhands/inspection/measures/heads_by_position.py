@@ -31,15 +31,15 @@ class HeadsByPosition(Measure):
         "squares of the mean over texts, less what chance puts there (the residual mean square), over all squares; 0 "
         "for attention that does not depend on positions, 1 for attention that is the same on every text. A head is "
         "named after an offset if on average half of its attention goes there, and counted as positional from a share "
-        "of 0.6. Instead of an interval: how many heads have an own 95 % interval (jackknife over eight groups of "
-        "texts) that lies above that share, and how many one that reaches it; nothing where none does. Untrained: "
-        "fresh weights."
+        "of 0.6. In place of an interval stand two counts: the heads whose own 95 % interval (jackknife over eight "
+        "groups of texts) lies above that share, and the heads whose interval reaches it; there are none where no "
+        "head does. Untrained: fresh weights."
     )
     source = (
         "unbiased one-way analysis of variance, by pair of positions; named heads after Clark et al. 2019 and Voita et "
         "al. 2019"
     )
-    group = LAYERS
+    heading = LAYERS
     rests_on = MASKED_WINDOWS
     reads_attention = True
 
@@ -52,11 +52,11 @@ class HeadsByPosition(Measure):
             _count_heads(shares) for shares in (shares_LH, intervals_LH2[..., 0], intervals_LH2[..., 1])
         )
         untrained = _count_heads(torch.stack([layer.by_position_H for layer in control.heads])) if control else None
-        beside = f"; untrained {untrained}" if untrained is not None else ""
+        untrained_note = f"; untrained {untrained}" if untrained is not None else ""
         names = _name_heads(layers)
         return self.make_finding(
             f"{count} of {shares_LH.numel()} heads attend mostly by position ({surely} surely and {possibly} "
-            f"possibly, by each head's own 95 % interval{beside}).{_describe_names(names)}",
+            f"possibly, by each head's own 95 % interval{untrained_note}).{_describe_names(names)}",
             float(count),
             interval=(float(surely), float(possibly)) if possibly else None,
             unit="heads",
@@ -100,12 +100,12 @@ def _make_table(layers: Sequence[HeadStatistics]) -> Table:
     rows = []
     for index, layer in enumerate(layers):
         for head in range(len(layer.by_position_H)):
-            near = [layer.offset(r)[head] for r in (-1, 0, 1)]
-            favourite = (
+            at_offsets = [layer.offset(r)[head] for r in (-1, 0, 1)]
+            others = (
                 layer.favourite_offset_H[head],
                 layer.offsets_HJ[head].max(),
                 layer.distance_H[head],
                 layer.name_head(head),
             )
-            rows.append((index + 1, head, layer.by_position_H[head], *near, layer.first_token_H[head], *favourite))
+            rows.append((index + 1, head, layer.by_position_H[head], *at_offsets, layer.first_token_H[head], *others))
     return Table.of(columns, rows)

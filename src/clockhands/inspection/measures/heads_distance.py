@@ -33,7 +33,7 @@ class HeadsDistance(Measure):
         "attend to."
     )
     source = "Clark et al. 2019; attention distance as in Dosovitskiy et al. 2021"
-    group = LAYERS
+    heading = LAYERS
     rests_on = MASKED_WINDOWS
     reads_attention = True
 
@@ -60,7 +60,7 @@ class HeadsDistance(Measure):
                     for head, distance in enumerate(layer.distance_H)
                 ],
             ),
-            figure=_draw(layers),
+            figure=_draw_figure(layers),
         )
 
 
@@ -69,33 +69,37 @@ def _bootstrap_median(distance_NH: Float[Tensor, "N H"]) -> tuple[float, float]:
     return compute_central_range(distance_NH[draw_texts(len(distance_NH))].mean(1).quantile(0.5, dim=-1))
 
 
-def _describe_near_layers(medians: Sequence[float], uniform: Sequence[float]) -> str:
+def _describe_near_layers(medians: Sequence[float], uniform_distances: Sequence[float]) -> str:
     """Name the layers that attend less than half as far as uniform attention under their own mask would."""
-    pairs = zip(medians, uniform, strict=True)
-    near = [str(index + 1) for index, (median, far) in enumerate(pairs) if median < NEAR * far]
+    pairs = zip(medians, uniform_distances, strict=True)
+    near = [str(index + 1) for index, (median, uniform) in enumerate(pairs) if median < NEAR * uniform]
     if not near:
         return "No layer attends less than half as far as uniform attention."
     layers = f"{'Layer' if len(near) == 1 else 'Layers'} {join_words(near)}"
     return f"{layers} {'attends' if len(near) == 1 else 'attend'} less than half as far as uniform attention."
 
 
-def _draw(layers: Sequence[HeadStatistics]) -> Figure:
-    """Draw attention by offset in some layers: the mean over heads, the most local head, and uniform attention."""
+def _draw_figure(layers: Sequence[HeadStatistics]) -> Figure:
+    """Draw attention by offset in some layers: the mean over heads, the most local head, and uniform attention.
+
+    The most local head is the one with the most attention at a single offset.
+    """
     step = max(1, -(-len(layers) // MOST_PANELS))
     allowed = layers[0].uniform_offsets_J > 0
     offsets = torch.arange(-MAX_OFFSET, MAX_OFFSET + 1)[allowed]
     panels = []
     for index in range(0, len(layers), step):
         layer = layers[index]
-        local = int(layer.offsets_HJ.max(-1).values.argmax())
+        most_local = int(layer.offsets_HJ.max(-1).values.argmax())
+        most = percent(float(layer.offsets_HJ[most_local].max()))
         panels.append(
             Panel(
                 (
                     mark("line", offsets, layer.offsets_HJ.mean(0)[allowed], label="mean over heads", emphasis="main"),
-                    mark("line", offsets, layer.offsets_HJ[local][allowed], label="most local head"),
+                    mark("line", offsets, layer.offsets_HJ[most_local][allowed], label="most local head"),
                     mark("line", offsets, layer.uniform_offsets_J[allowed], label="uniform", emphasis="reference"),
                 ),
-                title=f"Layer {index + 1}, most local head {local} ({percent(float(layer.offsets_HJ[local].max()))})",
+                title=f"Layer {index + 1}, most local head {most_local} ({most})",
                 xlabel="key position − query position",
                 ylabel="attention",
             )

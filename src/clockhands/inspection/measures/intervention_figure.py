@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import Figure, Panel
-from clockhands.inspection.drawing import chance_line, mark
+from clockhands.inspection.drawing import mark, reference_line
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.shapes import Float, Tensor
 
@@ -17,13 +17,13 @@ def bootstrap_change(change_N: Float[Tensor, " N"]) -> tuple[float, float]:
     return bootstrap_ratio(change_N, torch.ones_like(change_N))
 
 
-def draw_changes(changes: Sequence[tuple[str, Tensor]], whole: str, what: str) -> Figure:
+def draw_changes(changes: Sequence[tuple[str, Tensor]], full_change: str, quantity: str) -> Figure:
     """Draw the mean change of every intervention as a bar with its interval.
 
     Args:
         changes: the name of each intervention, and its change in each text.
-        whole: what a change of 1 is, such as "another text".
-        what: what changes, such as "a token's state".
+        full_change: what a change of 1 is, such as "another text".
+        quantity: what changes, such as "a token's state".
     """
     intervals = [bootstrap_change(change_N) for _, change_N in changes]
     bars = mark(
@@ -34,4 +34,4 @@ def draw_changes(changes: Sequence[tuple[str, Tensor]], whole: str, what: str) -
         high=[high for _, high in intervals],
         emphasis="main",
     )
-    return Figure((Panel((bars, chance_line(1.0, whole)), ylabel=f"change of {what}"),))
+    return Figure((Panel((bars, reference_line(1.0, full_change)), ylabel=f"change of {quantity}"),))

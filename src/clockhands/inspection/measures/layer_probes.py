@@ -32,50 +32,51 @@ class ProbeScores:
     """What probes read back from the states behind each layer, the embedding first.
 
     Attributes:
-        hits: for each layer the share of positions read back exactly, split by split.
-        token: for each layer the share of tokens read back, the mean over the splits.
-        permuted: the share of positions of the last layer where the texts fitted on have them in another order.
+        split_shares: for each layer the share of positions read back exactly, split by split.
+        token_shares: for each layer the share of tokens read back, the mean over the splits.
+        permuted_share: the share of positions read back behind the last layer by a probe that was fitted on texts whose
+            states are in random order.
         splits: the texts fitted on and those held out.
     """
 
-    hits: tuple[Float[Tensor, " n"], ...]
-    token: list[float]
-    permuted: float
+    split_shares: tuple[Float[Tensor, " n"], ...]
+    token_shares: list[float]
+    permuted_share: float
     splits: CrossValidation
 
     @cached_property
-    def position(self) -> list[float]:
+    def position_shares(self) -> list[float]:
         """For each layer the share of positions read back exactly, the mean over the splits."""
-        return [float(hits_n.mean()) for hits_n in self.hits]
+        return [float(shares_n.mean()) for shares_n in self.split_shares]
 
     @cached_property
     def position_intervals(self) -> list[tuple[float, float]]:
-        """The 95 % interval of each share in ``position``.
+        """The 95 % interval of each share in ``position_shares``.
 
         It is cut at 0 and 1, and exact where every position of every text is read back, or none.
         """
-        intervals = [correct_interval(hits_n, self.splits.held_ratio) for hits_n in self.hits]
+        intervals = [correct_interval(shares_n, self.splits.held_ratio) for shares_n in self.split_shares]
         cut = [(max(0.0, low), min(1.0, high)) for low, high in intervals]
         return [
-            bound_exactly(interval, share, self.splits.texts)
-            for interval, share in zip(cut, self.position, strict=True)
+            bound_exactly(interval, share, self.splits.num_texts)
+            for interval, share in zip(cut, self.position_shares, strict=True)
         ]
 
 
 def probe_layers(subject: Subject, capture: Capture) -> ProbeScores:
     """Read position and token back from the states behind every layer, at ordinary tokens without position 0."""
     splits = draw_splits(capture)
-    ids = capture.ids_NT[: splits.texts, capture.counted_T]
+    ids = capture.ids_NT[: splits.num_texts, capture.counted_T]
     types, labels = ids.unique(return_inverse=True)
     rows = subject.read_token_table()[types].float()
     rows = rows - rows.mean(0)
-    hits, token = [], []
+    split_shares, token_shares = [], []
     for hidden in capture.hidden:
-        states = hidden[: splits.texts, capture.counted_T].float()
-        hits.append(probe_positions(states, splits))
-        token.append(_probe_tokens(states, labels, rows, splits))
-    permuted = float(probe_positions(states, splits, permuted=True).mean())
-    return ProbeScores(tuple(hits), token, permuted, splits)
+        states = hidden[: splits.num_texts, capture.counted_T].float()
+        split_shares.append(probe_positions(states, splits))
+        token_shares.append(_probe_tokens(states, labels, rows, splits))
+    permuted_share = float(probe_positions(states, splits, permuted=True).mean())
+    return ProbeScores(tuple(split_shares), token_shares, permuted_share, splits)
 
 
 def draw_splits(capture: Capture) -> CrossValidation:
@@ -96,8 +97,8 @@ def probe_positions(
         splits: the texts to fit on and those held out.
         permuted: whether the states of the texts to fit on are in random order, which gives chance.
     """
-    texts, length, _ = states_NTD.shape
-    indicators_NTT = torch.eye(length).expand(texts, -1, -1)
+    num_texts, length, _ = states_NTD.shape
+    indicators_NTT = torch.eye(length).expand(num_texts, -1, -1)
     fit_NTD = None
     if permuted:
         generator = torch.Generator().manual_seed(0)
@@ -119,7 +120,7 @@ def _probe_tokens(states_NTD: Tensor, labels_NT: Int[Tensor, "N T"], rows_VD: Te
 def fit_position_network(capture: Capture, layer: int) -> float:
     """Return R² of the position from the states behind a layer, by a network; the mean over ``NETWORKS`` splits."""
     splits = draw_splits(capture)
-    states = capture.hidden[layer][: splits.texts, capture.counted_T].float()
+    states = capture.hidden[layer][: splits.num_texts, capture.counted_T].float()
     positions = torch.arange(states.shape[1]).float()
     scores = [
         fit_network_r2(
@@ -145,7 +146,7 @@ def probe_without_residuals(subject: Subject, capture: Capture) -> tuple[Float[T
     with removal:
         batches = [
             subject.forward(capture.ids_NT[rows], **capture.forward_options(rows))
-            for rows in torch.arange(splits.texts).split(8)
+            for rows in torch.arange(splits.num_texts).split(8)
         ]
     layers = (torch.cat(states)[:, capture.counted_T.to(states[0].device)] for states in zip(*batches, strict=True))
     return tuple(probe_positions(states.float().cpu(), splits) for states in layers)

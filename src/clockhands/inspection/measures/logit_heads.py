@@ -24,30 +24,30 @@ class LogitHeads(Measure):
     question = "Which heads have logits that depend on position?"
     references = ("untrained",)
     method = METHOD + (
-        " Instead of an interval of the count: the heads whose own interval lies above one half, and those whose "
-        "interval reaches it; nothing where there are none. Heads are numbered from 0, layers from 1."
+        " In place of an interval of the count stand two counts: the heads whose own interval lies above one half, and "
+        "those whose interval reaches it; there are none where no head does. Heads are numbered from 0, layers from 1."
     )
     source = SOURCE
-    group = ATTENTION
+    heading = ATTENTION
     rests_on = WINDOWS
     reads_attention = True
 
     def run(self, reading: Reading) -> Finding:
-        """Measure every head; the value is the number of heads of which position alone accounts for half."""
+        """Measure every head; the value is the number of heads in which position alone accounts for half or more."""
         splits = reading.splits
-        by_layer = [compute_positional_share(split.layer_shares()) for split in splits]
-        layer = max(range(len(by_layer)), key=by_layer.__getitem__)
-        shares = splits[layer].head_shares()
-        by_head = [compute_positional_share(share) for share in shares]
-        head = max(range(len(by_head)), key=by_head.__getitem__)
+        layer_shares = [compute_positional_share(split.layer_shares()) for split in splits]
+        layer = max(range(len(layer_shares)), key=layer_shares.__getitem__)
+        term_shares = splits[layer].head_shares()
+        head_shares = [compute_positional_share(share) for share in term_shares]
+        head = max(range(len(head_shares)), key=head_shares.__getitem__)
         count, surely, possibly, heads = count_positional_heads(splits)
         untrained = count_positional_heads(reading.control.splits)[0] if reading.control else None
-        beside = f"; untrained {untrained}" if untrained is not None else ""
+        untrained_note = f"; untrained {untrained}" if untrained is not None else ""
         parts_of_variance = (splits[layer].var_NH.sum(0) / splits[layer].var_NH.sum()).tolist()
         return self.make_finding(
             f"Position alone accounts for at least half of the logits' variance in {count} of {heads} heads "
-            f"({surely} surely and {possibly} possibly, by each head's own 95 % interval{beside}); in layer "
-            f"{layer + 1} its share is largest in head {head} ({percent(by_head[head])}).",
+            f"({surely} surely and {possibly} possibly, by each head's own 95 % interval{untrained_note}); in layer "
+            f"{layer + 1} its share is largest in head {head} ({percent(head_shares[head])}).",
             float(count),
             interval=(float(surely), float(possibly)) if possibly else None,
             unit="heads",
@@ -61,13 +61,15 @@ class LogitHeads(Measure):
                     for head, row in enumerate(split.head_shares())
                 ],
             ),
-            figure=draw_shares([str(head) for head in range(len(shares))], shares, f"head of layer {layer + 1}", None),
+            figure=draw_shares(
+                [str(head) for head in range(len(term_shares))], term_shares, f"head of layer {layer + 1}", None
+            ),
             details={"layer": layer + 1, "part_of_layer_variance": parts_of_variance},
         )
 
 
 def count_positional_heads(splits: Sequence[Split]) -> tuple[int, int, int, int]:
-    """Count the heads of which position alone accounts for half of the logits' variance or more.
+    """Count the heads in which position alone accounts for at least half of the logits' variance.
 
     Returns:
         Their number; the number of heads whose own 95 % interval lies above one half; of those whose interval reaches

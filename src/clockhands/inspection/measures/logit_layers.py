@@ -8,7 +8,7 @@ from clockhands.findings import Finding, Table
 from clockhands.inspection.drawing import percent, percent_range, reference_untrained
 from clockhands.inspection.measures.logit_figure import METHOD, SOURCE, draw_shares
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
-from clockhands.inspection.reading.logit_split import DATA, TERMS, Split
+from clockhands.inspection.reading.logit_split import DATA_DEPENDENT, TERMS, Split
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.term_groups import (
     CONTENT,
@@ -33,7 +33,7 @@ class LogitLayers(Measure):
     references = ("untrained",)
     method = METHOD
     source = SOURCE
-    group = ATTENTION
+    heading = ATTENTION
     rests_on = WINDOWS
     reads_attention = True
 
@@ -44,11 +44,11 @@ class LogitLayers(Measure):
         positional = _compute_positional_shares(splits)
         untrained = _compute_positional_shares(reading.control.splits) if reading.control else None
         error = max(split.error for split in splits)
-        data_dependent = sum(float(share[TERMS.index(DATA)]) for share in shares) / len(shares)
-        beside = f" (untrained {percent(untrained[0])} and {percent(untrained[-1])})" if untrained else ""
+        data_dependent = sum(float(share[TERMS.index(DATA_DEPENDENT)]) for share in shares) / len(shares)
+        untrained_note = f" (untrained {percent(untrained[0])} and {percent(untrained[-1])})" if untrained else ""
         return self.make_finding(
-            f"{_describe_first_layer(splits[0])} In the last layer it accounts for {percent(positional[-1])}{beside}. "
-            f"{_describe_exactness(error, data_dependent)}",
+            f"{_describe_first_layer(splits[0])} In the last layer it accounts for {percent(positional[-1])}"
+            f"{untrained_note}. {_describe_exactness(error, data_dependent)}",
             positional[0],
             interval=compute_group_interval(splits[0], *POSITIONAL),
             references=reference_untrained(untrained[0] if untrained else None),

@@ -8,16 +8,17 @@ from dataclasses import dataclass
 import torch
 
 from clockhands.findings import Figure, Finding, Light, Panel, Table
-from clockhands.inspection.drawing import chance_line, mark, percent, percent_range, reference_untrained
+from clockhands.inspection.drawing import mark, percent, percent_range, reference_line, reference_untrained
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
-from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
+from clockhands.inspection.reading.capture import WITHOUT_FIRST_METHOD, Capture
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.tables import Tables
 from clockhands.shapes import Float, Tensor
 
 INAUDIBLE, DROWNING = 0.01, 0.8
-"""Position's part of token and position together: below the one it is hardly audible, above the other it drowns."""
+"""Position's part of token and position together: below the first it is hardly audible, above the second it drowns the
+token."""
 MOST_NAMED = 5
 """Outlying rows that a verdict lists."""
 
@@ -60,21 +61,21 @@ def measure_levels(tables: Tables, capture: Capture) -> Levels:
 
     Where a layer norm follows, the mean over the channels of each vector is subtracted first, as that norm does.
     """
-    ids, number_NT = capture.ids_NT[:, capture.counted_T].unique(return_inverse=True)
+    ids, index_NT = capture.ids_NT[:, capture.counted_T].unique(return_inverse=True)
     rows_TD = tables.positions_ND[: capture.length][capture.counted_T]
     # In float64, for the squares of rows of 1e18 and more leave the range of float32.
     tokens = _centre_channels(tables, tables.tokens_VD[ids].double())
     positions = _centre_channels(tables, rows_TD.double())
-    frequencies = torch.bincount(number_NT.flatten(), minlength=len(ids)).double() / number_NT.numel()
+    frequencies = torch.bincount(index_NT.flatten(), minlength=len(ids)).double() / index_NT.numel()
     token_mean, position_mean = frequencies @ tokens, positions.mean(0)
-    token_N = (tokens - token_mean).square().sum(-1)[number_NT].mean(1)
+    token_N = (tokens - token_mean).square().sum(-1)[index_NT].mean(1)
     constant = _centre_channels(tables, tables.segment_D.double()) + token_mean + position_mean
     position = (positions - position_mean).square().sum(-1).mean()
     return Levels(float(token_N.mean()), float(position), float(constant.square().sum()), token_N)
 
 
 def _centre_channels(tables: Tables, rows: Tensor) -> Tensor:
-    """Subtract from each vector what a layer norm does; nothing where none follows, or one that does not centre."""
+    """Subtract from each vector its mean over the channels, where a layer norm follows that does so too."""
     centres = tables.norm is not None and "rms" not in type(tables.norm).__name__.lower()
     return rows - rows.mean(-1, keepdim=True) if centres else rows
 
@@ -90,10 +91,11 @@ class Loudness(Measure):
         "the rest. The means w̄ and p̄ are counted with the constant, so that the shares are E‖w−w̄‖² over the tokens "
         "of the text, E‖p−p̄‖² over the positions in use, and ‖s+w̄+p̄‖², each divided by their sum. Where a layer norm "
         "follows, its centring is applied first. Lengths of rows that are not centred would count the mean vector that "
-        "all share as signal. Interval: texts resampled. Untrained: the same class with fresh weights." + WITHOUT_FIRST
+        "all share as signal. Interval: texts resampled. Untrained: the same class with fresh weights."
+        + WITHOUT_FIRST_METHOD
     )
     source = "Vaswani et al. 2017, section 3.4, for the factor √d; norms centred as in Song & Zhong 2023"
-    group = INPUT
+    heading = INPUT
     rests_on = TEXT
 
     def run(self, reading: Reading) -> Finding:
@@ -108,10 +110,10 @@ class Loudness(Measure):
         rest = trained.position + trained.constant
         low, high = bootstrap_ratio(torch.full_like(trained.token_N, trained.position), trained.token_N + rest)
         light, comment = _judge(trained)
-        beside = f"; untrained {percent(untrained.share)}" if untrained else ""
+        untrained_note = f"; untrained {percent(untrained.share)}" if untrained else ""
         verdict = (
             f"Tokens carry {percent(trained.token / (trained.token + rest))} of the input, positions "
-            f"{percent(trained.share)} (95 % interval {percent_range(low, high)}{beside}): {comment}."
+            f"{percent(trained.share)} (95 % interval {percent_range(low, high)}{untrained_note}): {comment}."
         )
         return self.make_finding(
             verdict + _describe_factor(tables, trained, untrained) + _describe_outliers(tables),
@@ -120,7 +122,7 @@ class Loudness(Measure):
             references=reference_untrained(untrained.share if untrained else None),
             light=light,
             table=_make_table(tables, trained, untrained),
-            figure=_draw(tables, trained, untrained),
+            figure=_draw_figure(tables, trained, untrained),
             details={"ratio": trained.ratio, "scale": tables.scale},
         )
 
@@ -142,12 +144,12 @@ def _describe_factor(tables: Tables, trained: Levels, untrained: Levels | None) 
     if abs(tables.scale - 1) < 1e-6 or trained.is_silent:
         return ""
     ratio = trained.ratio / tables.scale
-    beside = ""
+    untrained_note = ""
     if untrained:
-        beside = f" (untrained {untrained.ratio:.2g}, and {untrained.ratio / tables.scale:.2g} without it)"
+        untrained_note = f" (untrained {untrained.ratio:.2g}, and {untrained.ratio / tables.scale:.2g} without it)"
     return (
         f" Token rows are multiplied by {tables.scale:.1f}; without that factor a token would be {ratio:.2g} times as "
-        f"long as a position, not {trained.ratio:.2g}{beside}."
+        f"long as a position, not {trained.ratio:.2g}{untrained_note}."
     )
 
 
@@ -168,7 +170,7 @@ def _describe_outliers(tables: Tables) -> str:
 
 
 def _make_table(tables: Tables, trained: Levels, untrained: Levels | None) -> Table:
-    """List every chance_line as a length, as it is and without the factor on the tokens, trained and untrained."""
+    """List the lengths of the parts of the input, and their ratio with and without the factor on the tokens."""
     rows = []
     for name, levels in (("trained", trained), ("untrained", untrained)):
         if levels is not None:
@@ -187,7 +189,7 @@ def _make_table(tables: Tables, trained: Levels, untrained: Levels | None) -> Ta
     return Table.of(columns, rows)
 
 
-def _draw(tables: Tables, trained: Levels, untrained: Levels | None) -> Figure:
+def _draw_figure(tables: Tables, trained: Levels, untrained: Levels | None) -> Figure:
     """Draw the three shares as bars, and the length of every position row."""
     parts = ("token", "position", "constant")
     bars = []
@@ -200,7 +202,7 @@ def _draw(tables: Tables, trained: Levels, untrained: Levels | None) -> Figure:
     lengths = [mark("line", range(len(norms)), norms, label="position rows", emphasis="main")]
     if outliers:
         lengths.append(mark("points", outliers, norms[outliers], label="outliers"))
-    lengths.append(chance_line(math.sqrt(trained.token), "a centred token row"))
+    lengths.append(reference_line(math.sqrt(trained.token), "a centred token row"))
     return Figure(
         (
             Panel(tuple(bars), title="Share of the input", ylabel="share of squared length"),

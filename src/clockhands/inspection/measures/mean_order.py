@@ -7,9 +7,9 @@ from clockhands.inspection.drawing import percent, percent_range
 from clockhands.inspection.measures.intervention_figure import bootstrap_change, draw_changes
 from clockhands.inspection.measures.measure import OUTPUT, TASK, Measure
 from clockhands.inspection.reading.interventions import (
-    ANOTHER,
-    CHANGED,
-    INTERVENTIONS,
+    ANOTHER_TEXT,
+    INTERVENTIONS_METHOD,
+    LEAST_CHANGE,
     MEAN_ROW,
     PERMUTED,
     Interventions,
@@ -29,23 +29,23 @@ class MeanOrder(Measure):
         "The mean of the last hidden states over ordinary tokens, before and after an intervention; its squared "
         "change over the mean squared distance of two different texts: 0 is no change, 1 makes the text as different "
         "as another one. A mean hides what happens to single tokens: a model that copies each token's neighbour "
-        "changes all of its states and hardly their mean." + INTERVENTIONS
+        "changes all of its states and hardly their mean." + INTERVENTIONS_METHOD
     )
     source = "shifted positions after Sinha et al. 2022"
-    group = OUTPUT
+    heading = OUTPUT
     rests_on = TASK
 
     def run(self, reading: Reading) -> Finding:
         """Intervene on order and positions; the value is the change of the mean when the tokens are permuted."""
         interventions = reading.interventions
-        if interventions[ANOTHER].pooled == 0.0:
+        if interventions[ANOTHER_TEXT].pooled == 0.0:
             return self.skip("All texts have the same mean output, so there is no distance to measure by.")
         changes = {effect.name: effect.pooled_N for effect in interventions.effects if effect.pooled_N is not None}
         change_N = changes[PERMUTED]
         change = float(change_N.mean())
-        drawn = [(name, changes[name]) for name in changes if name != ANOTHER]
-        curve = reading.findings.get("kernel")
-        attends_by_distance = curve is not None and bool(curve.details.get("beyond"))
+        changes_drawn = [(name, changes[name]) for name in changes if name != ANOTHER_TEXT]
+        distance_curve = reading.findings.get("kernel")
+        attends_by_distance = distance_curve is not None and bool(distance_curve.details.get("beyond"))
         return self.make_finding(
             _describe_order(change_N)
             + _describe_mean_row(interventions)
@@ -53,7 +53,7 @@ class MeanOrder(Measure):
             change,
             interval=bootstrap_change(change_N),
             references=(Reference("order ignored", 0.0), Reference("another text", 1.0)),
-            light="info" if change > CHANGED else "bad",
+            light="info" if change > LEAST_CHANGE else "bad",
             table=Table.of(
                 ("intervention", "change of the mean", "cosine"),
                 [
@@ -62,14 +62,14 @@ class MeanOrder(Measure):
                     if effect.name in changes
                 ],
             ),
-            figure=draw_changes(drawn, "another text", "the mean of the output"),
+            figure=draw_changes(changes_drawn, "another text", "the mean of the output"),
         )
 
 
 def _describe_order(change_N: Float[Tensor, " N"]) -> str:
     """Say what permuting the tokens does to the mean of the output."""
     change = float(change_N.mean())
-    if change <= CHANGED:
+    if change <= LEAST_CHANGE:
         return "Permuting the tokens does not change the mean of the output."
     return (
         f"Permuting the tokens changes the mean of the output by {percent(change)} of the squared distance "
@@ -96,14 +96,14 @@ def _describe_shifts(subject: Subject, interventions: Interventions, attends_by_
     shifts = interventions.shifts
     if not shifts and subject.unlisted:
         return " Its positions were not shifted, for where it keeps them is not recorded here."
-    only = ": only distances matter." if interventions.order_matters and attends_by_distance else "."
+    ending = ": only distances matter." if interventions.order_matters and attends_by_distance else "."
     if not shifts and subject.relative_only:
-        return f" There are no absolute positions to shift{only}"
+        return f" There are no absolute positions to shift{ending}"
     if not shifts:
         return " Its positions cannot be shifted from outside in windows of this length."
-    changing = [step for step, effect in shifts.items() if max(effect.tokens, effect.pooled or 0.0) >= CHANGED]
+    changing = [step for step, effect in shifts.items() if max(effect.tokens, effect.pooled or 0.0) >= LEAST_CHANGE]
     if not changing:
-        return f" Shifting all positions, by up to {max(shifts)}, changes nothing{only}"
+        return f" Shifting all positions, by up to {max(shifts)}, changes nothing{ending}"
     step = changing[0]
     by = "one" if step == 1 else f"{step}"
     return f" Shifting all positions by {by} changes the mean of the output by {percent(shifts[step].pooled or 0.0)}."

@@ -18,14 +18,14 @@ INPUT, ATTENTION, LAYERS, OUTPUT = (
 )
 """Headings of the page, in their order; each measure stands under one of them."""
 TEXT = ("text", "tokenizer")
-"""What numbers rest on, besides the model, that are computed from the tokens of the text alone. Two findings are
+"""What a value rests on, besides the model, if it is computed from the tokens of the text alone. Two findings are
 comparable where what they rest on is alike; ``comparability`` says how each is compared."""
 WINDOWS = (*TEXT, "length of the windows")
-"""The same of numbers that depend on how many tokens the model reads at once."""
+"""What a value rests on if it also depends on how many tokens the model reads at once."""
 MASKED_WINDOWS = (*WINDOWS, "what attention may see")
-"""The same of numbers that depend on the attention mask too."""
+"""What a value rests on if it also depends on the attention mask."""
 TASK = (*MASKED_WINDOWS, "task")
-"""The same of numbers that depend on what the model was trained for too."""
+"""What a value rests on if it also depends on what the model was trained for."""
 
 
 class Measure(ABC):
@@ -37,8 +37,9 @@ class Measure(ABC):
         references: what its value is compared with, each by its name (``untrained``, ``chance``).
         method: how it is measured, in a few sentences, with what its interval means.
         source: paper and equation.
-        group: heading of the page under which it stands.
-        rests_on: what its value depends on besides the model: some of ``comparability.read_basis``'s keys.
+        heading: the part of the page in which it stands.
+        rests_on: what its value depends on besides the model, such as ``TEXT``: some of the keys that
+            ``comparability.read_basis`` returns.
         reads_attention: whether it needs the attention layers; it is left out, with the reason, where none can be read.
     """
 
@@ -47,7 +48,7 @@ class Measure(ABC):
     references: ClassVar[tuple[str, ...]]
     method: ClassVar[str]
     source: ClassVar[str]
-    group: ClassVar[str]
+    heading: ClassVar[str]
     rests_on: ClassVar[tuple[str, ...]] = ()
     reads_attention: ClassVar[bool] = False
 

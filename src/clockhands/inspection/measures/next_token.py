@@ -9,7 +9,7 @@ from clockhands.findings import Finding, Light, Reference, Table
 from clockhands.inspection.estimators.intervals import estimate_mean_interval
 from clockhands.inspection.measures.measure import OUTPUT, WINDOWS, Measure
 from clockhands.inspection.reading.capture import Capture
-from clockhands.inspection.reading.interventions import CHANGED, draw_orders
+from clockhands.inspection.reading.interventions import LEAST_CHANGE, draw_orders
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Tensor
@@ -34,7 +34,7 @@ class NextToken(Measure):
         "Interval: the mean of the difference over texts, Student's t."
     )
     source = "word order by permutation after Sinha et al. 2021; natural logarithms"
-    group = OUTPUT
+    heading = OUTPUT
     rests_on = WINDOWS
 
     def run(self, reading: Reading) -> Finding:
@@ -68,12 +68,12 @@ def _judge(
 ) -> tuple[str, Light]:
     """Say whether order helps: whether the interval of the difference lies above zero, below it or around it."""
     difference_Ne = permuted_Ne - ordered_Ne
-    if not float(difference_Ne.abs().max()) > CHANGED:
+    if not float(difference_Ne.abs().max()) > LEAST_CHANGE:
         return "The next token is predicted alike in any order of the tokens before it: the model ignores order.", "bad"
     numbers = (
         f"The loss of the next token is {float(ordered_Ne.mean()):.2f} nats, and {float(permuted_Ne.mean()):.2f} when "
-        f"the tokens before it are permuted: {_format_signed(float(difference_Ne.mean()))} nats (95 % interval "
-        f"{_format_signed(low)} to {_format_signed(high)})."
+        f"the tokens before it are permuted: {_format_change(float(difference_Ne.mean()))} nats (95 % interval "
+        f"{_format_change(low)} to {_format_change(high)})."
     )
     if low > 0:
         return f"{numbers} Order helps to predict it.", "good"
@@ -82,7 +82,7 @@ def _judge(
     return f"{numbers} Whether order helps is undecided.", "info"
 
 
-def _format_signed(value: float) -> str:
+def _format_change(value: float) -> str:
     """Write ``+0.52`` or ``−0.02``, with a minus sign and no hyphen."""
     return f"{value:+.2f}".replace("-", "−")
 
@@ -108,11 +108,11 @@ def compute_losses(subject: Subject, capture: Capture) -> tuple[Float[Tensor, "N
         shuffled = ids[:, :end].clone()
         orders = draw_orders(int(ordinary.sum()), len(ids), generator)
         shuffled[:, ordinary] = shuffled[:, ordinary].gather(1, orders)
-        for columns, prefixes in ((ordered, ids[:, :end]), (permuted, shuffled)):
+        for collected, prefixes in ((ordered, ids[:, :end]), (permuted, shuffled)):
             losses = _predict(subject, prefixes, ids[:, end])
             if losses is None:
                 return None
-            columns.append(losses)
+            collected.append(losses)
     return torch.stack(ordered, dim=1), torch.stack(permuted, dim=1)
 
 

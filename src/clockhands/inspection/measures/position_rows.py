@@ -17,7 +17,7 @@ FEWEST_ROWS = 16
 class PositionRows:
     """N rows of a position table in float64, from that of position 1 on: as the model adds them, and centred.
 
-    Centred rows are less their mean; ``added_ND`` are as long as the model makes them before it adds them.
+    ``centred_ND`` are the rows less their mean; ``added_ND`` are scaled as the model scales them before it adds them.
     """
 
     added_ND: Float[Tensor, "N D"]

@@ -13,7 +13,7 @@ from clockhands.inspection.drawing import mark, percent
 from clockhands.inspection.estimators.intervals import bootstrap_hit_share
 from clockhands.inspection.estimators.probes import find_nearest_row
 from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
-from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
+from clockhands.inspection.reading.capture import WITHOUT_FIRST_METHOD, Capture
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.input_table import round_to_power_of_two
 from clockhands.inspection.subject.tables import Tables
@@ -25,8 +25,8 @@ MORE_ROWS = 4000
 """Token rows, besides those of the text, that a sum may be nearest to."""
 FACTORS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """What the position rows are multiplied by, one after the other."""
-RECOVERED = 0.95
-"""The share of tokens recovered above which adding positions counts as harmless."""
+HARMLESS = 0.95
+"""Adding positions counts as harmless if a larger share of the tokens than this is recovered."""
 
 Sweep: TypeAlias = list[tuple[float, Tensor, Tensor]]
 """For each factor: which tokens are recovered from the sum with their position (1 or 0), and with a random vector."""
@@ -44,10 +44,10 @@ class Recovery(Measure):
         "Random vectors: one as long as the position row is added instead, which is what adding would cost if position "
         "rows pointed in random directions. Both are then multiplied by 2, 4, 8, 16 and 32. 'Neighbours kept' is the "
         "part of the ten nearest other rows that is the same before and after. Interval: texts resampled; where all "
-        "tokens are recovered, or none, the exact bound of Clopper & Pearson over the texts." + WITHOUT_FIRST
+        "tokens are recovered, or none, the exact bound of Clopper & Pearson over the texts." + WITHOUT_FIRST_METHOD
     )
     source = "Yedidia 2023 for the question"
-    group = INPUT
+    heading = INPUT
     rests_on = TEXT
 
     def run(self, reading: Reading) -> Finding:
@@ -75,21 +75,21 @@ class Recovery(Measure):
             value,
             interval=bootstrap_hit_share(hits, sample.texts),
             references=(Reference("random vectors", chance),),
-            light="good" if value > RECOVERED else "warn" if value > 0.5 else "bad",
+            light="good" if value > HARMLESS else "warn" if value > 0.5 else "bad",
             table=Table.of(  # saved tables keep these names, in which a token is a word
                 ("position multiplied by", "words recovered", "with a random vector"),
                 [(factor, hits.mean(), noise_hits.mean()) for factor, hits, noise_hits in sweep],
             ),
-            figure=_draw(sweep),
+            figure=_draw_figure(sweep),
             details={"neighbours_kept": kept, "neighbours_kept_by_chance": kept_by_chance},
         )
 
 
 def _describe_limit(sweep: Sweep) -> str:
     """Say at which of the factors that were tried tokens are lost."""
-    harmless = [factor for factor, hits, _ in sweep if float(hits.mean()) > RECOVERED]
+    harmless = [factor for factor, hits, _ in sweep if float(hits.mean()) > HARMLESS]
     if not harmless:
-        return "As long as they are, positions already lose one token in twenty or more."
+        return "At their own length positions already lose one token in twenty or more."
     if harmless[-1] == FACTORS[-1]:
         return f"Even {harmless[-1]:g} times as long they lose less than one token in twenty."
     return f"At {2 * harmless[-1]:g} times that length they lose one token in twenty or more."
@@ -128,26 +128,26 @@ class _Sample:
 def _draw_sample(tables: Tables, capture: Capture) -> _Sample | None:
     """Draw tokens of the text at their own positions; None where all position rows are equal."""
     # Cosines stay as they are when all vectors shrink alike.
-    unit = max(round_to_power_of_two(tables.tokens_VD), round_to_power_of_two(tables.positions_ND))
-    rows_TD = tables.positions_ND[: capture.length] / unit
-    offsets_TD = rows_TD - rows_TD[capture.counted_T].mean(0)
-    if float(offsets_TD[capture.counted_T].abs().max()) <= 1e-6 * float(rows_TD.abs().max()):
+    scale = max(round_to_power_of_two(tables.tokens_VD), round_to_power_of_two(tables.positions_ND))
+    rows_TD = tables.positions_ND[: capture.length] / scale
+    centred_TD = rows_TD - rows_TD[capture.counted_T].mean(0)
+    if float(centred_TD[capture.counted_T].abs().max()) <= 1e-6 * float(rows_TD.abs().max()):
         return None
     generator = torch.Generator().manual_seed(0)
     counted = capture.counted_T.nonzero().flatten()
     ids = capture.ids_NT[:, counted]
     more = torch.randperm(len(tables.tokens_VD), generator=generator)[:MORE_ROWS]
     candidates = torch.cat([ids.flatten(), more]).unique()
-    rows = tables.tokens_VD[candidates] / unit
+    rows = tables.tokens_VD[candidates] / scale
     drawn = torch.randperm(ids.numel(), generator=generator)[:MOST_TOKENS]
     targets = torch.searchsorted(candidates, ids.flatten()[drawn])
-    position = offsets_TD[counted.repeat(len(ids))[drawn]]
+    position = centred_TD[counted.repeat(len(ids))[drawn]]
     noise = F.normalize(torch.randn(position.shape, generator=torch.Generator().manual_seed(0)), dim=-1)
     noise = noise * position.norm(dim=-1, keepdim=True)
     return _Sample(rows - rows.mean(0), targets, drawn // len(counted), position, noise)
 
 
-def _draw(sweep: Sweep) -> Figure:
+def _draw_figure(sweep: Sweep) -> Figure:
     """Draw the share of tokens recovered by factor, with positions and with random vectors."""
     factors = [factor for factor, _, _ in sweep]
     shares = [float(hits.mean()) for _, hits, _ in sweep]

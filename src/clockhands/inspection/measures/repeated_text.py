@@ -6,7 +6,7 @@ from clockhands.findings import Finding, Reference, Table
 from clockhands.inspection.drawing import percent, percent_range
 from clockhands.inspection.measures.measure import WINDOWS, Measure
 from clockhands.inspection.reading.reading import Reading
-from clockhands.inspection.reading.repeated_texts import NGRAM, SHARED, Repeats
+from clockhands.inspection.reading.repeated_texts import LEAST_SHARED, NGRAM, Repeats
 
 WARNING_SHARE = 0.05
 """From this share of windows that repeat an earlier one, the finding is a warning."""
@@ -19,14 +19,14 @@ class RepeatedText(Measure):
     question = "Do its texts repeat each other?"
     references = ("running text",)
     method = (
-        f"Two windows repeat each other if at least {SHARED:.0%} of the runs of {NGRAM} tokens of one occur in the "
-        "other. Fixed by the position: how often two windows have the same token at the same position, beyond how "
+        f"Two windows repeat each other if at least {LEAST_SHARED:.0%} of the runs of {NGRAM} tokens of one occur in "
+        "the other. Fixed by the position: how often two windows have the same token at the same position, beyond how "
         "often they have the same token at any two positions; 0 in running text, 1 in one text many times. Tokens "
         "permuted: the same with the tokens of every window in another order, 20 times. Both describe the windows that "
         "were read and have no sampling error."
     )
     source = "runs of tokens after Broder 1997"
-    group = "The text"
+    heading = "The text"
     rests_on = WINDOWS
 
     def run(self, reading: Reading) -> Finding:
@@ -45,13 +45,13 @@ class RepeatedText(Measure):
         )
 
 
-def _describe(repeats: Repeats, texts: int) -> str:
-    """Say how many of so many windows repeat an earlier one, and how many tokens are fixed by their position."""
-    count = texts - len(repeats.groups_N.unique())
-    verdict = f"None of the {texts} windows repeats an earlier one."
+def _describe(repeats: Repeats, num_texts: int) -> str:
+    """Say how many of ``num_texts`` windows repeat an earlier one, and how many tokens are fixed by their position."""
+    count = num_texts - len(repeats.groups_N.unique())
+    verdict = f"None of the {num_texts} windows repeats an earlier one."
     if count:
         verdict = (
-            f"{count} of {texts} windows ({percent(repeats.share)}) {'repeat' if count > 1 else 'repeats'} "
+            f"{count} of {num_texts} windows ({percent(repeats.share)}) {'repeat' if count > 1 else 'repeats'} "
             f"an earlier one, directly or through others: at least half of the runs of {NGRAM} tokens occur there too. "
             "The intervals treat windows as independent, so they are too narrow; probes are judged on windows that do "
             "not repeat those they were fitted on."

@@ -32,7 +32,7 @@ class RotationFrequencies(Measure):
         "pairs if all had the same. Untrained: fresh weights."
     )
     source = "Su et al. 2021; shares after Barbero et al. 2024, who use norms"
-    group = ATTENTION
+    heading = ATTENTION
     rests_on = WINDOWS
     reads_attention = True
 
@@ -44,7 +44,7 @@ class RotationFrequencies(Measure):
         if subject.unlisted:
             return self.skip(f"Which channels a {subject.class_name} rotates together is not recorded here.")
         sums = [compute_pair_sums(subject, layer, capture.ordinary_T) for layer in capture.layers]
-        shares_LF = torch.stack([divide_sums(*layer_sums) for layer_sums in sums])
+        shares_LF = torch.stack([compute_pair_shares(*layer_sums) for layer_sums in sums])
         untrained_F = None if reading.control is None else _compute_mean_shares(subject, reading.control)
         unrotated = [compute_unrotated_r2(layer, capture.ordinary_T) for layer in capture.layers]
         pairs = shares_LF.shape[1] - 1
@@ -52,10 +52,10 @@ class RotationFrequencies(Measure):
         share = float(shares_LF.mean(0)[:quarter].sum())
         untrained = float(untrained_F[:quarter].sum()) if untrained_F is not None else None
         low, high = _bootstrap_quarter(sums, quarter)
-        beside = f"; untrained {percent(untrained)}" if untrained is not None else ""
+        untrained_note = f"; untrained {percent(untrained)}" if untrained is not None else ""
         return self.make_finding(
             f"The fastest quarter of the rotated pairs carries {percent(share)} of the logits' variance (95 % "
-            f"interval {percent_range(low, high)}; a quarter of the pairs {percent(quarter / pairs)}{beside})."
+            f"interval {percent_range(low, high)}; a quarter of the pairs {percent(quarter / pairs)}{untrained_note})."
             f"{_describe_unrotated(unrotated)}",
             share,
             interval=(low, high),
@@ -65,14 +65,16 @@ class RotationFrequencies(Measure):
                 ("layer", "unrotated q·k", "dimensions not rotated", *(f"pair {pair}" for pair in range(pairs))),
                 [(index + 1, unrotated[index], row[-1], *row[:-1]) for index, row in enumerate(shares_LF)],
             ),
-            figure=_draw(shares_LF.mean(0), untrained_F, pairs),
+            figure=_draw_figure(shares_LF.mean(0), untrained_F, pairs),
         )
 
 
 def _compute_mean_shares(subject: Subject, control: Reading) -> Float[Tensor, " F"]:
     """Return the shares in the untrained model, the mean over its layers."""
     layers, ordinary_T = control.capture.layers, control.capture.ordinary_T
-    return torch.stack([divide_sums(*compute_pair_sums(subject, layer, ordinary_T)) for layer in layers]).mean(0)
+    return torch.stack([compute_pair_shares(*compute_pair_sums(subject, layer, ordinary_T)) for layer in layers]).mean(
+        0
+    )
 
 
 def _bootstrap_quarter(sums: list[tuple[Tensor, Tensor]], quarter: int) -> tuple[float, float]:
@@ -84,7 +86,7 @@ def _bootstrap_quarter(sums: list[tuple[Tensor, Tensor]], quarter: int) -> tuple
 
 
 def _describe_unrotated(shares: list[float | None]) -> str:
-    """Say how much of the logits q·k would explain without rotation; empty where no layer could be run so."""
+    """Say how much of the logits q·k would explain without rotation; empty where no layer could be run without it."""
     known = [share for share in shares if share is not None]
     if not known:
         return ""
@@ -92,7 +94,7 @@ def _describe_unrotated(shares: list[float | None]) -> str:
     return f" q·k without rotation explains {mean} of the logits' variance (R², the mean over layers)."
 
 
-def _draw(mean_F: Tensor, untrained_F: Tensor | None, pairs: int) -> Figure:
+def _draw_figure(mean_F: Tensor, untrained_F: Tensor | None, pairs: int) -> Figure:
     """Draw the share of every pair, trained and untrained."""
     marks = [mark("bars", range(pairs), mean_F[:pairs], label="mean over layers", emphasis="main")]
     if untrained_F is not None:
@@ -100,8 +102,11 @@ def _draw(mean_F: Tensor, untrained_F: Tensor | None, pairs: int) -> Figure:
     return Figure((Panel(tuple(marks), xlabel="pair of channels (0: fastest)", ylabel="share of logit variance"),))
 
 
-def divide_sums(products_NF: Float[Tensor, "N F"], squares_N: Float[Tensor, " N"]) -> Float[Tensor, " F"]:
-    """Return the shares of the pairs from ``compute_pair_sums``, over all texts; they sum to 1 less that of a bias."""
+def compute_pair_shares(products_NF: Float[Tensor, "N F"], squares_N: Float[Tensor, " N"]) -> Float[Tensor, " F"]:
+    """Return the shares of the pairs from the sums of ``compute_pair_sums``, over all texts.
+
+    They sum to 1, less the share of a bias where the layer adds one.
+    """
     return products_NF.sum(0) / squares_N.sum().clamp_min(1e-30)
 
 
@@ -111,7 +116,7 @@ def compute_pair_sums(
     """Compute Σ product · logit of each rotating pair, and Σ logit², text by text, over ordinary tokens.
 
     The products are s q_f·k_f, the logits centred over keys. The last of the F columns belongs to the channels that do
-    not rotate, so that F is the number of pairs and 1. In float64.
+    not rotate, so that F is the number of pairs plus 1. In float64.
     """
     products, squares = [], []
     for _, call in layer.calls():

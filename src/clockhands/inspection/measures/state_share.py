@@ -12,7 +12,7 @@ from clockhands.inspection.estimators.variance_share import (
     jackknife_position_share,
 )
 from clockhands.inspection.measures.measure import LAYERS, TASK, Measure
-from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
+from clockhands.inspection.reading.capture import WITHOUT_FIRST_METHOD, Capture
 from clockhands.inspection.reading.reading import Reading
 
 
@@ -26,10 +26,10 @@ class StateShare(Measure):
         "Two-way analysis of variance: h(text, t) = μ + text + pos_t + interaction. The share is (SS_pos − "
         "(T−1)·MS_interaction) / SS_total, from which the part that chance puts into SS_pos is already taken; without "
         "that a model with no position at all would score one over the number of texts. Interval: jackknife over the "
-        "texts, Student's t (Tukey 1958). Untrained: fresh weights." + WITHOUT_FIRST
+        "texts, Student's t (Tukey 1958). Untrained: fresh weights." + WITHOUT_FIRST_METHOD
     )
     source = "Song & Zhong 2023, with the bias removed"
-    group = LAYERS
+    heading = LAYERS
     rests_on = TASK
 
     def run(self, reading: Reading) -> Finding:
@@ -39,10 +39,10 @@ class StateShare(Measure):
         ranks = [compute_stable_rank(hidden[:, capture.counted_T]) for hidden in capture.hidden]
         untrained = _estimate_shares(reading.control.capture) if reading.control else None
         peak = max(range(len(shares)), key=shares.__getitem__)
-        beside = f" (untrained {percent(untrained[0])} and {percent(untrained[-1])})" if untrained else ""
+        untrained_note = f" (untrained {percent(untrained[0])} and {percent(untrained[-1])})" if untrained else ""
         return self.make_finding(
             f"{percent(shares[0])} of the variance behind the embedding and {percent(shares[-1])} behind the last "
-            f"layer is due to position{beside}; the most, {percent(shares[peak])}, {_name_layer(peak)}.",
+            f"layer is due to position{untrained_note}; the most, {percent(shares[peak])}, {_name_layer(peak)}.",
             shares[-1],
             interval=jackknife_position_share(capture.hidden[-1][:, capture.counted_T]),
             references=reference_untrained(untrained[-1] if untrained is not None else None),
@@ -54,7 +54,7 @@ class StateShare(Measure):
                     for layer, (share, rank) in enumerate(zip(shares, ranks, strict=True))
                 ],
             ),
-            figure=_draw(shares, untrained),
+            figure=_draw_figure(shares, untrained),
         )
 
 
@@ -66,7 +66,7 @@ def _estimate_shares(capture: Capture) -> list[float]:
     return [estimate_position_share(hidden[:, capture.counted_T]) for hidden in capture.hidden]
 
 
-def _draw(shares: list[float], untrained: list[float] | None) -> Figure:
+def _draw_figure(shares: list[float], untrained: list[float] | None) -> Figure:
     """Draw the shares by layer."""
     layers = list(range(len(shares)))
     marks = [mark("line", layers, torch.tensor(shares), label="this model", emphasis="main")]

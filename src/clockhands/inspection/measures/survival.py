@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import chance_line, mark, percent, percent_range, reference_untrained
+from clockhands.inspection.drawing import mark, percent, percent_range, reference_line, reference_untrained
 from clockhands.inspection.estimators.probes import correct_interval
 from clockhands.inspection.measures.layer_probes import (
     ProbeScores,
@@ -16,12 +16,12 @@ from clockhands.inspection.measures.layer_probes import (
     probe_without_residuals,
 )
 from clockhands.inspection.measures.measure import LAYERS, TASK, Measure
-from clockhands.inspection.reading.capture import WITHOUT_FIRST, Capture
+from clockhands.inspection.reading.capture import WITHOUT_FIRST_METHOD, Capture
 from clockhands.inspection.reading.reading import Reading
 from clockhands.shapes import Float, Tensor
 
 NOT_LINEAR = 0.03
-"""Below this share of positions read back in every layer, and three times chance, a network is tried."""
+"""A network is tried where the probe of no layer reads back this share of positions, or three times chance if more."""
 
 
 class Survival(Measure):
@@ -41,10 +41,10 @@ class Survival(Measure):
         "state, and the log of that difference's length, for a model without positional encoding can hold the position "
         "in the length of its vectors. In models of this project the probe is repeated with all residual connections "
         "removed. Interval: Student's t over the splits, the variance corrected for their overlap (Nadeau & Bengio "
-        "2003)." + WITHOUT_FIRST
+        "2003)." + WITHOUT_FIRST_METHOD
     )
     source = "probes after Alain & Bengio 2016; the network after Haviv et al. 2022 and Chi et al. 2023"
-    group = LAYERS
+    heading = LAYERS
     rests_on = TASK
 
     def run(self, reading: Reading) -> Finding:
@@ -53,49 +53,51 @@ class Survival(Measure):
         trained = probe_layers(subject, capture)
         untrained = probe_layers(control.subject, control.capture) if control else None
         chance = 1 / int(capture.counted_T.sum())
-        hits_without_residuals = probe_without_residuals(subject, capture)
-        without_residuals = [float(hits_n.mean()) for hits_n in hits_without_residuals]
+        split_shares_without_residuals = probe_without_residuals(subject, capture)
+        without_residuals = [float(shares_n.mean()) for shares_n in split_shares_without_residuals]
         return self.make_finding(
             _describe(trained, untrained, chance)
             + _describe_network(trained, capture, chance)
-            + _describe_without_residuals(hits_without_residuals, trained.splits.held_ratio, chance),
-            trained.position[-1],
+            + _describe_without_residuals(split_shares_without_residuals, trained.splits.held_ratio, chance),
+            trained.position_shares[-1],
             interval=trained.position_intervals[-1],
             references=(
                 Reference("chance", chance),
-                Reference("positions permuted", trained.permuted),
-                *reference_untrained(untrained.position[-1] if untrained else None),
+                Reference("positions permuted", trained.permuted_share),
+                *reference_untrained(untrained.position_shares[-1] if untrained else None),
             ),
             light="info",
             table=_make_table(trained, untrained, without_residuals),
-            figure=_draw(trained, untrained, chance, without_residuals),
-            details={"permuted": trained.permuted, "texts fitted on": trained.splits.fitted_texts},
+            figure=_draw_figure(trained, untrained, chance, without_residuals),
+            details={"permuted": trained.permuted_share, "texts fitted on": trained.splits.fitted_texts},
         )
 
 
 def _describe(trained: ProbeScores, untrained: ProbeScores | None, chance: float) -> str:
     """Say what is read back behind the embedding and the last layer, and whether the latter is more than chance."""
-    beside = ""
+    untrained_note = ""
     if untrained:
-        beside = f"; untrained {percent(untrained.position[0])} and {percent(untrained.position[-1])}"
+        untrained_note = (
+            f"; untrained {percent(untrained.position_shares[0])} and {percent(untrained.position_shares[-1])}"
+        )
     low, high = trained.position_intervals[-1]
     last = (
         "Behind the last layer positions can still be read back."
-        if low > max(chance, trained.permuted)
+        if low > max(chance, trained.permuted_share)
         else "Whether any position can be read back behind the last layer is undecided."
     )
     return (
-        f"The exact position is read back in {percent(trained.position[0])} of cases behind the embedding and in "
-        f"{percent(trained.position[-1])} behind the last layer (95 % interval {percent_range(low, high)}; chance "
-        f"{percent(chance)}; positions permuted {percent(trained.permuted)}{beside}); the token in "
-        f"{percent(trained.token[0])} and {percent(trained.token[-1])}. {last} Probes were fitted on "
-        f"{trained.splits.fitted_texts:.0f} texts."
+        f"The exact position is read back in {percent(trained.position_shares[0])} of cases behind the embedding and "
+        f"in {percent(trained.position_shares[-1])} behind the last layer (95 % interval {percent_range(low, high)}; "
+        f"chance {percent(chance)}; positions permuted {percent(trained.permuted_share)}{untrained_note}); the token "
+        f"in {percent(trained.token_shares[0])} and {percent(trained.token_shares[-1])}. {last} Probes were fitted "
+        f"on {trained.splits.fitted_texts:.0f} texts."
     )
 
 
 def _describe_network(trained: ProbeScores, capture: Capture, chance: float) -> str:
     """Say what a network reads back where the linear probe finds nothing; empty where it finds something."""
-    if max(trained.position) >= max(3 * chance, NOT_LINEAR):
+    if max(trained.position_shares) >= max(3 * chance, NOT_LINEAR):
         return ""
     layer = max(1, len(capture.hidden) - 2)
     r2 = max(0.0, fit_position_network(capture, layer))
@@ -105,12 +107,12 @@ def _describe_network(trained: ProbeScores, capture: Capture, chance: float) -> 
     )
 
 
-def _describe_without_residuals(hits: Sequence[Float[Tensor, " n"]], held_ratio: float, chance: float) -> str:
+def _describe_without_residuals(split_shares: Sequence[Float[Tensor, " n"]], held_ratio: float, chance: float) -> str:
     """Say what is left of the positions without residual connections; empty where these cannot be removed."""
-    if not hits:
+    if not split_shares:
         return ""
-    share = percent(float(hits[-1].mean()))
-    if correct_interval(hits[-1], held_ratio)[0] > chance:
+    share = percent(float(split_shares[-1].mean()))
+    if correct_interval(split_shares[-1], held_ratio)[0] > chance:
         return f" With the residual connections removed, {share} of positions are read back behind the last layer."
     return (
         " With the residual connections removed, it is undecided whether any position can be read back behind the last "
@@ -120,32 +122,34 @@ def _describe_without_residuals(hits: Sequence[Float[Tensor, " n"]], held_ratio:
 
 def _make_table(trained: ProbeScores, untrained: ProbeScores | None, without_residuals: list[float]) -> Table:
     """List all shares by layer; columns of what was not measured are empty."""
-    empty = [None] * len(trained.position)
+    empty = [None] * len(trained.position_shares)
     columns: dict[str, Sequence[float | None]] = {  # saved tables keep these names, in which a token is a word
-        "layer": range(len(trained.position)),
-        "position": trained.position,
+        "layer": range(len(trained.position_shares)),
+        "position": trained.position_shares,
         "from": [low for low, _ in trained.position_intervals],
         "to": [high for _, high in trained.position_intervals],
-        "word": trained.token,
-        "position, untrained": untrained.position if untrained else empty,
-        "word, untrained": untrained.token if untrained else empty,
+        "word": trained.token_shares,
+        "position, untrained": untrained.position_shares if untrained else empty,
+        "word, untrained": untrained.token_shares if untrained else empty,
         "position, no residuals": without_residuals or empty,
     }
     return Table.of(tuple(columns), list(zip(*columns.values(), strict=True)))
 
 
-def _draw(trained: ProbeScores, untrained: ProbeScores | None, chance: float, without_residuals: list[float]) -> Figure:
+def _draw_figure(
+    trained: ProbeScores, untrained: ProbeScores | None, chance: float, without_residuals: list[float]
+) -> Figure:
     """Draw the shares by layer."""
-    layers = range(len(trained.position))
+    layers = range(len(trained.position_shares))
     lows, highs = ([interval[end] for interval in trained.position_intervals] for end in (0, 1))
     marks = [
-        mark("line", layers, trained.position, low=lows, high=highs, label="position", emphasis="main"),
-        mark("line", layers, torch.tensor(trained.token), label="token"),
+        mark("line", layers, trained.position_shares, low=lows, high=highs, label="position", emphasis="main"),
+        mark("line", layers, torch.tensor(trained.token_shares), label="token"),
     ]
     if untrained is not None:
-        positions = torch.tensor(untrained.position)
+        positions = torch.tensor(untrained.position_shares)
         marks.append(mark("line", layers, positions, label="position, untrained", emphasis="reference"))
     if without_residuals:
         marks.append(mark("line", layers, torch.tensor(without_residuals), label="position, residuals removed"))
-    marks.append(chance_line(chance, "chance"))
+    marks.append(reference_line(chance, "chance"))
     return Figure((Panel(tuple(marks), xlabel="layer (0: embedding)", ylabel="read back exactly", ylim=(0.0, 1.02)),))

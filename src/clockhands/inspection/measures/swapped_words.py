@@ -11,7 +11,7 @@ from clockhands.findings import Finding, Reference, Table
 from clockhands.inspection.drawing import percent, percent_range
 from clockhands.inspection.measures.intervention_figure import bootstrap_change
 from clockhands.inspection.measures.measure import OUTPUT, TASK, Measure
-from clockhands.inspection.reading.interventions import CHANGED, divide_by_distance, measure_squared_distance
+from clockhands.inspection.reading.interventions import LEAST_CHANGE, divide_by_distance, measure_squared_distance
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.swapped_sentences import (
     Swap,
@@ -24,14 +24,14 @@ from clockhands.inspection.reading.windows import find_special_tokens
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Tensor
 
-SENTENCES, FEWEST = 24, 6
-"""Sentences that are taken of a text of its own at most, and sentences that are needed."""
+MOST_SENTENCES, FEWEST_SENTENCES = 24, 6
+"""Sentences that are taken at most of a given text or the training text, and sentences that are needed."""
 MOST_UNKNOWN = 0.2
 """The part of tokens that a tokenizer may not know; beyond it, English sentences say nothing."""
 
 
 class SwappedWords(Measure):
-    """Two words of a short sentence swapped, in a text that was given, else of the training text, else in English."""
+    """Two words swapped in sentences of a given text, else of the training text, else in built-in English ones."""
 
     name = "cause.swap"
     question = "Does swapping two words change the output?"
@@ -45,7 +45,7 @@ class SwappedWords(Measure):
         "stays as it was. Interval: sentences resampled, the distance held."
     )
     source = "the question is Vaswani et al.'s own reason for positions (2017, section 3.5)"
-    group = OUTPUT
+    heading = OUTPUT
     rests_on = TASK
 
     def run(self, reading: Reading) -> Finding:
@@ -54,14 +54,14 @@ class SwappedWords(Measure):
         if subject.tokenizer is None:
             return self.skip("Without a tokenizer there are no sentences to swap words in.")
         own = make_text_swaps(subject, reading.texts)
-        swaps = list(make_english_swaps(subject)) if own is None else list(islice(own, SENTENCES))
+        swaps = list(make_english_swaps(subject)) if own is None else list(islice(own, MOST_SENTENCES))
         reason = _find_fault(subject, swaps, is_english=own is None)
         if reason:
             return self.skip(reason)
         return self._compare(subject, swaps, "English sentences" if own is None else "sentences of its own text")
 
-    def _compare(self, subject: Subject, swaps: Sequence[Swap], which: str) -> Finding:
-        """Compare the mean outputs of the sentences before and after; ``which`` names the sentences in the verdict."""
+    def _compare(self, subject: Subject, swaps: Sequence[Swap], kind: str) -> Finding:
+        """Compare the mean outputs of the sentences before and after; ``kind`` names the sentences in the verdict."""
         before_ND = torch.stack([_compute_mean_state(subject, swap.before, swap.source) for swap in swaps])
         after_ND = torch.stack([_compute_mean_state(subject, swap.after, swap.source or swap.before) for swap in swaps])
         distance = measure_squared_distance(before_ND)
@@ -69,9 +69,9 @@ class SwappedWords(Measure):
             return self.skip("All sentences have the same output, so there is no distance to measure by.")
         change_N = divide_by_distance((after_ND - before_ND).square().sum(-1), distance)
         value, (low, high) = float(change_N.mean()), bootstrap_change(change_N)
-        changes = value > CHANGED
+        changes = value > LEAST_CHANGE
         sentence = (
-            f"In {len(swaps)} {which}, swapping two words changes the mean of the output by {percent(value)} of the "
+            f"In {len(swaps)} {kind}, swapping two words changes the mean of the output by {percent(value)} of the "
             f"squared distance between two sentences (95 % interval {percent_range(low, high)}; 0 for a model that "
             "ignores order)."
         )
@@ -100,7 +100,7 @@ def _find_fault(subject: Subject, swaps: list[Swap], *, is_english: bool) -> str
             f"Its tokenizer gives the id {largest} in such sentences, and the model has {subject.vocabulary_size} rows "
             "of tokens: the tokenizer belongs to another model."
         )
-    if len(swaps) < FEWEST:
+    if len(swaps) < FEWEST_SENTENCES:
         return f"The text has only {len(swaps)} sentences with two words to swap."
     return ""
 

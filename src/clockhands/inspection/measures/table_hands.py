@@ -64,7 +64,7 @@ class TableHands(Measure):
         "the surrogates by itself."
     )
     source = "Vaswani et al. 2017, section 3.5; Yamamoto & Matsuzaki 2023; Theiler et al. 1992 (surrogates)"
-    group = INPUT
+    heading = INPUT
 
     def run(self, reading: Reading) -> Finding:
         """Measure the table at the input; the value is the number of hands."""

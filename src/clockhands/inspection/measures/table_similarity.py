@@ -6,7 +6,7 @@ import torch
 from scipy.stats import spearmanr
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import chance_line, format_signed, heatmap, mark, percent
+from clockhands.inspection.drawing import format_signed, heatmap, mark, percent, reference_line
 from clockhands.inspection.estimators.intervals import compute_central_range
 from clockhands.inspection.estimators.matrix_statistics import average_diagonals, compute_toeplitz_r2
 from clockhands.inspection.measures.measure import INPUT, Measure
@@ -33,7 +33,7 @@ class TableSimilarity(Measure):
         "translation. The table is measured whole, so that there is no sampling error and no interval."
     )
     source = "Wang et al. 2021 (translation invariance, monotonicity, symmetry), each with a reference"
-    group = INPUT
+    heading = INPUT
 
     def run(self, reading: Reading) -> Finding:
         """Measure the table at the input; the value is R² of the cosines given the distance."""
@@ -44,17 +44,17 @@ class TableSimilarity(Measure):
         generator = torch.Generator().manual_seed(0)
         shuffles = [_shuffle(rows.centred_ND, generator) for _ in range(SHUFFLES)]
         chance = torch.tensor([compute_toeplitz_r2(_compute_cosines(shuffled)) for shuffled in shuffles])
-        value, by_distance_R = compute_toeplitz_r2(cosines_NN), average_diagonals(cosines_NN)
-        monotonicity = compute_monotonicity(by_distance_R)
+        value, mean_cosines_R = compute_toeplitz_r2(cosines_NN), average_diagonals(cosines_NN)
+        monotonicity = compute_monotonicity(mean_cosines_R)
         return self.make_finding(
             f"Distance alone explains {percent(value)} of the variance of the similarities "
             f"({percent(float(chance.mean()))} with the rows shuffled); neighbours have cosine "
-            f"{format_signed(float(by_distance_R[0]))}, and similarity {_describe_trend(monotonicity)} with distance.",
+            f"{format_signed(float(mean_cosines_R[0]))}, and similarity {_describe_trend(monotonicity)} with distance.",
             value,
             references=(Reference("rows shuffled", float(chance.mean()), compute_central_range(chance)),),
             light="good" if value > 2 * compute_central_range(chance)[1] else "warn",
-            table=Table.of(("distance", "mean cosine"), list(enumerate(by_distance_R, start=1))),
-            figure=_draw(cosines_NN, by_distance_R),
+            table=Table.of(("distance", "mean cosine"), list(enumerate(mean_cosines_R, start=1))),
+            figure=_draw_figure(cosines_NN, mean_cosines_R),
             details={"monotonicity": monotonicity, "symmetry": compute_symmetry(cosines_NN)},
         )
 
@@ -77,12 +77,12 @@ def _describe_trend(correlation: float) -> str:
     return f"falls on the whole (ρ = {format_signed(correlation)})" if correlation < -0.3 else "does not fall"
 
 
-def compute_monotonicity(by_distance_R: Float[Tensor, " R"]) -> float:
+def compute_monotonicity(mean_cosines_R: Float[Tensor, " R"]) -> float:
     """Return the Spearman correlation of mean cosine and distance, up to half the length; −1 for a steady fall.
 
-    ``by_distance_R`` are the mean cosines at distances 1 to R. Source: Wang et al. 2021.
+    ``mean_cosines_R`` are the mean cosines at distances 1 to R. Source: Wang et al. 2021.
     """
-    half = by_distance_R[: max(2, len(by_distance_R) // 2)]
+    half = mean_cosines_R[: max(2, len(mean_cosines_R) // 2)]
     if float(half.max() - half.min()) < 1e-9:
         return 0.0
     return float(spearmanr(range(len(half)), half.tolist()).statistic)
@@ -104,19 +104,19 @@ def compute_symmetry(cosines_NN: Float[Tensor, "N N"], reach: int = 16) -> float
     return float(torch.corrcoef(torch.stack([ahead.flatten(), behind.flatten()]))[0, 1])
 
 
-def _draw(cosines_NN: Tensor, by_distance_R: Tensor) -> Figure:
+def _draw_figure(cosines_NN: Tensor, mean_cosines_R: Tensor) -> Figure:
     """Draw the cosines as a heatmap, and their mean by distance."""
     step = max(1, len(cosines_NN) // 128)
     ticks = tuple(range(1, len(cosines_NN) + 1, step))
     cosines = heatmap(cosines_NN[::step, ::step], x=ticks, y=ticks, diverging=True)
-    distances = range(1, len(by_distance_R) + 1)
+    distances = range(1, len(mean_cosines_R) + 1)
     return Figure(
         (
             Panel((cosines,), title="Cosine of position rows"),
             Panel(
                 (
-                    mark("line", distances, by_distance_R, label="mean cosine", emphasis="main"),
-                    chance_line(0.0, "no similarity"),
+                    mark("line", distances, mean_cosines_R, label="mean cosine", emphasis="main"),
+                    reference_line(0.0, "no similarity"),
                 ),
                 title="By distance",
                 xlabel="distance in tokens",

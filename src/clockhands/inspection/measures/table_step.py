@@ -33,7 +33,8 @@ class StepErrors:
 
     Attributes:
         step: how many positions later.
-        by_stretch_s4: mean squared error over mean squared length; the columns are those of ``LINEAR`` and on.
+        by_stretch_s4: mean squared error over mean squared length, in the columns ``LINEAR``, ``ROTATION``,
+            ``STANDING_STILL`` and ``MULTIPLE``.
     """
 
     step: int
@@ -111,7 +112,7 @@ class TableStep(Measure):
         f"error is also below {SAME}."
     )
     source = "Vaswani et al. 2017, section 3.5: PE(t+k) is a linear function of PE(t)"
-    group = INPUT
+    heading = INPUT
 
     def run(self, reading: Reading) -> Finding:
         """Measure the table at the input; the value is the held-out error of a step by one."""
@@ -131,7 +132,7 @@ class TableStep(Measure):
             ),
             light="good" if first.is_same_map else "info",
             table=Table.of(columns, [_make_row(error) for error in errors]),
-            figure=_draw(errors),
+            figure=_draw_figure(errors),
         )
 
 
@@ -162,7 +163,7 @@ def _describe(errors: list[StepErrors]) -> str:
     return f"It is undecided whether one {name} predicts the next row better than these: {numbers}."
 
 
-def _draw(errors: list[StepErrors]) -> Figure:
+def _draw_figure(errors: list[StepErrors]) -> Figure:
     """Draw the errors of the maps and of the references by step."""
     steps = [error.step for error in errors]
     lines = (
@@ -187,11 +188,11 @@ def measure_step(rows_ND: Float[Tensor, "N D"], step: int) -> StepErrors:
     source, target = rows_ND[:-step], rows_ND[step:]
     errors = []
     for held in torch.arange(len(source)).tensor_split(STRETCHES):
-        near = torch.zeros(len(rows_ND), dtype=torch.bool)
-        near[held[0] : held[-1] + step + 1] = True
+        left_out = torch.zeros(len(rows_ND), dtype=torch.bool)
+        left_out[held[0] : held[-1] + step + 1] = True
         # No row of a pair that is judged has a part in the fit.
-        fitted = ~(near[:-step] | near[step:])
-        mean, axes = _find_principal_axes(rows_ND[~near])
+        fitted = ~(left_out[:-step] | left_out[step:])
+        mean, axes = _find_principal_axes(rows_ND[~left_out])
         points = [(part - mean) @ axes for part in (source, target)]
         scale = ((rows_ND - mean) @ axes).square().sum(1).mean().clamp_min(1e-300)
         predictions = _predict(points[0][fitted], points[1][fitted], points[0][held])
@@ -200,7 +201,7 @@ def measure_step(rows_ND: Float[Tensor, "N D"], step: int) -> StepErrors:
 
 
 def _predict(source: Tensor, target: Tensor, judged: Tensor) -> tuple[Tensor, ...]:
-    """Fit each of the four predictions to pairs of rows and apply it to the judged rows, in the order of columns."""
+    """Fit the four predictions, ``LINEAR`` to ``MULTIPLE``, to pairs of rows and apply them to the judged rows."""
     source_mean, target_mean = source.mean(0), target.mean(0)
     source, target, centred = source - source_mean, target - target_mean, judged - source_mean
     linear = torch.linalg.lstsq(source, target, driver="gelsd").solution

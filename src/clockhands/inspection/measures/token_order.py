@@ -6,7 +6,7 @@ from clockhands.findings import Finding, Reference, Table
 from clockhands.inspection.drawing import percent, percent_range
 from clockhands.inspection.measures.intervention_figure import bootstrap_change, draw_changes
 from clockhands.inspection.measures.measure import OUTPUT, TASK, Measure
-from clockhands.inspection.reading.interventions import ANOTHER, INTERVENTIONS, OTHERS, PERMUTED
+from clockhands.inspection.reading.interventions import ANOTHER_TEXT, INTERVENTIONS_METHOD, OTHERS_PERMUTED, PERMUTED
 from clockhands.inspection.reading.reading import Reading
 
 
@@ -20,17 +20,17 @@ class TokenOrder(Measure):
         "The last hidden state of every ordinary token before and after an intervention. A token that is moved is "
         "followed to its new position, so that a state is always compared with a state of the same token. The squared "
         "change over the mean squared distance of the states of two random tokens of the texts: 0 is no change, 1 "
-        "makes each state as different as that of another token." + INTERVENTIONS
+        "makes each state as different as that of another token." + INTERVENTIONS_METHOD
     )
     source = "shifted positions after Sinha et al. 2022"
-    group = OUTPUT
+    heading = OUTPUT
     rests_on = TASK
 
     def run(self, reading: Reading) -> Finding:
         """Intervene on the order of the tokens; the value is the change of a state when they are permuted."""
         interventions = reading.interventions
-        permuted, others = interventions[PERMUTED], interventions[OTHERS]
-        if interventions[ANOTHER].tokens == 0.0:
+        permuted, others = interventions[PERMUTED], interventions[OTHERS_PERMUTED]
+        if interventions[ANOTHER_TEXT].tokens == 0.0:
             return self.skip("Every token has the same last state, so there is no distance to measure by.")
         low, high = bootstrap_change(permuted.tokens_N)
         change = (
@@ -38,7 +38,7 @@ class TokenOrder(Measure):
             f"the squared distance between two random tokens (95 % interval {percent_range(low, high)}); where a token "
             f"stays at its position and the others are permuted, by {percent(others.tokens)}."
         )
-        changes = [(effect.name, effect.tokens_N) for effect in interventions.effects if effect.name != ANOTHER]
+        changes = [(effect.name, effect.tokens_N) for effect in interventions.effects if effect.name != ANOTHER_TEXT]
         return self.make_finding(
             change
             if interventions.order_matters

@@ -25,7 +25,7 @@ from clockhands.model.attention import CrossAttention
 from clockhands.pretrained import first_line
 from clockhands.shapes import Bool, Float, Int, Tensor
 
-WITHOUT_FIRST = (
+WITHOUT_FIRST_METHOD = (
     " Position 0 and special tokens are left out, as in all measures of vectors: in most trained models the row of "
     "position 0 is an outlier, and the states there have one huge direction that has nothing to do with position."
 )

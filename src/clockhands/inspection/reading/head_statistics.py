@@ -87,8 +87,8 @@ class HeadCounts:
 
     def summarise(self) -> HeadStatistics:
         """Return the statistics of every head."""
-        allowed, texts, uniform_ST = self.mask_ST, self.sums.texts, self._make_uniform()
-        mean_HST = self.sums.total_gHST.sum(0) / texts + uniform_ST
+        allowed, num_texts, uniform_ST = self.mask_ST, self.sums.num_texts, self._make_uniform()
+        mean_HST = self.sums.total_gHST.sum(0) / num_texts + uniform_ST
         by_position, by_position_H2, _ = self.sums.estimate_shares()
         queries = _choose_queries(allowed)
         distance_ST = (torch.arange(len(allowed)) - torch.arange(len(allowed))[:, None]).double()
@@ -97,7 +97,7 @@ class HeadCounts:
         uniform_offsets = _average_offsets(uniform_ST[None], distance_ST)[0]
         distances = torch.cat(self.distances)
         return HeadStatistics(
-            by_position, by_position_H2, offsets, self.to_first / texts, distances, uniform, uniform_offsets
+            by_position, by_position_H2, offsets, self.to_first / num_texts, distances, uniform, uniform_offsets
         )
 
 

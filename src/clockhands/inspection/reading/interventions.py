@@ -13,7 +13,7 @@ from clockhands.inspection.reading.capture import Capture
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Float, Int, Tensor
 
-INTERVENTIONS = (
+INTERVENTIONS_METHOD = (
     " Shifted: every position k later (where the table ends before that, in windows cut by as much, at most by half). "
     "Mean row: every position row replaced by the mean of the rows in use, a neutral baseline (row 0 is not: it is an "
     "outlier in most trained models). Permuted: the same tokens in another order. Others permuted: every eighth token "
@@ -26,10 +26,10 @@ MOST_TEXTS = 24
 """Texts on which interventions are made."""
 STAYING = 8
 """One token in this many keeps its position while the others are permuted."""
-CHANGED = 1e-6
+LEAST_CHANGE = 1e-6
 """Relative squared changes below this are rounding."""
 
-PERMUTED, OTHERS, MEAN_ROW, ANOTHER = (
+PERMUTED, OTHERS_PERMUTED, MEAN_ROW, ANOTHER_TEXT = (
     "tokens permuted",
     "other tokens permuted",
     "position rows replaced by their mean",
@@ -128,7 +128,7 @@ class Interventions:
     def order_matters(self) -> bool:
         """Whether the order of the tokens changes anything in the output."""
         permuted = self[PERMUTED]
-        return max(permuted.tokens, permuted.pooled or 0.0, self[OTHERS].tokens) > CHANGED
+        return max(permuted.tokens, permuted.pooled or 0.0, self[OTHERS_PERMUTED].tokens) > LEAST_CHANGE
 
 
 def intervene(subject: Subject, capture: Capture) -> Interventions:
@@ -145,7 +145,7 @@ def intervene(subject: Subject, capture: Capture) -> Interventions:
     generator = torch.Generator().manual_seed(0)
     effects.append(_permute(subject, capture, ids, before, generator))
     effects.append(_permute_others(subject, capture, ids, before, generator))
-    effects.append(compare_states(ANOTHER, before, before.roll(1, dims=0)))
+    effects.append(compare_states(ANOTHER_TEXT, before, before.roll(1, dims=0)))
     return Interventions(tuple(effect for effect in effects if effect is not None))
 
 
@@ -180,7 +180,7 @@ def _permute_others(
     after = run_last_states(subject.forward, capture, permuted)
     assert after is not None
     change = (after - before_NtD)[:, stays].square().sum(-1).mean(1)
-    return Effect(OTHERS, divide_by_distance(change, measure_squared_distance(before_NtD.flatten(0, 1))), None)
+    return Effect(OTHERS_PERMUTED, divide_by_distance(change, measure_squared_distance(before_NtD.flatten(0, 1))), None)
 
 
 def _shift(subject: Subject, capture: Capture, ids_NT: Tensor, step: int, before_NtD: Tensor) -> Effect | None:

@@ -35,8 +35,8 @@ from clockhands.shapes import Bool, Float, Int, Tensor
 PARTS = ("content", "position", "constant")
 PRODUCTS = tuple(f"{query}–{key}" for query in PARTS for key in PARTS)
 ADDED = tuple(f"added, {part}" for part in PARTS)
-DATA = "data-dependent"
-TERMS = (*PRODUCTS, *ADDED, DATA)
+DATA_DEPENDENT = "data-dependent"
+TERMS = (*PRODUCTS, *ADDED, DATA_DEPENDENT)
 """The names of all terms: query part – key part; what the layer adds to the logits, by part; and what positions that
 are computed from the tokens change."""
 
@@ -61,7 +61,7 @@ class Parts:
 
     def compute_term(self, name: str) -> Float[Tensor, "B H S T"]:
         """Return one of ``TERMS``, in logits."""
-        if name == DATA:
+        if name == DATA_DEPENDENT:
             return torch.zeros_like(self.real.logits_BHST) if self.data is None else self.data
         if name in ADDED:
             return self.added[name.removeprefix("added, ")]

@@ -12,7 +12,7 @@ from clockhands.shapes import Float, Int, Tensor
 
 NGRAM = 5
 """Tokens in an n-gram."""
-SHARED = 0.5
+LEAST_SHARED = 0.5
 """A text repeats another if at least this share of its n-grams occurs in it."""
 DRAWS = 20
 """Permutations of the tokens of every text, for the range that chance gives."""
@@ -73,7 +73,7 @@ def group_repeats(ids_NT: Int[Tensor, "N T"]) -> Int[Tensor, " N"]:
         return text
 
     for (first, second), count in shared.items():
-        if count >= SHARED * min(len(ngrams[first]), len(ngrams[second])):
+        if count >= LEAST_SHARED * min(len(ngrams[first]), len(ngrams[second])):
             low, high = sorted((find_root(first), find_root(second)))
             parent[high] = low
     return torch.tensor([find_root(text) for text in range(len(ngrams))])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
-from clockhands.inspection.reading.logit_split import DATA, TERMS, Split
+from clockhands.inspection.reading.logit_split import DATA_DEPENDENT, TERMS, Split
 from clockhands.shapes import Float, Tensor
 
 DISTANCE = "distance (curve and bias)"
@@ -20,7 +20,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     PREFERRED_POSITIONS: ("constant–position", "position–constant", "added, position"),
     DISTANCE: ("constant–constant", "added, constant"),
     "content × distance": ("added, content",),
-    "tokens choose positions (data-dependent)": (DATA,),
+    "tokens choose positions (data-dependent)": (DATA_DEPENDENT,),
 }
 """The terms of each group, by its name on pages and in tables. Names are query–key: content–position is a query's
 content that attends to positions. "Distance" depends on the distance alone: the constant–constant term, and what the

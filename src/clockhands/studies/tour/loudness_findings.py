@@ -6,7 +6,7 @@ import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection import Subject
-from clockhands.inspection.drawing import chance_line, mark
+from clockhands.inspection.drawing import mark, reference_line
 from clockhands.inspection.during_training import read_input_levels
 from clockhands.inspection.measures.loudness import Levels, Loudness
 from clockhands.inspection.reading.windows import select_one_length
@@ -61,7 +61,7 @@ def _finding(rows: list[tuple[str, str, Levels]]) -> Finding:
         figure=Figure(
             (
                 Panel(
-                    (*lines, chance_line(1.0, "equally loud")),
+                    (*lines, reference_line(1.0, "equally loud")),
                     ylabel="length of a word over a position",
                 ),
             ),
