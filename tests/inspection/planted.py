@@ -127,7 +127,7 @@ def uniform(kind: Any = "encoder", scheme: str = "none", *, keeps: bool = True, 
     block.attention.qkv.weight.zero_()  # type: ignore[union-attr]
     block.attention.qkv.weight[64:] = torch.eye(32)  # type: ignore[union-attr, index]
     block.attention.out.weight.copy_(torch.eye(32))  # type: ignore[union-attr]
-    block.attention_residual.residual = keeps  # type: ignore[union-attr]
+    block.attention_residual.adds_input = keeps  # type: ignore[union-attr]
     block.feed_forward.down.weight.zero_()  # type: ignore[union-attr]
     return model
 

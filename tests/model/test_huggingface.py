@@ -252,7 +252,7 @@ REFUSALS: list[tuple[Any, type[Exception], str]] = [
     (
         lambda m: m(input_ids=words(1, 3), attention_mask=torch.ones(1, 1, 3), decoder_input_ids=words(1, 2)),
         PositionError,
-        r"a mask marks real tokens as \[batch, length\]; this one has the shape \(1, 1, 3\)",
+        r"a padding mask is \[batch, length\]; this one has the shape \(1, 1, 3\)",
     ),
     (
         lambda m: m(input_ids=words(1, 3), attention_mask=torch.ones(1, 2), decoder_input_ids=words(1, 2)),

@@ -9,7 +9,7 @@ from clockhands.attention import Attended, record
 from clockhands.errors import PositionError
 from clockhands.generation.engines.hypotheses import SharedCacheHypotheses, repeat_rows
 from clockhands.model import TokenBatch, Transformer
-from clockhands.model.kv_cache import GrowingCache, SourceCache, stores_positions
+from clockhands.model.kv_cache import GrowingCache, SourceCache, needs_stored_positions
 from clockhands.model.lean import LeanDecoder, copy_for_decoding
 from clockhands.schemes import CATALOGUE
 from tests.generation.engines.test_clockhands import LONGEST, OPTIONS, side_of_reading, sources, writer
@@ -48,7 +48,7 @@ def test_every_scheme(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(LEAN | NOT_LEAN))
 def test_which_schemes_are_done_after_rotation(name: str) -> None:
     scheme = writer(name, encoder="none").model.decoder.schemes[0]
-    assert stores_positions(scheme) is (name in NOT_LEAN)
+    assert needs_stored_positions(scheme) is (name in NOT_LEAN)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from clockhands.errors import ConfigError
 from clockhands.machine import format_bytes
 from clockhands.model import PRESETS, Transformer, TransformerConfig, make_preset
-from clockhands.model.scheme_summary import build_for_summary
+from clockhands.model.scheme_summary import build_scheme_for_summary
 from clockhands.model.size import count_bytes, count_parameters, find_memory_fault
 from clockhands.schemes import CATALOGUE
 from tests.model.tiny import core
@@ -83,8 +83,8 @@ def test_every_scheme_is_counted_without_storage_as_with_it(scheme: str) -> None
 def test_a_large_table_is_looked_at_without_storage() -> None:
     config = core(kind="decoder", decoder={"scheme": "learned", "max_length": 10**12})
     state = torch.get_rng_state()
-    assert next(build_for_summary(config, "decoder").parameters()).is_meta
-    assert not next(build_for_summary(core(decoder="learned"), "decoder").parameters()).is_meta
+    assert next(build_scheme_for_summary(config, "decoder").parameters()).is_meta
+    assert not next(build_scheme_for_summary(core(decoder="learned"), "decoder").parameters()).is_meta
     assert torch.equal(torch.get_rng_state(), state)
     fault = find_memory_fault(config)
     assert fault is not None and f"{count_parameters(config):,} parameters" in fault and "TiB of memory" in fault

@@ -13,7 +13,7 @@ from clockhands.model import validation_cache as cache
 
 @pytest.fixture(autouse=True)
 def _empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "_VALIDATED", {})
+    monkeypatch.setattr(cache, "_CONFIGS", {})
 
 
 def test_equal_tables_give_the_same_configuration_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:

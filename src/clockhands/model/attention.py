@@ -14,11 +14,11 @@ from clockhands.model.kv_cache import (
     KVCache,
     append_positions,
     may_share_keys,
+    needs_stored_positions,
     read_coordinates,
-    refuse_quantized,
-    refuse_sliding,
+    refuse_quantized_cache,
+    refuse_sliding_cache,
     split_positions,
-    stores_positions,
 )
 from clockhands.model.masks import Placement
 from clockhands.schemes import Scheme
@@ -125,7 +125,7 @@ class Attention(nn.Module):
         """Join the heads and apply the output projection: [B, H, S, Kv] to [B, S, D]."""
         return self.out(out_BHSK.transpose(1, 2).flatten(2))
 
-    def attend_cached(
+    def attend_to_stored(
         self,
         scheme: Scheme,
         q_BHSK: Float[Tensor, "B H S K"],
@@ -135,16 +135,16 @@ class Attention(nn.Module):
         *,
         rotated: bool,
     ) -> Float[Tensor, "B H S Kv"]:
-        """Attend to all keys of a cache: queries [B, H, S, K] to [B, H, S, Kv].
+        """Attend to all keys that a cache stores: queries [B, H, S, K] to [B, H, S, Kv].
 
         ``stored_BHTK`` are the cached keys, with their positions as further channels if the scheme needs them
-        (``stores_positions``). ``rotated``: whether queries and keys have been rotated before. Raises PositionError if
-        the cache returned fewer keys than there are tokens.
+        (``needs_stored_positions``). ``rotated``: whether queries and keys have been rotated before. Raises
+        PositionError if the cache returned fewer keys than there are tokens.
         """
         if placement.length is not None:
-            refuse_sliding(stored_BHTK, placement.length)
+            refuse_sliding_cache(stored_BHTK, placement.length)
             stored_BHTK, v_BHTK = stored_BHTK[:, :, : placement.length], v_BHTK[:, :, : placement.length]
-        if stores_positions(scheme):
+        if needs_stored_positions(scheme):
             k_BHTK, kpos_BT = split_positions(stored_BHTK, q_BHSK.shape[-1], placement.kpos_BT)
         else:
             # Keys were rotated before they were cached and no later hook reads their positions: zeros [B, T] will do.
@@ -186,16 +186,16 @@ class SelfAttention(Attention):
             k, v = self.update_cache(cache, layer, k, v, may_share_keys(scheme))
             return attend_rotated(q, k, v, placement.mask_BHSM, self.choose_scale(scheme))
         if cache is not None:
-            refuse_quantized(scheme, cache, layer)
+            refuse_quantized_cache(scheme, cache, layer)
         placement = self.locate_tokens(x_BSD, context)
         if cache is None:
             return self.attend_heads(scheme, q, k, v, placement)
         rotated = scheme.declares.cache == "rotated"
         if rotated:
             q, k = scheme.rotate(q, k, placement.qpos_BS, placement.kpos_BT)
-        stored = append_positions(k, placement.kpos_BT) if stores_positions(scheme) else k
+        stored = append_positions(k, placement.kpos_BT) if needs_stored_positions(scheme) else k
         stored, v = self.update_cache(cache, layer, stored, v, may_share_keys(scheme))
-        return self.attend_cached(scheme, q, stored, v, placement, rotated=rotated)
+        return self.attend_to_stored(scheme, q, stored, v, placement, rotated=rotated)
 
     def locate_tokens(self, x_BSD: Float[Tensor, "B S D"], context: AttentionContext) -> Placement:
         """Return the placement of a call, with the coordinates [B, H, S, A] of ``scheme.locate`` if it gives any."""

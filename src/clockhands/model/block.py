@@ -31,8 +31,8 @@ class FeedForward(nn.Module):
         super().__init__()
         self.activation = ACTIVATIONS[config.activation]
         self.gated = config.gated
-        parts = (config.d_ff, config.d_ff) if config.gated else (config.d_ff,)
-        self.up = FusedLinear(config.d_model, parts, bias=config.ffn_bias)
+        widths = (config.d_ff, config.d_ff) if config.gated else (config.d_ff,)
+        self.up = FusedLinear(config.d_model, widths, bias=config.ffn_bias)
         self.down = nn.Linear(config.d_ff, config.d_model, bias=config.ffn_bias)
         self.dropout = nn.Dropout(config.get_dropout("activation"))
 
@@ -57,19 +57,19 @@ class ResidualConnection(nn.Module):
 
     def __init__(self, config: TransformerConfig, dropout: float) -> None:
         super().__init__()
-        self.pre_norm, self.residual = config.norm == "pre", config.residual
+        self.pre_norm, self.adds_input = config.norm == "pre", config.residual
         self.norm = make_norm(config)
         self.dropout = nn.Dropout(dropout)
 
     def apply_sublayer(self, x_BSD: Float[Tensor, "B S D"], f: Callable[[Tensor], Tensor]) -> Float[Tensor, "B S D"]:
-        """Return dropout(f(x)), of norm(x) with ``norm = "pre"``, before x is added: [B, S, D]."""
+        """Return dropout(f(x)), or dropout(f(norm(x))) with ``norm = "pre"``, without x added to it: [B, S, D]."""
         y_BSD = f(self.norm(x_BSD) if self.pre_norm else x_BSD)
         return self.dropout(y_BSD) if self.training else y_BSD
 
     def forward(self, x_BSD: Float[Tensor, "B S D"], f: Callable[[Tensor], Tensor]) -> Float[Tensor, "B S D"]:
         """Compute the sublayer ``f`` inside its residual connection and norm: [B, S, D] to [B, S, D]."""
         y = self.apply_sublayer(x_BSD, f)
-        y = x_BSD + y if self.residual else y
+        y = x_BSD + y if self.adds_input else y
         return y if self.pre_norm else self.norm(y)
 
 
@@ -99,7 +99,7 @@ class Block(nn.Module):
         if self.parallel:
             sum_BSD = self.attention_residual.apply_sublayer(x_BSD, lambda y: self.attention(y, context))
             sum_BSD = sum_BSD + self.feed_forward_residual.apply_sublayer(x_BSD, self.feed_forward)
-            return x_BSD + sum_BSD if self.attention_residual.residual else sum_BSD
+            return x_BSD + sum_BSD if self.attention_residual.adds_input else sum_BSD
         x = self.attention_residual(x_BSD, lambda y: self.attention(y, context))
         if self.cross is not None:
             x = self.cross_residual(x, lambda y: self.cross(y, source_BTD, cross_context))

@@ -23,7 +23,7 @@ from clockhands.model.config_types import (
 )
 from clockhands.model.faults import find_faults, find_position_faults_without_sizes, find_vocabulary_faults
 from clockhands.model.position_config import SINUSOIDAL, PositionConfig
-from clockhands.model.scheme_summary import SchemeSummary, SpareSchemes, build_for_summary
+from clockhands.model.scheme_summary import SchemeSummary, SpareSchemes, build_scheme_for_summary
 from clockhands.options import Positive, Range, Share, check_options, options_of
 from clockhands.schemes import CATALOGUE, Scheme, Sizes, construct
 
@@ -194,7 +194,7 @@ class TransformerConfig:
         implied = place == "ffn-residual" and "residual" in self.dropout_places
         return self.dropout if implied or place in self.dropout_places else 0.0
 
-    def get_position(self, side: Side) -> PositionConfig:
+    def get_position_config(self, side: Side) -> PositionConfig:
         """Return how a side encodes position."""
         position: PositionConfig = getattr(self, side)
         return position
@@ -215,7 +215,7 @@ class TransformerConfig:
     def get_sizes(self, side: Side) -> Sizes:
         """Return the sizes of the model that the constructors of a side's schemes may ask for."""
         return Sizes(
-            width=self.get_position(side).compute_encoding_width(self.d_model),
+            width=self.get_position_config(side).compute_encoding_width(self.d_model),
             d_model=self.d_model,
             num_heads=self.num_heads,
             head_dim=self.d_head,
@@ -232,7 +232,7 @@ class TransformerConfig:
 
     def build_scheme(self, side: Side) -> Scheme:
         """Build a new instance of a side's scheme. Raises ConfigError where the scheme refuses these sizes."""
-        position = self.get_position(side)
+        position = self.get_position_config(side)
         return construct(CATALOGUE, position.scheme, self.get_sizes(side), position.options)
 
     def summarise_scheme(self, side: Side) -> SchemeSummary:
@@ -241,7 +241,7 @@ class TransformerConfig:
         Raises ConfigError where the scheme refuses these sizes.
         """
         if side not in self._summaries:
-            scheme = build_for_summary(self, side)
+            scheme = build_scheme_for_summary(self, side)
             self._summaries[side] = SchemeSummary.of(scheme)
             self._spare_schemes.keep(side, scheme)
         return self._summaries[side]

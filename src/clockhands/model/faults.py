@@ -34,13 +34,13 @@ def find_faults(config: TransformerConfig) -> list[str]:
     """Return everything wrong with a configuration, one sentence each; empty if nothing is."""
     faults = find_value_faults(config, "")
     for side in get_args(Side):
-        faults += find_value_faults(config.get_position(side), f"{side}.")
+        faults += find_value_faults(config.get_position_config(side), f"{side}.")
     if faults:
         return faults
     size_faults = find_size_faults(config)
     faults = size_faults + find_vocabulary_faults(config)
     for side in config.sides:
-        side_faults = find_position_faults(config.get_position(side), side) + find_width_faults(config, side)
+        side_faults = find_position_faults(config.get_position_config(side), side) + find_width_faults(config, side)
         if not side_faults and not size_faults:
             # The scheme is built for this, which its options and the sizes must allow.
             side_faults = find_scheme_faults(config, side)
@@ -59,14 +59,14 @@ def find_position_faults_without_sizes(table: Mapping[str, Any], values: Mapping
     return [fault for side in sides if side in values for fault in find_position_faults(values[side], side)]
 
 
-def find_value_faults(owner: Any, prefix: str) -> list[str]:
-    """Return the fields of a dataclass whose values are of a wrong type or out of range.
+def find_value_faults(instance: Any, prefix: str) -> list[str]:
+    """Return which fields of a dataclass have values of a wrong type or out of range, one sentence each.
 
     ``prefix`` stands before the name of a field in messages.
     """
     faults = []
-    for name, option in options_of(type(owner)).items():
-        value = getattr(owner, name)
+    for name, option in options_of(type(instance)).items():
+        value = getattr(instance, name)
         if get_origin(option.type) is not Mapping:
             faults += check_value(f"{prefix}{name}", value, option.type)
         elif not isinstance(value, Mapping):
@@ -81,15 +81,15 @@ def find_size_faults(config: TransformerConfig) -> list[str]:
     Each is a ``Fault`` that names every field on which it depends.
     """
     faults: list[str] = []
-    heads = ("d_model", "num_heads", "head_dim")
+    head_fields = ("d_model", "num_heads", "head_dim")
     if config.d_head > LARGEST_HEAD_WIDTH:
         sentence = f"d_model / num_heads is {config.d_head:,}; the largest head that is taken is {LARGEST_HEAD_WIDTH:,}"
-        faults.append(Fault(sentence, *heads))
+        faults.append(Fault(sentence, *head_fields))
     if config.head_dim is None and config.d_model % config.num_heads:
         divisors = [n for n in range(1, min(config.d_model, 2**16) + 1) if config.d_model % n == 0]
         best = min(divisors, key=lambda n: abs(n - config.num_heads))
         sentence = f"num_heads is {config.num_heads}, which does not divide d_model {config.d_model}"
-        faults.append(Fault(f"{sentence}; take {best}, or set head_dim", *heads))
+        faults.append(Fault(f"{sentence}; take {best}, or set head_dim", *head_fields))
     if config.num_heads % config.kv_heads:
         sentence = f"num_kv_heads is {config.num_kv_heads}, which does not divide num_heads {config.num_heads}"
         faults.append(Fault(sentence, "num_kv_heads", "num_heads"))
@@ -119,7 +119,7 @@ def find_vocabulary_faults(config: TransformerConfig) -> list[str]:
 
 
 def _find_tying_faults(config: TransformerConfig, side: Side) -> list[str]:
-    width = config.get_position(side).compute_token_width(config.d_model)
+    width = config.get_position_config(side).compute_token_width(config.d_model)
     if width == config.d_model or width <= 0:
         return []
     sentence = (
@@ -140,7 +140,7 @@ def find_position_faults(position: PositionConfig, side: Side) -> list[str]:
 
 def find_scheme_faults(config: TransformerConfig, side: Side) -> list[str]:
     """Return why the scheme of a side refuses the sizes of the model, or cannot act on that side."""
-    position = config.get_position(side)
+    position = config.get_position_config(side)
     try:
         summary = config.summarise_scheme(side)
     except ConfigError as error:
@@ -153,7 +153,7 @@ def find_scheme_faults(config: TransformerConfig, side: Side) -> list[str]:
 
 def find_width_faults(config: TransformerConfig, side: Side) -> list[str]:
     """Return what is wrong with the width of an encoding, d_p: missing, too large or unused."""
-    position, d_model = config.get_position(side), config.d_model
+    position, d_model = config.get_position_config(side), config.d_model
     if position.combine == "add":
         unused = f"{side}.width is {position.width}, but combine = 'add' takes no width"
         return [] if position.width is None else [unused]

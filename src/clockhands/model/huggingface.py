@@ -68,29 +68,48 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         equal number. ``num_items_in_batch`` divides the loss instead of the number of labels. Raises PositionError
         where there is no source or no target.
         """
-        if decoder_input_ids is None and labels is not None:
-            decoder_input_ids = shift_right(labels, self.config)
-        if decoder_input_ids is None:
-            raise PositionError("the decoder has nothing to read: pass decoder_input_ids or labels")
-        source_states = self.collect_layer_states(output_hidden_states)
+        decoder_input_ids = self.choose_decoder_ids(decoder_input_ids, labels)
+        source_states = self.start_layer_states(output_hidden_states)
         source = self.encode_source(
             input_ids, attention_mask, position_ids, document_ids, encoder_outputs, source_states
         )
         cache = past_key_values
         if cache is None and self.wants_cache(use_cache, labels):
             cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        caches = (None, None) if cache is None else (cache.self_attention_cache, cache.cross_attention_cache)
         mask = check_padding_mask(decoder_attention_mask)
         text = TokenBatch(decoder_input_ids, mask, decoder_position_ids, decoder_document_ids)
-        layer_states = self.collect_layer_states(output_hidden_states)
-        states_BSD = self.model.decode(text, source, *caches, layer_states)
+        layer_states = self.start_layer_states(output_hidden_states)
+        states_BSD = self.decode_text(text, source, cache, layer_states)
         loss, logits = self.compute_loss_and_logits(states_BSD, labels, logits_to_keep, num_items_in_batch)
         return Seq2SeqLMOutput(
             loss=loss, logits=logits, past_key_values=cache, encoder_last_hidden_state=source.states_BTD,
             decoder_hidden_states=to_tuple(layer_states),
-            # None too if ``encoder_outputs`` does not hold them.
+            # ``encoder_outputs`` may lack the states of the layers: the list is then empty.
             encoder_hidden_states=to_tuple(source_states or None),
         )  # fmt: skip
+
+    def choose_decoder_ids(self, ids_BS: torch.Tensor | None, labels_BS: torch.Tensor | None) -> torch.Tensor:
+        """Return the ids that the decoder reads, [B, S]: those given, or else the labels shifted to the right.
+
+        Raises PositionError where there is neither.
+        """
+        if ids_BS is not None:
+            return ids_BS
+        if labels_BS is None:
+            raise PositionError("the decoder has nothing to read: pass decoder_input_ids or labels")
+        return shift_right(labels_BS, self.config)
+
+    def decode_text(
+        self,
+        text: TokenBatch,
+        source: EncodedSource,
+        cache: EncoderDecoderCache | None,
+        layer_states: list[torch.Tensor] | None,
+    ) -> torch.Tensor:
+        """Compute the decoder's last states, [B, S, D]; those of all layers are appended to ``layer_states``."""
+        if cache is None:
+            return self.model.decode(text, source, layer_states=layer_states)
+        return self.model.decode(text, source, cache.self_attention_cache, cache.cross_attention_cache, layer_states)
 
     def encode_source(
         self,
@@ -101,9 +120,10 @@ class ClockhandsForSeq2SeqLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixi
         encoder_outputs: Any,
         layer_states: list[torch.Tensor] | None = None,
     ) -> EncodedSource:
-        """Encode the source, or rebuild it from ``encoder_outputs``; the states of all layers join ``layer_states``.
+        """Encode the source, or rebuild it from ``encoder_outputs``.
 
-        Raises PositionError where there is neither.
+        The states of all layers are appended to ``layer_states`` if that is a list. Raises PositionError where
+        there is no source.
         """
         mask_BT = check_padding_mask(mask_BT)
         if encoder_outputs is None:
@@ -123,9 +143,9 @@ class EncoderWrapper(nn.Module):
 
     main_input_name = "input_ids"
 
-    def __init__(self, owner: ClockhandsForSeq2SeqLM) -> None:
+    def __init__(self, model: ClockhandsForSeq2SeqLM) -> None:
         super().__init__()
-        self._owner = (owner,)  # in a tuple, so that nn.Module does not register the model as a part of this
+        self._model = (model,)  # in a tuple, so that nn.Module does not register it as a submodule
 
     @can_return_tuple
     def forward(
@@ -142,8 +162,8 @@ class EncoderWrapper(nn.Module):
         ``output_attentions`` is there because ``generate`` passes it, and is ignored: ``attention.record`` gives the
         weights.
         """
-        model = self._owner[0]
-        layer_states = model.collect_layer_states(output_hidden_states)
+        model = self._model[0]
+        layer_states = model.start_layer_states(output_hidden_states)
         source = model.encode_source(input_ids, attention_mask, position_ids, document_ids, None, layer_states)
         return BaseModelOutput(source.states_BTD, hidden_states=to_tuple(layer_states))
 
@@ -172,7 +192,7 @@ class ClockhandsForCausalLM(ClockhandsPreTrainedModel, CacheAwareGenerationMixin
         """
         if past_key_values is None and self.wants_cache(use_cache, labels):
             past_key_values = DynamicCache()
-        layer_states = self.collect_layer_states(output_hidden_states)
+        layer_states = self.start_layer_states(output_hidden_states)
         text = TokenBatch(input_ids, check_padding_mask(attention_mask), position_ids, document_ids)
         states_BSD = self.model.decode(text, cache=past_key_values, layer_states=layer_states)
         next_labels = None if labels is None else nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
@@ -201,7 +221,7 @@ class ClockhandsForMaskedLM(ClockhandsPreTrainedModel):
         output_hidden_states: bool | None = None,
     ) -> MaskedLMOutput:
         """Compute logits [B, S, V], and the loss if ``labels`` [B, S] are given (-100: nothing to learn there)."""
-        layer_states = self.collect_layer_states(output_hidden_states)
+        layer_states = self.start_layer_states(output_hidden_states)
         text = TokenBatch(input_ids, check_padding_mask(attention_mask), position_ids, document_ids)
         encoded = self.model.encode(text, layer_states)
         loss, logits = self.compute_loss_and_logits(encoded.states_BTD, labels, 0, num_items_in_batch)

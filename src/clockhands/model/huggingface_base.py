@@ -25,7 +25,7 @@ __all__ = [
     "check_padding_mask",
     "is_loaded",
     "register_model",
-    "reset_missing",
+    "reset_missing_parameters",
     "to_tuple",
 ]
 
@@ -73,7 +73,7 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
         self.model.restore_tables()
         for module in self.modules():
             if isinstance(module, (Scheme, nn.LayerNorm, nn.RMSNorm)):
-                reset_missing(module)
+                reset_missing_parameters(module)
 
     def get_input_embeddings(self) -> nn.Module:
         """Return the token embedding of the encoder, or of the decoder where there is no encoder."""
@@ -87,8 +87,8 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
         """Return the padding mask unchanged: the model adds causality itself."""
         return attention_mask
 
-    def collect_layer_states(self, requested: bool | None) -> list[torch.Tensor] | None:
-        """Return a list for the model to append the states of all layers to, or None if they are not wanted.
+    def start_layer_states(self, requested: bool | None) -> list[torch.Tensor] | None:
+        """Return an empty list, to which the model appends the states of all layers, or None if they are not wanted.
 
         ``requested`` is ``output_hidden_states`` of the call; None takes that of the configuration.
         """
@@ -120,13 +120,13 @@ class ClockhandsPreTrainedModel(PreTrainedModel):
         output = self.model.output
         loss = logits = None
         if labels_BS is not None:
-            smoothing = self.config.training_labels if self.training else LabelSmoothing()
+            smoothing = self.config.training_smoothing if self.training else LabelSmoothing()
             loss = cross_entropy(
                 output.prepare_states(states_BSD), output.weight, output.bias, labels_BS, smoothing, num_items_in_batch
             )
         if labels_BS is None or not self.training:
-            tokens = slice(-logits_to_keep or None, None) if isinstance(logits_to_keep, int) else logits_to_keep
-            logits = output(states_BSD[:, tokens])
+            kept = slice(-logits_to_keep or None, None) if isinstance(logits_to_keep, int) else logits_to_keep
+            logits = output(states_BSD[:, kept])
         return loss, logits
 
 
@@ -165,7 +165,7 @@ def is_loaded(parameter: torch.Tensor) -> bool:
     return getattr(parameter, "_is_hf_initialized", False)
 
 
-def reset_missing(module: Scheme | nn.LayerNorm | nn.RMSNorm) -> None:
+def reset_missing_parameters(module: Scheme | nn.LayerNorm | nn.RMSNorm) -> None:
     """Reset the parameters of a module that no checkpoint has filled, and leave the others as they are."""
     loaded = {parameter: parameter.clone() for parameter in module.parameters() if is_loaded(parameter)}
     if loaded and len(loaded) == len(list(module.parameters())):
@@ -182,7 +182,7 @@ def check_padding_mask(mask_BT: PaddingMask) -> PaddingMask:
         return None
     if mask_BT.dim() != 2:
         raise PositionError(
-            f"a mask marks real tokens as [batch, length]; this one has the shape {tuple(mask_BT.shape)}; "
+            f"a padding mask is [batch, length]; this one has the shape {tuple(mask_BT.shape)}; "
             f"pass the padding mask alone, the model adds causality"
         )
     return mask_BT.bool()

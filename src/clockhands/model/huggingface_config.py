@@ -9,8 +9,8 @@ from transformers import AutoConfig, PreTrainedConfig
 
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.model.config import TransformerConfig
-from clockhands.model.loss import LabelSmoothing, Smoothing
-from clockhands.model.validation_cache import store_validated, validate_table
+from clockhands.model.loss import LabelSmoothing, SmoothingMode
+from clockhands.model.validation_cache import store_config, validate_table
 
 __all__ = ["SPECIAL_TOKEN_IDS", "ClockhandsConfig", "find_id_faults", "find_loss_faults"]
 
@@ -51,7 +51,7 @@ class ClockhandsConfig(PreTrainedConfig):
     ) -> None:
         validated = transformer if isinstance(transformer, TransformerConfig) else validate_table(transformer or {})
         self.transformer = validated.to_dict()
-        store_validated(validated, self.transformer)
+        store_config(validated, self.transformer)
         self.label_smoothing, self.smoothing, self.use_cache = label_smoothing, smoothing, use_cache
         self.pad_token_id, self.bos_token_id, self.eos_token_id = pad_token_id, bos_token_id, eos_token_id
         self.decoder_start_token_id, self.tokenizer_fingerprint = decoder_start_token_id, tokenizer_fingerprint
@@ -71,9 +71,9 @@ class ClockhandsConfig(PreTrainedConfig):
         return validate_table(self.transformer)
 
     @property
-    def training_labels(self) -> LabelSmoothing:
+    def training_smoothing(self) -> LabelSmoothing:
         """How labels are smoothed in the training loss."""
-        return LabelSmoothing(self.label_smoothing, cast(Smoothing, self.smoothing), self.pad_token_id)
+        return LabelSmoothing(self.label_smoothing, cast(SmoothingMode, self.smoothing), self.pad_token_id)
 
     @property
     def vocab_size(self) -> int:
@@ -110,15 +110,15 @@ def find_loss_faults(rate: Any, smoothing: Any, pad_token_id: Any) -> list[str]:
         return [f"label_smoothing is {rate!r} and smoothing {smoothing!r}; they must be a number and a name"]
     if not 0 <= rate < 1:
         faults.append(f"label_smoothing is {rate}; it must be at least 0 and below 1")
-    if smoothing not in get_args(Smoothing):
-        faults.append(describe_unknown("smoothing", smoothing, get_args(Smoothing)))
+    if smoothing not in get_args(SmoothingMode):
+        faults.append(describe_unknown("smoothing", smoothing, get_args(SmoothingMode)))
     if smoothing == "others-but-pad" and pad_token_id is None:
         faults.append("smoothing is 'others-but-pad', which needs pad_token_id")
     return faults
 
 
 def find_id_faults(ids: Mapping[str, Any], vocabulary_size: int) -> list[str]:
-    """Return the ids of special tokens that no token has, one sentence each.
+    """Return which special tokens have an id that is not in the vocabulary, one sentence each.
 
     ``ids``: an id, a list of ids, or None (there is no such token) for each name.
     """

@@ -30,16 +30,16 @@ def list_initialisers(
 ) -> Iterator[tuple[str, Callable[[], None]]]:
     """Yield the name of every module of a model that draws parameters, and the function that draws them.
 
-    ``tied``: names of the parameters that are one with another. ``schemes``: whether schemes, which initialise
-    themselves at construction, are among the modules.
+    ``tied``: names of the parameters whose matrix belongs to another one (``Transformer.map_tied_parameters``).
+    ``schemes``: whether schemes, which initialise themselves at construction, are among the modules.
     """
-    in_schemes = {id(part) for module in model.modules() if isinstance(module, Scheme) for part in module.modules()}
+    ids_in_schemes = {id(part) for module in model.modules() if isinstance(module, Scheme) for part in module.modules()}
     # A tied matrix is initialised as an embedding: drawn again as an output layer, it would be overwritten.
     tied_modules = {name.rpartition(".")[0] for name in tied}
     for name, module in model.named_modules():
         if isinstance(module, Scheme) and schemes:
             yield name, module.reset_parameters
-        elif id(module) in in_schemes:
+        elif id(module) in ids_in_schemes:
             continue
         elif name in tied_modules:
             yield name, partial(zero_bias, module)
@@ -52,7 +52,7 @@ def list_initialisers(
 
 
 def copy_tables(source: nn.Module, target: nn.Module) -> None:
-    """Copy the buffers of ``source`` that no checkpoint holds to ``target``, a module alike, on the target's device."""
+    """Copy the buffers of ``source`` that no checkpoint holds to ``target``, an equal module, on its device."""
     for path, module in source.named_modules():
         target_module = target.get_submodule(path)
         for name in module._non_persistent_buffers_set:
@@ -97,7 +97,10 @@ def initialise_linear(module: nn.Linear, config: TransformerConfig) -> None:
 
 
 def split_by_shape(module: nn.Linear) -> list[tuple[int, Float[Tensor, "O I"]]]:
-    """Return the rows of each projection in a linear layer, with its weight; those of equal rows share one entry."""
+    """Return the number of rows and the weight of each projection in a linear layer.
+
+    Where all have equally many rows, one entry with the whole weight stands for all.
+    """
     widths = module.widths if isinstance(module, FusedLinear) else (module.out_features,)
     if len(set(widths)) == 1:
         return [(widths[0], module.weight)]

@@ -31,7 +31,7 @@ class InputLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig, side: Side) -> None:
         super().__init__()
-        position = config.get_position(side)
+        position = config.get_position_config(side)
         self.combine = position.combine
         self.tokens = nn.Embedding(config.get_vocabulary_size(side), position.compute_token_width(config.d_model))
         self.initial_scale = 1.0 if config.token_scale == "one" else math.sqrt(config.d_model)

@@ -28,11 +28,11 @@ __all__ = [
     "count_cached_tokens",
     "get_cache_capacity",
     "may_share_keys",
+    "needs_stored_positions",
     "read_coordinates",
-    "refuse_quantized",
-    "refuse_sliding",
+    "refuse_quantized_cache",
+    "refuse_sliding_cache",
     "split_positions",
-    "stores_positions",
 ]
 
 SMALLEST_BUFFER = 16
@@ -54,7 +54,7 @@ class KVCache(Protocol):
         ...
 
 
-def stores_positions(scheme: Scheme) -> bool:
+def needs_stored_positions(scheme: Scheme) -> bool:
     """Return whether the cache must store positions with the keys: the scheme needs them again at every step."""
     hooks = scheme.active_hooks()
     rotates_again = scheme.declares.cache == "raw" and "rotate" in hooks
@@ -63,7 +63,7 @@ def stores_positions(scheme: Scheme) -> bool:
 
 def acts_in_attention(scheme: Scheme) -> bool:
     """Return whether attention calls any hook of a scheme, ``rotate`` included."""
-    return stores_positions(scheme) or "rotate" in scheme.active_hooks()
+    return needs_stored_positions(scheme) or "rotate" in scheme.active_hooks()
 
 
 def may_share_keys(scheme: Scheme) -> bool:
@@ -74,16 +74,16 @@ def may_share_keys(scheme: Scheme) -> bool:
     return not scheme.rotates_by_head and "locate" not in scheme.active_hooks()
 
 
-def refuse_quantized(scheme: Scheme, cache: KVCache, layer: int) -> None:
+def refuse_quantized_cache(scheme: Scheme, cache: KVCache, layer: int) -> None:
     """Raise PositionError if a cache would round the positions stored with the keys, as quantized caches do."""
-    if layer < len(cache.layers) and hasattr(cache.layers[layer], "_quantize") and stores_positions(scheme):
+    if layer < len(cache.layers) and hasattr(cache.layers[layer], "_quantize") and needs_stored_positions(scheme):
         raise PositionError(
             f"{type(scheme).__name__} needs the positions of earlier keys again, and a quantized cache "
             f"({type(cache.layers[layer]).__name__}) would round them; generate with the default cache or a static one"
         )
 
 
-def refuse_sliding(stored_BHTK: Float[Tensor, "B H T K"], length: int) -> None:
+def refuse_sliding_cache(stored_BHTK: Float[Tensor, "B H T K"], length: int) -> None:
     """Raise PositionError if a cache returned fewer than ``length`` keys, as one with a sliding window does."""
     if stored_BHTK.shape[2] < length:
         raise PositionError(
@@ -192,8 +192,8 @@ class GrowingCache:
 
     layer_type: type[LayerCache] = LayerCache
 
-    def __init__(self, layers: int) -> None:
-        self.layers = [self.layer_type() for _ in range(layers)]
+    def __init__(self, num_layers: int) -> None:
+        self.layers = [self.layer_type() for _ in range(num_layers)]
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int) -> tuple[Tensor, Tensor]:
         """Append keys and values [B, H, N, K] of one layer, and return all of that layer."""
@@ -227,8 +227,8 @@ def _enlarge(
     new_BHNK: Float[Tensor, "B H N K"], old_BHTK: Float[Tensor, "_B _H T _K"], length: int
 ) -> Float[Tensor, "B H T2 K"]:
     """Return a buffer with room for the new tokens and as many again, which begins with ``length`` of the old ones."""
-    batch, heads, more, width = new_BHNK.shape
-    buffer = new_BHNK.new_empty(batch, heads, max(SMALLEST_BUFFER, 2 * (length + more)), width)
+    batch, heads, new, width = new_BHNK.shape
+    buffer = new_BHNK.new_empty(batch, heads, max(SMALLEST_BUFFER, 2 * (length + new)), width)
     if length:
         buffer[:, :, :length] = old_BHTK[:, :, :length]
     return buffer

@@ -17,7 +17,7 @@ from torch import nn
 from clockhands.attention import current_recorder
 from clockhands.errors import PositionError
 from clockhands.model.attention import AttentionContext
-from clockhands.model.kv_cache import GrowingCache, SourceCache, acts_in_attention, stores_positions
+from clockhands.model.kv_cache import GrowingCache, SourceCache, acts_in_attention, needs_stored_positions
 from clockhands.model.masks import Placement, expand_key_mask
 from clockhands.model.token_batch import EncodedSource
 from clockhands.model.transformer import Transformer
@@ -25,17 +25,17 @@ from clockhands.schemes import Scheme
 from clockhands.schemes.scheme import Positions
 from clockhands.shapes import Bool, Float, Int, Tensor
 
-__all__ = ["DecodingPosition", "DecodingState", "LeanDecoder", "Module", "copy_for_decoding"]
+__all__ = ["AnyModule", "DecodingPosition", "DecodingState", "LeanDecoder", "copy_for_decoding"]
 
-Module = TypeVar("Module", bound=nn.Module)
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 
 class DecodingState:
-    """The state of decoding one batch of texts: the source, the number of tokens read, and the KV state."""
+    """The state of decoding one batch of texts: the source, the number of tokens read, and the KV caches."""
 
-    def __init__(self, source: EncodedSource, layers: int) -> None:
+    def __init__(self, source: EncodedSource, num_layers: int) -> None:
         self.source, self.length = source, 0
-        self.self_attention, self.cross_attention = GrowingCache(layers), SourceCache(layers)
+        self.self_attention, self.cross_attention = GrowingCache(num_layers), SourceCache(num_layers)
 
     def select(self, rows: Int[Tensor, " N"]) -> None:
         """Keep these rows of the batch, in this order."""
@@ -70,8 +70,8 @@ class LeanDecoder:
         self.schemes = [self.stack.schemes.for_layer(layer) for layer in layers]
         self.cross_schemes = [transformer.cross_schemes.for_layer(layer) for layer in layers]
         self.attention_ignores_position = not any(map(acts_in_attention, [*self.schemes, *self.cross_schemes]))
-        self._lean = [not stores_positions(scheme) for scheme in self.schemes]
-        self._lean_cross = [not acts_in_attention(scheme) for scheme in self.cross_schemes]
+        self._lean_layers = [not needs_stored_positions(scheme) for scheme in self.schemes]
+        self._lean_cross_layers = [not acts_in_attention(scheme) for scheme in self.cross_schemes]
         self._positions: list[DecodingPosition] = []
 
     def start(self, source: EncodedSource) -> DecodingState:
@@ -87,15 +87,15 @@ class LeanDecoder:
         attend to all. Raises PositionError once the text is longer than ``Stack.cache_limit``.
         """
         self.stack.refuse_stale_cache(state.length + 1)
-        batch, width = ids_BW.shape
+        batch, beam = ids_BW.shape
         position = self._get_position(state.length)
-        pos_BW = position.transformed.expand(batch, width, *position.transformed.shape[2:])
+        pos_BW = position.transformed.expand(batch, beam, *position.transformed.shape[2:])
         mask_BT = state.source.mask_BT
-        source_mask = None if mask_BT is None else expand_key_mask(mask_BT, width)
+        source_mask = None if mask_BT is None else expand_key_mask(mask_BT, beam)
         placement = Placement(pos_BW, pos_BW, mask_B1WM)
-        cross_placement = Placement(position.counted.expand(batch, width), state.source.positions_BT, source_mask)
+        cross_placement = Placement(position.counted.expand(batch, beam), state.source.positions_BT, source_mask)
         contexts = self._make_contexts(state, placement, cross_placement)
-        encoding = None if position.encoding is None else position.encoding.expand(-1, width, -1)
+        encoding = None if position.encoding is None else position.encoding.expand(-1, beam, -1)
         states_BWD = self.stack.run_blocks(self.stack.input(ids_BW, encoding), contexts, state.source.states_BTD)
         state.length += 1
         return states_BWD
@@ -109,21 +109,24 @@ class LeanDecoder:
         return [
             (
                 AttentionContext(
-                    self.schemes[i], placement, state.self_attention, i, lean=self._lean[i] and not recording
+                    self.schemes[i], placement, state.self_attention, i, lean=self._lean_layers[i] and not recording
                 ),
                 AttentionContext(
                     self.cross_schemes[i],
                     cross_placement,
                     state.cross_attention,
                     i,
-                    lean=self._lean_cross[i] and not recording,
+                    lean=self._lean_cross_layers[i] and not recording,
                 ),
             )
             for i in range(len(self.schemes))
         ]
 
     def _get_position(self, length: int) -> DecodingPosition:
-        """Return the position after ``length`` tokens, computed when a step first needs it: a table may end before."""
+        """Return the position after ``length`` tokens, computed when a step first needs it.
+
+        Not earlier, since a scheme may have a table that ends before it.
+        """
         while len(self._positions) <= length:
             counted = torch.full((1, 1), len(self._positions), device=self.stack.input.tokens.weight.device)
             transformed = self.stack.transform_positions(counted, None)
@@ -131,18 +134,18 @@ class LeanDecoder:
         return self._positions[length]
 
 
-def copy_for_decoding(module: Module) -> Module:
+def copy_for_decoding(module: AnyModule) -> AnyModule:
     """Return a copy of a module for decoding, which shares all tensors but the matrices of its linear layers on a CPU.
 
-    The copy computes what the module computes in evaluation, by the same ``forward`` methods, but its hooks are not
-    called and its submodules are plain attributes. That saves about a microsecond at each of the hundred calls and
-    attributes of a step. Matrices are transposed in memory, their shapes unchanged, since a product with few rows then
-    reads them in one sweep.
+    The copy computes what the module computes in evaluation, by the same ``forward`` methods, but PyTorch's hooks on
+    it are not called and its submodules are plain attributes. That saves about a microsecond at each of the hundred
+    calls and attributes of a step. Matrices are transposed in memory, their shapes unchanged, since a product with few
+    rows then reads them in one sweep.
     """
     if isinstance(module, Scheme):
         return module
     copied = copy.copy(module)
-    copied.__class__ = _make_hookless_class(cast(Any, type(module)))
+    copied.__class__ = _make_class_of_bare_calls(cast(Any, type(module)))
     copied._parameters = dict(module._parameters)
     # A submodule that the configuration leaves out, such as a last norm, is None.
     copied._modules = {
@@ -157,6 +160,6 @@ def copy_for_decoding(module: Module) -> Module:
 
 
 @cache
-def _make_hookless_class(module_class: Any) -> Any:
+def _make_class_of_bare_calls(module_class: Any) -> Any:
     """Return a subclass of a module class in which a call is ``forward`` and nothing more."""
     return type(module_class.__name__, (module_class,), {"__call__": module_class.forward})

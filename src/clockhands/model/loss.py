@@ -9,13 +9,13 @@ import torch
 
 from clockhands.shapes import Float, Int, Tensor
 
-__all__ = ["CHUNK_ROWS", "IGNORED", "LabelSmoothing", "Smoothing", "compute_chunk_loss", "cross_entropy"]
+__all__ = ["CHUNK_ROWS", "IGNORED", "LabelSmoothing", "SmoothingMode", "compute_chunk_loss", "cross_entropy"]
 
 IGNORED = -100
 """The label of a token that is not to be learnt, as in PyTorch."""
 CHUNK_ROWS = 512
 """Rows whose logits exist at a time: 512 rows of 32,000 float32 logits take 66 MB."""
-Smoothing = Literal["all", "others", "others-but-pad"]
+SmoothingMode = Literal["all", "others", "others-but-pad"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class LabelSmoothing:
     """
 
     rate: float = 0.0
-    mode: Smoothing = "all"
+    mode: SmoothingMode = "all"
     pad_token_id: int | None = None
 
     def compute_shares(self, vocabulary_size: int) -> tuple[float, float]:
@@ -79,10 +79,10 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         bias_V: Tensor | None,
         labels_N: Tensor,
         smoothing: LabelSmoothing,
-        dtype: torch.dtype | None,
+        product_dtype: torch.dtype | None,
     ) -> Tensor:
         needs_grad = any(ctx.needs_input_grad[:3])
-        weight = weight_VD if dtype is None else weight_VD.to(dtype)
+        weight = weight_VD if product_dtype is None else weight_VD.to(product_dtype)
         total = torch.zeros((), dtype=torch.promote_types(rows_ND.dtype, torch.float32), device=rows_ND.device)
         grad_rows_ND = torch.empty_like(rows_ND) if needs_grad else None
         grad_weight_VD = torch.zeros_like(weight_VD, dtype=total.dtype) if needs_grad else None
@@ -118,9 +118,9 @@ def compute_chunk_loss(
     logits_NV: Float[Tensor, "N V"], labels_N: Int[Tensor, " N"], smoothing: LabelSmoothing
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "N V"]]:
     """Compute the summed loss of some rows, and its gradient by their logits, p - q: [N, V]."""
-    label_share, share = smoothing.compute_shares(logits_NV.shape[1])
+    extra, share = smoothing.compute_shares(logits_NV.shape[1])
     log_p_NV = torch.log_softmax(logits_NV, dim=-1)
-    loss = -label_share * log_p_NV.gather(1, labels_N[:, None]).sum()
+    loss = -extra * log_p_NV.gather(1, labels_N[:, None]).sum()
     excluded_id = smoothing.pad_token_id if share and smoothing.mode == "others-but-pad" else None
     if share:
         loss -= share * log_p_NV.sum()
@@ -131,5 +131,5 @@ def compute_chunk_loss(
         error_NV.sub_(share)
     if excluded_id is not None:
         error_NV[:, excluded_id] += share
-    error_NV.scatter_add_(1, labels_N[:, None], error_NV.new_full((len(labels_N), 1), -label_share))
+    error_NV.scatter_add_(1, labels_N[:, None], error_NV.new_full((len(labels_N), 1), -extra))
     return loss, error_NV

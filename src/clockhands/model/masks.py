@@ -25,6 +25,7 @@ __all__ = [
     "make_padding_mask",
     "make_self_mask",
     "make_static_cache_mask",
+    "select_mask_of_new_tokens",
 ]
 
 
@@ -34,7 +35,8 @@ class Placement:
 
     ``kpos_BT`` are positions of the keys that this call computes; attention replaces them by those of all keys once it
     has read the cache. ``mask_BHSM`` is over all M keys, cached and new, and None where every query may attend to every
-    key; ``causal`` adds the causal mask. ``length``: how many tokens of a cache of fixed size are in use; None: all.
+    key; ``causal`` adds the causal mask. ``length``: the number of tokens in the text, cached and new (a cache
+    of fixed size returns more keys than that); None without a cache, or where the number is not known.
     """
 
     qpos_BS: Positions
@@ -45,9 +47,10 @@ class Placement:
 
 
 def count_positions(tokens: TokenBatch, past: int | Tensor = 0) -> Positions:
-    """Count the positions of tokens that follow ``past`` cached ones, [B, S], or return those given with them.
+    """Count the positions of tokens that follow ``past`` cached ones, [B, S], or return those that the batch gives.
 
-    Raises PositionError if the mask does not cover the cached tokens and these, or if packed documents follow others.
+    Raises PositionError if the mask does not cover the cached tokens and these, or if packed
+    documents follow cached tokens.
     """
     batch, new = tokens.ids_BS.shape
     if tokens.positions_BS is not None:
@@ -69,7 +72,7 @@ def count_positions(tokens: TokenBatch, past: int | Tensor = 0) -> Positions:
     return positions.count_from_mask(tokens.mask_BT).index_select(1, past + torch.arange(new, device=device))
 
 
-def select_new_mask(tokens: TokenBatch, past: int | Tensor) -> Bool[Tensor, "B S"] | None:
+def select_mask_of_new_tokens(tokens: TokenBatch, past: int | Tensor) -> Bool[Tensor, "B S"] | None:
     """Return the padding mask of tokens without that of the ``past`` cached ones, [B, S]; None if there is none."""
     new = tokens.ids_BS.shape[1]
     if tokens.mask_BT is None or isinstance(past, int):
@@ -80,7 +83,7 @@ def select_new_mask(tokens: TokenBatch, past: int | Tensor) -> Bool[Tensor, "B S
 def has_padding(mask_BT: Bool[Tensor, "B T"] | None) -> bool:
     """Return whether a mask hides any key; one that hides none is left out, as kernels are faster without a mask.
 
-    While tracing, when no value can be read, any mask counts. On a GPU this waits for the device.
+    While tracing, when no value can be read, every mask is taken to hide some. On a GPU this waits for the device.
     """
     return mask_BT is not None and (torch.compiler.is_compiling() or not bool(mask_BT.all()))
 
@@ -98,31 +101,31 @@ def make_padding_mask(mask_BT: Bool[Tensor, "B T"] | None, queries: int) -> Mask
 def make_self_mask(tokens: TokenBatch, past: int) -> Mask | None:
     """Make the mask of tokens over ``past`` cached ones and themselves, [B, 1, S, T], without the causal mask."""
     new = tokens.ids_BS.shape[1]
-    padding = None if tokens.mask_BT is None else tokens.mask_BT[:, : past + new]
-    mask = make_padding_mask(padding, new)
+    mask_BT = None if tokens.mask_BT is None else tokens.mask_BT[:, : past + new]
+    mask = make_padding_mask(mask_BT, new)
     if tokens.documents_BS is None:
         return mask
     same_BHSS = positions.make_document_mask(tokens.documents_BS)[:, None]
     return same_BHSS if mask is None else same_BHSS & mask
 
 
-def make_static_cache_mask(tokens: TokenBatch, past: int | Tensor, length: int) -> Mask:
-    """Make the mask of new tokens over a cache of fixed length: the tokens before them and themselves, no padding.
+def make_static_cache_mask(tokens: TokenBatch, past: int | Tensor, capacity: int) -> Mask:
+    """Make the mask of new tokens over a cache of fixed size: the tokens before them and themselves, no padding.
 
-    Its shape is [B, 1, S, length]. It is for tracing alone, when the number of cached tokens is not known as an int;
-    else ``Placement.length`` says how much of the cache is in use.
+    ``capacity``: how many tokens the cache can hold, M; the mask is [B, 1, S, M]. It is for tracing alone, when the
+    number of cached tokens is not known as an int; else ``Placement.length`` says how much of the cache is in use.
     """
     device = tokens.ids_BS.device
     column_S1 = past + torch.arange(tokens.ids_BS.shape[1], device=device)[:, None]
-    mask_BHST = (torch.arange(length, device=device) <= column_S1)[None, None]
+    mask_BHST = (torch.arange(capacity, device=device) <= column_S1)[None, None]
     if tokens.mask_BT is None:
         return mask_BHST
-    mask_BT = torch.nn.functional.pad(tokens.mask_BT, (0, length - tokens.mask_BT.shape[1]), value=True)
+    mask_BT = torch.nn.functional.pad(tokens.mask_BT, (0, capacity - tokens.mask_BT.shape[1]), value=True)
     return mask_BHST & expand_key_mask(mask_BT, mask_BHST.shape[2])
 
 
 def make_cross_placement(tokens: TokenBatch, pos_BS: Positions, source: EncodedSource) -> Placement:
-    """Make the placement of cross-attention; where documents are packed, a token attends to the source of its own."""
+    """Make the placement of cross-attention; a token of a packed document attends to that document's source."""
     mask, documents = make_padding_mask(source.mask_BT, tokens.ids_BS.shape[1]), source.documents_BT
     if documents is not None and tokens.documents_BS is not None:
         same_BHST = (tokens.documents_BS[:, :, None] == documents[:, None, :])[:, None]

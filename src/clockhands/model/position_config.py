@@ -41,29 +41,29 @@ class PositionConfig:
     transform_options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def from_dict(cls, table: Any, side: str = "position") -> PositionConfig:
+    def from_dict(cls, table: Any, origin: str = "position") -> PositionConfig:
         """Make a configuration from a scheme's name or a table; keys that are no field are options of the scheme.
 
-        An example of a table is ``{"scheme": "rope", "base": 500.0}``. Raises ConfigError for values of a wrong type or
-        out of range.
+        An example of a table is ``{"scheme": "rope", "base": 500.0}``. ``origin``: where it comes from, for messages.
+        Raises ConfigError for values of a wrong type or out of range.
         """
         if isinstance(table, PositionConfig):
             return table
         if isinstance(table, str):
             return cls(scheme=table)
         if not isinstance(table, Mapping):
-            raise ConfigError([f"{side} is {show_value(table)}, but must be the name of a scheme or a table"], side)
+            raise ConfigError([f"{origin} is {show_value(table)}, but must be the name of a scheme or a table"], origin)
         tables = {name: table.get(name, {}) for name in ("options", "transform_options")}
         fields = {name: option for name, option in options_of(cls).items() if name not in tables}
-        values, faults = check_options({key: table[key] for key in table if key in fields}, fields, side)
+        values, faults = check_options({key: table[key] for key in table if key in fields}, fields, origin)
         # The contents of the two tables are checked later, with their scheme and transform (find_position_faults).
         faults += [
-            f"{side}.{name} is {show_value(inner)}, but must be a table"
-            for name, inner in tables.items()
-            if not isinstance(inner, Mapping)
+            f"{origin}.{name} is {show_value(content)}, but must be a table"
+            for name, content in tables.items()
+            if not isinstance(content, Mapping)
         ]
         if faults:
-            raise ConfigError(faults, side)
+            raise ConfigError(faults, origin)
         scheme_options = {key: value for key, value in table.items() if key not in (*fields, *tables)}
         return cls(
             options={**tables["options"], **scheme_options}, transform_options=tables["transform_options"], **values

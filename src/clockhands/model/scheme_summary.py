@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from clockhands.model.config import TransformerConfig
     from clockhands.model.config_types import Side
 
-__all__ = ["BYTES_OF_FLOAT32", "SMALL_TABLE_BYTES", "SchemeSummary", "SpareSchemes", "build_for_summary"]
+__all__ = ["BYTES_OF_FLOAT32", "SMALL_TABLE_BYTES", "SchemeSummary", "SpareSchemes", "build_scheme_for_summary"]
 
 SMALL_TABLE_BYTES = 2**26
 """Bytes of the largest table with which a scheme is built as it is; with a larger one it is built on the meta device,
@@ -68,23 +68,23 @@ def _read_torch_defaults() -> tuple[object, ...]:
     return torch.get_default_device(), torch.get_default_dtype(), torch.is_inference_mode_enabled()
 
 
-def build_for_summary(config: TransformerConfig, side: Side) -> Scheme:
+def build_scheme_for_summary(config: TransformerConfig, side: Side) -> Scheme:
     """Build one scheme of a side, on the meta device if its tables could be large; the random state stays as it was."""
     with torch.random.fork_rng(devices=[]):
-        if BYTES_OF_FLOAT32 * _bound_table_entries(config, side) <= SMALL_TABLE_BYTES:
+        if BYTES_OF_FLOAT32 * _compute_most_table_entries(config, side) <= SMALL_TABLE_BYTES:
             return config.build_scheme(side)
         with torch.device("meta"):
             return config.build_scheme(side)
 
 
-def _bound_table_entries(config: TransformerConfig, side: Side) -> int:
-    """Return a bound on the entries of a table: the product of the two largest integers among sizes and options.
+def _compute_most_table_entries(config: TransformerConfig, side: Side) -> int:
+    """Return the most entries that a table can have: the product of the two largest integers among sizes and options.
 
-    No scheme of the catalogue has a larger table; one of another package may, and is then built with storage.
+    No scheme of the catalogue has a larger table; one of another package may, and is then not built on the meta device.
     """
     sizes = config.get_sizes(side)
     dimensions = [sizes.width, sizes.d_model, sizes.num_heads * sizes.head_dim]
-    dimensions += [abs(int(number)) for number in _find_integers(config.get_position(side).options)]
+    dimensions += [abs(int(number)) for number in _find_integers(config.get_position_config(side).options)]
     first, second = sorted([*dimensions, 1], reverse=True)[:2]
     return first * second
 

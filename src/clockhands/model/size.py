@@ -30,7 +30,7 @@ def count_parameters(config: TransformerConfig) -> int:
     """
     total = sum(_count_stack(config, side) for side in config.sides if side != "cross")
     total += sum(_count_schemes(config, side) for side in config.sides)
-    return total + _count_output(config) - _count_tied(config)
+    return total + _count_output(config) - _count_repeats(config)
 
 
 def count_bytes(config: TransformerConfig, *, training: bool = False, bytes_per_parameter: int = 4) -> int:
@@ -76,7 +76,7 @@ def _count_schemes(config: TransformerConfig, side: Side) -> int:
 
 def _count_stack(config: TransformerConfig, side: Side) -> int:
     """Count the input layer, the layers and the last norm of the encoder or the decoder, without its schemes."""
-    position, width = config.get_position(side), config.d_model
+    position, width = config.get_position_config(side), config.d_model
     total = config.get_vocabulary_size(side) * position.compute_token_width(width)
     total += config.token_scale == "learned"
     total += (width + position.compute_encoding_width(width)) * width if position.combine == "project" else 0
@@ -113,8 +113,8 @@ def _count_output(config: TransformerConfig) -> int:
     return width * config.vocab_size + config.output_bias * config.vocab_size + transform
 
 
-def _count_tied(config: TransformerConfig) -> int:
-    """Count the parameters of tied matrices that the other counts contain once too often."""
+def _count_repeats(config: TransformerConfig) -> int:
+    """Count the parameters that the other counts contain again because their matrices are tied."""
     if config.tying == "none":
         return 0
     shared = config.kind == "encoder-decoder" and config.tying == "three-way"

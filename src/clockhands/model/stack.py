@@ -36,7 +36,7 @@ class SideSchemes(nn.ModuleList):
         super().__init__([first, *(config.take_scheme(side) for _ in range(count - 1))])
         # On the meta device, as in from_pretrained, tables have no values: ``restore_tables`` makes them after loading.
         self.built_on_meta = torch.get_default_device().type == "meta"
-        self.skip_every = config.get_position(side).skip_every
+        self.skip_every = config.get_position_config(side).skip_every
         self.axes = first.declares.axes
         self.has_locate = "locate" in first.active_hooks()
         self._no_position = (NoPosition(),)  # in a tuple, so that nn.Module does not register it
@@ -60,10 +60,10 @@ class Stack(nn.Module):
 
     def __init__(self, config: TransformerConfig, side: Side) -> None:
         super().__init__()
-        self.position = config.get_position(side)
+        self.position_config = config.get_position_config(side)
         self.input = InputLayer(config, side)
         self.schemes = SideSchemes(config, side)
-        self.transform = self.position.make_transform()
+        self.transform = self.position_config.make_transform()
         self.blocks = nn.ModuleList(Block(config, side) for _ in range(config.count_layers(side)))
         self.norm = make_norm(config) if config.has_final_norm else None
 
@@ -75,7 +75,7 @@ class Stack(nn.Module):
         computed with the old positions.
         """
         if self.transform is not None and self.transform.depends_on_length:
-            return CacheLimit(str(self.position.transform), 0)
+            return CacheLimit(str(self.position_config.transform), 0)
         # No keys are computed from the states of the last layer, so its scheme may change.
         below = [self.schemes.for_layer(layer) for layer in range(len(self.blocks) - 1)]
         changing = [scheme for scheme in below if scheme.declares.depends_on_length]
@@ -83,7 +83,7 @@ class Stack(nn.Module):
         if first.declares.depends_on_length and "encode" in first.active_hooks():
             changing.append(first)
         lengths = [scheme.declares.steady_length for scheme in changing]
-        return CacheLimit(self.position.scheme, min(lengths)) if changing else None
+        return CacheLimit(self.position_config.scheme, min(lengths)) if changing else None
 
     def refuse_stale_cache(self, length: int | None) -> None:
         """Raise PositionError if cached keys are stale in a text of ``length`` tokens (None: not known in tracing)."""
@@ -163,7 +163,7 @@ class Stack(nn.Module):
         self, x_BSD: Float[Tensor, "B S D"], scheme: Scheme, pos_BS: Positions, layer: int
     ) -> Float[Tensor, "B S D"]:
         """Add the encoding to a layer's input, [B, S, D], if ``every_layer`` is set; the first one has it already."""
-        if not self.position.every_layer or layer == 0:
+        if not self.position_config.every_layer or layer == 0:
             return x_BSD
         encoding_BSD = scheme.encode(pos_BS, layer)
         return x_BSD if encoding_BSD is None else x_BSD + encoding_BSD.to(x_BSD.dtype)

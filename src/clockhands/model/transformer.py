@@ -18,7 +18,7 @@ from clockhands.model.masks import (
     make_cross_placement,
     make_self_mask,
     make_static_cache_mask,
-    select_new_mask,
+    select_mask_of_new_tokens,
 )
 from clockhands.model.output import OutputLayer
 from clockhands.model.stack import SideSchemes, Stack
@@ -80,7 +80,8 @@ class Transformer(nn.Module):
     def initialise(self) -> None:
         """Initialise embeddings, linear layers and learned token scales; norms and schemes initialise themselves.
 
-        Everything is drawn by ``torch.nn.init``, which transformers makes leave alone what a checkpoint has filled.
+        Everything is drawn by ``torch.nn.init``: while transformers loads a checkpoint, those functions leave alone
+        what it has filled.
         """
         for _, draw in self.list_initialisers():
             draw()
@@ -155,8 +156,8 @@ class Transformer(nn.Module):
         if cache is not None:
             stack.refuse_stale_cache(past + tokens.ids_BS.shape[1] if isinstance(past, int) else None)
         counted_BS = count_positions(tokens, past)
-        new_mask_BS = None if stack.transform is None else select_new_mask(tokens, past)
-        pos_BS = stack.transform_positions(counted_BS, new_mask_BS)
+        mask_BS = None if stack.transform is None else select_mask_of_new_tokens(tokens, past)
+        pos_BS = stack.transform_positions(counted_BS, mask_BS)
         if isinstance(past, int):
             length = None if cache is None else past + tokens.ids_BS.shape[1]
             return counted_BS, Placement(
@@ -164,7 +165,7 @@ class Transformer(nn.Module):
             )
         if stack.schemes.has_locate:
             raise PositionError(
-                f"{stack.position.scheme} locates its tokens itself and cannot be traced with a cache; "
+                f"{stack.position_config.scheme} locates its tokens itself and cannot be traced with a cache; "
                 f"pass use_cache=False, or do not compile the model"
             )
         return counted_BS, Placement(pos_BS, pos_BS, make_static_cache_mask(tokens, past, get_cache_capacity(cache)))

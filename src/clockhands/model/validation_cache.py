@@ -7,10 +7,10 @@ from typing import Any
 
 from clockhands.model.config import TransformerConfig
 
-__all__ = ["MAX_ENTRIES", "store_validated", "validate_table"]
+__all__ = ["MAX_ENTRIES", "store_config", "validate_table"]
 
 MAX_ENTRIES = 64
-_VALIDATED: dict[str, TransformerConfig] = {}
+_CONFIGS: dict[str, TransformerConfig] = {}
 
 
 def validate_table(table: Any, origin: str = "config.transformer") -> TransformerConfig:
@@ -22,13 +22,13 @@ def validate_table(table: Any, origin: str = "config.transformer") -> Transforme
         key = json.dumps(table, sort_keys=True)
     except (TypeError, ValueError, RecursionError):
         return TransformerConfig.from_dict(table, origin)  # not JSON, so from_dict says what is wrong
-    if key not in _VALIDATED:
-        store_validated(TransformerConfig.from_dict(table, origin), table)
-    return _VALIDATED[key]
+    if key not in _CONFIGS:
+        store_config(TransformerConfig.from_dict(table, origin), table)
+    return _CONFIGS[key]
 
 
-def store_validated(config: TransformerConfig, table: Any) -> None:
+def store_config(config: TransformerConfig, table: Any) -> None:
     """Store a validated configuration under its table; the oldest of ``MAX_ENTRIES`` is dropped."""
-    if len(_VALIDATED) >= MAX_ENTRIES:
-        del _VALIDATED[next(iter(_VALIDATED))]
-    _VALIDATED[json.dumps(table, sort_keys=True)] = config
+    if len(_CONFIGS) >= MAX_ENTRIES:
+        del _CONFIGS[next(iter(_CONFIGS))]
+    _CONFIGS[json.dumps(table, sort_keys=True)] = config

@@ -200,12 +200,12 @@ def change_positions(config: ClockhandsConfig, overrides: Mapping[str, Any]) -> 
     table = core.to_dict()
     known: set[str] = set()
     for side in core.sides:
-        options = options_of(CATALOGUE[core.get_position(side).scheme])
+        options = options_of(CATALOGUE[core.get_position_config(side).scheme])
         known |= set(options)
         table[side]["options"].update({key: value for key, value in overrides.items() if key in options})
     unknown = [key for key in overrides if key not in known]
     if unknown:
-        names = ", ".join(sorted({core.get_position(side).scheme for side in core.sides}))
+        names = ", ".join(sorted({core.get_position_config(side).scheme for side in core.sides}))
         if len(unknown) == 1:
             raise UsageError(describe_unknown(f"position option of this model ({names})", unknown[0], known))
         raise UsageError(

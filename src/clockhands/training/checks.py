@@ -55,7 +55,7 @@ def _check_lengths(recipe: Recipe, material: Material) -> None:
     # Pairs have two lengths, source and target; windows have one, whichever side reads them.
     sides = {"encoder": longest[0], "decoder": longest[-1]}
     for side in (side for side in recipe.model.sides if side in sides):
-        position = recipe.model.get_position(side)
+        position = recipe.model.get_position_config(side)
         declares = recipe.model.summarise_scheme(side).declares
         limit = declares.max_length
         if limit is not None and declares.beyond == "raise" and position.transform is None and sides[side] > limit:

@@ -155,7 +155,7 @@ def test_another_scheme_drops_the_options_of_the_former_and_keeps_how_it_enters(
 
 def test_one_side_may_differ_and_the_other_follows_the_common_table() -> None:
     recipe = vary(Recipe.of(NUMBERS), {"position.scheme": "rope", "position.encoder.scheme": "alibi"})
-    assert [recipe.model.get_position(side).scheme for side in ("encoder", "decoder", "cross")] == [
+    assert [recipe.model.get_position_config(side).scheme for side in ("encoder", "decoder", "cross")] == [
         "alibi",
         "rope",
         "none",

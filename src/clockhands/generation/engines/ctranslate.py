@@ -167,7 +167,7 @@ def list_obstacles(transformer: Transformer) -> list[str]:
 
 def _list_side_obstacles(stack: Stack) -> Iterator[str]:
     """Yield why CTranslate2 cannot run the positional encoding of one side."""
-    position = stack.position
+    position = stack.position_config
     if position.combine != "add":
         yield f"positions that are not added but {COMBINATIONS[position.combine]}"
     if position.every_layer:

@@ -53,7 +53,7 @@ class ClockhandsSubject(Subject):
         subject = cls(
             stack,
             tokenizer,
-            name or f"{config.get_position(side or config.sides[0]).scheme} {config.kind}",
+            name or f"{config.get_position_config(side or config.sides[0]).scheme} {config.kind}",
             None,
             _name_mechanisms(_first_scheme(stack)),
             side=side,
@@ -102,7 +102,7 @@ class ClockhandsSubject(Subject):
                 "add": "added to",
                 "concatenate": "concatenated with",
                 "project": "joined by a projection with",
-            }[self.stack.position.combine]
+            }[self.stack.position_config.combine]
             return f"{scheme}: a vector per position is {combined} the token embedding."
         if not self.scheme.active_hooks():
             return "Nothing tells it position, except what a causal mask lets it infer."
@@ -197,15 +197,15 @@ class ClockhandsSubject(Subject):
     def without_residuals(self) -> Iterator[None]:
         """Inside the block, no layer adds its input to its output."""
         sublayers = [
-            module for module in self.stack.modules() if isinstance(module, ResidualConnection) and module.residual
+            module for module in self.stack.modules() if isinstance(module, ResidualConnection) and module.adds_input
         ]
         for sublayer in sublayers:
-            sublayer.residual = False
+            sublayer.adds_input = False
         try:
             yield
         finally:
             for sublayer in sublayers:
-                sublayer.residual = True
+                sublayer.adds_input = True
 
     def run_shifted(self, ids_BT: Tensor, step: int, **source: Tensor) -> tuple[Tensor, ...] | None:
         if not self.scheme.active_hooks() & {"encode", "rotate"}:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 from clockhands.data import Normalisation, TokenKind
-from clockhands.model.loss import Smoothing
+from clockhands.model.loss import SmoothingMode
 from clockhands.options import Count, NotNegative, Positive, Range, Seed, Share
 
 __all__ = ["Batching", "Logger", "Tokenization", "Training", "Vocabulary"]
@@ -132,7 +132,7 @@ class Training:
     weight_decay: NotNegative = 0.0
     clip: NotNegative = 1.0
     label_smoothing: Share = 0.0
-    smoothing: Smoothing = "all"
+    smoothing: SmoothingMode = "all"
     accumulate: Count = 1
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "fp32", "bf16"] = "auto"
