@@ -117,3 +117,11 @@ def test_a_tutorial_becomes_a_notebook(tmp_path: Path) -> None:
     assert "!clockhands explain llama" in code
     assert sum("import" in cell for cell in code) >= 2
     assert os.sep not in cells[0]["source"][0]
+
+
+def test_every_entry_of_the_log_is_in_its_contents() -> None:
+    text = (ROOT / "LOG.md").read_text("utf8")
+    contents, _, entries = text.partition("\n## 20")
+    headings = re.findall(r"^### (.*)$", entries, flags=re.MULTILINE)
+    anchors = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+    assert [anchor for anchor in anchors if f"(#{anchor})" not in contents] == []
