@@ -104,7 +104,7 @@ def test_a_real_worker_checks_a_real_architecture(tmp_path: Path) -> None:
 
 
 def test_every_build_has_one_name() -> None:
-    names = sweeping.every()
+    names = sweeping.list_builds()
     assert len(names) == len(set(names)) >= 240
     assert [name for name in names if name.startswith("gpt2:")] == ["gpt2:causal"]
 

@@ -68,7 +68,7 @@ def test_the_matrix_is_1_if_anything_fails(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Results are kept from a sweep before, so that nothing is checked again: the exit code is about them."""
-    monkeypatch.setattr("clockhands.checking.sweep.every", lambda: ["x:causal"])
+    monkeypatch.setattr("clockhands.checking.sweep.list_builds", lambda: ["x:causal"])
     kept = tmp_path / "results.jsonl"
     command = ["check", "--all", str(tmp_path), "--only", "shift"]
     for verdict, code in (("PASS", 0), ("WARN", 0), ("FAIL", 1)):

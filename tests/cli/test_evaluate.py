@@ -53,6 +53,6 @@ def test_the_windows_are_those_trained_on_unless_others_are_asked_for(
     architecture: str, length: str | None, windows: list[int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pairs have no windows; a text of a language model is cut as in training, here into 64 tokens."""
-    monkeypatch.setattr(evaluate, "_trained_length", lambda run: 64)
+    monkeypatch.setattr(evaluate, "_trained_window", lambda run: 64)
     opened: Any = SimpleNamespace(architecture=architecture, path=Path())
     assert list(evaluate._lengths(opened, Namespace(length=length))) == windows

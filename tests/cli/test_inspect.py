@@ -174,7 +174,7 @@ def test_a_model_without_a_tokenizer(weights: Path, capsys: pytest.CaptureFixtur
         (["--tokenizer", "{}/none"], 1, "there is no folder"),
         (["--tokenizer", "{}/ids.npy"], 1, "there is no folder"),
         (["--tokenizer", "{}/empty"], 1, "cannot open the tokenizer"),
-        (["--tokenizer", "{}/model"], 1, "holds no tokenizer: none of its files lists any words"),
+        (["--tokenizer", "{}/model"], 1, "holds no tokenizer: none of its files lists any tokens"),
     ],
 )
 def test_tokenizers_and_ids_that_are_refused(

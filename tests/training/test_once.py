@@ -12,7 +12,7 @@ import pytest
 
 from clockhands.cli import main
 from clockhands.errors import ConfigError
-from clockhands.model import faults
+from clockhands.model import config
 from clockhands.model.config import TransformerConfig
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.runs import Run
@@ -47,7 +47,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         monkeypatch.setattr(owner, name, wrap(counting))
 
     count(Recipe, "of", "recipe", staticmethod)
-    count(faults, "faults", "configuration")
+    count(config, "find_faults", "configuration")
     count(CATALOGUE["rope"], "__init__", "rope")
     count(CATALOGUE["learned"], "__init__", "learned")
     return made
