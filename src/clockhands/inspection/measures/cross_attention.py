@@ -47,10 +47,10 @@ class _CrossSums:
         self.ordinary_T, self.position_sums = ordinary_T, PositionSums()
         self.weights = self.uniform = torch.zeros(())
 
-    def add(self, call: AttentionCall, texts: int) -> None:
-        """Add the first ``texts`` texts of a batch."""
-        weights = call.weights_BHST[:texts].cpu().double()[:, :, self.ordinary_T]
-        mask = call.mask_BHST[:texts, :1].cpu()[:, :, self.ordinary_T]
+    def add(self, call: AttentionCall, num_texts: int) -> None:
+        """Add the first ``num_texts`` texts of a batch."""
+        weights = call.weights_BHST[:num_texts].cpu().double()[:, :, self.ordinary_T]
+        mask = call.mask_BHST[:num_texts, :1].cpu()[:, :, self.ordinary_T]
         uniform = mask / mask.sum(-1, keepdim=True).clamp_min(1)
         self.position_sums.add(weights - uniform)
         self.weights, self.uniform = self.weights + weights.sum(0), self.uniform + uniform.sum(0)
@@ -70,9 +70,9 @@ def read_cross_attention(subject: Subject, capture: Capture, batch: int = 8) -> 
     sums = {module: _CrossSums(capture.ordinary_T) for module in capture.cross_modules}
     for rows in torch.arange(capture.num_texts).split(batch):
 
-        def receive(call: AttentionCall, texts: int = len(rows)) -> None:
+        def receive(call: AttentionCall, num_texts: int = len(rows)) -> None:
             if call.module in sums:
-                sums[call.module].add(call, texts)
+                sums[call.module].add(call, num_texts)
 
         with listen(subject.model, receive):
             subject.forward(capture.ids_NT[rows], **capture.forward_options(rows))

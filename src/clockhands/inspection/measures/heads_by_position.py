@@ -32,8 +32,8 @@ class HeadsByPosition(Measure):
         "for attention that does not depend on positions, 1 for attention that is the same on every text. A head is "
         "named after an offset if on average half of its attention goes there, and counted as positional from a share "
         "of 0.6. In place of an interval stand two counts: the heads whose own 95 % interval (jackknife over eight "
-        "groups of texts) lies above that share, and the heads whose interval reaches it; there are none where no "
-        "head does. Untrained: fresh weights."
+        "groups of texts) lies above that share, and the heads whose interval reaches it; there are no counts "
+        "where no interval reaches it. Untrained: fresh weights."
     )
     source = (
         "unbiased one-way analysis of variance, by pair of positions; named heads after Clark et al. 2019 and Voita et "

@@ -25,7 +25,8 @@ class LogitHeads(Measure):
     references = ("untrained",)
     method = METHOD + (
         " In place of an interval of the count stand two counts: the heads whose own interval lies above one half, and "
-        "those whose interval reaches it; there are none where no head does. Heads are numbered from 0, layers from 1."
+        "those whose interval reaches it; there are no counts where none does. Heads are numbered from 0, layers "
+        "from 1."
     )
     source = SOURCE
     heading = ATTENTION

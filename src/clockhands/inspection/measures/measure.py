@@ -33,7 +33,7 @@ class Measure(ABC):
 
     Attributes:
         name: stable identifier of its finding, such as ``logits.layers``.
-        question: heading on the page, in a person's words.
+        question: its title on the page, in a person's words.
         references: what its value is compared with, each by its name (``untrained``, ``chance``).
         method: how it is measured, in a few sentences, with what its interval means.
         source: paper and equation.
