@@ -199,13 +199,13 @@ def test_tiles_skip_what_can_have_no_weight_and_nothing_else(monkeypatch: pytest
     monkeypatch.setattr(extra_channel, "fits_channel", lambda row_BHT, dtype: torch.zeros(HEADS, dtype=torch.bool))
     leaves = [torch.randn(1, HEADS, 600, WIDTH).requires_grad_() for _ in range(3)]
     pairs: list[int] = []
-    logits = tile_work.Work.logits
+    logits = tile_work.TileWork.compute_logits
 
     def counted(self: Any, tile: Any) -> Tensor:
         pairs.append(logits(self, tile).numel())
         return logits(self, tile)
 
-    monkeypatch.setattr(tile_work.Work, "logits", counted)
+    monkeypatch.setattr(tile_work.TileWork, "compute_logits", counted)
     fast = attend(scheme, *leaves, pos, pos, causal=True)
     slow = attend_reference(scheme, *leaves, pos, pos, causal=True).out_BHSK
     assert sum(pairs) < 0.75 * HEADS * 600 * 616 / 2, "a slope of 2 reaches some 60 tokens, one of 1/32 all"
@@ -224,7 +224,7 @@ def test_tiles_of_a_grid_are_the_reference(name: str, rows: int, columns: int, k
     visible = mask(kind, 2, 40, 40)
     for causal in (True, False):
         scheme = make(name, causal, rows=rows + 1, columns=columns + 2)
-        assert line.find_line(*scheme.line(pos, pos)[:2]) is not None
+        assert line.find_line(*scheme.place_on_line(pos, pos)[:2]) is not None
         qkv = [torch.randn(2, HEADS, 40, WIDTH).requires_grad_() for _ in range(3)]
         fast = attend(scheme, *qkv, pos, pos, visible, causal=causal)
         slow = attend_reference(scheme, *qkv, pos, pos, visible, causal=causal).out_BHSK
@@ -238,7 +238,7 @@ def test_cells_that_are_no_whole_grid_take_another_path_to_the_same_answer() -> 
     scheme, cells = make("swin", False, rows=8, columns=8), positions.make_grid(1, 6, 7)
     for pos in (cells[:, torch.randperm(42)], cells[:, :40], torch.cat([cells[:, :20], cells[:, 22:]], dim=1)):
         q, k, v = torch.randn(3, 1, HEADS, pos.shape[1], WIDTH).unbind(0)
-        assert line.find_line(*scheme.line(pos, pos)[:2]) is None
+        assert line.find_line(*scheme.place_on_line(pos, pos)[:2]) is None
         expected = attend_reference(scheme, q, k, v, pos, pos).out_BHSK
         torch.testing.assert_close(attend(scheme, q, k, v, pos, pos), expected, atol=1e-5, rtol=1e-5)
 
@@ -284,16 +284,16 @@ def test_parallel_rows_differ_by_a_constant_at_any_positions(name: str, options:
     where = pos if own is None else own
     bias = scheme.bias(*torch.randn(2, 2, HEADS, 12, WIDTH).unbind(0), where, where)
     less = bias - bias[:, :, 5:6]
-    assert scheme.parallel
+    assert scheme.rows_differ_by_constant
     torch.testing.assert_close(less, less[..., :1].expand_as(less), atol=1e-5, rtol=1e-5)
 
 
 def test_what_is_not_parallel_does_not_say_so() -> None:
     """Symmetric ALiBi under a causal mask would be, and only there."""
-    said = {name for name, kind in CATALOGUE.items() if kind.parallel and name != "alibi"}
+    said = {name for name, kind in CATALOGUE.items() if kind.rows_differ_by_constant and name != "alibi"}
     assert said == {"forgetting"}
     for form in ("symmetric", "asymmetric", "two-sided", "broken"):
-        assert not make("alibi", True, form=form).parallel
+        assert not make("alibi", True, form=form).rows_differ_by_constant
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)

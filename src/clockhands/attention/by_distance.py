@@ -51,10 +51,10 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
 
 
 def _fit_a_channel(request: AttentionRequest) -> Tensor:
-    """Return for which heads one more channel serves, [H]; for none where the rows of the bias are not parallel."""
+    """Return for which heads one more channel serves, [H]; none if rows of the bias differ by more than a constant."""
     scheme = cast(DistanceBias, request.scheme)
     summed = scheme.learned and request.low_precision
-    if scheme.parallel and not summed and extra_channel.is_possible(request):
+    if scheme.rows_differ_by_constant and not summed and extra_channel.is_possible(request):
         return extra_channel.fits_channel(_make_middle_row(request), request.q_BHSK.dtype)
     return torch.zeros(len(request.curve_HN), dtype=torch.bool)
 

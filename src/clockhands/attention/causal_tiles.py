@@ -13,6 +13,7 @@ from clockhands.shapes import Float, Tensor
 __all__ = ["LONG", "compute", "serves"]
 
 LONG = 512
+"""Queries from which on tiles are the faster."""
 
 
 def serves(request: AttentionRequest) -> bool:

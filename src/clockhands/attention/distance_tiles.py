@@ -12,7 +12,7 @@ import torch
 
 from clockhands.attention.line import Line
 from clockhands.attention.request import AttentionRequest
-from clockhands.attention.tile_work import LOG2E, Tile, Work
+from clockhands.attention.tile_work import LOG2E, Tile, TileWork
 from clockhands.shapes import Float, Tensor
 
 __all__ = ["Diagonals", "attend_by_tiles", "make_causal_curve"]
@@ -66,12 +66,12 @@ class _Tiled(torch.autograd.Function):
     ) -> Tensor:
         seed = int(torch.randint(1 << 62, ()).item()) if dropout else 0
         base2, kr, vr = (x.flatten(0, 1) for x in (q * (scale * LOG2E), k.flip(2), v.flip(2)))
-        work = Work(base2, kr, vr, curve, mask, dropout, line, seed)
+        work = TileWork(base2, kr, vr, curve, mask, dropout, line, seed)
         out = torch.zeros(*base2.shape[:2], v.shape[-1], dtype=v.dtype, device=v.device)
         logsum = torch.zeros(*base2.shape[:2], 1, dtype=work.wide, device=v.device)
-        for number, tile in enumerate(work.tiles()):
+        for number, tile in enumerate(work.make_tiles()):
             weights, total, logsum[tile.query_rows] = work.compute_unnormalised(tile)
-            out[tile.query_rows] = work.drop(weights, number).to(v.dtype) @ work.v[tile.key_rows] / total
+            out[tile.query_rows] = work.apply_dropout(weights, number).to(v.dtype) @ work.v[tile.key_rows] / total
         ctx.save_for_backward(base2, kr, vr, curve, mask, out, logsum)
         ctx.rest, ctx.scale = (dropout, line, seed), scale
         return out.unflatten(0, q.shape[:2])
@@ -79,15 +79,15 @@ class _Tiled(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
         q, k, v, curve, mask, out, logsum = ctx.saved_tensors
-        work, grad = Work(q, k, v, curve, mask, *ctx.rest), grads[0].contiguous().flatten(0, 1)
+        work, grad = TileWork(q, k, v, curve, mask, *ctx.rest), grads[0].contiguous().flatten(0, 1)
         row_sums = (grad.to(work.wide) * out).sum(-1, keepdim=True)
         dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k, dtype=work.wide), torch.zeros_like(v, dtype=work.wide)
         diagonals = Diagonals(work) if ctx.needs_input_grad[3] else None
-        for number, tile in enumerate(work.tiles()):
-            weights = work.weights(tile, logsum[tile.query_rows])
-            _add_product(dv[tile.key_rows], work.drop(weights, number).to(v.dtype).mT, grad[tile.query_rows])
-            dweights = work.product("dweights", grad[tile.query_rows], v[tile.key_rows])
-            dlogits = work.drop(dweights, number).sub_(row_sums[tile.query_rows]).mul_(weights)
+        for number, tile in enumerate(work.make_tiles()):
+            weights = work.compute_weights_again(tile, logsum[tile.query_rows])
+            _add_product(dv[tile.key_rows], work.apply_dropout(weights, number).to(v.dtype).mT, grad[tile.query_rows])
+            dweights = work.multiply("dweights", grad[tile.query_rows], v[tile.key_rows])
+            dlogits = work.apply_dropout(dweights, number).sub_(row_sums[tile.query_rows]).mul_(weights)
             if diagonals is not None:
                 diagonals.add(tile, dlogits)
             narrow = dlogits.to(q.dtype)
@@ -99,12 +99,12 @@ class _Tiled(torch.autograd.Function):
 
 
 class Diagonals:
-    """The gradient of the curve: the sums over all pairs of one distance.
+    """The gradient of the curve: the sums over all queries and keys at one distance.
 
     In rows that are read one element shorter than they were written, every diagonal is a column.
     """
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: TileWork) -> None:
         self.work, self.line = work, work.line
         longer = self.line.step if self.line.run < work.k.shape[1] else 0
         self.sums = work.curve.new_zeros(len(work.curve), work.curve.shape[1] + longer)
@@ -114,7 +114,7 @@ class Diagonals:
         (runs, rows), (groups, keys) = (self.line.parts(part.stop - part.start) for part in (tile.rows, tile.keys))
         width = keys if groups == 1 else groups * self.line.step
         heads = len(self.work.curve[tile.heads])
-        room = self.work.room("diagonals", torch.Size((len(dlogits) // heads, heads, runs, rows, width + rows)))
+        room = self.work.take_memory("diagonals", torch.Size((len(dlogits) // heads, heads, runs, rows, width + rows)))
         if groups > 1 or keys < width:
             room.zero_()
         room[..., keys if groups == 1 else width :] = 0

@@ -28,14 +28,16 @@ __all__ = [
 ]
 
 WIDEST, WIDEST_LOW = 80.0, 1024.0
+"""Logits that a row may span, in float32 or float64 and in 16 bits (``fits_channel``)."""
 FEW_QUERIES, SHORT = 16, 128
+"""With fewer queries than the first, or no more keys than the second, another kernel is faster."""
 
 
 def serves(request: AttentionRequest) -> bool:
     """Whether one row of the bias stands for all, and fits into a channel."""
     if (
         "bias" not in request.hooks
-        or not request.scheme.parallel
+        or not request.scheme.rows_differ_by_constant
         or request.num_keys <= SHORT
         or not is_possible(request)
     ):
@@ -73,7 +75,7 @@ def is_possible(request: AttentionRequest) -> bool:
 def has_fast_low_precision() -> bool:
     """Whether this processor multiplies tiles of 16-bit numbers (Intel's AMX).
 
-    Its fused kernel is then the fastest in bfloat16 too.
+    PyTorch's fused kernel is then the fastest in bfloat16 too.
     """
     return bool(torch.cpu._is_amx_tile_supported())
 
@@ -104,10 +106,10 @@ def attend_with_row(request: AttentionRequest, row_BHT: Float[Tensor, "#B H T"])
     q = torch.cat([q_BHSK, q_BHSK.new_ones(()).expand(*q_BHSK.shape[:3], len(parts))], dim=-1)
     k = torch.cat([k_BHTK, *(part[..., None].expand(*k_BHTK.shape[:3], 1) for part in parts)], dim=-1)
     out = call_fused_kernel(q, k, request.v_BHTK, is_causal=request.causal, scale=request.scale)
-    return out if mask is None else out.masked_fill(_without_keys(mask, request.causal)[..., None], 0.0)
+    return out if mask is None else out.masked_fill(_find_queries_without_keys(mask, request.causal)[..., None], 0.0)
 
 
-def _without_keys(mask_BHST: Mask, causal: bool) -> Bool[Tensor, "#B #H S"]:
+def _find_queries_without_keys(mask_BHST: Mask, causal: bool) -> Bool[Tensor, "#B #H S"]:
     """Return which queries may attend to no key; the fused kernel would give them the mean of all values."""
     mask_BHT = mask_BHST[:, :, 0]
     return mask_BHT.cumsum(-1) == 0 if causal else ~mask_BHT.any(-1, keepdim=True)

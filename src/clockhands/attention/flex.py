@@ -13,6 +13,7 @@ from clockhands.shapes import Float, Tensor
 __all__ = ["MANY_QUERIES", "NARROWEST", "compute", "serves"]
 
 MANY_QUERIES, NARROWEST = 1024, 16
+"""Queries from which on compiling is worth while, and the narrowest head that FlexAttention takes."""
 
 
 def serves(request: AttentionRequest) -> bool:
@@ -39,21 +40,21 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
     """Compute attention through the compiled FlexAttention kernel, with a block mask: [B, H, S, Kv]."""
     q, k = request.q_BHSK, request.k_BHTK
     modify = request.scheme.score_mod(request.qpos_BS, request.kpos_BT, q, k)
-    out: Tensor = _compiled()(
-        q, k, request.v_BHTK, score_mod=modify, block_mask=_block_mask(request), scale=request.scale
+    out: Tensor = _compile_flex_attention()(
+        q, k, request.v_BHTK, score_mod=modify, block_mask=_make_block_mask(request), scale=request.scale
     )
     return out
 
 
 @cache
-def _compiled() -> Any:
+def _compile_flex_attention() -> Any:
     """Compile FlexAttention once for this process."""
     from torch.nn.attention.flex_attention import flex_attention
 
     return torch.compile(flex_attention)
 
 
-def _block_mask(request: AttentionRequest) -> Any:
+def _make_block_mask(request: AttentionRequest) -> Any:
     """Make the mask in FlexAttention's form; None where every query may attend to every key."""
     from torch.nn.attention.flex_attention import create_block_mask
 

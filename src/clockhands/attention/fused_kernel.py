@@ -27,7 +27,7 @@ NO_POSITION = NoPosition()
 
 
 def serves(request: AttentionRequest) -> bool:
-    """Return True: every request without a hook that needs whole rows can be computed so."""
+    """Return True: this kernel computes every request whose scheme has no hook that needs whole rows."""
     return True
 
 

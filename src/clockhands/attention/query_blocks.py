@@ -16,7 +16,9 @@ from clockhands.shapes import Float, Tensor
 __all__ = ["ELEMENTS", "ELEMENTS_OF_A_GPU", "FEW_QUERIES", "MANY_PAIRS", "ROWS", "compute", "serves"]
 
 ROWS, ELEMENTS, ELEMENTS_OF_A_GPU = 256, 1 << 19, 1 << 24
+"""Queries of a block at most, and logits of a block, about, on a CPU and on a GPU."""
 FEW_QUERIES, MANY_PAIRS = 32, 1 << 22
+"""Up to so many queries, or entries of the whole bias [B, H, S, T], the bias is made in one piece."""
 
 
 def serves(request: AttentionRequest) -> bool:
@@ -34,10 +36,9 @@ def serves(request: AttentionRequest) -> bool:
 def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
     """Compute attention some queries at a time: [B, H, S, Kv].
 
-    Under a causal mask a block has only the keys up to its last query.
-
     A block has ``ROWS`` queries at most, and about ``ELEMENTS`` logits (a processor's cache; a GPU wants more at once),
-    so that its memory does not grow with the text. Gradients reach q, k, v, positions and the scheme's parameters.
+    so that its memory does not grow with the text. Under a causal mask it has only the keys up to its last query.
+    Gradients reach q, k, v, positions and the scheme's parameters.
     """
     seed = int(torch.randint(1 << 62, ()).item()) if request.dropout else 0
     parameters = [parameter for parameter in request.scheme.parameters() if parameter.requires_grad]
@@ -91,7 +92,7 @@ class _Blockwise(torch.autograd.Function):
         # With gradients, so that the same kernel serves as in the backward pass.
         with torch.set_grad_enabled(any(ctx.needs_input_grad)):
             for start, parts in blocks.parts(*inputs[:5]):
-                leaves = _leaves(parts, ctx.needs_input_grad[1:])
+                leaves = _make_leaves(parts, ctx.needs_input_grad[1:])
                 out.narrow(2, start, leaves[0].shape[2]).copy_(blocks.compute(start, *leaves).detach())
         return out
 
@@ -103,7 +104,7 @@ class _Blockwise(torch.autograd.Function):
         # The same narrowing finds a block's part of its inputs and of their gradients.
         sums = [x if total is None else total for x, total in zip(inputs[:5], totals, strict=False)]
         for (start, parts), (_, places) in zip(blocks.parts(*inputs[:5]), blocks.parts(*sums), strict=True):
-            leaves = [*_leaves(parts, wanted), *inputs[5:]]
+            leaves = [*_make_leaves(parts, wanted), *inputs[5:]]
             with torch.enable_grad():
                 out = blocks.compute(start, *leaves[:5])
             leaves_wanted = [leaf for leaf, want in zip(leaves, wanted, strict=True) if want]
@@ -116,6 +117,6 @@ class _Blockwise(torch.autograd.Function):
         return None, *totals
 
 
-def _leaves(parts: list[Tensor], wanted: tuple[bool, ...]) -> list[Tensor]:
+def _make_leaves(parts: list[Tensor], wanted: tuple[bool, ...]) -> list[Tensor]:
     """Return the parts as inputs of a graph of their own."""
     return [part.detach().requires_grad_(want) for part, want in zip(parts, wanted, strict=False)]

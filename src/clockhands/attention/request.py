@@ -97,4 +97,4 @@ class AttentionRequest:
 
     @cached_property
     def _on_a_line(self) -> tuple[Tensor, Tensor, Curve]:
-        return cast(DistanceBias, self.scheme).line(self.qpos_BS, self.kpos_BT)
+        return cast(DistanceBias, self.scheme).place_on_line(self.qpos_BS, self.kpos_BT)

@@ -11,19 +11,22 @@ import torch
 from clockhands.attention.line import Line
 from clockhands.shapes import Tensor
 
-__all__ = ["ELEMENTS", "LOG2E", "ROWS", "Tile", "Work"]
+__all__ = ["ELEMENTS", "LOG2E", "ROWS", "Tile", "TileWork"]
 
 ROWS, ELEMENTS = 128, 1 << 18
+"""Queries of a tile at most, and weights of a tile, about."""
 LOG2E = 1 / math.log(2)
+"""log2(e): times this, a logit is a power of 2 in place of e."""
 
 
 class Tile(NamedTuple):
     """Rows of queries of some heads, and the keys (counted from the right) that they may attend to.
 
-    ``pairs`` counts heads on through the batch: either some of one batch row, or all of some rows.
+    The same heads are slices of two axes: ``heads`` of [H], ``batch_heads`` of [B·H], where they are either some heads
+    of one batch row or all heads of some rows.
     """
 
-    pairs: slice
+    batch_heads: slice
     heads: slice
     rows: slice
     keys: slice
@@ -31,15 +34,15 @@ class Tile(NamedTuple):
     @property
     def query_rows(self) -> tuple[slice, slice]:
         """The slices of the tile's queries in [B·H, S, ...]."""
-        return self.pairs, self.rows
+        return self.batch_heads, self.rows
 
     @property
     def key_rows(self) -> tuple[slice, slice]:
         """The slices of the tile's keys in [B·H, T, ...]."""
-        return self.pairs, self.keys
+        return self.batch_heads, self.keys
 
 
-class Work:
+class TileWork:
     """One attention's tensors, heads counted on through the batch, keys and values from right to left.
 
     It computes what a tile needs of them. A tile's weights stand in the same memory as those of the tile before.
@@ -60,37 +63,39 @@ class Work:
         self.masked = None if mask is None else ~mask.flip(-1)
         self.dropout, self.line, self.seed = dropout, line, seed
         self.wide = torch.promote_types(q.dtype, torch.float32)
-        self.spans = _spans(self.curve, None if mask is not None else self._reach(), line.place(q.shape[1] - 1))
+        self.spans = _find_spans(
+            self.curve, None if mask is not None else self._compute_reach(), line.place(q.shape[1] - 1)
+        )
         self.lowest = 0.7 * math.log2(torch.finfo(self.wide).smallest_normal)
         self.memory: dict[str, Tensor] = {}
 
-    def _reach(self) -> Tensor:
+    def _compute_reach(self) -> Tensor:
         """Return how far apart two logits of a head can be before the smaller one's weight is lost in rounding: [H]."""
         longest_q, longest_k = (
             x.to(self.wide).norm(dim=-1).view(-1, len(self.curve), x.shape[1]).amax((0, 2)) for x in (self.q, self.k)
         )
         return 2 * longest_q * longest_k - 2 * math.log2(torch.finfo(self.wide).eps)
 
-    def tiles(self) -> Iterator[Tile]:
+    def make_tiles(self) -> Iterator[Tile]:
         """Yield tiles of about ``ELEMENTS`` weights. Their queries are of one run, or of a few whole ones."""
         queries, run = self.q.shape[1], self.line.run
         rows = min(queries, ROWS) if run >= queries else max(1, ROWS // run) * run
-        for pairs, heads in self._heads(max(1, ELEMENTS // (rows * self.k.shape[1]))):
+        for batch_heads, heads in self._split_heads(max(1, ELEMENTS // (rows * self.k.shape[1]))):
             low, high = min(span[0] for span in self.spans[heads]), max(span[1] for span in self.spans[heads])
             for start in range(0, queries, rows):
                 stop = min(start + rows, queries)
                 keys = self._keys_between(low - self.line.place(stop - 1), high - self.line.place(start))
                 if keys.start < keys.stop:
-                    yield Tile(pairs, heads, slice(start, stop), keys)
+                    yield Tile(batch_heads, heads, slice(start, stop), keys)
 
-    def _heads(self, some: int) -> Iterator[tuple[slice, slice]]:
-        """Yield so many heads at a time, in ``pairs`` and as ``heads``: of one batch row, or all of a few rows."""
-        pairs, heads = self.q.shape[0], len(self.curve)
+    def _split_heads(self, some: int) -> Iterator[tuple[slice, slice]]:
+        """Yield so many heads at a time, as ``batch_heads`` and ``heads``: of one batch row, or all of a few rows."""
+        batch_heads, heads = self.q.shape[0], len(self.curve)
         if some >= heads:
             step = some // heads * heads
-            yield from ((slice(at, min(at + step, pairs)), slice(0, heads)) for at in range(0, pairs, step))
+            yield from ((slice(at, min(at + step, batch_heads)), slice(0, heads)) for at in range(0, batch_heads, step))
             return
-        for row in range(0, pairs, heads):
+        for row in range(0, batch_heads, heads):
             for at in range(0, heads, some):
                 end = min(at + some, heads)
                 yield slice(row + at, row + end), slice(at, end)
@@ -109,16 +114,16 @@ class Work:
 
         A row that may attend to no key has zeros, and 1 for their sum.
         """
-        logits = self.logits(tile)
+        logits = self.compute_logits(tile)
         largest = logits.amax(-1, keepdim=True).clamp_(min=torch.finfo(self.wide).min)
         weights = self._exp2(logits.sub_(largest))
         total = weights.sum(-1, keepdim=True)
         total.masked_fill_(total == 0, 1.0)
         return weights, total, largest + total.log2()
 
-    def weights(self, tile: Tile, logsum: Tensor) -> Tensor:
+    def compute_weights_again(self, tile: Tile, logsum: Tensor) -> Tensor:
         """Compute the weights of a tile again, in the backward pass."""
-        return self._exp2(self.logits(tile).sub_(logsum))
+        return self._exp2(self.compute_logits(tile).sub_(logsum))
 
     def _exp2(self, logits: Tensor) -> Tensor:
         """Compute 2^logit in place, and 0 for what is below 2^-88 (of the largest of the row).
@@ -128,34 +133,34 @@ class Work:
         """
         return torch.threshold_(logits, self.lowest, -torch.inf).exp2_()
 
-    def logits(self, tile: Tile) -> Tensor:
+    def compute_logits(self, tile: Tile) -> Tensor:
         """Compute products and bias in units of ln 2, -inf where masked."""
-        logits = self.product("logits", self.q[tile.query_rows], self.k[tile.key_rows])
-        bias = self.bias(tile)
+        logits = self.multiply("logits", self.q[tile.query_rows], self.k[tile.key_rows])
+        bias = self.view_bias(tile)
         logits.view(-1, *bias.shape).add_(bias)
         if self.masked is not None:
             whole = logits.view(-1, len(self.curve[tile.heads]), *logits.shape[1:])
-            first = tile.pairs.start // len(self.curve)
+            first = tile.batch_heads.start // len(self.curve)
             part = (slice(first, first + len(whole)), tile.heads, tile.rows)
             sizes = (side if size > 1 else slice(None) for side, size in zip(part, self.masked.shape, strict=False))
             whole.masked_fill_(self.masked[(*sizes, tile.keys)], -torch.inf)
         return logits
 
-    def product(self, name: str, a: Tensor, b: Tensor) -> Tensor:
+    def multiply(self, name: str, a: Tensor, b: Tensor) -> Tensor:
         """Compute a @ b.mT in the wide type, in memory that is kept under this name."""
         shape = torch.Size((*a.shape[:2], b.shape[1]))
         if a.dtype != self.wide:
-            return self.room(name, shape).copy_(torch.bmm(a, b.mT))
-        return torch.bmm(a, b.mT, out=self.room(name, shape))
+            return self.take_memory(name, shape).copy_(torch.bmm(a, b.mT))
+        return torch.bmm(a, b.mT, out=self.take_memory(name, shape))
 
-    def room(self, name: str, shape: torch.Size) -> Tensor:
+    def take_memory(self, name: str, shape: torch.Size) -> Tensor:
         """Return memory of this shape; new memory for every tile would be mapped page by page again."""
         memory = self.memory.get(name)
         if memory is None or memory.numel() < shape.numel():
             memory = self.memory[name] = self.q.new_empty(shape.numel(), dtype=self.wide)
         return memory[: shape.numel()].view(shape)
 
-    def bias(self, tile: Tile) -> Tensor:
+    def view_bias(self, tile: Tile) -> Tensor:
         """Return the curve over the pairs of a tile, as a view.
 
         Its axes are [heads, runs of queries, queries, runs of keys, keys].
@@ -165,7 +170,7 @@ class Work:
         start = curve.storage_offset() + self.line.place(tile.rows.start) + self.line.place(tile.keys.start)
         return curve.as_strided((len(curve), *rows, *keys), (curve.stride(0), step, 1, step, 1), start)
 
-    def drop(self, weights: Tensor, number: int) -> Tensor:
+    def apply_dropout(self, weights: Tensor, number: int) -> Tensor:
         """Apply dropout to weights; the same ones are dropped whenever the tile of this number is computed."""
         if not self.dropout:
             return weights
@@ -174,7 +179,7 @@ class Work:
         return weights * kept.div_(1 - self.dropout)
 
 
-def _spans(curve_HN: Tensor, reach_H: Tensor | None, furthest: int) -> list[tuple[int, int]]:
+def _find_spans(curve_HN: Tensor, reach_H: Tensor | None, furthest: int) -> list[tuple[int, int]]:
     """Return the first and last place of each head's curve that can have weight.
 
     Such a place is not -inf, and not more than ``reach`` below the best of the distances that every query has. Those

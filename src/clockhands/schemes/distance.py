@@ -21,25 +21,27 @@ class DistanceBias(Scheme):
 
     A subclass gives the curve; nothing here makes an S x T table unless somebody asks for ``bias``: ``attend`` works
     through tiles of it, and ``score_mod`` serves FlexAttention. Offsets of several coordinates are such distances too
-    where ``line`` puts the tokens on a line.
+    where ``place_on_line`` puts the tokens on a line.
     """
 
     lean_score_mod = True
 
-    def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+    def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         """Return the bias at each distance query position - key position: [H, R], float32.
 
         It is differentiable in the parameters.
         """
         raise NotImplementedError(f"{type(self).__name__} must give its curve")
 
-    def line(self, qpos_BS: Positions, kpos_BT: KeyPositions) -> tuple[Num[Tensor, "B S"], Num[Tensor, "B T"], Curve]:
+    def place_on_line(
+        self, qpos_BS: Positions, kpos_BT: KeyPositions
+    ) -> tuple[Num[Tensor, "B S"], Num[Tensor, "B T"], Curve]:
         """Return queries and keys as numbers of whose difference the bias is a function, and that function.
 
         Raises PositionError for positions of several coordinates, unless a subclass puts them on a line.
         """
         check_one_coordinate(qpos_BS, kpos_BT)
-        return qpos_BS, kpos_BT, self.kernel
+        return qpos_BS, kpos_BT, self.compute_curve
 
     def bias(
         self,
@@ -49,7 +51,7 @@ class DistanceBias(Scheme):
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "#B H S T"]:
         """Lay the curve out over all pairs: [B, H, S, T], or [1, H, S, T] where all rows have the same positions."""
-        q_BS, k_BT, curve = self.line(qpos_BS, kpos_BT)
+        q_BS, k_BT, curve = self.place_on_line(qpos_BS, kpos_BT)
         distance_BST = compute_distances(q_BS, k_BT)
         if distance_BST.is_floating_point() or torch.compiler.is_compiling() or distance_BST.numel() == 0:
             flat_HR = curve(distance_BST.reshape(-1))
@@ -74,7 +76,7 @@ class DistanceBias(Scheme):
         """
         if qpos_BS.is_floating_point() or kpos_BT.is_floating_point():
             raise PositionError("score_mod looks distances up in a table and needs integer positions")
-        q_BS, k_BT, curve = self.line(qpos_BS, kpos_BT)
+        q_BS, k_BT, curve = self.place_on_line(qpos_BS, kpos_BT)
         low, high = int((q_BS.min() - k_BT.max()).item()), int((q_BS.max() - k_BT.min()).item())
         curve_HR = curve(torch.arange(low, high + 1, device=q_BS.device))
         return lambda score, b, h, i, j: score + curve_HR[h, q_BS[b, i] - k_BT[b, j] - low]

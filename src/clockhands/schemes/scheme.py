@@ -80,9 +80,10 @@ class Scheme(nn.Module):
     ``peers``: callables elsewhere that do the same. ``models``: known models whose position comes from it.
     ``per_layer``: every layer holds an instance of its own (learned tables of a layer) instead of sharing the stack's.
     ``rowwise``: a row of the bias needs its own query alone, so that kernels may take queries a block at a time.
-    ``lean_score_mod``: ``score_mod`` captures less than the whole bias. ``parallel``: at any positions, two rows of the
-    bias differ by a constant, which cancels in the softmax, so that one row may stand for all. ``rotates_by_head``:
-    ``rotate`` makes different keys of equal ones in different heads, so that grouped heads cannot share rotated keys.
+    ``lean_score_mod``: ``score_mod`` captures less than the whole bias. ``rows_differ_by_constant``: so do any
+    two rows of the bias at any positions; it cancels in the softmax, and one row may stand for all.
+    ``rotates_by_head``: ``rotate`` makes different keys of equal ones in different heads, so that grouped heads cannot
+    share rotated keys.
     """
 
     equation: ClassVar[str] = ""
@@ -92,7 +93,7 @@ class Scheme(nn.Module):
     per_layer: ClassVar[bool] = False
     rowwise: ClassVar[bool] = True
     lean_score_mod: ClassVar[bool] = False
-    parallel: bool = False
+    rows_differ_by_constant: bool = False
     rotates_by_head: bool = False
 
     @property

@@ -84,7 +84,7 @@ def test_own_alibi_and_its_share() -> None:
     scheme = subject.model.schemes[0]
     assert isinstance(scheme, Scheme) and isinstance(scheme, Alibi)
     for _, batch in split_batches(recorded.layers[0]):
-        expected = scheme.kernel(torch.arange(WINDOW)[:, None].sub(torch.arange(WINDOW)).flatten())
+        expected = scheme.compute_curve(torch.arange(WINDOW)[:, None].sub(torch.arange(WINDOW)).flatten())
         expected = expected.unflatten(1, (WINDOW, WINDOW))
         allowed = batch.real.mask_BHST[0]
         assert torch.allclose(batch.compute_term("added, constant")[0][allowed], expected[allowed], atol=1e-5)

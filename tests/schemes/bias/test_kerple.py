@@ -38,7 +38,7 @@ def test_parameters_act_inside_their_bounds_and_learn_outside_of_them(
 ) -> None:
     """As the authors clamp in place: value and gradient are those at the bound, so that a step may return."""
     scheme = kerple(form, size, shape)
-    bias = scheme.kernel(FAR)[0]
+    bias = scheme.compute_curve(FAR)[0]
     bias.sum().backward()
     r1, r2 = inside
     far = FAR.tolist()

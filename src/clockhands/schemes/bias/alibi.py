@@ -54,7 +54,7 @@ class Alibi(DistanceBias):
     Example:
         >>> import torch
         >>> from clockhands.schemes import Alibi
-        >>> Alibi(num_heads=2).kernel(torch.arange(3))
+        >>> Alibi(num_heads=2).compute_curve(torch.arange(3))
         tensor([[-0.0000, -0.0625, -0.1250],
                 [-0.0000, -0.0039, -0.0078]])
     """
@@ -101,7 +101,7 @@ class Alibi(DistanceBias):
         return Declares(translation_invariant=True, causal_only=self.form == "causal", real_valued=True)
 
     @property
-    def parallel(self) -> bool:  # type: ignore[override]
+    def rows_differ_by_constant(self) -> bool:  # type: ignore[override]
         """Whether rows of the bias differ by a constant.
 
         They do in the form ``causal``, where -m·(i - j) is m·j less m·i.
@@ -114,7 +114,7 @@ class Alibi(DistanceBias):
         power = self.num_heads & (self.num_heads - 1) == 0
         return {"attn_config": {"alibi": True}} if same and (power or self.rule == "paper") else None
 
-    def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+    def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         """Return -m_h·distance in the chosen form: [H, R], float32."""
         slopes_OH = self.slopes_OH.float().abs()
         distance_R = distance_R.float()

@@ -40,7 +40,7 @@ class Kerple(DistanceBias):
     Example:
         >>> import torch
         >>> from clockhands.schemes import Kerple
-        >>> Kerple(num_heads=2).kernel(torch.arange(3)).shape
+        >>> Kerple(num_heads=2).compute_curve(torch.arange(3)).shape
         torch.Size([2, 3])
     """
 
@@ -66,7 +66,7 @@ class Kerple(DistanceBias):
         """The promises of KERPLE: only distances matter, and they may be real-valued."""
         return Declares(translation_invariant=True, real_valued=True)
 
-    def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+    def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         """Return the penalty at each distance: [H, R], float32."""
         far_R = distance_R.abs().float()
         size_H1 = bounded(self.size_H, SMALLEST)[:, None]

@@ -84,7 +84,7 @@ class DynamicPositionBias(DistanceBias):
     Example:
         >>> import torch
         >>> from clockhands.schemes import DynamicPositionBias
-        >>> DynamicPositionBias(num_heads=2).kernel(torch.arange(3)).shape
+        >>> DynamicPositionBias(num_heads=2).compute_curve(torch.arange(3)).shape
         torch.Size([2, 3])
     """
 
@@ -110,7 +110,7 @@ class DynamicPositionBias(DistanceBias):
         """The promises of this bias: only distances matter, and they may be real-valued."""
         return Declares(translation_invariant=True, real_valued=True)
 
-    def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+    def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         """Return the network's output at each distance: [H, R], float32."""
         far_R = distance_R.float()
         if self.log_distance:

@@ -27,7 +27,7 @@ class Sandwich(DistanceBias):
     Example:
         >>> import torch
         >>> from clockhands.schemes import Sandwich
-        >>> Sandwich(num_heads=1, size=2).kernel(torch.arange(3))
+        >>> Sandwich(num_heads=1, size=2).compute_curve(torch.arange(3))
         tensor([[ 0.1250,  0.0675, -0.0520]])
     """
 
@@ -46,7 +46,7 @@ class Sandwich(DistanceBias):
         """The promises of Sandwich: only distances matter, and they may be real-valued."""
         return Declares(translation_invariant=True, real_valued=True)
 
-    def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+    def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         """Return the inner product of two sinusoids at each distance: [H, R], float32.
 
         Angles are in float64: a distance of 100,000 would lose three digits of its angle in float32.

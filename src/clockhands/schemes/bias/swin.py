@@ -30,7 +30,7 @@ class GridBias(DistanceBias):
         """Return the bias at each offset query - key, (row, column): [H, R]."""
         raise NotImplementedError(f"{type(self).__name__} must give its surface")
 
-    def line(
+    def place_on_line(
         self, qpos_BS: Positions, kpos_BT: KeyPositions
     ) -> tuple[Int[Tensor, "B S"], Int[Tensor, "B T"], Callable[[Tensor], Tensor]]:
         """Put the cells of the grid on a line, on which a distance stands for one offset.

@@ -117,7 +117,7 @@ class T5Bias(DistanceBias):
         one_side_R = torch.bucketize(distance_R.abs().contiguous(), self.starts_N, right=True)
         return one_side_R + (distance_R < 0) * self.one_side
 
-    def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+    def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         """Look up the number of each distance's bucket: [H, R], float32.
 
         Raises PositionError for real-valued distances.

@@ -27,7 +27,7 @@ class Window(DistanceBias):
     Example:
         >>> import torch
         >>> from clockhands.schemes import Window
-        >>> Window(num_heads=1, left=1).kernel(torch.arange(3))
+        >>> Window(num_heads=1, left=1).compute_curve(torch.arange(3))
         tensor([[0., 0., -inf]])
     """
 
@@ -53,7 +53,7 @@ class Window(DistanceBias):
         """Return ``sliding_window``, as in Mistral, which counts the query's own token and looks to the left."""
         return {"sliding_window": self.left + 1}
 
-    def kernel(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+    def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         """Return 0 at distances inside the window and -∞ outside: [H, R]."""
         inside_R = (distance_R <= self.left) & (distance_R >= -self.right)
         bias_R = torch.zeros(inside_R.shape, device=distance_R.device).masked_fill(~inside_R, -math.inf)
