@@ -16,7 +16,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from clockhands.cli import VERBS, Parser
-from clockhands.runs.recipe.keys import keys_of
+from clockhands.runs.recipe.keys import find_keys
 
 NUMBERS = ("nan", "inf", "-inf", "1e400", "1e-320", "-1", "0", "1", "2", "3", "7", "0.5", "-0.5", "1e3", "2147483648",
            "9223372036854775807", "9223372036854775808", "99999999999999999999999", "9" * 5000)  # fmt: skip
@@ -252,8 +252,8 @@ def replaced(draw: st.DrawFn, document: Any, mark: str) -> Any:
     """The document with one value, at any depth, replaced by the mark, or dropped."""
     if not isinstance(document, (dict, list)) or not document or draw(st.integers(0, 5)) == 0:
         return mark
-    keys_of = list(document) if isinstance(document, dict) else list(range(len(document)))
-    key = draw(st.sampled_from(keys_of))
+    find_keys = list(document) if isinstance(document, dict) else list(range(len(document)))
+    key = draw(st.sampled_from(find_keys))
     changed = dict(document) if isinstance(document, dict) else list(document)
     if draw(st.integers(0, 7)) == 0:
         del changed[key]
@@ -288,8 +288,8 @@ def keys(table: str) -> list[str]:
     """The keys that a table of the recipe above takes, those of a few schemes too."""
     if table == "position":
         schemes = ("rope", "learned", "sinusoidal", "alibi", "t5", "randomised", "fire")
-        return sorted({key for name in schemes for key in keys_of({"position": {"scheme": name}}, "position")})
-    return sorted(keys_of({"data": {"corpus": "table"}}, table)) if table in RECIPE else ["zzz"]
+        return sorted({key for name in schemes for key in find_keys({"position": {"scheme": name}}, "position")})
+    return sorted(find_keys({"data": {"corpus": "table"}}, table)) if table in RECIPE else ["zzz"]
 
 
 def quick(name: str, values: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from tests.training.tiny import tables
 
 
 def _look(*measures: str, **changes: Any) -> dict[str, float]:
-    recipe = vary(Recipe.of(tables()), {key.replace("__", "."): value for key, value in changes.items()})
+    recipe = vary(Recipe.from_tables(tables()), {key.replace("__", "."): value for key, value in changes.items()})
     material = prepare(recipe)
     torch.manual_seed(1)
     return Inside(material, measures).look(build(recipe, material.tokenizers).eval())
@@ -41,7 +41,7 @@ def test_louder_positions_lose_words() -> None:
 
 
 def test_only_what_is_cheap_is_looked_at_during_training() -> None:
-    recipe = Recipe.of(tables())
+    recipe = Recipe.from_tables(tables())
     material: Material = prepare(recipe)
     during = During(Inside(material, ("loudness", "survival")))
     assert during.measures == ["loudness"]

@@ -29,24 +29,24 @@ def test_they_are_listed_by_step_and_nothing_else_is(tmp_path: Path) -> None:
         make(tmp_path, step)
     (tmp_path / "checkpoint-x").mkdir()
     (tmp_path / ".saving").mkdir()
-    assert [checkpoints.get_step(path) for path in checkpoints.list_saved(tmp_path)] == [9, 10, 100]
+    assert [checkpoints.get_step(path) for path in checkpoints.list_checkpoints(tmp_path)] == [9, 10, 100]
 
 
 def test_a_save_that_fails_leaves_the_old_one_and_says_so(tmp_path: Path) -> None:
     make(tmp_path, 5)
     with (
         pytest.raises(CheckpointError, match=r"step 10 .* No space left on device; checkpoint-5 is intact.*--resume"),
-        checkpoints.stage(tmp_path, 10) as staging,
+        checkpoints.stage_checkpoint(tmp_path, 10) as staging,
     ):
         (staging / "checkpoint-10").mkdir()
         raise OSError(28, "No space left on device")
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-5"]
-    checkpoints.check(tmp_path / "checkpoint-5")
+    checkpoints.check_resumable(tmp_path / "checkpoint-5")
 
 
 def test_a_save_appears_whole_and_replaces_one_of_the_same_step(tmp_path: Path) -> None:
     make(tmp_path, 5)
-    with checkpoints.stage(tmp_path, 5) as staging:
+    with checkpoints.stage_checkpoint(tmp_path, 5) as staging:
         make(staging, 5, 7.0)
         assert checkpoints.read_weights(tmp_path / "checkpoint-5")["w"][0] == 0
     assert checkpoints.read_weights(tmp_path / "checkpoint-5")["w"][0] == 7
@@ -71,10 +71,10 @@ def test_a_save_appears_whole_and_replaces_one_of_the_same_step(tmp_path: Path) 
 )
 def test_a_damaged_or_foreign_one_is_named(tmp_path: Path, file: str, content: bytes | None, message: str) -> None:
     path = make(tmp_path, 5)
-    checkpoints.check(path)
+    checkpoints.check_resumable(path)
     (path / file).unlink() if content is None else (path / file).write_bytes(content)
     with pytest.raises(CheckpointError, match=message):
-        checkpoints.check(path)
+        checkpoints.check_resumable(path)
 
 
 class Evil:
@@ -91,17 +91,17 @@ def test_no_code_of_a_foreign_checkpoint_runs(tmp_path: Path) -> None:
     path = make(tmp_path, 5)
     torch.save(Evil(tmp_path / "ran"), path / "optimizer.pt")
     with pytest.raises(CheckpointError, match="cannot be read"):
-        checkpoints.check(path)
+        checkpoints.check_resumable(path)
     assert not (tmp_path / "ran").exists()
 
 
 def test_half_of_a_deleted_one_is_not_listed_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make(tmp_path, 5)
     monkeypatch.setattr(checkpoints.shutil, "rmtree", lambda *_, **__: None)  # killed before it deletes a file
-    checkpoints.remove(path)
-    assert checkpoints.list_saved(tmp_path) == [] and list(tmp_path.iterdir())
+    checkpoints.remove_checkpoint(path)
+    assert checkpoints.list_checkpoints(tmp_path) == [] and list(tmp_path.iterdir())
     monkeypatch.undo()
-    checkpoints.tidy(tmp_path)
+    checkpoints.remove_leftovers(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -129,10 +129,10 @@ def test_weights_of_other_shapes_or_types_cannot_be_averaged(tmp_path: Path, oth
 
 
 def test_room_is_asked_for_only_where_the_disk_is_full(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="Make room"), checkpoints.stage(tmp_path, 1):
+    with pytest.raises(CheckpointError, match="Make room"), checkpoints.stage_checkpoint(tmp_path, 1):
         raise SafetensorError("I/O error: No space left on device (os error 28)")
     message = r"CUDA error: .*; none was saved before\. Mend that, then: "
-    with pytest.raises(CheckpointError, match=message), checkpoints.stage(tmp_path, 1):
+    with pytest.raises(CheckpointError, match=message), checkpoints.stage_checkpoint(tmp_path, 1):
         raise RuntimeError("CUDA error: unspecified launch failure")
 
 
@@ -142,5 +142,5 @@ def test_a_checkpoint_that_cannot_be_moved_is_told(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(Path, "replace", refuse)
     message = r"step 5 cannot be saved in .*: Read-only file system"
-    with pytest.raises(CheckpointError, match=message), checkpoints.stage(tmp_path, 5) as staging:
+    with pytest.raises(CheckpointError, match=message), checkpoints.stage_checkpoint(tmp_path, 5) as staging:
         make(staging, 5)

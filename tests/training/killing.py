@@ -185,7 +185,7 @@ class Trial:
 
     def __init__(self, folder: Path, training: dict[str, Any]) -> None:
         # The curves bear the name of their folder: all runs have the same.
-        self.recipe = Recipe.of(tables(**training))
+        self.recipe = Recipe.from_tables(tables(**training))
         self.material = prepare(self.recipe)
         self.place = folder
         self.whole = folder / "whole" / "run"

@@ -29,13 +29,13 @@ def open_tables(**training: Any) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def material() -> Material:
-    return prepare(Recipe.of(tables()))
+    return prepare(Recipe.from_tables(tables()))
 
 
 def test_the_papers_preset_has_the_papers_schedule() -> None:
     """Equation 3 with d_model 512 and 4000 updates of warm-up, over the paper's 100,000 updates."""
     given = {"data": {"corpus": "roles"}, "model": {"preset": "paper-base"}, "training": {"max_steps": 100_000}}
-    chosen = fill_in_auto(Recipe.of(given))
+    chosen = fill_in_auto(Recipe.from_tables(given))
     assert chosen.training.warmup_steps == 4000
     ours, theirs = make_rate(chosen.training, 512, 100_000), paper(1.0, 512, 4000)
     assert [ours(s) for s in (1, 3999, 4000, 90_000)] == pytest.approx(
@@ -77,27 +77,27 @@ def test_a_cosine_has_time_to_fall() -> None:
 def test_a_short_training_of_a_deep_post_norm_model_rises_to_its_end() -> None:
     """The cell of the grid that is best after 500 steps: 1e-3 at the end, reached in a line (LOG.md)."""
     model = {"preset": "paper-base", "d_model": 64, "num_heads": 4, "d_ff": 256}
-    recipe = Recipe.of({"data": {"corpus": "roles"}, "model": model, "training": {"max_steps": 500}})
+    recipe = Recipe.from_tables({"data": {"corpus": "roles"}, "model": model, "training": {"max_steps": 500}})
     rate = make_rate(fill_in_auto(recipe).training, 64, 500)
     assert [rate(step) for step in (1, 250, 500)] == pytest.approx([2e-6, 5e-4, 1e-3], rel=0.02)
 
 
 def test_only_what_is_left_open_is_filled() -> None:
-    given = fill_in_auto(Recipe.of(tables(warmup_steps=None)))
+    given = fill_in_auto(Recipe.from_tables(tables(warmup_steps=None)))
     assert (given.training.learning_rate, given.training.warmup_steps) == (0.01, 2)
-    assert fill_in_auto(Recipe.of(tables())) == Recipe.of(tables())
-    factor = fill_in_auto(Recipe.of(tables(learning_rate=None, schedule="paper")))
+    assert fill_in_auto(Recipe.from_tables(tables())) == Recipe.from_tables(tables())
+    factor = fill_in_auto(Recipe.from_tables(tables(learning_rate=None, schedule="paper")))
     assert factor.training.learning_rate == 1.0
 
 
 def test_weights_that_are_trained_already_move_more_gently() -> None:
-    recipe = Recipe.of(open_tables())
-    begun = Recipe.of({**recipe.tables, "training": {**recipe.tables["training"], "begin_from": "runs/other"}})
+    recipe = Recipe.from_tables(open_tables())
+    begun = Recipe.from_tables({**recipe.tables, "training": {**recipe.tables["training"], "begin_from": "runs/other"}})
     assert fill_in_auto(begun).training.rate == fill_in_auto(recipe).training.rate / 4
 
 
 def test_epochs_are_counted_as_the_trainer_counts_them(material: Material, tmp_path: Path) -> None:
-    recipe = Recipe.of(open_tables(max_steps=None, epochs=2.5, accumulate=4))
+    recipe = Recipe.from_tables(open_tables(max_steps=None, epochs=2.5, accumulate=4))
     run = train(recipe, tmp_path / "run", material=material)
     assert count_updates(recipe, material) == run.record["step"] == 10
     assert run.recipe.training.warmup_steps == 1
@@ -124,13 +124,13 @@ def test_a_run_from_before_keeps_the_rate_that_it_had(material: Material, tmp_pa
 
 def test_a_stored_plan_from_before_keeps_its_rate() -> None:
     """JSON has its missing rate as null."""
-    stored = json.loads(json.dumps(Recipe.of(tables(learning_rate="none", warmup_steps=0)).tables))
+    stored = json.loads(json.dumps(Recipe.from_tables(tables(learning_rate="none", warmup_steps=0)).tables))
     assert stored["training"]["learning_rate"] is None
-    assert fill_in_auto(Recipe.of(stored)).training.rate == 5e-4
+    assert fill_in_auto(Recipe.from_tables(stored)).training.rate == 5e-4
 
 
 def test_what_is_left_open_stays_open_in_a_variant() -> None:
-    recipe = Recipe.of(open_tables())
+    recipe = Recipe.from_tables(open_tables())
     wide = vary(recipe, {"model.d_model": 256, "training.max_steps": 50})
     assert (fill_in_auto(wide).training.learning_rate, fill_in_auto(wide).training.warmup_steps) == (2e-3, 5)
 
@@ -147,9 +147,12 @@ def test_the_recipes_leave_nothing_open(recipe: Path) -> None:
 @pytest.mark.parametrize(("kind", "size"), [("decoder", 16), ("encoder", 64)])
 def test_a_batch_has_a_size_that_fits_the_task(kind: str, size: int) -> None:
     text = {"data": {"corpus": "stdlib"}, "model": {"preset": "tiny", "kind": kind}, "training": {"max_steps": 1}}
-    assert Recipe.of(text).batches.size == size
-    assert Recipe.of({**text, "batches": {"tokens": 512}}).batches.size is None
-    assert Recipe.of(tables()).batches.size == 16 and Recipe.of({**tables(), "batches": {}}).batches.size == 64
+    assert Recipe.from_tables(text).batches.size == size
+    assert Recipe.from_tables({**text, "batches": {"tokens": 512}}).batches.size is None
+    assert (
+        Recipe.from_tables(tables()).batches.size == 16
+        and Recipe.from_tables({**tables(), "batches": {}}).batches.size == 64
+    )
 
 
 def test_a_dry_run_shows_the_numbers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,8 +19,8 @@ def test_what_is_needed_is_kept(tmp_path: Path, average: str, kept: list[int]) -
     loss = {10: 1.0, 20: 0.5, 30: 2.0, 40: 3.0}
     training = Training(max_steps=1, save_steps=10, eval_steps=10, keep=2, average=average)  # type: ignore[arg-type]
     keeping.discard(tmp_path, training, loss, 100)
-    assert [checkpoints.get_step(path) for path in checkpoints.list_saved(tmp_path)] == kept
-    best = keeping.rank_best(checkpoints.list_saved(tmp_path), loss, 1)
+    assert [checkpoints.get_step(path) for path in checkpoints.list_checkpoints(tmp_path)] == kept
+    best = keeping.rank_best(checkpoints.list_checkpoints(tmp_path), loss, 1)
     assert checkpoints.get_step(best[0]) == min(kept, key=lambda step: loss[step])
 
 
@@ -33,7 +33,7 @@ def test_what_a_stop_saved_displaces_no_planned_one_and_is_not_averaged(
     loss = {10: 1.0, 20: 0.5, 30: 2.0}
     training = Training(max_steps=40, save_steps=10, eval_steps=10, keep=2, average=average)  # type: ignore[arg-type]
     keeping.discard(tmp_path, training, loss, 40)
-    assert [checkpoints.get_step(path) for path in checkpoints.list_saved(tmp_path)] == kept
+    assert [checkpoints.get_step(path) for path in checkpoints.list_checkpoints(tmp_path)] == kept
     if average != "none":
         assert 34 not in [checkpoints.get_step(path) for path in keeping.select_averaged(tmp_path, training, loss, 40)]
         # The end is averaged wherever it lies; it has no validation loss here.

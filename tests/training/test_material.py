@@ -14,7 +14,7 @@ from tests.training.tiny import TABLES
 
 @pytest.fixture(scope="module")
 def recipe() -> Recipe:
-    return Recipe.of(TABLES)
+    return Recipe.from_tables(TABLES)
 
 
 @pytest.fixture(scope="module")

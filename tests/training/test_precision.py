@@ -30,7 +30,7 @@ CPU, TINY = torch.device("cpu"), make_preset("tiny")
 
 @pytest.fixture(scope="module")
 def material() -> Material:
-    return prepare(Recipe.of(tables()))
+    return prepare(Recipe.from_tables(tables()))
 
 
 def inject(monkeypatch: pytest.MonkeyPatch, speedup: float | None) -> None:

@@ -39,7 +39,7 @@ def wait_for(path: Path, process: subprocess.Popen[bytes], seconds: float = 120)
 
 def test_a_killed_run_continues_to_the_same_weights(tmp_path: Path) -> None:
     # Long enough not to be over before the signal arrives; killed wherever it happens to be after a checkpoint.
-    recipe = Recipe.of(tables(max_steps=80, save_steps=10, eval_steps=40, log_steps=10))
+    recipe = Recipe.from_tables(tables(max_steps=80, save_steps=10, eval_steps=40, log_steps=10))
     command = [sys.executable, "-m", "clockhands", "train", recipe_file(tmp_path, recipe), "--quiet", "--threads", "1"]
     run = tmp_path / "killed"
     process = subprocess.Popen([*command, "--out", str(run)], env=ENVIRONMENT)
@@ -60,7 +60,7 @@ def test_a_killed_run_continues_to_the_same_weights(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_terminal_that_is_closed_stops_the_run_with_a_checkpoint(tmp_path: Path) -> None:
-    recipe = Recipe.of(tables(max_steps=1_000_000, log_steps=1, save_steps=None, eval_steps=None))
+    recipe = Recipe.from_tables(tables(max_steps=1_000_000, log_steps=1, save_steps=None, eval_steps=None))
     out = tmp_path / "run"
     command = [sys.executable, "-m", "clockhands", "train", recipe_file(tmp_path, recipe), "--out", str(out)]
     child, terminal = pty.fork()
@@ -111,7 +111,7 @@ def odd() -> Recipe:
     """
     changes = {"model.dropout": 0.0, "batches.size": 17, "batches.bucketed": False, "training.threads": 1}
     numbers = {"model.token_scale": "learned", "position.learned_amplitude": True}
-    return vary(Recipe.of(tables(max_steps=20, log_steps=1, save_steps=10)), {**changes, **numbers})
+    return vary(Recipe.from_tables(tables(max_steps=20, log_steps=1, save_steps=10)), {**changes, **numbers})
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ assert counters["stats"]["unique_graphs"] > 0
 def test_a_compiled_model_learns_what_an_uncompiled_one_learns(tmp_path: Path) -> None:
     # In a process of its own: the checks of annotations that tests add cannot be traced.
     changes = {"model.dropout": 0.0, "training.threads": 1}
-    recipe = vary(Recipe.of(tables(max_steps=8, log_steps=1, save_steps=None, eval_steps=4)), changes)
+    recipe = vary(Recipe.from_tables(tables(max_steps=8, log_steps=1, save_steps=None, eval_steps=4)), changes)
     file, out = recipe_file(tmp_path, vary(recipe, {"training.compile": True})), str(tmp_path / "compiled")
     command = [sys.executable, "-c", COMPILED, file, out]
     done = subprocess.run(command, env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)

@@ -54,7 +54,7 @@ def _heed_sighup() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def material() -> Material:
-    return prepare(Recipe.of(tables()))
+    return prepare(Recipe.from_tables(tables()))
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def on_step(step: int, act: Callable[[], object], monkeypatch: pytest.MonkeyPatc
 def test_a_run_folder_holds_everything(whole: Run) -> None:
     files = {path.name for path in whole.path.iterdir()}
     assert {"recipe.toml", "run.json", "metrics.jsonl", "curves.svg", "config.json", "model.safetensors"} <= files
-    assert Run.from_folder(whole.path).recipe == Recipe.of(tables())
+    assert Run.from_folder(whole.path).recipe == Recipe.from_tables(tables())
     assert whole.finished
     assert whole.record["step"] == 24
     lines = whole.metrics
@@ -128,7 +128,9 @@ def test_checkpoints_by_the_clock_change_nothing(
 ) -> None:
     monkeypatch.setattr(callbacks, "MAX_SAVING_SHARE", 1e9)  # as often as they are due, which is after every step
     saved: list[str] = []
-    monkeypatch.setattr(keeping, "discard", lambda folder, *_: saved.extend(map(str, checkpoints.list_saved(folder))))
+    monkeypatch.setattr(
+        keeping, "discard", lambda folder, *_: saved.extend(map(str, checkpoints.list_checkpoints(folder)))
+    )
     often = train(tables(save_steps=None, save_minutes=1e-9), tmp_path / "often", material=material)
     assert {Path(path).name for path in saved} == {f"checkpoint-{step}" for step in range(1, 25)}
     assert weights(often) == weights(whole) and logged(often) == logged(whole)
@@ -363,7 +365,7 @@ def test_a_run_from_before_pairs_were_bounded_keeps_those_that_are_long(
     """Its recipe has no batches.max_length, and it was trained on all pairs; with a usual bound of 6 tokens some go."""
     run = train(tables(max_steps=14), tmp_path / "run", material=material)
     monkeypatch.setattr("clockhands.training.material.LONGEST", 6)
-    assert 0 < len(prepare(Recipe.of(tables())).train) < len(material.train), "the bound leaves some out"
+    assert 0 < len(prepare(Recipe.from_tables(tables())).train) < len(material.train), "the bound leaves some out"
     recwarn.clear()
     longer = resume(run.path, {"training.max_steps": 24})
     assert weights(longer) == weights(whole)
@@ -468,7 +470,7 @@ def test_a_loss_that_explodes_stops_the_run(material: Material, tmp_path: Path) 
 def test_accumulated_batches_make_the_step_of_one_big_batch(material: Material, tmp_path: Path) -> None:
     # Mixed lengths, so that the two halves hold different numbers of tokens: a mean of means would differ.
     same = {"max_steps": 5, "label_smoothing": 0.0, "eval_steps": 5, "save_steps": None}
-    base = vary(Recipe.of(tables(**same)), {"model.dropout": 0.0, "batches.bucketed": False})
+    base = vary(Recipe.from_tables(tables(**same)), {"model.dropout": 0.0, "batches.bucketed": False})
     halves = train(vary(base, {"batches.size": 40}), tmp_path / "halves", material=material)
     one = train(vary(base, {"batches.size": 80, "training.accumulate": 1}), tmp_path / "one", material=material)
     for ours, theirs in zip(halves.metrics, one.metrics, strict=True):

@@ -124,7 +124,7 @@ class Plan:
         rest = {key: written[key] for key in ("title", "baseline", "metric", "match", "target")}
         newer: dict[str, Any] = {name: written.get(name) for name in NEWER}
         return cls(
-            recipe=Recipe.of(written["recipe"]),
+            recipe=Recipe.from_tables(written["recipe"]),
             variants=tuple(Variant(name, overrides) for name, overrides in written["variants"]),
             seeds=tuple(written["seeds"]),
             budget=(written["budget"][0], written["budget"][1]),

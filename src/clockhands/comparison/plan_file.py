@@ -34,7 +34,7 @@ from clockhands.errors import ConfigError, describe_unknown, show_value
 from clockhands.files import find_recipe, read_toml
 from clockhands.options import check_value, fits, parse
 from clockhands.runs.recipe import Recipe
-from clockhands.runs.recipe.keys import keys_of
+from clockhands.runs.recipe.keys import find_keys
 
 KEYS = (
     "title", "recipe", "seeds", "baseline", "metric", "match", "margin", "learned", "target", "inside", "budget",
@@ -130,7 +130,7 @@ def read_grid(written: Sequence[str], recipe: Recipe) -> dict[str, list[Any]]:
     for text in written:
         key, _, values = text.partition("=")
         table, _, name = key.strip().rpartition(".")
-        known = keys_of(recipe.tables, table) if table.split(".")[0] in recipe.tables else {}
+        known = find_keys(recipe.tables, table) if table.split(".")[0] in recipe.tables else {}
         kind = known[name].type if name in known else Any
         grid[key.strip()] = [parse(value.strip(), kind) for value in values.split(",") if value.strip()]
     return grid

@@ -93,8 +93,8 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate a translator on pairs, or a language model on documents.
 
-    A language model reads windows of ``length`` tokens; a shorter rest is left out. The last token of a window is the
-    first of the next, so that no token is predicted twice.
+    A language model reads windows of ``length`` tokens; tokens at the end that fill no window are left out. The last
+    token of a window is the first of the next, so that no token is predicted twice.
 
     Args:
         run: the model.

@@ -49,8 +49,8 @@ def generate(
         top_p: sample among the smallest set of tokens whose probabilities sum to this (None: 1, all tokens).
         beam: the number of hypotheses of a beam search; with more than 1 nothing is sampled.
         samples: the number of continuations.
-        seed: of the random numbers, those of the caller stay as they are; None: draw from the caller's generators.
-        max_prompt: how many tokens of the prompt are read; the last ones of a longer prompt, with a ClockhandsWarning.
+        seed: seeds the sampling and leaves the caller's random generators as they are; None: sample from those.
+        max_prompt: the most tokens of the prompt to read; of a longer one the last are read, with a ClockhandsWarning.
 
     Raises UsageError for values out of range, for sampling options if nothing is sampled, for texts that do not fit the
     memory, and for a run that is not a language model.
@@ -91,7 +91,7 @@ def _use_seed(seed: int | None, device: torch.device) -> Iterator[None]:
 
 
 def _encode_prompt(run: Run, prompt: str, max_tokens: int) -> list[int]:
-    """Return the last ``max_tokens`` token ids of a prompt; of an empty one the token that ends a text."""
+    """Return the last ``max_tokens`` token ids of a prompt; for an empty one, the token that ends a text."""
     tokenizer = run.tokenizers.source
     ids: list[int] = tokenizer(prompt, add_special_tokens=False, verbose=False)["input_ids"] or [tokenizer.eos_token_id]
     if len(ids) > max_tokens:

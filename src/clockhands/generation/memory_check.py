@@ -24,10 +24,11 @@ def estimate_bytes(model: PreTrainedModel, *, batch: int, beam: int, length: int
     config = model.config.transformer_config
     # If nothing can be cached, one layer at a time has keys and values.
     layers = 1 if depends_on_length(model.model.decoder) else config.decoder_layers
-    keys = 2 * config.kv_heads * config.d_head * layers  # numbers in the keys and values of one token
-    encoding = batch * source * (2 * config.d_model + config.d_ff)  # a layer's input, its output, and its inner states
-    decoding = batch * beam * length * keys + batch * source * (keys + config.d_model)
-    return int(next(model.parameters()).element_size() * max(encoding, decoding))
+    numbers_per_token = 2 * config.kv_heads * config.d_head * layers  # in its keys and values
+    # A layer's input, its output, and its inner states.
+    encoder_numbers = batch * source * (2 * config.d_model + config.d_ff)
+    decoder_numbers = batch * beam * length * numbers_per_token + batch * source * (numbers_per_token + config.d_model)
+    return int(next(model.parameters()).element_size() * max(encoder_numbers, decoder_numbers))
 
 
 def check_memory(model: PreTrainedModel, *, batch: int, beam: int, length: int, source: int = 0, advice: str) -> None:

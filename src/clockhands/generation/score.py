@@ -26,13 +26,13 @@ RESAMPLES = 1000
 """Resamples of a bootstrap interval."""
 SEED = 12_345
 """The seed of the resampling; the default of sacreBLEU."""
-Tokenization = Literal["13a", "none", "char", "intl", "zh", "ja-mecab"]
+BleuTokenization = Literal["13a", "none", "char", "intl", "zh", "ja-mecab"]
 """How sacreBLEU splits texts before it counts n-grams."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """A score with its 95 % interval, in percent unless the signature names a unit.
+    """A score with its 95 % interval: in percent; a loss in nats per token; a perplexity, which has no unit.
 
     ``signature`` says how the score was computed, in the form of sacreBLEU.
     """
@@ -81,8 +81,8 @@ def make_bleu(tokenize: str, *, lowercase: bool) -> Any:
     """Make sacreBLEU's BLEU metric. Raises UsageError for a tokenization that is unknown or not installed."""
     from sacrebleu.metrics.bleu import BLEU
 
-    if tokenize not in get_args(Tokenization):
-        raise UsageError(describe_unknown("tokenization of sacreBLEU", tokenize, get_args(Tokenization)))
+    if tokenize not in get_args(BleuTokenization):
+        raise UsageError(describe_unknown("tokenization of sacreBLEU", tokenize, get_args(BleuTokenization)))
     try:
         return BLEU(tokenize=tokenize, lowercase=lowercase)
     except (ImportError, RuntimeError) as fault:
@@ -123,10 +123,10 @@ def compute_interval(values: NDArray[np.float64], confidence: float = 0.95) -> t
 
     if len(values) < 2 or np.ptp(values) == 0:
         return float(values.mean()), float(values.mean())
-    drawn = bootstrap(
+    result = bootstrap(
         (values,), np.mean, n_resamples=RESAMPLES, confidence_level=confidence, method="percentile", rng=SEED
     )
-    return float(drawn.confidence_interval.low), float(drawn.confidence_interval.high)
+    return float(result.confidence_interval.low), float(result.confidence_interval.high)
 
 
 def _score_corpus(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Score:

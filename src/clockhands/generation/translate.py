@@ -88,7 +88,7 @@ class Search:
                 f"length_penalty is {self.length_penalty}, but beam is 1: it is for a search among several; "
                 "give --beam 4, or leave it out"
             )
-        ENGINES[self.engine].refuse_options(self.compute_type)
+        ENGINES[self.engine].refuse_compute_type(self.compute_type)
 
     def make_engine(self, run: Run) -> Engine:
         """Make the engine for a run. Raises UsageError if it is not installed or cannot run the model."""
@@ -129,7 +129,7 @@ def _translate_pool(run: Run, engine: Engine, pool: list[str], search: Search) -
         for indices in _split(group, search.batch)
     ]
     for _, indices in batches:
-        _check_memory(run, [ids[index] for index in indices], search)
+        _check_batch_memory(run, [ids[index] for index in indices], search)
     for bound, indices in batches:
         texts, scores = _translate_batch(run, engine, [ids[index] for index in indices], bound, search)
         rows = zip(indices, texts, scores, strict=True)
@@ -149,7 +149,7 @@ def _split(items: Iterable[int], size: int) -> Iterator[list[int]]:
         yield batch
 
 
-def _check_memory(run: Run, rows: list[list[int]], search: Search) -> None:
+def _check_batch_memory(run: Run, rows: list[list[int]], search: Search) -> None:
     """Raise UsageError if a batch does not fit the memory even if each translation is only as long as its source."""
     source = max(map(len, rows))
     length = min(source, search.max_length or source)

@@ -31,15 +31,15 @@ __all__ = [
     "STATE",
     "WEIGHTS",
     "average_weights",
-    "check",
+    "check_resumable",
     "get_step",
-    "list_saved",
+    "list_checkpoints",
     "read_loss",
     "read_state",
     "read_weights",
-    "remove",
-    "stage",
-    "tidy",
+    "remove_checkpoint",
+    "remove_leftovers",
+    "stage_checkpoint",
 ]
 
 PREFIX = "checkpoint-"
@@ -51,7 +51,7 @@ STATE = "trainer_state.json"
 LOSS = "loss.json"
 
 
-def list_saved(folder: Path) -> list[Path]:
+def list_checkpoints(folder: Path) -> list[Path]:
     """List the checkpoints in a folder, oldest first, without one that is still being saved under another name."""
     saved = [path for path in folder.glob(f"{PREFIX}*") if path.is_dir() and path.name[len(PREFIX) :].isdecimal()]
     return sorted(saved, key=get_step)
@@ -63,12 +63,14 @@ def get_step(checkpoint: Path) -> int:
 
 
 @contextmanager
-def stage(folder: Path, step: int, *, writer: bool = True, wait: Callable[[], object] = lambda: None) -> Iterator[Path]:
-    """Yield a staging folder, into whose subfolder ``checkpoint-<step>`` the caller writes; on exit it is moved out.
+def stage_checkpoint(
+    folder: Path, step: int, *, writer: bool = True, wait: Callable[[], object] = lambda: None
+) -> Iterator[Path]:
+    """Yield a staging folder. The caller writes into its subfolder ``checkpoint-<step>``, which on exit is moved out.
 
-    All processes write into the staging folder. Only the ``writer`` makes it, and moves the checkpoint into ``folder``
-    in the end. ``wait`` is a barrier for all processes. Raises CheckpointError if the checkpoint cannot be written or
-    moved; earlier checkpoints stay.
+    All processes write into the staging folder. Only the process with ``writer`` makes it, and moves the
+    checkpoint into ``folder`` in the end. ``wait`` is a barrier for all processes. Raises CheckpointError if the
+    checkpoint cannot be written or moved; earlier checkpoints stay.
     """
     staging = folder / STAGING
     target = folder / f"{PREFIX}{step}"
@@ -81,7 +83,7 @@ def stage(folder: Path, step: int, *, writer: bool = True, wait: Callable[[], ob
         wait()
         if writer:
             apply_umask(staging)
-            remove(target)
+            remove_checkpoint(target)
             (staging / target.name).replace(target)
             shutil.rmtree(staging, ignore_errors=True)
     except (OSError, SafetensorError, RuntimeError) as fault:
@@ -89,16 +91,16 @@ def stage(folder: Path, step: int, *, writer: bool = True, wait: Callable[[], ob
         raise CheckpointError(_describe_failure(folder, step, fault)) from fault
 
 
-def remove(checkpoint: Path) -> None:
+def remove_checkpoint(checkpoint: Path) -> None:
     """Delete a checkpoint. If the process is killed meanwhile, what is left does not have the name of a checkpoint."""
-    leaving = checkpoint.with_name(DELETING)
-    shutil.rmtree(leaving, ignore_errors=True)
+    renamed = checkpoint.with_name(DELETING)
+    shutil.rmtree(renamed, ignore_errors=True)
     if checkpoint.is_dir():
-        checkpoint.replace(leaving)
-        shutil.rmtree(leaving, ignore_errors=True)
+        checkpoint.replace(renamed)
+        shutil.rmtree(renamed, ignore_errors=True)
 
 
-def tidy(folder: Path) -> None:
+def remove_leftovers(folder: Path) -> None:
     """Remove what is left of a checkpoint that a killed process was saving or deleting."""
     for name in (STAGING, DELETING):
         shutil.rmtree(folder / name, ignore_errors=True)
@@ -156,7 +158,7 @@ def read_loss(checkpoint: Path) -> tuple[list[float], int] | None:
     return sums, step
 
 
-def check(checkpoint: Path) -> None:
+def check_resumable(checkpoint: Path) -> None:
     """Raise CheckpointError unless everything that training resumes from is there and can be read.
 
     Nothing is unpickled that could run code, neither here nor by the Trainer afterwards.
@@ -236,8 +238,8 @@ def _is_disk_full(fault: Exception) -> bool:
 
 def _describe_failure(folder: Path, step: int, fault: Exception) -> str:
     """Return what was not saved and why, which checkpoint is intact, and how to continue."""
-    there = list_saved(folder)
-    kept = f"{there[-1].name} is intact" if there else "none was saved before"
+    saved = list_checkpoints(folder)
+    kept = f"{saved[-1].name} is intact" if saved else "none was saved before"
     return (
         f"the checkpoint of step {step} cannot be saved in {folder}: {_describe(fault)}; {kept}. "
         f"{'Make room' if _is_disk_full(fault) else 'Mend that'}, then: clockhands train --resume {folder.parent}"

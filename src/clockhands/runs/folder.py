@@ -97,7 +97,7 @@ def start_folder(path: Path) -> Iterator[Path]:
 
     On exit the files of a former run (``RUN_FILES``) are deleted and the new ones moved into the folder, with
     ``recipe.toml`` last. A process that is killed leaves one of three: the former run; a folder without
-    ``recipe.toml``, which the same command takes over; the new run. Raises DataError without the right to write.
+    ``recipe.toml``, which the same command takes over; the new run. Raises DataError if the folder cannot be written.
     """
     staging = path / STARTING
     try:
@@ -129,7 +129,7 @@ def tidy_folder(path: Path) -> None:
     for name in (STARTING, EXPORTING):
         shutil.rmtree(path / name, ignore_errors=True)
     remove_unfinished(path, RECIPE, RECORD, METRICS, CURVES)
-    checkpoints.tidy(path / "checkpoints")
+    checkpoints.remove_leftovers(path / "checkpoints")
 
 
 def _is_run_file(name: str) -> bool:
@@ -144,30 +144,30 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def add_facts(run: Path, **facts: Any) -> None:
+def add_facts(folder: Path, **facts: Any) -> None:
     """Add facts to ``run.json``; a fact of the same name is replaced."""
-    path = run / RECORD
+    path = folder / RECORD
     known = json.loads(path.read_text("utf8")) if path.is_file() else {}
     write_text(path, json.dumps({**known, **facts}, indent=2) + "\n")
 
 
-def export_model(run: Path, model: PreTrainedModel, weights: Mapping[str, Any] | None = None) -> None:
-    """Save the model into the run folder, ``config.json`` last: a folder that has one has everything.
+def export_model(folder: Path, model: PreTrainedModel, weights: Mapping[str, Any] | None = None) -> None:
+    """Save the model into the run folder, ``config.json`` last: a folder with that file has all the others.
 
     Raises CheckpointError if it cannot be written. A former model stays unless the files cannot be moved; then the
     folder has no ``config.json`` until the next export.
     """
-    staging = run / EXPORTING
+    staging = folder / EXPORTING
     try:
         shutil.rmtree(staging, ignore_errors=True)
         model.save_pretrained(staging, state_dict=None if weights is None else dict(weights))
         apply_umask(staging)
-        # Without its configuration a former model is none any more, so that a mixture of two is never opened.
-        (run / CONFIG).unlink(missing_ok=True)
+        # Without config.json no model is opened from the folder: never a mixture of the former files and the new ones.
+        (folder / CONFIG).unlink(missing_ok=True)
         for file in sorted(staging.iterdir(), key=lambda file: file.name == CONFIG):
-            file.replace(run / file.name)
+            file.replace(folder / file.name)
     except (OSError, RuntimeError, SafetensorError) as fault:
-        raise CheckpointError(f"the model cannot be saved in {run}: {fault}; its checkpoints are intact") from fault
+        raise CheckpointError(f"the model cannot be saved in {folder}: {fault}; its checkpoints are intact") from fault
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
@@ -191,14 +191,14 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
             if number < len(lines):
                 raise DataError(f"{path}, line {number} is not JSON ({fault}); delete that line") from fault
         else:
-            if wrong := _find_stray(values):
+            if wrong := _describe_stray_value(values):
                 raise DataError(f"{path}, line {number} is not a step with its numbers: {wrong}; delete that line")
             metrics.append(values)
     return metrics
 
 
-def _find_stray(values: Any) -> str:
-    """Say what does not belong in a line of metrics, which others read without looking; nothing where all does."""
+def _describe_stray_value(values: Any) -> str:
+    """Return what a line of metrics must not hold, as a clause, or "" if it is a step with numbers and nothing else."""
     if not isinstance(values, dict) or type(values.get("step")) is not int:
         return "it has no step"
     stray = next((name for name, value in values.items() if type(value) not in (int, float)), None)

@@ -1,4 +1,4 @@
-"""Opens Hugging Face models of other projects, and refuses those that are not understood before weights are read."""
+"""Opens Hugging Face models of other projects, and refuses those that it cannot measure before weights are read."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def measure_weight_files(source: str | Path, raw: Mapping[str, Any]) -> int:
     return sum(map(count_bytes, list_weight_files(Path(source), raw))) if Path(source).is_dir() else 0
 
 
-def load_checkpoint(opener: Any, source: str | Path, what: str = "the model in", **options: Any) -> Any:
-    """Load a model of transformers from safetensors.
+def load_checkpoint(auto_class: Any, source: str | Path, what: str = "the model in", **options: Any) -> Any:
+    """Load a Hugging Face model (a folder or hub name) from safetensors.
 
     Whatever a library raises becomes one CheckpointError: "cannot open ``what`` ``source``: ...".
-    ``opener``: an Auto class; ``options``: those of ``from_pretrained``. Raises CheckpointError too for weights that
-    are NaN or infinite.
+    ``auto_class``: an Auto class of transformers; ``options``: those of ``from_pretrained``. Raises CheckpointError too
+    for weights that are NaN or infinite.
     """
     with explain_faults(source, what):
-        model = load_model(opener, source, **options)
+        model = load_model(auto_class, source, **options)
     refuse_not_finite(model.named_parameters(), source)
     return model
 
@@ -82,13 +82,13 @@ def refuse_unknown_positions(raw: Mapping[str, Any], source: str | Path) -> None
 def _list_rope_types(
     raw: Mapping[str, Any], prefix: str = "", *, inside_rope: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yield every rope type of a configuration with its key; some name one per layer type, some nest sub-models.
+    """Yield every rope type of a configuration with its key; a model may have one for each kind of layer or part.
 
     ``inside_rope``: ``raw`` lies within the rope parameters of a model.
     """
     for key, value in raw.items():
         if not isinstance(value, dict) or key in ("vision_config", "audio_config"):
-            continue  # only what reads text is measured
+            continue  # nothing is measured in the parts of a model that read images or sound
         where = f"{prefix}{key}"
         is_rope = inside_rope or key in ("rope_scaling", "rope_parameters")
         if is_rope:

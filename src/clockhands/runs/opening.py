@@ -63,7 +63,7 @@ def open_model(
     config = open_configuration(folder)
     from clockhands.model.huggingface import MODEL_CLASSES
 
-    _check_generation(folder, config)
+    _check_generation_config(folder, config)
     if position:
         config = change_positions(config, position)
     _check_size(config.transformer_config, folder, dtype)
@@ -113,7 +113,7 @@ def open_configuration(folder: Path) -> ClockhandsConfig:
         return ClockhandsConfig.from_dict(dict(raw))
 
 
-def _check_generation(folder: Path, config: ClockhandsConfig) -> None:
+def _check_generation_config(folder: Path, config: ClockhandsConfig) -> None:
     """Raise CheckpointError if no token begins a translation, or if ``generation_config.json`` is damaged.
 
     transformers would ignore a damaged file and use the configuration instead, and it accepts any number as a token id.
@@ -139,9 +139,11 @@ def _check_generation(folder: Path, config: ClockhandsConfig) -> None:
         raise CheckpointError(f"{path} does not fit the model: {'; '.join(wrong)}")
 
 
-def _check_size(core: TransformerConfig, folder: Path, dtype: str | torch.dtype) -> None:
+def _check_size(transformer_config: TransformerConfig, folder: Path, dtype: str | torch.dtype) -> None:
     """Raise CheckpointError if the model does not fit the memory; nothing of it is built."""
-    fault = find_memory_fault(core, bytes_per_parameter=dtype.itemsize if isinstance(dtype, torch.dtype) else 4)
+    fault = find_memory_fault(
+        transformer_config, bytes_per_parameter=dtype.itemsize if isinstance(dtype, torch.dtype) else 4
+    )
     if fault is not None:
         raise CheckpointError(f"{folder / CONFIG}: {fault}")
 
@@ -152,11 +154,11 @@ def open_tokenizers(folder: Path, config: ClockhandsConfig) -> Tokenizers:
     If ``config.json`` has no fingerprint of them (older runs), only sizes are compared: a run has as many tokens as
     embeddings, any other folder at most as many, because embeddings may be padded.
     """
-    core, tokenizers = config.transformer_config, Tokenizers.load(folder)
+    transformer_config, tokenizers = config.transformer_config, Tokenizers.load(folder)
     for side, tokenizer in (("encoder", tokenizers.source), ("decoder", tokenizers.target)):
-        if side not in core.sides:
+        if side not in transformer_config.sides:
             continue
-        rows, largest = core.get_vocabulary_size(side), max(tokenizer.get_vocab().values(), default=-1)
+        rows, largest = transformer_config.get_vocabulary_size(side), max(tokenizer.get_vocab().values(), default=-1)
         if largest >= rows or (largest < rows - 1 and (folder / RECIPE).is_file()):
             raise CheckpointError(
                 f"the tokenizer in {folder} has ids up to {largest:,}, and the {side} has {rows:,} embeddings; it is "
@@ -196,16 +198,17 @@ def change_positions(config: ClockhandsConfig, overrides: Mapping[str, Any]) -> 
     ``overrides`` are options by name. Raises UsageError for an option that no scheme of the model has, ConfigError for
     a value that the scheme refuses.
     """
-    core = config.transformer_config
-    table = core.to_dict()
+    transformer_config = config.transformer_config
+    table = transformer_config.to_dict()
     known: set[str] = set()
-    for side in core.sides:
-        options = options_of(CATALOGUE[core.get_position_config(side).scheme])
+    for side in transformer_config.sides:
+        options = options_of(CATALOGUE[transformer_config.get_position_config(side).scheme])
         known |= set(options)
         table[side]["options"].update({key: value for key, value in overrides.items() if key in options})
     unknown = [key for key in overrides if key not in known]
     if unknown:
-        names = ", ".join(sorted({core.get_position_config(side).scheme for side in core.sides}))
+        schemes = {transformer_config.get_position_config(side).scheme for side in transformer_config.sides}
+        names = ", ".join(sorted(schemes))
         if len(unknown) == 1:
             raise UsageError(describe_unknown(f"position option of this model ({names})", unknown[0], known))
         raise UsageError(
@@ -216,7 +219,7 @@ def change_positions(config: ClockhandsConfig, overrides: Mapping[str, Any]) -> 
 
 
 def _other_fields(config: ClockhandsConfig) -> dict[str, Any]:
-    """Return the fields of a configuration of ours besides the architecture."""
+    """Return the fields of a ``ClockhandsConfig`` that do not describe the Transformer."""
     names = (
         "label_smoothing", "smoothing", "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id",
         "tokenizer_fingerprint",

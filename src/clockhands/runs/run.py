@@ -78,8 +78,8 @@ class Run:
 
         # Older run folders leave out ``learning_rate`` and ``warmup_steps`` where nobody gave them. What was meant was
         # not ``auto``, but the schedule's own rate (None) and no warm-up.
-        before = {"learning_rate": "none", "warmup_steps": 0}
-        tables = {**self.tables, "training": {**before, **self.tables.get("training", {})}}
+        older_defaults = {"learning_rate": "none", "warmup_steps": 0}
+        tables = {**self.tables, "training": {**older_defaults, **self.tables.get("training", {})}}
         return combine(tables, {}, source=str(self.path / RECIPE))
 
     def cache_recipe(self, recipe: Recipe) -> Run:
@@ -106,12 +106,12 @@ class Run:
     @property
     def checkpoints(self) -> list[Path]:
         """The checkpoints, oldest first."""
-        return checkpoints.list_saved(self.path / "checkpoints")
+        return checkpoints.list_checkpoints(self.path / "checkpoints")
 
     @cached_property
     def tokenizers(self) -> Tokenizers:
         """The tokenizers of source and target. Raises CheckpointError if the model was trained with others."""
-        folder = self._find_model()
+        folder = self._find_model_folder()
         return Tokenizers.load(self.path) if folder is None else open_tokenizers(self.path, open_configuration(folder))
 
     @cached_property
@@ -121,7 +121,7 @@ class Run:
         Raises CheckpointError if there is none yet or it cannot be read, UsageError for a device that is not in this
         machine and for a position option that no scheme of the model has.
         """
-        folder = self._find_model()
+        folder = self._find_model_folder()
         if folder is None:
             raise CheckpointError(
                 f"{self.path} holds no model yet; continue with: clockhands train --resume {self.path}"
@@ -156,7 +156,7 @@ class Run:
                 f"{ACTIONS[architecture]}"
             )
 
-    def _find_model(self) -> Path | None:
+    def _find_model_folder(self) -> Path | None:
         """Return the folder that holds the model: the run's own, else its last checkpoint; None if there is none."""
         folders = (self.path, *self.checkpoints[::-1])
         return next((folder for folder in folders if (folder / CONFIG).is_file()), None)

@@ -178,7 +178,7 @@ class Health(Watcher):
             raise Diverged(self._advice(sentence))
 
     def _advice(self, sentence: str) -> str:
-        there = checkpoints.list_saved(self.run / "checkpoints")
+        there = checkpoints.list_checkpoints(self.run / "checkpoints")
         kept = f"the last good checkpoint is {there[-1]}" if there else "no checkpoint was saved before"
         return (
             f"{sentence}; training stopped, {kept}. Try a lower training.learning_rate (now {self.training.rate:g}), "

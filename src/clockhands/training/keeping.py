@@ -43,18 +43,18 @@ def select_planned(saved: Sequence[Path], training: Training, end: int) -> list[
 
 def select_averaged(folder: Path, training: Training, losses: dict[int, float], end: int) -> list[Path]:
     """Return the checkpoints whose mean is the model of a run that ended after ``end`` steps."""
-    planned = select_planned(checkpoints.list_saved(folder), training, end)
+    planned = select_planned(checkpoints.list_checkpoints(folder), training, end)
     return planned[-training.keep :] if training.average == "last" else rank_best(planned, losses, training.keep)
 
 
 def discard(folder: Path, training: Training, losses: dict[int, float], end: int) -> None:
     """Delete the checkpoints that nothing needs: all but the newest, and the last or best ``keep`` planned ones."""
-    saved = checkpoints.list_saved(folder)
+    saved = checkpoints.list_checkpoints(folder)
     planned = select_planned(saved, training, end)
     kept = rank_best(planned, losses, training.keep) if training.average == "best" else planned[-training.keep :]
     for path in saved[:-1]:
         if path not in kept:
-            checkpoints.remove(path)
+            checkpoints.remove_checkpoint(path)
 
 
 def is_exhausted(losses: dict[int, float], patience: int | None) -> bool:

@@ -171,7 +171,7 @@ def _check_last(run: Run) -> Path | None:
     """Check the last checkpoint of a run and return it; None if there is none. Raises CheckpointError."""
     last = next(iter(run.checkpoints[::-1]), None)
     if last is not None:
-        checkpoints.check(last)
+        checkpoints.check_resumable(last)
     elif run.finished:
         raise CheckpointError(
             f"{run.path} is finished and kept no checkpoint (training.save_steps, training.save_minutes) to go on from"

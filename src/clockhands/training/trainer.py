@@ -164,7 +164,9 @@ class ClockhandsTrainer(Trainer):
         begun = time.monotonic()
         folder, step = self.folder, self.state.global_step
         writer, sums = self.args.should_save, self._gather_losses().tolist()
-        with checkpoints.stage(folder, step, writer=writer, wait=self.accelerator.wait_for_everyone) as staging:
+        with checkpoints.stage_checkpoint(
+            folder, step, writer=writer, wait=self.accelerator.wait_for_everyone
+        ) as staging:
             self._place = staging
             try:
                 super()._save_checkpoint(model, trial)

@@ -189,7 +189,7 @@ def test_the_best_token_is_the_first_of_the_largest(vocabulary: int, rows: int) 
 def test_logits_of_a_few_rows_at_a_time(beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, (ids_BT, mask_BT) = ClockhandsEngine(writer()), sources(5)
     together = engine.generate(ids_BT, mask_BT, Decoding(LONGEST, beam))
-    monkeypatch.setattr(clockhands, "ROWS", 2 * beam)
+    monkeypatch.setattr(clockhands, "LOGIT_ROWS", 2 * beam)
     for one, other in zip(engine.generate(ids_BT, mask_BT, Decoding(LONGEST, beam)), together, strict=True):
         assert one.tokens == other.tokens
         assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)

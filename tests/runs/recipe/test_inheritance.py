@@ -29,9 +29,9 @@ def test_only_a_checkpoint_takes_the_tokenizer_of_the_folder_above(tmp_path: Pat
 
 def test_the_tables_of_a_model_are_read_back_as_that_model() -> None:
     for position in ({"scheme": "rope", "base": 7.0}, {"scheme": "rope", "encoder": {"scheme": "alibi"}}):
-        model = Recipe.of({**NUMBERS, "position": position}).model
+        model = Recipe.from_tables({**NUMBERS, "position": position}).model
         tables = {**NUMBERS, "model": make_model_table(model), "position": make_position_table(model)}
-        assert Recipe.of(tables).model == model
+        assert Recipe.from_tables(tables).model == model
     assert make_position_table(TransformerConfig()) == {"scheme": "sinusoidal", "combine": "add",
         "every_layer": False, "skip_every": 0
     }  # fmt: skip

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clockhands.runs.recipe.keys import has_unknown_selector, keys_of, make_absolute, split_by_side
+from clockhands.runs.recipe.keys import find_keys, has_unknown_selector, make_absolute, split_by_side
 
 
 def test_the_scheme_and_the_corpus_decide_which_keys_there_are() -> None:
     rope, none = ({"position": {"scheme": scheme}} for scheme in ("rope", "none"))
-    assert "base" in keys_of(rope, "position") and "base" not in keys_of(none, "position")
-    assert "combine" in keys_of(none, "position")
+    assert "base" in find_keys(rope, "position") and "base" not in find_keys(none, "position")
+    assert "combine" in find_keys(none, "position")
     sides = {"position": {"scheme": "none", "encoder": "rope"}}
-    assert "base" in keys_of(sides, "position.encoder") and "base" not in keys_of(sides, "position.decoder")
-    assert "source" in keys_of({"data": {"corpus": "parallel"}}, "data")
-    assert set(keys_of({"data": {"corpus": "nothing"}}, "data")) == {"corpus"}
+    assert "base" in find_keys(sides, "position.encoder") and "base" not in find_keys(sides, "position.decoder")
+    assert "source" in find_keys({"data": {"corpus": "parallel"}}, "data")
+    assert set(find_keys({"data": {"corpus": "nothing"}}, "data")) == {"corpus"}
     assert has_unknown_selector({"data": {"corpus": "nothing"}}, "data")
     assert not has_unknown_selector(rope, "position")
 

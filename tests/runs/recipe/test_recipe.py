@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from clockhands.errors import ConfigError, DataError
 from clockhands.options import fits
 from clockhands.runs.recipe import combine
-from clockhands.runs.recipe.keys import keys_of
+from clockhands.runs.recipe.keys import find_keys
 from clockhands.training import Recipe, load, vary
 from tests.training.tiny import TABLES
 
@@ -144,29 +144,29 @@ def test_paths_in_a_file_are_relative_to_the_file_and_settings_to_the_working_fo
 
 def test_another_scheme_drops_the_options_of_the_former_and_keeps_how_it_enters() -> None:
     tables = {**NUMBERS, "position": {"scheme": "sinusoidal", "layout": "half", "combine": "project", "width": 8}}
-    recipe = Recipe.of(tables)
+    recipe = Recipe.from_tables(tables)
     other = vary(recipe, {"position.scheme": "none", "position.combine": "add", "position.width": None})
     assert other.model.encoder.scheme == other.model.decoder.scheme == "none"
     back = vary(other, {"position.scheme": "sinusoidal"})
     assert back.model.encoder.options["layout"] == "interleaved"
     assert vary(recipe, {"position.base": 50.0}).model.encoder.options["layout"] == "half"
-    assert recipe == Recipe.of(tables), "varying must not touch the recipe itself"
+    assert recipe == Recipe.from_tables(tables), "varying must not touch the recipe itself"
 
 
 def test_one_side_may_differ_and_the_other_follows_the_common_table() -> None:
-    recipe = vary(Recipe.of(NUMBERS), {"position.scheme": "rope", "position.encoder.scheme": "alibi"})
+    recipe = vary(Recipe.from_tables(NUMBERS), {"position.scheme": "rope", "position.encoder.scheme": "alibi"})
     assert [recipe.model.get_position_config(side).scheme for side in ("encoder", "decoder", "cross")] == [
         "alibi",
         "rope",
         "none",
     ]
     assert vary(recipe, {"position.cross.scheme": "rope"}).model.cross.scheme == "rope"
-    only_base = vary(Recipe.of(NUMBERS), {"position.encoder.base": 7.0}).model
+    only_base = vary(Recipe.from_tables(NUMBERS), {"position.encoder.base": 7.0}).model
     assert (only_base.encoder.options["base"], only_base.decoder.options["base"]) == (7.0, 10_000.0)
 
 
 def test_setting_one_of_two_ways_to_say_the_same_takes_the_other_away() -> None:
-    recipe = vary(Recipe.of(NUMBERS), {"batches.tokens": 512, "training.epochs": 2})
+    recipe = vary(Recipe.from_tables(NUMBERS), {"batches.tokens": 512, "training.epochs": 2})
     assert (recipe.batches.tokens, recipe.batches.size) == (512, None)
     assert (recipe.training.epochs, recipe.training.max_steps) == (2.0, None)
 
@@ -203,12 +203,12 @@ def test_the_preset_gives_the_position_where_the_recipe_names_none() -> None:
     [({}, "morpheme"), ({"shared": False}, "morpheme"), ({"vocabulary": 400}, "bpe"), ({"kind": "word"}, "word")],
 )
 def test_the_corpus_gives_the_tokenizer_where_the_recipe_asks_for_none(table: dict[str, Any], kind: str) -> None:
-    assert Recipe.of({**NUMBERS, "tokenizer": table}).tokenizer.kind == kind
-    assert Recipe.of({**NUMBERS, "data": {"corpus": "roles"}}).tokenizer.kind == "bpe"
+    assert Recipe.from_tables({**NUMBERS, "tokenizer": table}).tokenizer.kind == kind
+    assert Recipe.from_tables({**NUMBERS, "data": {"corpus": "roles"}}).tokenizer.kind == "bpe"
 
 
 def test_what_the_corpus_says_of_the_tokenizer_ends_with_another_corpus_or_tokenizer() -> None:
-    recipe = Recipe.of(NUMBERS)
+    recipe = Recipe.from_tables(NUMBERS)
     assert vary(recipe, {"training.seed": 3}).tokenizer.kind == "morpheme"
     assert vary(recipe, {"data.corpus": "roles"}).tokenizer.kind == "bpe"
     assert vary(recipe, {"tokenizer.vocabulary": 300}).tokenizer.vocabulary == 300
@@ -220,7 +220,7 @@ def test_every_recipe_of_the_project_reads_and_its_resolved_form_reads_back(path
     own = {"parallel": {"data.source": "a", "data.target": "b"}, "text": {"data.train": "a"}}
     corpus = tomllib.loads(path.read_text("utf8"))["data"]["corpus"]
     recipe = load(path, own.get(corpus, {}))
-    assert Recipe.of(tomllib.loads(recipe.to_toml())) == recipe
+    assert Recipe.from_tables(tomllib.loads(recipe.to_toml())) == recipe
 
 
 @settings(deadline=None, max_examples=50)
@@ -240,8 +240,8 @@ def test_every_recipe_of_the_project_reads_and_its_resolved_form_reads_back(path
     )
 )
 def test_a_varied_recipe_survives_its_file(changes: dict[str, Any]) -> None:
-    recipe = vary(Recipe.of(NUMBERS), changes)
-    assert Recipe.of(tomllib.loads(recipe.to_toml())) == recipe
+    recipe = vary(Recipe.from_tables(NUMBERS), changes)
+    assert Recipe.from_tables(tomllib.loads(recipe.to_toml())) == recipe
 
 
 def test_a_none_that_is_not_the_default_survives_the_file() -> None:
@@ -249,9 +249,9 @@ def test_a_none_that_is_not_the_default_survives_the_file() -> None:
         "data": {"corpus": "huggingface", "dataset": "some/set", "validation": "none"},
         "training": {"max_steps": 1},
     }
-    recipe = Recipe.of(tables)
+    recipe = Recipe.from_tables(tables)
     assert recipe.corpus_options["validation"] is None
-    assert Recipe.of(tomllib.loads(recipe.to_toml())) == recipe
+    assert Recipe.from_tables(tomllib.loads(recipe.to_toml())) == recipe
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_a_key_outside_any_table_is_named(tmp_path: Path) -> None:
 
 
 def test_the_tables_of_the_tests_are_a_recipe() -> None:
-    assert Recipe.of(TABLES).training.accumulate == 2
+    assert Recipe.from_tables(TABLES).training.accumulate == 2
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_every_number_of_a_recipe_is_finite(value: float) -> None:
     tables |= {"batches": {}, "training": {"max_steps": 1}, "tokenizer": {}}
     tried = 0
     for table in tables:
-        for key, option in keys_of(tables, table).items():
+        for key, option in find_keys(tables, table).items():
             if fits(0.5, option.type):
                 found = faults({**tables, table: {**tables[table], key: value}})
                 assert found == (f"{table}.{key} is {value}, but must be a finite number",)

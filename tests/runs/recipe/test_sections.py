@@ -26,13 +26,18 @@ from clockhands.runs.recipe.sections import Batching, Tokenization, Training
 def test_values_that_contradict_each_other_are_one_sentence(
     section: Training | Batching | Tokenization, words: str
 ) -> None:
-    (fault,) = section.faults()
+    (fault,) = section.find_faults()
     assert words in fault
 
 
 def test_what_is_consistent_has_no_fault() -> None:
     average = Training(max_steps=4, average="best", save_steps=2, eval_steps=1)
-    assert average.faults() == Batching(size=4).faults() == Tokenization(name="x", target_name="y").faults() == []
+    assert (
+        average.find_faults()
+        == Batching(size=4).find_faults()
+        == Tokenization(name="x", target_name="y").find_faults()
+        == []
+    )
 
 
 def test_auto_has_to_be_a_number_before_it_is_used() -> None:

@@ -5,7 +5,7 @@ share the KV cache (``hypotheses.py``); and this module drops finished sentences
 few rows at a time, and finds the largest logits in two levels, blocks of the vocabulary first.
 
 Axes beside those of ``shapes``: W hypotheses of a source, C candidates, R rows that stay, G blocks of the vocabulary, X
-tokens of a block.
+tokens of a block, E end tokens.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLOCK",
-    "ROWS",
+    "LOGIT_ROWS",
     "ClockhandsEngine",
     "choose_best",
     "choose_candidates",
-    "count_rows_at_once",
+    "count_sources_at_once",
     "drop_finished",
 ]
 
 Row = TypeVar("Row", GreedyHypothesis, FinishedTexts)
 BLOCK = 64
 """Tokens in a block of the vocabulary. The maxima of blocks are compared first, so that most logits are not sorted."""
-ROWS = 64
+LOGIT_ROWS = 64
 """Rows of logits that are made and used at a time on a CPU, whose cache holds no more."""
 
 
@@ -57,15 +57,15 @@ class ClockhandsEngine(Engine):
 
     def __init__(self, model: PreTrainedModel, compute_type: str | None = None) -> None:
         super().__init__(model, compute_type)
-        weights = self.choose_compute_type(model)
-        if self.compute_type != weights:
-            raise UsageError(_describe_refusal(self.compute_type, f"the weights of this model are {weights}"))
+        weight_type = self.choose_compute_type(model)
+        if self.compute_type != weight_type:
+            raise UsageError(_describe_refusal(self.compute_type, f"the weights of this model are {weight_type}"))
         self.transformer: Transformer = model.model
         self.start_token, self.end_tokens = get_start_token(model), get_end_tokens(model)
         self.decoder, self.output_layer = LeanDecoder(self.transformer), copy_for_decoding(self.transformer.output)
 
     @classmethod
-    def refuse_options(cls, compute_type: str | None) -> None:
+    def refuse_compute_type(cls, compute_type: str | None) -> None:
         """Raise UsageError for a compute type that weights cannot have, such as ``int8``."""
         dtype = None if compute_type is None else getattr(torch, compute_type, None)
         if compute_type is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
@@ -108,7 +108,7 @@ class ClockhandsEngine(Engine):
 
     def _choose_best(self, states_B1D: Float[Tensor, "B 1 D"]) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
         """Return the likeliest next token of each row and its log-probability; logits exist for some rows at a time."""
-        rows = count_rows_at_once(states_B1D)
+        rows = count_sources_at_once(states_B1D)
         if len(states_B1D) <= rows:
             return choose_best(self.compute_logits(states_B1D)[:, 0])
         parts = [choose_best(self.compute_logits(part_B1D)[:, 0]) for part_B1D in states_B1D.split(rows)]
@@ -150,7 +150,7 @@ class ClockhandsEngine(Engine):
         self, states_BWD: Float[Tensor, "B W D"], log_p_BW: Float[Tensor, "B W"], count: int
     ) -> Candidates:
         """Return the ``count`` likeliest continuations of each source; logits exist for some sources at a time."""
-        rows = count_rows_at_once(states_BWD)
+        rows = count_sources_at_once(states_BWD)
         parts = zip(states_BWD.split(rows), log_p_BW.split(rows), strict=True)
         candidates = [choose_candidates(self.compute_logits(states), log_p, count) for states, log_p in parts]
         return Candidates(*map(torch.cat, zip(*candidates, strict=True)))
@@ -167,7 +167,8 @@ def _describe_refusal(compute_type: str, reason: str) -> str:
 def drop_finished(rows: list[Row], hypotheses: Hypotheses) -> tuple[list[Row], Int[Tensor, " R"] | None]:
     """Drop finished rows from the batch of a search, if enough of them are finished.
 
-    Returns the rows that stay (empty once all are finished) and their indices before; None if all or none stay.
+    Returns the rows that stay (empty once all are finished), and their indices among ``rows``, or None if all or none
+    stay.
     """
     staying = choose_rows_to_keep(rows)
     if not staying or len(staying) == len(rows):
@@ -177,10 +178,10 @@ def drop_finished(rows: list[Row], hypotheses: Hypotheses) -> tuple[list[Row], I
     return [rows[index] for index in staying], kept
 
 
-def count_rows_at_once(states_BWD: Float[Tensor, "B W D"]) -> int:
+def count_sources_at_once(states_BWD: Float[Tensor, "B W D"]) -> int:
     """Return for how many sources to make logits at a time: all, but on a CPU as many as stay in its cache."""
     batch, width, _ = states_BWD.shape
-    return max(1, ROWS // width) if states_BWD.device.type == "cpu" else batch
+    return max(1, LOGIT_ROWS // width) if states_BWD.device.type == "cpu" else batch
 
 
 def choose_best(logits_BV: Float[Tensor, "B V"]) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:

@@ -3,9 +3,9 @@
 Greedy search gives the same texts as the engine ``clockhands``. Beam search stops earlier and may give others, and int8
 is approximate.
 
-CTranslate2 has the layers of the paper and their usual variants, and positions that are added to the embedding or that
-rotate queries and keys. A model with anything else is refused with the reasons; the engine ``clockhands`` takes every
-model.
+CTranslate2 has the layers of Vaswani et al. (2017) and their usual variants, and positions that are added to the
+embedding or that rotate queries and keys. A model with anything else is refused with the reasons; the engine
+``clockhands`` takes every model.
 """
 
 from __future__ import annotations
@@ -98,15 +98,18 @@ class CTranslate2Engine(Engine):
             check_length(torch.tensor(max_length), max_length, self.model.config.transformer_config.decoder.scheme)
         return texts
 
-    def _ensure_tables(self, source: int, target: int) -> int:
-        """Convert the model again if its position tables are too short for sources and texts of so many tokens.
+    def _ensure_tables(self, source_length: int, target_length: int) -> int:
+        """Convert the model again if its position tables are too short for sources and texts of these lengths.
 
-        Returns how long texts can be: ``target``, or the number of positions of the decoder's scheme if that is less.
+        Returns how long texts can be: ``target_length``, or the number of positions of the decoder's scheme if that is
+        less.
         """
-        limits = [_count_positions(cast(Scheme, stack.schemes[0])) for _, stack in _list_stacks(self.model.model)]
-        needed = [source, min(target, limits[1])]
+        limits = [_get_position_limit(cast(Scheme, stack.schemes[0])) for _, stack in _list_stacks(self.model.model)]
+        needed = [source_length, min(target_length, limits[1])]
         if any(length > table for length, table in zip(needed, self.table_lengths, strict=True)):
-            self.table_lengths = [_plan_table(length, limit) for length, limit in zip(needed, limits, strict=True)]
+            self.table_lengths = [
+                _plan_table_length(length, limit) for length, limit in zip(needed, limits, strict=True)
+            ]
             device = self.model.device
             with tempfile.TemporaryDirectory() as folder:
                 save_model(self.model, folder, self.table_lengths)
@@ -117,13 +120,13 @@ class CTranslate2Engine(Engine):
         return needed[1]
 
 
-def _count_positions(scheme: Scheme) -> int:
+def _get_position_limit(scheme: Scheme) -> int:
     """Return how many positions a scheme has; ``sys.maxsize`` if it takes any number of them."""
     declares = scheme.declares
     return sys.maxsize if declares.max_length is None or declares.beyond != "raise" else declares.max_length
 
 
-def _plan_table(needed: int, limit: int) -> int:
+def _plan_table_length(needed: int, limit: int) -> int:
     """Return the length of a table: twice the needed positions, so that it is seldom made again, or ``limit``."""
     return max(needed, min(limit, max(TABLE_LENGTH, 2 * needed)))
 
@@ -184,7 +187,7 @@ def _list_side_obstacles(stack: Stack) -> Iterator[str]:
 
 
 def _list_schemes(schemes: nn.ModuleList) -> list[Scheme]:
-    """Return the schemes of a side, without what stands for layers that have none."""
+    """Return the schemes of a side, without the placeholders of layers that have none."""
     return [scheme for scheme in schemes if isinstance(scheme, Scheme)]
 
 

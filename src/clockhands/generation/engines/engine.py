@@ -67,7 +67,7 @@ class Engine(ABC):
         return str(next(model.parameters()).dtype).removeprefix("torch.")
 
     @classmethod  # noqa: B027 - most engines refuse nothing
-    def refuse_options(cls, compute_type: str | None) -> None:
+    def refuse_compute_type(cls, compute_type: str | None) -> None:
         """Raise UsageError for a compute type that the engine refuses whatever the model; None: none was named."""
 
     @abstractmethod

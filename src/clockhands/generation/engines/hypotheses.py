@@ -67,7 +67,7 @@ class Hypotheses(ABC):
         """
 
     @abstractmethod
-    def select(self, rows: Int[Tensor, " R"]) -> None:
+    def select(self, sources_R: Int[Tensor, " R"]) -> None:
         """Keep the hypotheses of these sources, numbered from 0 to B - 1, and drop the others."""
 
 
@@ -93,11 +93,11 @@ class SharedCacheHypotheses(Hypotheses):
         self.ancestors_BWM = torch.cat([self.ancestors_BWM, self.identity_BWW], dim=2)
         return self.decoder.step(tokens_BW, self.caches, self.ancestors_BWM[:, None])
 
-    def select(self, rows: Int[Tensor, " R"]) -> None:
+    def select(self, sources_R: Int[Tensor, " R"]) -> None:
         """Keep the hypotheses of these sources."""
-        self.caches.select(rows)
+        self.caches.select(sources_R)
         self.source = self.caches.source
-        self.ancestors_BWM, self.identity_BWW = self.ancestors_BWM[rows], self.identity_BWW[rows]
+        self.ancestors_BWM, self.identity_BWW = self.ancestors_BWM[sources_R], self.identity_BWW[sources_R]
 
 
 class SeparateCacheHypotheses(Hypotheses):
@@ -114,9 +114,9 @@ class SeparateCacheHypotheses(Hypotheses):
             self.caches.self_attention.select(flatten_parents(parents_BW))
         return self.decoder.step(tokens_BW.reshape(-1, 1), self.caches).view(*tokens_BW.shape, -1)
 
-    def select(self, rows: Int[Tensor, " R"]) -> None:
+    def select(self, sources_R: Int[Tensor, " R"]) -> None:
         """Keep the hypotheses of these sources."""
-        self.caches.select(expand_rows(rows, self.width))
+        self.caches.select(expand_rows(sources_R, self.width))
         self.source = self.caches.source
 
 
@@ -135,9 +135,9 @@ class UncachedHypotheses(Hypotheses):
         states_NSD = self.decoder.transformer.decode(TokenBatch(self.tokens_NS), self.source)
         return states_NSD[:, -1].view(*tokens_BW.shape, -1)
 
-    def select(self, rows: Int[Tensor, " R"]) -> None:
+    def select(self, sources_R: Int[Tensor, " R"]) -> None:
         """Keep the hypotheses of these sources."""
-        rows_N = expand_rows(rows, self.width)
+        rows_N = expand_rows(sources_R, self.width)
         self.source, self.tokens_NS = self.source.select(rows_N), self.tokens_NS[rows_N]
 
 
@@ -178,6 +178,6 @@ def flatten_parents(parents_BW: Int[Tensor, "B W"]) -> Int[Tensor, " N"]:
     return (first_B1 + parents_BW).flatten()
 
 
-def expand_rows(rows: Int[Tensor, " R"], width: int) -> Int[Tensor, " N"]:
+def expand_rows(sources_R: Int[Tensor, " R"], width: int) -> Int[Tensor, " N"]:
     """Convert the numbers of sources to the numbers of the rows of all their hypotheses, [R·W]."""
-    return (rows[:, None] * width + torch.arange(width, device=rows.device)).flatten()
+    return (sources_R[:, None] * width + torch.arange(width, device=sources_R.device)).flatten()

@@ -14,7 +14,7 @@ from clockhands.errors import CheckpointError
 from clockhands.model.config import TransformerConfig
 from clockhands.model.position_config import PositionConfig
 from clockhands.runs import checkpoints
-from clockhands.runs.recipe.keys import FROM_DATA, SIDES, Tables, make_absolute, model_options
+from clockhands.runs.recipe.keys import FROM_DATA, SIDES, Tables, list_model_options, make_absolute
 
 __all__ = [
     "find_model_folder",
@@ -32,56 +32,58 @@ CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 def inherit(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
     """Return the tables of a recipe with what they leave out of [model], [position] and [tokenizer] filled in.
 
-    The values are those of ``training.begin_from``, which ``overrides`` may set. A recipe that leaves nothing out, such
-    as the resolved one of a run, is returned as it is, and nothing is opened. Raises CheckpointError if the folder has
-    no model of this project.
+    The values are those of the folder ``training.begin_from``, which ``overrides`` may set. A recipe that leaves
+    nothing out, such as the resolved one of a run, is returned as it is, and nothing is opened. Raises CheckpointError
+    if the folder has no model of this project.
     """
     training = tables.get("training")
     in_table = training.get("begin_from") if isinstance(training, Mapping) else None
-    begun = overrides.get("training.begin_from", in_table)
-    if not isinstance(begun, (str, Path)) or begun == "none":
+    begin_from = overrides.get("training.begin_from", in_table)
+    if not isinstance(begin_from, (str, Path)) or begin_from == "none":
         return tables
-    tables, begun = dict(tables), Path(make_absolute(begun, Path.cwd()))
+    tables, begin_from = dict(tables), Path(make_absolute(begin_from, Path.cwd()))
     model, position = tables.get("model", {}), tables.get("position", {})
     if isinstance(model, Mapping) and "preset" not in model and not _is_complete(model):
-        tables["model"] = {**make_model_table(read_architecture(begun)), **model}
+        tables["model"] = {**make_model_table(read_architecture(begin_from)), **model}
     if isinstance(position, Mapping) and not {"scheme", *SIDES} & position.keys():
-        tables["position"] = {**make_position_table(read_architecture(begun)), **position}
+        tables["position"] = {**make_position_table(read_architecture(begin_from)), **position}
     if not tables.get("tokenizer") and not any(key.startswith("tokenizer.") for key in overrides):
-        tables["tokenizer"] = make_tokenizer_table(begun)
+        tables["tokenizer"] = make_tokenizer_table(begin_from)
     return tables
 
 
-def find_model_folder(begun: Path) -> Path:
+def find_model_folder(begin_from: Path) -> Path:
     """Find the folder that holds the model: the folder itself, or the last checkpoint of a run that is not finished.
 
     Raises CheckpointError if there is none.
     """
-    folders = [begun, *checkpoints.list_saved(begun / "checkpoints")[::-1]]
+    folders = [begin_from, *checkpoints.list_checkpoints(begin_from / "checkpoints")[::-1]]
     model_folder = next((folder for folder in folders if (folder / CONFIG).is_file()), None)
     if model_folder is None:
-        what = f"a folder without {CONFIG}" if begun.is_dir() else "a file" if begun.exists() else "not there"
-        raise CheckpointError(f"training.begin_from: {begun} holds no model; it is {what}")
+        what = f"a folder without {CONFIG}" if begin_from.is_dir() else "a file" if begin_from.exists() else "not there"
+        raise CheckpointError(f"training.begin_from: {begin_from} holds no model; it is {what}")
     return model_folder
 
 
-def read_architecture(begun: Path) -> TransformerConfig:
+def read_architecture(begin_from: Path) -> TransformerConfig:
     """Read the architecture of the model to begin from. Raises CheckpointError for a model of another project."""
     from clockhands.runs import read_clockhands_config
 
-    folder = find_model_folder(begun)
+    folder = find_model_folder(begin_from)
     try:
         return read_clockhands_config(folder)[1]
     except CheckpointError as fault:
         raise CheckpointError(f"training.begin_from: {fault}") from fault
 
 
-def find_tokenizer_folder(begun: Path) -> Path:
+def find_tokenizer_folder(begin_from: Path) -> Path:
     """Find the folder of the tokenizer; of a checkpoint, that of its run. Raises CheckpointError if there is none."""
-    for folder in (begun, begun.parent.parent) if begun.parent.name == "checkpoints" else (begun,):
+    for folder in (begin_from, begin_from.parent.parent) if begin_from.parent.name == "checkpoints" else (begin_from,):
         if (folder / TOKENIZER).is_file():
             return folder
-    raise CheckpointError(f"training.begin_from: {begun} holds no tokenizer; give a run, or save the tokenizer there")
+    raise CheckpointError(
+        f"training.begin_from: {begin_from} holds no tokenizer; give a run, or save the tokenizer there"
+    )
 
 
 def make_model_table(config: TransformerConfig) -> dict[str, Any]:
@@ -103,9 +105,9 @@ def make_position_table(config: TransformerConfig) -> dict[str, Any]:
     return {**{side: _flatten_options(table[side]) for side in sides}, **cross}
 
 
-def make_tokenizer_table(begun: Path) -> dict[str, Any]:
+def make_tokenizer_table(begin_from: Path) -> dict[str, Any]:
     """Make the table [tokenizer] of a recipe, which names the folder of the tokenizer to begin with."""
-    folder = find_tokenizer_folder(begun)
+    folder = find_tokenizer_folder(begin_from)
     target = {"target_name": str(folder / "target")} if (folder / "target" / TOKENIZER).is_file() else {}
     return {"name": str(folder), **target}
 
@@ -118,4 +120,4 @@ def _flatten_options(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_complete(model: Mapping[str, Any]) -> bool:
     """Return whether every field is given that has a value by default (TOML has none for the others)."""
-    return all(name in model for name, option in model_options().items() if option.default is not None)
+    return all(name in model for name, option in list_model_options().items() if option.default is not None)

@@ -25,12 +25,12 @@ __all__ = [
     "Tables",
     "add_default_position",
     "add_default_tokenizer",
+    "find_keys",
     "has_unknown_selector",
-    "keys_of",
+    "list_model_options",
+    "list_position_options",
     "make_absolute",
     "make_paths_absolute",
-    "model_options",
-    "position_options",
     "split_by_side",
 ]
 
@@ -46,7 +46,7 @@ FROM_DATA = ("vocab_size", "source_vocab_size")
 """What the model is told by the tokenizer, not by the recipe."""
 
 
-def model_options() -> dict[str, Option]:
+def list_model_options() -> dict[str, Option]:
     """Return the keys of ``[model]`` besides ``preset``."""
     return {
         name: option
@@ -55,14 +55,14 @@ def model_options() -> dict[str, Option]:
     }
 
 
-def position_options(table: Mapping[str, Any]) -> Mapping[str, Option]:
+def list_position_options(table: Mapping[str, Any]) -> Mapping[str, Option]:
     """Return the keys of a ``[position]`` table: how the encoding enters, and the options of its scheme."""
     own = {name: option for name, option in options_of(PositionConfig).items() if name != "options"}
     scheme = CATALOGUE.find(table.get("scheme"))
     return {**({} if scheme is None else options_of(scheme)), **own}
 
 
-def keys_of(tables: Mapping[str, Any], table: str) -> Mapping[str, Option]:
+def find_keys(tables: Mapping[str, Any], table: str) -> Mapping[str, Option]:
     """Return the keys that a table (``training``, ``position.encoder``) takes, given what the recipe says so far."""
     if table in SECTIONS:
         return options_of(SECTIONS[table])
@@ -70,12 +70,12 @@ def keys_of(tables: Mapping[str, Any], table: str) -> Mapping[str, Option]:
         corpus = CORPORA.find(tables.get("data", {}).get("corpus"))
         return {"corpus": Option("corpus", str, None), **({} if corpus is None else corpus.options)}
     if table == "model":
-        return {"preset": Option("preset", str, None), **model_options()}
-    return position_options({"scheme": _scheme(tables, table)})
+        return {"preset": Option("preset", str, None), **list_model_options()}
+    return list_position_options({"scheme": _get_scheme(tables, table)})
 
 
-def _scheme(tables: Mapping[str, Any], table: str) -> Any:
-    """Return the scheme of ``position``, or of ``position.encoder``: its own, or else that of all."""
+def _get_scheme(tables: Mapping[str, Any], table: str) -> Any:
+    """Return the scheme of ``position``, or of ``position.encoder``: its own, or else the one of ``[position]``."""
     common = tables.get("position", {})
     side = common.get(table.removeprefix("position."), {}) if "." in table else {}
     own = {"scheme": side} if isinstance(side, str) else side
@@ -87,7 +87,7 @@ def has_unknown_selector(tables: Mapping[str, Any], table: str) -> bool:
     if table == "data":
         name = tables.get("data", {}).get("corpus")
         return name is not None and CORPORA.find(name) is None
-    name = _scheme(tables, table) if table.startswith("position") else None
+    name = _get_scheme(tables, table) if table.startswith("position") else None
     return name is not None and CATALOGUE.find(name) is None
 
 
@@ -112,7 +112,7 @@ def make_paths_absolute(tables: Tables, base: Path) -> Tables:
     """Return the tables with every relative path in ``[data]`` and ``[training]`` taken from ``base``, as strings."""
     moved = dict(tables)
     for table in [name for name in ("data", "training") if isinstance(tables.get(name), Mapping)]:
-        known = keys_of(tables, table)
+        known = find_keys(tables, table)
         moved[table] = {
             key: make_absolute(value, base) if key in known and takes_path(known[key].type) else value
             for key, value in tables[table].items()
@@ -123,7 +123,8 @@ def make_paths_absolute(tables: Tables, base: Path) -> Tables:
 def split_by_side(position: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the whole table of each side: what ``[position]`` says of all, and what ``[position.encoder]`` says of one.
 
-    A side with a scheme of its own takes nothing from the common table. Cross-attention has position only if asked.
+    A side with a scheme of its own takes nothing from the common table. Cross-attention has position only if
+    ``[position.cross]`` gives it.
     """
     common = {key: value for key, value in position.items() if key not in SIDES}
     for side in SIDES:

@@ -15,8 +15,8 @@ from clockhands.runs.recipe.keys import (
     TABLES,
     Tables,
     add_default_position,
+    find_keys,
     has_unknown_selector,
-    keys_of,
 )
 
 __all__ = ["BESIDE_MORPHEMES", "EXCLUSIVE", "NESTED", "apply_overrides", "set_key", "try_overrides"]
@@ -25,7 +25,7 @@ NESTED = ("transform_options",)
 EXCLUSIVE = (("batches.tokens", "batches.size"), ("training.max_steps", "training.epochs"))
 """Pairs of keys of which a recipe may set one; an override of one alone removes the other."""
 BESIDE_MORPHEMES = ("data.corpus", "tokenizer.name", "tokenizer.vocabulary", "tokenizer.min_frequency")
-"""Keys whose override ends what the former corpus said of its tokenizer."""
+"""Keys whose override removes the kind ``morpheme``, which the former corpus gave its tokenizer."""
 
 
 def set_key(tables: Tables, dotted: str, value: Any, *, written: bool = False) -> None:
@@ -35,16 +35,16 @@ def set_key(tables: Tables, dotted: str, value: Any, *, written: bool = False) -
     """
     table, _, key = dotted.rpartition(".")
     if table.split(".")[0] not in TABLES or (table.startswith("position.") and table[9:] not in (*SIDES, *NESTED)):
-        raise UsageError(f"cannot set {dotted!r}: {_no_such_key(dotted)}")
+        raise UsageError(f"cannot set {dotted!r}: {_describe_missing_key(dotted)}")
     if table[9:] in NESTED:
-        _put(tables, table, key, parse(value) if written else value)
+        _set_in_table(tables, table, key, parse(value) if written else value)
         return
-    known = keys_of(tables, table)
+    known = find_keys(tables, table)
     if key not in known and not (table == "position" and key in SIDES) and not has_unknown_selector(tables, table):
         raise UsageError(f"cannot set {dotted!r}: {describe_unknown(f'key in [{table}]', key, known)}")
     type_ = known[key].type if key in known else Any
     value = parse(value, type_) if written else value
-    _put(tables, table, key, convert(value, type_))
+    _set_in_table(tables, table, key, convert(value, type_))
 
 
 def apply_overrides(tables: Tables, overrides: Mapping[str, Any], *, written: bool = False) -> Tables:
@@ -61,7 +61,7 @@ def apply_overrides(tables: Tables, overrides: Mapping[str, Any], *, written: bo
 def try_overrides(tables: Tables, overrides: Mapping[str, Any], *, written: bool = False) -> tuple[Tables, list[str]]:
     """Return a copy of the tables with those dotted keys set that can be, and a fault for each of the others."""
     changed, faults = deepcopy(tables), []
-    for keys in _in_waves(overrides):
+    for keys in _order_keys(overrides):
         for dotted in keys:
             try:
                 set_key(changed, dotted, overrides[dotted], written=written)
@@ -83,14 +83,14 @@ def _remove_alternatives(tables: Tables, overrides: Mapping[str, Any]) -> None:
 
 
 def _remove_morphemes(tables: Tables, overrides: Mapping[str, Any]) -> None:
-    """Remove the kind ``morpheme`` where another corpus is set, or what only other kinds have."""
-    table, ended = tables.get("tokenizer", {}), bool(set(BESIDE_MORPHEMES) & overrides.keys())
-    if isinstance(table, dict) and table.get("kind") == "morpheme" and ended and "tokenizer.kind" not in overrides:
+    """Remove the kind ``morpheme`` if another corpus is set, or a key that only other kinds of tokenizer have."""
+    table, is_ended = tables.get("tokenizer", {}), bool(set(BESIDE_MORPHEMES) & overrides.keys())
+    if isinstance(table, dict) and table.get("kind") == "morpheme" and is_ended and "tokenizer.kind" not in overrides:
         del table["kind"]
 
 
-def _in_waves(overrides: Mapping[str, Any]) -> Iterator[list[str]]:
-    """Yield the keys in the order in which they must be set: corpus and preset, schemes, everything else."""
+def _order_keys(overrides: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Yield the keys in three lists, to be set one after the other: corpus and preset, schemes, everything else."""
     first = [key for key in overrides if key in ("data.corpus", "model.preset")]
     schemes = [key for key in overrides if key.startswith("position.") and key.endswith(".scheme")]
     yield first
@@ -98,7 +98,7 @@ def _in_waves(overrides: Mapping[str, Any]) -> Iterator[list[str]]:
     yield [key for key in overrides if key not in (*first, *schemes)]
 
 
-def _put(tables: Tables, table: str, key: str, value: Any) -> None:
+def _set_in_table(tables: Tables, table: str, key: str, value: Any) -> None:
     """Set a key of a table, which is made where there is none; a side may be written as the name of its scheme."""
     place: dict[str, Any] = tables
     for part in table.split("."):
@@ -114,7 +114,7 @@ def _put(tables: Tables, table: str, key: str, value: Any) -> None:
     place[key] = value
 
 
-def _no_such_key(dotted: str) -> str:
+def _describe_missing_key(dotted: str) -> str:
     if "." not in dotted:
         return f"write the table before the key, as in training.{dotted} ({', '.join(TABLES)})"
     return describe_unknown("table", dotted.rpartition(".")[0], (*TABLES, *(f"position.{side}" for side in SIDES)))

@@ -23,7 +23,7 @@ from clockhands.runs.recipe.keys import (
     Tables,
     add_default_position,
     add_default_tokenizer,
-    keys_of,
+    find_keys,
     make_paths_absolute,
 )
 from clockhands.runs.recipe.overrides import try_overrides
@@ -31,10 +31,10 @@ from clockhands.runs.recipe.sections import Batching, Tokenization, Training
 from clockhands.runs.recipe.validation import (
     check_tokenizer,
     fill_in_options,
-    keep_tables,
     read_corpus,
     read_model,
     read_section,
+    select_tables,
 )
 
 __all__ = ["USUAL_SIZES", "Recipe", "combine", "load", "read_tables", "read_training_overrides", "vary"]
@@ -70,23 +70,23 @@ class Recipe:
         return CORPORA[self.corpus].find_task(self.corpus_options)
 
     @classmethod
-    def of(cls, tables: Mapping[str, Any], source: str = "the recipe") -> Recipe:
+    def from_tables(cls, tables: Mapping[str, Any], source: str = "the recipe") -> Recipe:
         """Make a recipe of plain tables, and validate it.
 
         ``source`` names the tables in messages. Raises ConfigError with every fault at once, each with the nearest
         valid name.
         """
         faults = [describe_unknown("table", name, TABLES) for name in tables if name not in TABLES]
-        known, wrong = keep_tables(tables)
+        known, wrong = select_tables(tables)
         faults += wrong
         recipe_tables = add_default_tokenizer(add_default_position({name: known.get(name, {}) for name in TABLES}))
         recipe_tables["position"] = fill_in_options(recipe_tables["position"])
         before = len(faults)
         corpus, data = read_corpus(recipe_tables, faults)
-        data_stands = len(faults) == before
+        data_is_valid = len(faults) == before
         sections = {name: read_section(recipe_tables, name, faults) for name in SECTIONS}
         faults += check_tokenizer(corpus, sections["tokenizer"])
-        model = read_model(recipe_tables, corpus, data, faults, data_stands=data_stands)
+        model = read_model(recipe_tables, corpus, data, faults, data_is_valid=data_is_valid)
         if faults or model is None:
             raise ConfigError(list(dict.fromkeys(faults)), source)
         if not {"tokens", "size"} & set(recipe_tables["batches"]):
@@ -104,10 +104,10 @@ class Recipe:
     def to_toml(self) -> str:
         """Return the recipe as the text of a file that ``load`` reads back to the same recipe."""
         usual = {
-            table: {name: option.default for name, option in keys_of(self.tables, table).items()}
+            table: {name: option.default for name, option in find_keys(self.tables, table).items()}
             for table in ("data", *SECTIONS)
         }
-        return tomli_w.dumps({name: _writable(table, usual.get(name, {})) for name, table in self.tables.items()})
+        return tomli_w.dumps({name: _make_writable(table, usual.get(name, {})) for name, table in self.tables.items()})
 
 
 def load(path: str | Path, overrides: Mapping[str, Any] | None = None, *, written: bool = False) -> Recipe:
@@ -123,12 +123,12 @@ def combine(
     tables: Mapping[str, Any], overrides: Mapping[str, Any], *, written: bool = False, source: str = "the recipe"
 ) -> Recipe:
     """Make a recipe of tables and dotted overrides. Raises ConfigError with the faults of both together."""
-    known, faults = keep_tables(tables)
+    known, faults = select_tables(tables)
     tables = inherit({**known, **{name: table for name, table in tables.items() if name not in TABLES}}, overrides)
     tables, wrong = try_overrides(tables, overrides, written=written)
     faults += wrong
     try:
-        recipe = Recipe.of(make_paths_absolute(tables, Path.cwd()), source)
+        recipe = Recipe.from_tables(make_paths_absolute(tables, Path.cwd()), source)
     except ConfigError as fault:
         raise ConfigError([*faults, *fault.faults], source) from fault
     if faults:
@@ -160,14 +160,14 @@ def read_tables(path: str | Path) -> Tables:
 
 def read_training_overrides(written: Mapping[str, str]) -> dict[str, Any]:
     """Return overrides of ``[training]``, written on a command line, as their fields want them."""
-    known = {f"training.{name}": option.type for name, option in keys_of({}, "training").items()}
+    known = {f"training.{name}": option.type for name, option in find_keys({}, "training").items()}
     return {key: parse(value, known.get(key, Any)) for key, value in written.items()}
 
 
-def _writable(table: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+def _make_writable(table: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table that TOML, which has no null, can hold: None is left out where it is the default, else "none"."""
     return {
-        key: "none" if value is None else _writable(value, {}) if isinstance(value, Mapping) else value
+        key: "none" if value is None else _make_writable(value, {}) if isinstance(value, Mapping) else value
         for key, value in table.items()
         if value is not None or defaults.get(key) is not None
     }

@@ -1,4 +1,4 @@
-"""The tables of a recipe that are this package's own, as frozen dataclasses; their fields are the keys one may set."""
+"""The tables [tokenizer], [batches] and [training] of a recipe as frozen dataclasses; their fields are the keys."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["Batching", "Logger", "Tokenization", "Training", "Vocabulary"]
 
 Logger = Literal["tensorboard", "wandb", "mlflow", "trackio"]
 Vocabulary: TypeAlias = Annotated[int, Range(least=1, most=10_000_000)]
-"""Tokens; the largest vocabularies in use have a quarter of a million."""
+"""A number of tokens; the largest vocabularies in use have a quarter of a million."""
 
 
 @dataclass(frozen=True)
 class Tokenization:
     """``[tokenizer]``: learned from the training text, or an existing one by name.
 
-    ``name`` is a folder or a name on the Hugging Face hub; ``target_name`` one of its own for the target side. Without
-    a name a tokenizer of this ``kind`` is learned, ``shared`` by both sides or one for each; of kind ``morpheme`` it is
-    the closed list that a corpus has of its own, as *numbers* does, and is taken there where nothing else is asked for.
+    ``name`` is a folder or a name on the Hugging Face hub, and so is ``target_name``, for the target side alone.
+    Without a name a tokenizer of this ``kind`` is learned, ``shared`` by both sides or one for each; of kind
+    ``morpheme`` it is the closed list of a corpus that has one, such as *numbers*, where it is the default.
     """
 
     kind: TokenKind = "bpe"
@@ -35,7 +35,7 @@ class Tokenization:
     name: str | None = None
     target_name: str | None = None
 
-    def faults(self) -> list[str]:
+    def find_faults(self) -> list[str]:
         """Return which values contradict each other, one sentence each."""
         learned = ("kind", "vocabulary", "shared", "lowercase", "normalisation", "min_frequency")
         default = Tokenization()
@@ -61,11 +61,11 @@ class Tokenization:
 class Batching:
     """``[batches]``: how examples are put together. ``tokens`` or ``size`` bounds a batch over all processes.
 
-    ``tokens``: examples times the longest side, pads included. ``bucketed``: examples of like lengths together.
+    ``tokens``: examples times the longest side, pads included. ``bucketed``: a batch holds examples of similar lengths.
     ``max_length``: pairs with a longer side are refused (``raise``), left out (``drop``) or shortened (``cut``); where
     none is given, pairs with a side of more than 1,024 tokens are left out.
     A language model reads windows of ``window`` tokens that start anywhere; ``per_epoch`` batches count as an epoch.
-    A masked one predicts the share ``masked`` of them.
+    A masked language model predicts the share ``masked`` of them.
     """
 
     tokens: Count | None = None
@@ -77,7 +77,7 @@ class Batching:
     per_epoch: Count = 1000
     masked: Annotated[float, Range(above=0, below=1)] = 0.15
 
-    def faults(self) -> list[str]:
+    def find_faults(self) -> list[str]:
         """Return which values contradict each other, one sentence each."""
         faults = []
         if self.tokens is not None and self.size is not None:
@@ -98,8 +98,8 @@ class Training:
 
     Length: ``max_steps`` or ``epochs``. ``learning_rate`` is the peak; ``auto`` takes one that fits the model
     (``clockhands.training.defaults``). For ``paper`` it is the factor of d_model^-0.5·min(s^-0.5, s·warmup^-1.5), where
-    ``auto`` is 1. ``warmup_steps`` rise linearly from ``warmup_from``; ``auto`` is a tenth of all, at most 4000,
-    and with post-norm longer (a deep model that is trained for a short time rises to its end).
+    ``auto`` is 1. During ``warmup_steps`` the rate rises linearly from ``warmup_from``; ``auto`` is a tenth of all
+    steps, at most 4000, and more with post-norm (for a deep model that is trained for a short time: all steps).
     ``inverse-sqrt`` falls as 1/√s from the peak at the end of the warm-up; ``cosine`` falls to ``final_rate``.
     ``clip`` bounds the norm of the gradient (0: no bound).
     The probability ``label_smoothing`` is spread over the tokens that ``smoothing`` names (``all``, ``others``,
@@ -151,7 +151,7 @@ class Training:
 
     @property
     def rate(self) -> float:
-        """The peak learning rate, or the factor of the paper's schedule; None is what runs had before ``auto``."""
+        """The peak learning rate, or the factor of the paper's schedule; None: as in runs older than ``auto``."""
         if self.learning_rate is None:
             return 1.0 if self.schedule == "paper" else 5e-4
         if isinstance(self.learning_rate, str):
@@ -167,34 +167,40 @@ class Training:
 
     @property
     def saves(self) -> bool:
-        """Whether checkpoints are saved without being asked for one by one; a stop is saved always."""
+        """Whether checkpoints are saved at intervals; when training is stopped, one is saved in any case."""
         return bool(self.save_steps) or self.save_minutes > 0
 
-    def faults(self) -> list[str]:
+    def find_faults(self) -> list[str]:
         """Return which values contradict each other, one sentence each."""
-        steps, saves, evaluates = (self.max_steps, self.epochs), self.save_steps, self.eval_steps
-        rises, papers = self.warmup_from > 0, self.schedule == "paper"
-        best_unjudged = bool(saves) and (not evaluates or bool((saves or 0) % evaluates))
+        lengths, save_steps, eval_steps = (self.max_steps, self.epochs), self.save_steps, self.eval_steps
+        has_start, is_paper = self.warmup_from > 0, self.schedule == "paper"
+        has_unevaluated_saves = bool(save_steps) and (not eval_steps or bool((save_steps or 0) % eval_steps))
         clashes = (
-            (None not in steps, "training.max_steps and training.epochs both say how long; give one of them"),
-            (steps == (None, None), "training.max_steps is missing, or training.epochs"),
+            (None not in lengths, "training.max_steps and training.epochs both say how long; give one of them"),
+            (lengths == (None, None), "training.max_steps is missing, or training.epochs"),
             (
-                papers and self.warmup_steps in (0, "auto"),
+                is_paper and self.warmup_steps in (0, "auto"),
                 "the schedule 'paper' needs training.warmup_steps (there: 4000)",
             ),
-            (rises and self.warmup_steps == 0, "training.warmup_from means nothing without training.warmup_steps"),
-            (rises and papers, "training.warmup_from means nothing in the schedule 'paper', which starts at 0"),
+            (
+                has_start and self.warmup_steps == 0,
+                "training.warmup_from means nothing without training.warmup_steps",
+            ),
+            (
+                has_start and is_paper,
+                "training.warmup_from means nothing in the schedule 'paper', which starts at 0",
+            ),
             (
                 self.final_rate > 0 and self.schedule != "cosine",
                 "training.final_rate is of the schedule 'cosine' alone",
             ),
             (
-                self.average != "none" and not saves,
+                self.average != "none" and not save_steps,
                 "training.average needs checkpoints at fixed steps: give training.save_steps",
             ),
-            (bool(self.patience) and not evaluates, "training.patience counts evaluations: give training.eval_steps"),
+            (bool(self.patience) and not eval_steps, "training.patience counts evaluations: give training.eval_steps"),
             (
-                self.average == "best" and best_unjudged,
+                self.average == "best" and has_unevaluated_saves,
                 "training.average = 'best' needs a validation loss of every checkpoint: training.save_steps must be a "
                 "multiple of training.eval_steps",
             ),

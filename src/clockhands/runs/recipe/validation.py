@@ -17,9 +17,9 @@ from clockhands.runs.recipe.keys import (
     SIDES,
     TABLES,
     Tables,
-    keys_of,
-    model_options,
-    position_options,
+    find_keys,
+    list_model_options,
+    list_position_options,
     split_by_side,
 )
 from clockhands.runs.recipe.sections import Tokenization
@@ -30,10 +30,10 @@ __all__ = [
     "USUAL_ARCHITECTURES",
     "check_tokenizer",
     "fill_in_options",
-    "keep_tables",
     "read_corpus",
     "read_model",
     "read_section",
+    "select_tables",
 ]
 
 USUAL_ARCHITECTURES: dict[Task, str] = {"translation": "encoder-decoder", "language modelling": "decoder"}
@@ -51,8 +51,8 @@ SHAPE = {
 """Keys of [model] from which schemes are built. If one is invalid, the schemes are not validated."""
 
 
-def keep_tables(tables: Mapping[str, Any]) -> tuple[Tables, list[str]]:
-    """Return the tables of a recipe, and a fault for each value that should be a table and is not."""
+def select_tables(tables: Mapping[str, Any]) -> tuple[Tables, list[str]]:
+    """Return the values that are tables of a recipe, and a fault for each value that should be a table and is not."""
     faults = [
         f"[{name}] is {show_value(tables[name])}, but must be a table"
         for name in TABLES
@@ -79,7 +79,7 @@ def read_corpus(tables: Tables, faults: list[str]) -> tuple[str, dict[str, Any]]
     if name not in CORPORA:
         faults.append(CORPORA.unknown(name))
         return name, {}
-    known = keys_of(tables, "data")
+    known = find_keys(tables, "data")
     values, wrong = check_options(tables["data"], known, "data", noun="key in [data]")
     faults += wrong
     return name, {key: value for key, value in {**defaults_of(known), **values}.items() if key != "corpus"}
@@ -87,17 +87,17 @@ def read_corpus(tables: Tables, faults: list[str]) -> tuple[str, dict[str, Any]]
 
 def read_section(tables: Tables, name: str, faults: list[str]) -> Any:
     """Read one of ``SECTIONS``; what is wrong with it joins ``faults``. None if a value does not fit."""
-    values, wrong = check_options(tables[name], keys_of(tables, name), name, noun=f"key in [{name}]")
+    values, wrong = check_options(tables[name], find_keys(tables, name), name, noun=f"key in [{name}]")
     faults += wrong
     if wrong:
         return None
     section = SECTIONS[name](**values)
-    faults += section.faults()
+    faults += section.find_faults()
     return section
 
 
 def check_tokenizer(corpus: str, tokenization: Tokenization | None) -> list[str]:
-    """Return a fault where the list of a corpus is asked for and it has none."""
+    """Return a fault if the tokenizer is of kind ``morpheme`` and the corpus has no list of morphemes."""
     entry = CORPORA.find(corpus)
     if entry is None or tokenization is None or tokenization.kind != "morpheme" or entry.tokenizer == "morpheme":
         return []
@@ -107,12 +107,12 @@ def check_tokenizer(corpus: str, tokenization: Tokenization | None) -> list[str]
 
 
 def read_model(
-    tables: Tables, corpus: str, data: Mapping[str, Any], faults: list[str], *, data_stands: bool
+    tables: Tables, corpus: str, data: Mapping[str, Any], faults: list[str], *, data_is_valid: bool
 ) -> TransformerConfig | None:
     """Read the model of a recipe; what is wrong with it joins ``faults``, once, for the key that causes it."""
     table = dict(tables["model"])
     preset = table.pop("preset", None)
-    values, wrong = check_options(table, model_options(), "model", noun="key in [model]")
+    values, wrong = check_options(table, list_model_options(), "model", noun="key in [model]")
     sides, strange = _read_sides(tables["position"])
     faults += wrong + strange
     if preset is not None and PRESETS.find(preset) is None:
@@ -121,16 +121,16 @@ def read_model(
     entry = CORPORA.find(corpus)
     task = "translation" if entry is None else entry.find_task(data)
     # A value that is wrong by itself is replaced by its default; what follows from that is no fault of the recipe.
-    replaced = {key for key in table if key in model_options() and key not in values}
-    replaced |= set() if data_stands or "kind" in values else {"kind"}
+    replaced = {key for key in table if key in list_model_options() and key not in values}
+    replaced |= set() if data_is_valid or "kind" in values else {"kind"}
     if replaced & SHAPE:
         sides = {side: {"scheme": "none"} for side in SIDES}
     whole = {"kind": USUAL_ARCHITECTURES[task], **(PRESETS.find(preset) or {}), **values, **sides}
     config, wrong = _make_model(whole, replaced, tables["position"])
     faults += wrong
-    if config is None or not data_stands or "kind" in replaced:
+    if config is None or not data_is_valid or "kind" in replaced:
         return None if faults else config
-    faults += _task_faults(config, corpus, task) + _side_faults(config, tables["position"])
+    faults += _find_task_faults(config, corpus, task) + _find_side_faults(config, tables["position"])
     return config
 
 
@@ -141,15 +141,15 @@ def _make_model(
     try:
         return TransformerConfig.from_dict(table), []
     except ConfigError as fault:
-        return None, [_in_recipe(text, position) for text in fault.faults if not _depends_on(text, replaced)]
+        return None, [_name_key_of_recipe(text, position) for text in fault.faults if not _depends_on(text, replaced)]
 
 
 def _depends_on(fault: str, keys: set[str]) -> bool:
-    """Return whether a fault follows from the value of one of these keys; a plain sentence follows from its own."""
+    """Return whether a fault follows from the value of one of these keys; a fault without keys follows from none."""
     return isinstance(fault, Fault) and not keys.isdisjoint(fault.keys)
 
 
-def _side_faults(config: TransformerConfig, position: Mapping[str, Any]) -> list[str]:
+def _find_side_faults(config: TransformerConfig, position: Mapping[str, Any]) -> list[str]:
     return [
         f"position.{side} is given, but a model of kind {config.kind!r} has none; it has {' and '.join(config.sides)}"
         for side in SIDES
@@ -158,24 +158,24 @@ def _side_faults(config: TransformerConfig, position: Mapping[str, Any]) -> list
 
 
 def _read_sides(position: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the position table of each side, and what is wrong with them; a side with faults has no position."""
+    """Return the position table of each side, and what is wrong with them; one with faults gets the scheme ``none``."""
     sides: dict[str, Any] = {}
     faults: list[str] = []
     for side, table in split_by_side(position):
         name = f"position.{side}" if side in position else "position"
         scheme = table.get("scheme", "none")
         if CATALOGUE.find(scheme) is None:
-            nameless = f"{name}.scheme is {show_value(scheme)}, but must be the name of a scheme"
-            faults.append(f"{name}.scheme: {CATALOGUE.unknown(scheme)}" if isinstance(scheme, str) else nameless)
+            wrong_type = f"{name}.scheme is {show_value(scheme)}, but must be the name of a scheme"
+            faults.append(f"{name}.scheme: {CATALOGUE.unknown(scheme)}" if isinstance(scheme, str) else wrong_type)
             sides[side] = {"scheme": "none"}
         elif table:
-            values, wrong = check_options(table, position_options(table), name, noun=f"key in [{name}]")
+            values, wrong = check_options(table, list_position_options(table), name, noun=f"key in [{name}]")
             faults += wrong
             sides[side] = {"scheme": "none"} if wrong else values
     return sides, faults
 
 
-def _in_recipe(fault: str, position: Mapping[str, Any]) -> str:
+def _name_key_of_recipe(fault: str, position: Mapping[str, Any]) -> str:
     """Rewrite a fault of the model's ``encoder.width`` with the key that a recipe has: ``position.width``."""
 
     def key(side: re.Match[str]) -> str:
@@ -184,7 +184,7 @@ def _in_recipe(fault: str, position: Mapping[str, Any]) -> str:
     return re.sub(rf"\b({'|'.join(SIDES)})\.(?=\w)", key, fault)
 
 
-def _task_faults(config: TransformerConfig, corpus: str, task: Task) -> list[str]:
+def _find_task_faults(config: TransformerConfig, corpus: str, task: Task) -> list[str]:
     needs: Task = "translation" if config.kind == "encoder-decoder" else "language modelling"
     if needs == task:
         return []
@@ -194,7 +194,7 @@ def _task_faults(config: TransformerConfig, corpus: str, task: Task) -> list[str
 def fill_in_options(position: Mapping[str, Any] | str) -> dict[str, Any]:
     """Return a position table, and those of the sides within it, with all options of their schemes."""
     table = {"scheme": position} if isinstance(position, str) else dict(position)
-    own = position_options(table) if "scheme" in table else {}
+    own = list_position_options(table) if "scheme" in table else {}
     fixed: tuple[Any, ...] = (MISSING, {}, None)
     defaults = {name: option.default for name, option in own.items() if option.default not in fixed}
     sides = {side: fill_in_options(table[side]) for side in SIDES if side in table}
