@@ -46,7 +46,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         monkeypatch.setattr(owner, name, wrap(counting))
 
-    count(Recipe, "of", "recipe", staticmethod)
+    count(Recipe, "from_tables", "recipe", staticmethod)
     count(config, "find_faults", "configuration")
     count(CATALOGUE["rope"], "__init__", "rope")
     count(CATALOGUE["learned"], "__init__", "learned")
