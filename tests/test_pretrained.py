@@ -183,9 +183,15 @@ MODEL = ("translate", "evaluate", "generate", "inspect", "check", "begin_from")
 VERBS = {
     "tokenizer": ("translate", "evaluate", "generate", "inspect", "tokenizer.name", "begin_from", "compare"),
     **dict.fromkeys([name for name in ATTACKS if name.startswith("tokenizer is")], ("tokenizer.name", "inspect")),
-    **dict.fromkeys(["configuration", "model", "pickle", "shards"], MODEL),
+    **dict.fromkeys(["configuration", "pickle", "shards"], MODEL),
+    "model": (*MODEL, "explain"),
 }
-HARMLESS = {"generation": ("translate", "generate"), "processor": ("translate",), "tokenizer": ("check",)}
+HARMLESS = {
+    "generation": ("translate", "generate", "explain"),
+    "processor": ("translate", "explain"),
+    "tokenizer": ("check", "explain"),
+    **dict.fromkeys(["configuration", "pickle", "shards"], ("explain",)),
+}
 """What opens all the same, as nothing of what is hostile there is needed."""
 
 
@@ -203,6 +209,7 @@ def command(verb: str, evil: Path, corpus: list[str]) -> list[str]:
         "generate": ["generate", str(evil), "--prompt", "the", "--tokens", "2"],
         "inspect": ["inspect", str(evil), "--texts", "8", "--length", "8", "--json"],
         "check": ["check", str(evil), "--only", "order.matters"],
+        "explain": ["explain", str(evil)],
         "tokenizer.name": ["train", *text, f"tokenizer.name={evil}", "--out", "out"],
         "begin_from": ["train", *text, f"training.begin_from={evil}", "--out", "out"],
         "compare": ["compare", str(plan), "--out", "compared"],
