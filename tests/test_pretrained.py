@@ -183,14 +183,13 @@ MODEL = ("translate", "evaluate", "generate", "inspect", "check", "begin_from")
 VERBS = {
     "tokenizer": ("translate", "evaluate", "generate", "inspect", "tokenizer.name", "begin_from", "compare"),
     **dict.fromkeys([name for name in ATTACKS if name.startswith("tokenizer is")], ("tokenizer.name", "inspect")),
-    **dict.fromkeys(["configuration", "pickle", "shards"], MODEL),
-    "model": (*MODEL, "explain"),
+    **dict.fromkeys(["configuration", "model", "pickle", "shards"], MODEL),
 }
 HARMLESS = {
     "generation": ("translate", "generate", "explain"),
     "processor": ("translate", "explain"),
     "tokenizer": ("check", "explain"),
-    **dict.fromkeys(["configuration", "pickle", "shards"], ("explain",)),
+    **dict.fromkeys(["configuration", "model", "pickle", "shards"], ("explain",)),
 }
 """What opens all the same, as nothing of what is hostile there is needed."""
 

@@ -170,7 +170,7 @@ def test_flags_that_mean_the_opposite_of_their_name() -> None:
         (llama(rope_theta=float("nan")), "not a finite number"),
         (llama(rope_parameters={"rope_type": "moebius"}), "rope_type 'moebius'"),
         (llama(rope_theta=-1.0), "both must be positive"),
-        ({"model_type": "strange"}, "neither head_dim nor hidden_size"),
+        ({"model_type": "strange", "rope_theta": 1e4}, "neither head_dim nor hidden_size"),
         (
             llama(rope_parameters={"rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}),
             "1 factors, but 32",
@@ -233,8 +233,33 @@ def test_any_configuration_is_read_and_told_or_refused_in_one_sentence(raw: dict
         assert "\n" not in str(fault)
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2, "n_positions": 128},
+        {"model_type": "falcon", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "alibi": True},
+        {"model_type": "esm", "hidden_size": 64, "num_attention_heads": 4, "position_embedding_type": "absolute"},
+    ],
+    ids=lambda raw: raw["model_type"],
+)
+def test_a_model_that_rotates_nothing_is_not_told_to_rotate(raw: dict[str, Any]) -> None:
+    positions = read_huggingface(raw, "f")
+    assert positions.rotations() == [] and positions.entry
+    assert "rotates nothing" in describe(positions)
+
+
+def test_hands_that_all_stand_still_are_told() -> None:
+    still = {"rope_type": "proportional", "partial_rotary_factor": 0.0}
+    assert "no hand moves" in describe(read_huggingface(llama(rope_parameters=still), "f"))
+
+
+def test_a_factor_of_zero_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="give no frequencies"):
+        read_huggingface(llama(rope_scaling={"rope_type": "linear", "factor": 0}), "f")
+
+
 def test_an_unknown_architecture_is_read_as_llama_and_that_is_told() -> None:
-    positions = read_huggingface(llama(model_type="my-llama"), "f")
+    positions = read_huggingface(llama(model_type="my-llama", rope_theta=2e4), "f")
     assert "my-llama" in positions.notes[0]
     assert positions.layers[0].rotation is not None
 

@@ -34,6 +34,9 @@ def written(scheme: str, **options: Any) -> dict[str, Any]:
         {"spectrum": "yarn", "factor": 4.0, "original_length": 256},
         {"spectrum": "llama3", "factor": 4.0, "original_length": 256},
         {"spectrum": "proportional", "share": 0.5},
+        {"spectrum": "proportional"},
+        {"spectrum": "yarn", "factor": 4.0},
+        {"spectrum": "llama3"},
     ],
 )
 def test_frequencies_amplitude_and_pairing_are_those_of_the_scheme(options: dict[str, Any]) -> None:
@@ -48,6 +51,23 @@ def test_another_scheme_is_named() -> None:
     positions = read_own(written("sinusoidal"), "run")
     assert positions.entry == "the scheme 'sinusoidal'"
     assert (len(positions.layers), positions.rotations()) == (3, [])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"spectrum": "moebius"}, "moebius"),
+        ({"spectrum": "yarn", "ramp": "rotations"}, "ramp"),
+        ({"spectrum": "longrope", "short_factor": 3}, "not a list"),
+        ({"spectrum": "linear", "factor": 0}, "give no frequencies"),
+        ({"base": -1.0}, "give no frequencies"),
+    ],
+)
+def test_what_the_table_cannot_say_is_refused(options: dict[str, Any], told: str) -> None:
+    raw = written("rope")
+    raw["transformer"]["decoder"]["options"] = options
+    with pytest.raises(CheckpointError, match=told):
+        read_own(raw, "run")
 
 
 def test_a_damaged_run_is_refused() -> None:

@@ -59,7 +59,7 @@ class Reader:
         return None if value is None else int(value)
 
 
-def find_settings(reader: Reader, notes: list[str]) -> tuple[Settings, list[str]]:
+def find_settings(reader: Reader) -> tuple[Settings, list[str]]:
     """Return the rotary settings by kind of layer, each value with its origin, and the keys that are not read."""
     raw, prefix = reader.raw, reader.prefix
     modern = reader.program != "transformers4"

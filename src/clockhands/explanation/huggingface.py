@@ -37,21 +37,39 @@ def read_huggingface(raw: Mapping[str, Any], source: str, program: str = "transf
     text, prefix = _text_part(raw)
     model = str(text.get("model_type") or raw.get("model_type") or "")
     family = families().get(model) or families().get(f"{model}_text") or {}
-    notes = [] if family else [f"transformers 5.23 has no rotary model {model!r}; it is read as Llama would be"]
     reader = Reader(text, family, source, program, prefix)
-    settings, unread = find_settings(reader, notes)
-    layers = tuple(_make_layers(reader, settings))
+    settings, unread = find_settings(reader)
+    entry = _find_other_entry(reader)
+    layers = tuple(_make_layers(reader, {} if entry else settings))
+    unknown = not family and not entry
+    notes = [f"transformers 5.23 has no rotary model {model!r}; it is read as Llama would be"] if unknown else []
     claimed = reader.count("max_position_embeddings", "n_positions", "max_sequence_length", "model_max_length")
     return Positions(
         source=source,
         program=PROGRAMS[program],
         model=model,
         layers=layers,
+        entry=entry,
         trained_length=_trained_length(layers, claimed),
         claimed_length=claimed,
         notes=tuple(notes),
         unread=tuple(unread),
     )
+
+
+def _find_other_entry(reader: Reader) -> str:
+    """Return how positions enter where a configuration rotates nothing; empty if it rotates."""
+    raw, model = reader.raw, reader.raw.get("model_type")
+    kind = raw.get("position_embedding_type")
+    if raw.get("alibi") is True:
+        return "ALiBi (alibi is true)"
+    if model in ("esm", "granitemoehybrid") and kind not in ("rotary", "rope"):
+        return f"no rotation (position_embedding_type is {kind!r})"
+    if model == "zamba2" and not raw.get("use_mem_rope"):
+        return "no rotation (use_mem_rope is not set)"
+    if not reader.family and not any(raw.get(key) for key in POSITION_KEYS):
+        return "no rotation that the file names (a table, a bias or nothing: the weights tell)"
+    return ""
 
 
 def _text_part(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
@@ -181,7 +199,9 @@ def _make_rotation(reader: Reader, values: Values, kind: str | None) -> Rotation
 def _take(reader: Reader, values: Values, key: str, default: float, origin: dict[str, str], ours: str) -> float:
     """Return a number of the file, or the default, and note where it was found."""
     value, origin[ours] = values.get(key, (None, "default of the rule"))
-    return check_number(value, origin[ours], reader.source) if value else default
+    if value is None or (value == 0 and key.startswith("beta_")):  # transformers takes a beta of 0 for none
+        return default
+    return check_number(value, origin[ours], reader.source)
 
 
 def _count_channels(reader: Reader, rule: str, head_dim: int, share: float, origin: dict[str, str]) -> int:

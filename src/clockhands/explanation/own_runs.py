@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,17 @@ from clockhands.explanation.table import Layer, Positions, check_layers
 
 __all__ = ["read_own"]
 
+DEFAULTS: dict[str, dict[str, float]] = {
+    "default": {},
+    "linear": {},
+    "ntk": {},
+    "dynamic": {"length": 2048},
+    "yarn": {"length": 2048},
+    "longrope": {"length": 2048},
+    "llama3": {"factor": 8.0, "length": 8192},
+    "proportional": {"share": 0.25},
+}
+"""Spectra, and what counts where a run leaves an option out; a test compares with the scheme."""
 SPECTRA = {"ntk": "default"}
 """Spectra that another rule expresses: NTK-aware scaling is a larger base."""
 
@@ -48,27 +60,36 @@ def _make_rotation(position: Mapping[str, Any], width: int, source: str) -> Rota
         value = options.get(key)
         return default if value is None else check_number(value, f"options.{key}", source)
 
-    spectrum, factor = str(options.get("spectrum", "default")), number("factor", 1.0)
+    spectrum = str(options.get("spectrum", "default"))
+    if spectrum not in DEFAULTS:
+        raise CheckpointError(f"{source} sets options.spectrum = {spectrum!r}, which is not known")
+    for key, plain in (("ramp", "channel"), ("learned", False), ("unscaled_first", 0)):
+        if options.get(key) not in (None, plain):
+            raise CheckpointError(f"{source} sets options.{key} = {options[key]!r}, which this table cannot say")
+    own = DEFAULTS[spectrum]
+    factor, length = number("factor", own.get("factor", 1.0)), int(number("original_length", own.get("length", 0)))
     channels = int(width * number("fraction", 1.0)) // 2 * 2
     base = number("base", 10000.0)
     if spectrum == "ntk":
         base *= factor ** (channels / max(channels - 2, 1))
     amplitude = temperature_of(factor, 1.0) if spectrum == "yarn" else 1.0
+    if spectrum == "longrope" and factor > 1:
+        amplitude = math.sqrt(1 + math.log(factor) / math.log(length))
     return Rotation(
         head_dim=width,
         channels=channels,
         base=base,
         rule=SPECTRA.get(spectrum, spectrum),  # type: ignore[arg-type]
         factor=factor,
-        original_length=int(number("original_length", 0)) or None,
+        original_length=length or None,
         beta_fast=number("beta_fast", 32.0),
         beta_slow=number("beta_slow", 1.0),
         truncate=options.get("truncate") is not False,
         low_frequency_factor=number("low_frequency_factor", 1.0),
         high_frequency_factor=number("high_frequency_factor", 4.0),
-        factors=tuple(options.get("short_factor") or ()),
-        long_factors=tuple(options.get("long_factor") or ()),
-        share=number("share", 1.0),
+        factors=_list_numbers(options, "short_factor", source),
+        long_factors=_list_numbers(options, "long_factor", source),
+        share=number("share", own.get("share", 1.0)),
         amplitude=number("attention_factor", amplitude),
         pairing="halves" if options.get("layout", "half") == "half" else "interleaved",
         origin={
@@ -78,3 +99,10 @@ def _make_rotation(position: Mapping[str, Any], width: int, source: str) -> Rota
             "amplitude": "the rule",
         },
     )
+
+
+def _list_numbers(options: Mapping[str, Any], key: str, source: str) -> tuple[float, ...]:
+    values = options.get(key) or ()
+    if not isinstance(values, (list, tuple)):
+        raise CheckpointError(f"{source} sets options.{key} = {values!r}, which is not a list of numbers")
+    return tuple(check_number(value, f"options.{key}", source) for value in values)

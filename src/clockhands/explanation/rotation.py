@@ -54,9 +54,18 @@ class Rotation:
     origin: dict[str, str] = field(default_factory=dict, compare=False, hash=False)
 
     def __post_init__(self) -> None:
-        """Raise CheckpointError for more channels than any head has, whose frequencies would all be listed."""
-        if self.channels > MOST_CHANNELS:
-            raise CheckpointError(f"{self.channels:,} channels rotate; a head has at most {MOST_CHANNELS:,}")
+        """Raise CheckpointError for more channels than any head has, and for numbers that give no frequencies."""
+        if not 2 <= self.channels <= MOST_CHANNELS:
+            raise CheckpointError(f"{self.channels:,} channels rotate; a head has 2 to {MOST_CHANNELS:,}")
+        try:
+            usable = self.base > 0 and all(math.isfinite(omega) and omega >= 0 for omega in self.frequencies())
+        except (ArithmeticError, ValueError):  # a factor of 0, a base of 1 under YaRN, lists of another length
+            usable = False
+        if not usable:
+            raise CheckpointError(
+                f"base {self.base:g}, rule {self.rule!r} with factor {self.factor:g} and {self.channels} channels give "
+                "no frequencies; one of these numbers is wrong"
+            )
 
     def frequencies(self, length: int | None = None) -> list[float]:
         """Return the radians per token of each pair, for a text of ``length`` tokens where the rule depends on it."""

@@ -25,7 +25,7 @@ def describe(positions: Positions, length: int | None = None) -> str:
         trained_text = f", trained with {trained:,}" if trained and trained != claimed else ""
         lines.append(f"claims {claimed:,} tokens{trained_text}")
     if positions.entry:
-        lines.append(f"positions enter through {positions.entry}")
+        lines.append(f"positions: {positions.entry}")
     for numbers, layer in positions.groups():
         lines += ["", *_describe_layer(numbers, layer, positions, length)]
     for title, sentences in (("note", positions.notes), ("warning", list_warnings(positions))):
@@ -72,6 +72,9 @@ def _describe_hands(rotation: Rotation, trained: int | None, length: int | None)
     """Tell the hands: how fast, how many turns within the trained length, which never come round."""
     frequencies = rotation.frequencies(length)
     moving = [omega for omega in frequencies if omega > 0]
+    if not moving:
+        yield f"  no hand moves: all {len(frequencies)} pairs stand still"
+        return
     fastest, slowest = max(moving), min(moving)
     yield (
         f"  {len(moving)} hands, from {2 * math.pi / fastest:,.1f} to {2 * math.pi / slowest:,.0f} tokens a turn"
