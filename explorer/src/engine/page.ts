@@ -1,0 +1,91 @@
+/** The data that stands in the page: models in `explorer-data`, their weights in `explorer-weights-N`. */
+
+import type { Controls, HeldOutPair, MeasuredCount, ModelConfig, SchemeInfo, Side } from "./api";
+import { EngineError } from "./errors";
+
+/** One matrix of a model inside its weights: `offset` and the product of `shape` count numbers, not bytes. */
+export interface TensorPlace {
+  offset: number;
+  shape: number[];
+}
+
+/** How a text becomes tokens: normal forms, a pattern that cuts, and the words themselves. */
+export interface TokenizerRules {
+  nfc: boolean;
+  nfkc: boolean;
+  lowercase: boolean;
+  prefix: string;
+  /** A JavaScript pattern (flags `gu`): each match is a token, and so is what stands between two matches. */
+  pattern: string;
+  unknownId: number;
+  endId: number | null;
+  /** Whether one leading space is taken off a decoded text. */
+  stripsSpace: boolean;
+}
+
+/** What the arithmetic of a model depends on besides its weights; the names are those of TransformerConfig. */
+export interface ModelRules {
+  eps: number;
+  normKind: "layer" | "rms";
+  preNorm: boolean;
+  finalNorm: boolean;
+  embeddingNorm: boolean;
+  tokenScale: number;
+  outputScale: number;
+  activation: "relu" | "gelu" | "gelu-tanh" | "silu";
+  gated: boolean;
+  residual: boolean;
+  parallel: boolean;
+  attentionScale: Record<"encoder" | "decoder" | "cross", number>;
+  startId: number;
+  endIds: number[];
+}
+
+/** A scheme with what its computation needs: options by name, and whether it is added before every layer. */
+export interface SchemeRules extends SchemeInfo {
+  everyLayer: boolean;
+  skipEvery: number;
+}
+
+/** A model as Python wrote it. */
+export interface ModelData {
+  id: string;
+  label: string;
+  task: string;
+  config: ModelConfig;
+  rules: ModelRules;
+  schemes: Record<Side, SchemeRules>;
+  applicable: Record<Side, (keyof Controls)[]>;
+  tokens: { text: string; special: boolean }[];
+  targetTokens: { text: string; special: boolean }[] | null;
+  tokenizer: TokenizerRules;
+  targetTokenizer: TokenizerRules;
+  heldOut: HeldOutPair[];
+  measured: MeasuredCount[];
+  tensors: Record<string, TensorPlace>;
+  /** The id of the element with the weights, and the type of its numbers, little-endian. */
+  weights: { element: string; type: "float16" | "float32" };
+}
+
+/** A finding as the page tells it: a question, a sentence, and the command that measures it. */
+export interface StoryFinding {
+  name: string;
+  question: string;
+  verdict: string;
+  command: string;
+}
+
+/** Everything in `explorer-data`. */
+export interface PageData {
+  version: string;
+  command: string;
+  models: ModelData[];
+  findings: StoryFinding[];
+}
+
+/** Read the data of the page. Throws an EngineError where the page has none. */
+export function readPage(root: Document = document): PageData {
+  const element = root.getElementById("explorer-data");
+  if (!element?.textContent) throw new EngineError("This page holds no models; write it with `clockhands explore`.");
+  return JSON.parse(element.textContent) as PageData;
+}
