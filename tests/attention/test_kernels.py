@@ -114,6 +114,16 @@ def test_output_and_gradients_are_those_of_the_reference(
             torch.testing.assert_close(got, wanted, atol=5e-5 * size, rtol=1e-4)
 
 
+@pytest.mark.parametrize("queries", [1, 2, 3])
+def test_a_few_queries_of_many_keys_are_those_of_the_reference(queries: int) -> None:
+    """As when a cache is read: the rows of a bias are few, and any of them may stand for all."""
+    scheme = make("alibi", True)
+    leaves = [torch.randn(2, HEADS, n, WIDTH).requires_grad_() for n in (queries, 40, 40)]
+    fast, slow = both(scheme, [*leaves, torch.randn(2, 40, D)], "none", True, queries, torch.float32)
+    for got, wanted in zip(fast, slow, strict=True):
+        torch.testing.assert_close(got, wanted, atol=5e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize("name", ["none", "alibi", "t5", "fire", "forgetting"])
 def test_bfloat16_is_the_reference_to_its_precision(name: str) -> None:
     for causal, length in ((True, 40), (True, 520), (False, 40)):

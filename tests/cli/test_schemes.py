@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from clockhands.cli import main
+from clockhands.cli.schemes import BARS, _symbol
 from clockhands.options import options_of
 from clockhands.schemes import CATALOGUE
 
@@ -107,3 +108,15 @@ def test_what_is_learned_is_told_by_the_layer_or_for_all(
     """One table at the input serves all layers; Shaw et al. have two tables of 2k+1 vectors in each."""
     assert main(["schemes", scheme]) == 0
     assert f"learns     {parameters} (d_model 512" in " ".join(capsys.readouterr().out.split(" "))
+
+
+def test_the_list_has_its_headings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schemes"]) == 0
+    headings = capsys.readouterr().out.splitlines()[0].split()
+    assert headings[:5] == ["scheme", "enters", "invariant", "length", "learned"]
+
+
+def test_a_value_has_the_symbol_of_its_place_between_the_least_and_the_largest() -> None:
+    steps = [_symbol(low, 0.0, float(len(BARS)), BARS) for low in range(len(BARS) + 1)]
+    assert "".join(steps) == BARS + BARS[-1]
+    assert _symbol(3.0, 3.0, 3.0, BARS) == BARS[0]

@@ -175,3 +175,10 @@ def test_twins_make_intervals_wider() -> None:
 )
 def test_a_number_has_as_many_decimals_as_show_it(value: float, said: str) -> None:
     assert format_number(value) == said
+
+
+@pytest.mark.parametrize(("seeds", "told"), [(5, "p = 0.008"), (8, "p < 0.001")])
+def test_a_p_too_small_for_three_digits_is_told_as_a_bound(seeds: int, told: str) -> None:
+    """All of 5 against none of 5: 2 of C(10, 5) = 252 tables are as extreme; of 8 against 8, 2 of 12,870."""
+    verdict = judged(shares({"base": [0.9] * seeds, "dead": [0.0] * seeds}))["dead"]
+    assert f"(exact test, {told})" in verdict.sentence

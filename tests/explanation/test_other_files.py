@@ -100,3 +100,10 @@ def test_flags_of_llama_cpp_by_hand() -> None:
     assert (base.base, base.rule) == (26000.0, "default")
     with pytest.raises(UsageError, match="--temp"):
         apply_llama_flags(positions, "--temp 0")
+
+
+def test_what_mistrals_file_leaves_out_has_the_defaults_of_yarn() -> None:
+    """beta 32 and alpha 1, those of the paper and of transformers (Peng et al. 2023, section 3.2)."""
+    shorter = {key: value for key, value in PARAMS["yarn"].items() if key not in ("alpha", "beta")}
+    rotation = read_mistral({**PARAMS, "yarn": shorter}, "params.json").layers[0].rotation
+    assert rotation is not None and (rotation.beta_fast, rotation.beta_slow) == (32.0, 1.0)

@@ -167,3 +167,9 @@ def test_whatever_a_scheme_of_somebody_else_raises_is_one_sentence(
     monkeypatch.setattr(TransformerConfig, "summarise_scheme", refuse)
     said = find_scheme_faults(config, "decoder")
     assert said == ["decoder: sinusoidal cannot be built with these sizes and options: no such size"]
+
+
+def test_no_heads_are_out_of_range_as_any_number_below_one() -> None:
+    for heads in (0, -1):
+        with pytest.raises(ConfigError, match=f"num_heads is {heads}, but must be from 1 to"):
+            TransformerConfig(vocab_size=9, num_heads=heads)

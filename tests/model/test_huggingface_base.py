@@ -76,3 +76,10 @@ def test_a_padding_mask_of_any_type_becomes_boolean() -> None:
     assert mask_BT is not None and mask_BT.tolist() == [[False, True, True]]
     with pytest.raises(PositionError, match="the model adds causality"):
         check_padding_mask(torch.ones(1, 1, 3, 3))
+
+
+def test_with_labels_there_are_logits_in_evaluation_and_none_in_training() -> None:
+    made, ids = model().eval(), words(2, 5)
+    evaluated, trained = made(input_ids=ids, labels=ids), made.train()(input_ids=ids, labels=ids)
+    assert evaluated.logits.shape[:2] == (2, 5) and trained.logits is None
+    assert evaluated.loss is not None and trained.loss is not None

@@ -109,3 +109,13 @@ def test_one_mixed_hand_is_one(seed: int) -> None:
     rows, _ = hands_of(128, 64, np.array([0.7]), rng, 0.02, mixed=True)
     (line,) = find_lines(rows).rotating
     assert line.share == pytest.approx(1, abs=0.1)
+
+
+def test_the_share_of_a_hand_is_its_share_of_the_power_of_the_table() -> None:
+    """Hands of radius 2 and 1 without noise: 4/5 and 1/5."""
+    at = np.arange(256)
+    rows = np.zeros((256, 4))
+    for column, (radius, speed) in enumerate([(2, 0.5), (1, 1.3)]):
+        rows[:, 2 * column], rows[:, 2 * column + 1] = radius * np.sin(speed * at), radius * np.cos(speed * at)
+    shares = {round(line.frequency, 2): line.share for line in find_lines(rows).rotating}
+    assert shares == {0.5: pytest.approx(0.8, rel=0.03), 1.3: pytest.approx(0.2, rel=0.03)}

@@ -43,3 +43,14 @@ def test_tokens_that_a_template_fixes_are_reported() -> None:
     ids[:, ::2] = torch.arange(20) + 300
     found = _repeated(Capture(ids, [], [], torch.ones(40, dtype=torch.bool)))
     assert "of the tokens are fixed by their position" in found.verdict and found.light == "warn"
+
+
+def test_two_windows_repeat_and_one_repeats() -> None:
+    for count, told in (
+        (1, "1 of 24 windows (4.2 %) repeats an earlier one"),
+        (2, "2 of 24 windows (8.3 %) repeat an"),
+    ):
+        ids = _random()
+        ids[12 : 12 + count] = ids[:count]
+        found = _repeated(Capture(ids, [], [], torch.ones(40, dtype=torch.bool)))
+        assert found.verdict.startswith(told)

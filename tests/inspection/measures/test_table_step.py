@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clockhands.inspection.measures.table_step import LINEAR, StepErrors, measure_step
+from clockhands.inspection.measures.table_step import LINEAR, StepErrors, measure_random_split, measure_step
 
 from ..planted import table_answer
 from .tables import learned, mixed, sinusoid, walk
@@ -73,3 +73,12 @@ def test_a_map_that_misses_much_is_not_the_same_everywhere() -> None:
 def test_one_straight_line_leaves_it_undecided() -> None:
     finding = table_answer("table.shift", learned(torch.linspace(-1, 1, 64)[:, None] * torch.ones(64)))
     assert finding.verdict.startswith("It is undecided whether one rotation predicts the next row better than these")
+
+
+def test_a_rotation_without_noise_has_no_error_on_rows_held_out_at_random() -> None:
+    """A matrix and a rotation find it; of rows that are noise neither predicts the next (2 is that of a wrong guess)."""
+    angle = 0.4 * torch.arange(80.0)
+    exact = measure_random_split(torch.stack([angle.cos(), angle.sin()], 1), 1)
+    noise = measure_random_split(torch.randn(400, 2, generator=torch.Generator().manual_seed(0)), 1)
+    assert max(exact) < 1e-6
+    assert noise[0] == pytest.approx(1, abs=0.15) and 1.5 < noise[1] < 2.5

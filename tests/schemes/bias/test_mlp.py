@@ -9,6 +9,7 @@ from x_transformers.x_transformers import DynamicPositionBias as Peer
 from clockhands import positions
 from clockhands.errors import ConfigError
 from clockhands.schemes import DynamicPositionBias
+from clockhands.schemes.bias.mlp import Perceptron
 from tests.schemes.peers import agree
 
 
@@ -30,3 +31,9 @@ def test_bias_and_its_gradients_are_those_of_x_transformers(log_distance: bool) 
 def test_a_network_without_layers_is_refused() -> None:
     with pytest.raises(ConfigError, match="0 hidden layers of width 64"):
         DynamicPositionBias(4, depth=0)
+
+
+def test_only_the_last_layer_can_be_without_a_bias() -> None:
+    with_biases = {last: [layer.bias is not None for layer in Perceptron(1, 4, 4, 2, last_bias=last).linears()]
+                   for last in (True, False)}  # fmt: skip
+    assert with_biases == {True: [True, True, True], False: [True, True, False]}

@@ -62,3 +62,30 @@ def test_examples_are_what_the_reader_without_positions_got_wrong_first() -> Non
     found = result_findings.find_examples(translators)
     assert found.verdict.splitlines() == ["two → 2. Without positions: 9.", "one → 1. Without positions: 1."]
     assert (found.value, found.unit) == (3, "of 3 right")
+
+
+@pytest.mark.parametrize(("ceiling", "light"), [(25.0, "good"), (100.0, "bad")])
+def test_the_light_is_good_only_above_what_order_blindness_allows(
+    ceiling: float, light: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All right with positions, half right without; the ceiling is what differs."""
+    monkeypatch.setattr(result_findings, "find_plan_ceiling", lambda plan: SimpleNamespace(share=ceiling / 100))
+    monkeypatch.setattr(result_findings, "answer_question", lambda study, comparison: "Yes.")
+    pairs = [Pair("a b c", "x", 0), Pair("c b a", "y", 0)]
+    texts = {result_findings.ROLES: "xy", result_findings.ROLES_BLIND: "xx"}
+    translators: Any = {
+        name: Translator(
+            name,
+            NOTHING,
+            SimpleNamespace(
+                scores=(compute_exact_match(list(written), ["x", "y"]),),
+                translations=[Translation(p.source, text, 0.0) for p, text in zip(pairs, written, strict=True)],
+            ),  # type: ignore[arg-type]
+            pairs,
+        )
+        for name, written in texts.items()
+    }
+    study: Any = SimpleNamespace(question="Is order needed?")
+    found = result_findings.find_roles(study, SimpleNamespace(plan=None), translators)  # type: ignore[arg-type]
+    assert (found.value, found.light, found.references[0].value) == (100, light, ceiling)
+    assert "100 % get two translations with positions and 0 % without" in found.verdict

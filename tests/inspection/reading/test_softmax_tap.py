@@ -1,0 +1,30 @@
+"""What is kept of a module until its softmax, and of which module."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from clockhands.inspection.reading.softmax_tap import MOST_PRODUCTS, ModuleStack, SoftmaxTap
+
+
+class _Products(nn.Module):
+    """Multiplies more often than a softmax could need, as a layer without attention may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(3 * MOST_PRODUCTS):
+            _ = x @ x.transpose(-1, -2)
+        return x @ self.weight
+
+
+def test_products_are_kept_of_the_running_module_and_never_more_than_some() -> None:
+    inner = _Products()
+    model = nn.Sequential(inner)
+    with ModuleStack(model) as stack, SoftmaxTap(stack, lambda call: None) as tap:
+        model(torch.ones(1, 2, 4, 3))
+        assert {module: len(kept) for module, kept in tap.operands.items()} == {inner: MOST_PRODUCTS}
+        assert not stack.running
