@@ -11,7 +11,7 @@ import transformers as hf
 from clockhands.findings import Finding
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.reading.capture import Capture, capture
-from clockhands.inspection.reading.head_statistics import HeadCounts, HeadStatistics
+from clockhands.inspection.reading.head_statistics import HeadStatistics, HeadSums
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
@@ -90,8 +90,8 @@ def table_answer(name: str, subject: Subject) -> Finding:
 
 def heads_of(recorded: Capture, layer: int = 0) -> HeadStatistics:
     """One layer's attention, counted over all texts."""
-    counts = HeadCounts(recorded.ordinary_T)
-    for _, call in recorded.layers[layer].calls():
+    counts = HeadSums(recorded.ordinary_T)
+    for _, call in recorded.layers[layer].replay_all():
         counts.add(call)
     return counts.summarise()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clockhands.inspection.drawing import percent_range
+from clockhands.inspection.drawing import format_percent_range
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from clockhands.inspection.drawing import percent_range
     ],
 )
 def test_two_ends_that_differ_are_written_apart(low: float, high: float, shown: str) -> None:
-    assert percent_range(low, high) == shown
+    assert format_percent_range(low, high) == shown

@@ -48,7 +48,7 @@ def test_every_window_has_its_special_tokens_at_the_same_places(text: Windows) -
 def test_layer_1_head_2_is_a_previous_token_head(recorded: Capture) -> None:
     found = heads_of(recorded)
     assert found.name_head(2) == "previous token"
-    assert float(found.offset(-1)[2]) > 0.99
+    assert float(found.get_attention_at(-1)[2]) > 0.99
     assert float(found.by_position_H[2]) > 0.99
     second = heads_of(recorded, 1)
     assert (second.name_head(8), second.name_head(9)) == ("next token", "previous token")
@@ -58,10 +58,10 @@ def test_layer_1_head_2_is_a_previous_token_head(recorded: Capture) -> None:
 def test_position_decides_the_first_layers_and_vanishes_in_the_last(subject: Subject, recorded: Capture) -> None:
     place = TERMS.index("position–position")
     splits = [split(recorded.layers[layer], recorded.ordinary_T) for layer in (0, 2, 5)]
-    shares = [float(found.layer_shares()[place]) for found in splits]
+    shares = [float(found.compute_layer_shares()[place]) for found in splits]
     assert shares == pytest.approx([0.93, 0.68, 0.006], abs=0.04)
-    assert float(splits[0].head_shares()[2, place]) == pytest.approx(0.97, abs=0.01)
-    assert float(splits[0].head_shares()[11, TERMS.index("content–position")]) == pytest.approx(0.39, abs=0.08)
+    assert float(splits[0].compute_head_shares()[2, place]) == pytest.approx(0.97, abs=0.01)
+    assert float(splits[0].compute_head_shares()[11, TERMS.index("content–position")]) == pytest.approx(0.39, abs=0.08)
     assert max(found.error for found in splits) < 1e-5
     finding = answer("logits.layers", subject, recorded, splits=splits)
     assert finding.light == "info"

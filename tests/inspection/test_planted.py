@@ -53,7 +53,7 @@ def test_a_head_that_looks_one_back_is_named_and_is_positional() -> None:
     found = heads_of(recorded)
     assert found.name_head(0) == "previous token"
     assert found.name_head(1) == "itself", "the only word sure to equal a random word is itself"
-    assert float(found.offset(-1)[0]) > 0.95
+    assert float(found.get_attention_at(-1)[0]) > 0.95
     assert float(found.by_position_H[0]) > 0.98
     assert float(found.distance_H[0]) == pytest.approx(1.0, abs=0.2)
     finding = MEASURES["heads.positional"].run(Reading(subject, recorded, heads=[found]))
@@ -63,7 +63,7 @@ def test_a_head_that_looks_one_back_is_named_and_is_positional() -> None:
 
 def test_the_split_gives_the_positional_head_to_position_and_the_other_to_content() -> None:
     _, recorded = _previous()
-    shares = _split(recorded).head_shares()
+    shares = _split(recorded).compute_head_shares()
     assert float(shares[0, TERMS.index("position–position")]) > 0.98
     assert float(shares[1, TERMS.index("content–content")]) > 0.98
     torch.testing.assert_close(shares.sum(-1), torch.ones(2, dtype=shares.dtype), atol=1e-4, rtol=0)
@@ -89,7 +89,7 @@ def test_no_position_reads_as_no_position() -> None:
     subject, recorded = _blind()
     assert answer("loudness", subject, recorded).value == pytest.approx(0.0, abs=1e-6)
     assert abs(estimate_position_share(recorded.hidden[-1])) < 0.01
-    shares = _split(recorded, 1).layer_shares()
+    shares = _split(recorded, 1).compute_layer_shares()
     assert abs(compute_positional_share(shares)) < 0.02
     found = probe_layers(subject, recorded)
     assert max(found.position_shares) < 3 / LENGTH

@@ -313,7 +313,7 @@ def test_batches_do_not_change_what_is_recorded() -> None:
     for one, other in zip(whole.layers, parts.layers, strict=True):
         torch.testing.assert_close(one.inputs_NTD, other.inputs_NTD)
         torch.testing.assert_close(
-            split(one, whole.ordinary_T).layer_shares(), split(other, parts.ordinary_T).layer_shares()
+            split(one, whole.ordinary_T).compute_layer_shares(), split(other, parts.ordinary_T).compute_layer_shares()
         )
 
 

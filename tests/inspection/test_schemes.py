@@ -59,7 +59,7 @@ def test_the_terms_sum_to_the_logits_that_the_model_computed(name: str) -> None:
             error = float((total - logits).abs().max() / logits.abs().max())
             assert error < (1e-6 if name in ROUNDS_INSIDE else 1e-10)
             assert batch.measure_error() < (1e-6 if name in ROUNDS_INSIDE else 1e-10)
-        assert split(layer, recorded.ordinary_T).head_shares().sum(-1).sub(1).abs().max() < 1e-5
+        assert split(layer, recorded.ordinary_T).compute_head_shares().sum(-1).sub(1).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"pope"}))
@@ -95,11 +95,14 @@ def test_what_words_do_to_places_is_a_term_of_its_own(name: str) -> None:
 @pytest.mark.parametrize("name", ["cope", "dape"])
 def test_rewritten_rows_are_data_dependent(name: str) -> None:
     _, recorded = _captured(name)
-    share = split(recorded.layers[0], recorded.ordinary_T).layer_shares()
+    share = split(recorded.layers[0], recorded.ordinary_T).compute_layer_shares()
     assert abs(float(share[TERMS.index(DATA_DEPENDENT)])) > 1e-3
 
 
 def test_schemes_that_know_no_words_have_no_such_term() -> None:
     for name in ("rope", "t5", "sinusoidal", "deberta"):
         _, recorded = _captured(name)
-        assert float(split(recorded.layers[0], recorded.ordinary_T).layer_shares()[TERMS.index(DATA_DEPENDENT)]) == 0.0
+        assert (
+            float(split(recorded.layers[0], recorded.ordinary_T).compute_layer_shares()[TERMS.index(DATA_DEPENDENT)])
+            == 0.0
+        )

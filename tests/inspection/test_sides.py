@@ -70,7 +70,7 @@ def test_the_decoder_is_read_as_the_whole_model_computes_it(name: str) -> None:
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
     assert len(recorded.layers) == len(recorded.cross_modules) == LAYERS
     for layer, theirs in zip(recorded.layers, told.decoder_attentions, strict=True):
-        for rows, call in layer.calls():
+        for rows, call in layer.replay_all():
             torch.testing.assert_close(call.weights_BHST, theirs[rows], atol=1e-6, rtol=1e-5)
     for found, theirs in zip(
         cross_attention.read_cross_attention(subject, recorded), told.cross_attentions, strict=True

@@ -14,23 +14,23 @@ def to_tuple(values: Any) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def mark(kind: str, x: Any = (), y: Any = (), *, low: Any = (), high: Any = (), **rest: Any) -> Mark:
+def make_mark(kind: str, x: Any = (), y: Any = (), *, low: Any = (), high: Any = (), **rest: Any) -> Mark:
     """Make a mark of any ``kind`` from tensors of one length; ``rest`` are other fields of ``Mark``."""
     return Mark(kind, x=to_tuple(x), y=to_tuple(y), low=to_tuple(low), high=to_tuple(high), **rest)
 
 
-def heatmap(z: Any, **rest: Any) -> Mark:
+def make_heatmap(z: Any, **rest: Any) -> Mark:
     """Make a heatmap of a matrix, its first row on top; ``rest`` are other fields of ``Mark``."""
     return Mark("heatmap", z=tuple(to_tuple(row) for row in z), **rest)
 
 
 def draw_head_grid(grid_LH: Any, title: str) -> Figure:
     """Draw one number of every head of every layer as a heatmap; layers are numbered from 1."""
-    picture = heatmap(grid_LH, x=tuple(range(grid_LH.shape[1])), y=tuple(range(1, len(grid_LH) + 1)))
+    picture = make_heatmap(grid_LH, x=tuple(range(grid_LH.shape[1])), y=tuple(range(1, len(grid_LH) + 1)))
     return Figure((Panel((picture,), title=title, xlabel="head", ylabel="layer"),))
 
 
-def reference_line(y: float, label: str) -> Mark:
+def make_reference_line(y: float, label: str) -> Mark:
     """Make a horizontal line at the value of a reference, such as chance."""
     return Mark("hline", y=(y,), label=label, emphasis="reference")
 
@@ -40,7 +40,7 @@ def format_signed(value: float) -> str:
     return f"{value:.2f}".replace("-", "−")
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """Return a share as a percentage, with one decimal below ten: ``12 %``, ``9.0 %``, ``0.2 %``."""
     value = 100 * share
     if abs(value) < 0.05:
@@ -48,10 +48,10 @@ def percent(share: float) -> str:
     return (f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f} %").replace("-", "−")
 
 
-def percent_range(low: float, high: float) -> str:
+def format_percent_range(low: float, high: float) -> str:
     """Return an interval of shares: ``90 % to 93 %``, with as many more digits as keep two different ends apart."""
-    if percent(low) != percent(high) or max(abs(low), abs(high)) < 0.00005:
-        return f"{percent(low)} to {percent(high)}"
+    if format_percent(low) != format_percent(high) or max(abs(low), abs(high)) < 0.00005:
+        return f"{format_percent(low)} to {format_percent(high)}"
     digits = choose_digits(100 * low, 100 * high, 0 if abs(100 * low) >= 9.95 else 1)
     return f"{100 * low:.{digits}f} % to {100 * high:.{digits}f} %".replace("-", "−")
 
@@ -62,6 +62,6 @@ def join_words(words: Iterable[str]) -> str:
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else "none"
 
 
-def reference_untrained(value: Number | None) -> tuple[Reference, ...]:
+def make_untrained_reference(value: Number | None) -> tuple[Reference, ...]:
     """Return the value of the untrained control as the reference "untrained"; nothing if there is no control."""
     return () if value is None else (Reference("untrained", value),)

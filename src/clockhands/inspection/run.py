@@ -28,10 +28,10 @@ from clockhands.inspection.text_choice import choose_windows, describe_origin
 from clockhands.pretrained import first_line
 from clockhands.shapes import Tensor
 
-TEXTS = 96
-"""Windows of text, unless another number is asked for."""
-LARGE = 400_000_000
-"""Parameters above which no untrained control is built by default: it takes as much memory again."""
+DEFAULT_COUNT = 96
+"""Windows of text that are read, unless ``count`` says another number."""
+MOST_PARAMETERS = 400_000_000
+"""Parameters of a model above which no untrained control is built by default: it takes as much memory again."""
 
 
 def inspect(
@@ -41,7 +41,7 @@ def inspect(
     *,
     ids: Ids | str | Path | None = None,
     length: int | None = None,
-    count: int = TEXTS,
+    count: int = DEFAULT_COUNT,
     control: bool | None = None,
     name: str = "",
     side: Side | None = None,
@@ -78,19 +78,19 @@ def inspect(
     """
     if ids is not None and texts is not None:
         raise UsageError(
-            "inspect was given both texts and ids (--text and --ids): give one, for it measures on one text"
+            "inspect was given both texts (--text) and ids (--ids): give one of them, for it measures on one text"
         )
     chosen = read_ids(ids) if isinstance(ids, str | Path) else texts if ids is None else ids
-    with _use_evaluation_mode(model), show_progress(progress) as steps, torch.no_grad():
-        opened = _open(model, tokenizer, name, device, trust_remote_code, side)
-        subject = opened.to_float32()
+    with _use_evaluation_mode(model), show_progress(progress) as shown, torch.no_grad():
+        stored = _open(model, tokenizer, name, device, trust_remote_code, side)
+        subject = stored.to_float32()
         windows = choose_windows(subject, chosen, length, count)
         subject.check_ids(windows.ids_NT)
         check_memory(subject, windows)
-        reading = _read(subject, windows, _has_control(subject, control), steps)
+        reading = _read(subject, windows, _builds_control(subject, control), shown)
         reading.texts = texts if not isinstance(texts, Tensor) else None
-        items = _measure(reading, steps, command, read_basis(reading, chosen))
-        facts = _list_facts(reading, describe_origin(subject, windows, chosen is None), opened)
+        items = _measure(reading, shown, command, read_basis(reading, chosen))
+        facts = _list_facts(reading, describe_origin(subject, windows, chosen is None), stored)
     return Findings(
         title=f"What position does inside {subject.label}",
         items=items,
@@ -151,17 +151,19 @@ def _refuse_options(what: str, **options: Any) -> None:
             )
 
 
-def _has_control(subject: Subject, control: bool | None) -> bool:
+def _builds_control(subject: Subject, control: bool | None) -> bool:
     """Tell whether the same class with fresh weights is measured too: by default, unless the model is large."""
-    return sum(weight.numel() for weight in subject.model.parameters()) < LARGE if control is None else control
+    return (
+        sum(weight.numel() for weight in subject.model.parameters()) < MOST_PARAMETERS if control is None else control
+    )
 
 
-def _read(subject: Subject, windows: Windows, control: bool, steps: Progress) -> Reading:
+def _read(subject: Subject, windows: Windows, control: bool, shown: Progress) -> Reading:
     """Run the model over the windows, and its untrained control over the first of them.
 
     Raises CheckpointError if the control cannot be built.
     """
-    reading = read_model(subject, windows, steps.expect, steps.advance)
+    reading = read_model(subject, windows, shown.expect, shown.advance)
     if not control:
         return reading
     try:
@@ -171,17 +173,17 @@ def _read(subject: Subject, windows: Windows, control: bool, steps: Progress) ->
             f"a {subject.class_name} with fresh weights, the reference of most measures, cannot be built "
             f"({type(fault).__name__}: {first_line(fault)}); leave it out with --no-control (control=False)"
         ) from fault
-    reading.control = read_model(untrained, windows.first(CONTROL_TEXTS), steps.expect, steps.advance)
+    reading.control = read_model(untrained, windows.take_first(CONTROL_TEXTS), shown.expect, shown.advance)
     return reading
 
 
-def _measure(reading: Reading, steps: Progress, command: str, basis: Mapping[str, str]) -> tuple[Finding, ...]:
+def _measure(reading: Reading, shown: Progress, command: str, basis: Mapping[str, str]) -> tuple[Finding, ...]:
     """Run every measure, in the order of the catalogue."""
-    steps.expect(len(MEASURES))
+    shown.expect(len(MEASURES))
     for measure in MEASURES.values():
         for finding in measure.answer(reading):
             reading.findings[finding.name] = _complete(finding, measure, command, basis)
-        steps.advance(measure.question)
+        shown.advance(measure.question)
     return tuple(reading.findings.values())
 
 
@@ -191,8 +193,8 @@ def _complete(finding: Finding, measure: Measure, command: str, basis: Mapping[s
     return replace(finding, command=command, details=details, basis={key: basis[key] for key in measure.rests_on})
 
 
-def _list_facts(reading: Reading, origin: str, opened: Subject) -> dict[str, str | int]:
-    """Return the lines on top of the page, by name; ``opened`` is the model in its stored precision."""
+def _list_facts(reading: Reading, origin: str, stored: Subject) -> dict[str, str | int]:
+    """Return the lines on top of the page, by name; ``stored`` is the model in the precision of its checkpoint."""
     import transformers
 
     subject, capture = reading.subject, reading.capture
@@ -208,7 +210,7 @@ def _list_facts(reading: Reading, origin: str, opened: Subject) -> dict[str, str
         "control": "the same class with fresh weights" if reading.control else "none (too large, or not asked for)",
         "versions": f"clockhands {__version__}, torch {torch.__version__}, transformers {transformers.__version__}",
     }
-    if subject is not opened:
-        stored = str(next(opened.model.parameters()).dtype).removeprefix("torch.")
-        facts["precision"] = f"float32; the weights are {stored}"
+    if subject is not stored:
+        precision = str(next(stored.model.parameters()).dtype).removeprefix("torch.")
+        facts["precision"] = f"float32; the weights are {precision}"
     return facts

@@ -89,7 +89,7 @@ def test_own_alibi_and_its_share() -> None:
         allowed = batch.real.mask_BHST[0]
         assert torch.allclose(batch.compute_term("added, constant")[0][allowed], expected[allowed], atol=1e-5)
         assert not batch.compute_term("added, content").any()
-    shares = [sum_groups(row)[DISTANCE] for row in split(recorded.layers[0], recorded.ordinary_T).head_shares()]
+    shares = [sum_groups(row)[DISTANCE] for row in split(recorded.layers[0], recorded.ordinary_T).compute_head_shares()]
     assert shares[0] > shares[1] > shares[2] > shares[3], "the steeper the slope, the larger its part"
 
 

@@ -1,4 +1,4 @@
-"""What probes read back behind every layer, and what they are compared with."""
+"""What probes read back after every layer, and what they are compared with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .. import planted
 
 
 def test_the_permuted_control_is_that_of_the_last_layer() -> None:
-    """Beside what is read behind the last layer stood the control of the embedding."""
+    """Beside what is read after the last layer stood the control of the embedding."""
     subject, recorded = planted.subject_of(planted.uniform("encoder", "sinusoidal"))
     recorded.hidden[0] = torch.zeros_like(recorded.hidden[0])
     states, splits = recorded.hidden[-1][:, recorded.counted_T].float(), draw_splits(recorded)

@@ -86,7 +86,7 @@ def test_what_products_without_rotation_explain_is_a_squared_correlation() -> No
     still = _remove_rotation(layer)
     assert still is not None
     logits, products = [], []
-    for rows, call in layer.calls():
+    for rows, call in layer.replay_all():
         other = still.replay(layer.inputs_NTD[rows])
         for values, kept in ((call.logits_BHST, logits), (other.q_BHSK @ other.k_BHTK.mT, products)):
             for t in range(1, WINDOW):

@@ -13,9 +13,9 @@ from ..planted import LENGTH, answer
 
 def test_whether_positions_can_be_read_behind_the_last_layer() -> None:
     kept = answer("survival", *planted.subject_of(planted.uniform("encoder", "sinusoidal")))
-    assert "Behind the last layer positions can still be read back." in kept.verdict
+    assert "After the last layer positions can still be read back." in kept.verdict
     lost = answer("survival", *planted.subject_of(planted.uniform()))
-    assert "Whether any position can be read back behind the last layer is undecided." in lost.verdict
+    assert "Whether any position can be read back after the last layer is undecided." in lost.verdict
     assert lost.interval is not None and lost.interval[0] <= 1 / (LENGTH - 1)
     names = [reference.name for reference in kept.references]
     assert names == ["chance", "positions permuted"]
@@ -45,5 +45,5 @@ def test_what_reaches_the_last_layer_without_residual_connections(kept: bool) ->
     _, _, cut = answer("survival", *planted.subject_of(model)).verdict.partition(
         "With the residual connections removed, "
     )
-    assert ("of positions are read back behind the last layer." in cut) == kept
-    assert ("it is undecided whether any position can be read back behind the last layer" in cut) == (not kept)
+    assert ("of positions are read back after the last layer." in cut) == kept
+    assert ("it is undecided whether any position can be read back after the last layer" in cut) == (not kept)

@@ -64,5 +64,5 @@ def test_position_decides_nothing_where_there_is_none(name: str) -> None:
     recorded = capture(subject.model, subject.forward, _ids())
     found = split(recorded.layers[0], recorded.ordinary_T)
     assert found.error < 1e-5
-    assert abs(compute_positional_share(found.layer_shares())) < 0.05
-    assert sum_groups(found.layer_shares())["content–content"] > 0.9
+    assert abs(compute_positional_share(found.compute_layer_shares())) < 0.05
+    assert sum_groups(found.compute_layer_shares())["content–content"] > 0.9

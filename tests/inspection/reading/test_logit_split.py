@@ -39,7 +39,7 @@ def test_captured_attention_is_the_eager_implementations(name: str) -> None:
     assert len(recorded.layers) == LAYERS
     expected = _eager_attentions(tiny(name), ids)
     for layer, weights in zip(recorded.layers, expected, strict=True):
-        (_, call), *_ = layer.calls()
+        (_, call), *_ = layer.replay_all()
         assert torch.equal(call.weights_BHST, weights)
         assert call.weights_BHST.std() > 0.05, "flat attention would prove little"
 
@@ -53,7 +53,7 @@ def test_falcon_with_alibi_is_read_as_published() -> None:
         expected = plain(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True).hidden_states
     recorded = capture(subject.model, subject.forward, ids, batch=5)
     torch.testing.assert_close(recorded.hidden[-1], expected[-1])
-    (_, call), *_ = recorded.layers[0].calls()
+    (_, call), *_ = recorded.layers[0].replay_all()
     slopes = torch.tensor([2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8])
     published = (call.q_BHSK @ call.k_BHTK.mT + slopes[:, None, None] * torch.arange(12.0)) * 8**-0.5
     torch.testing.assert_close(call.logits_BHST[call.mask_BHST], published[call.mask_BHST], rtol=1e-3, atol=1e-4)

@@ -38,7 +38,7 @@ def test_the_bytes_are_those_of_the_attention_that_is_kept(monkeypatch: pytest.M
     computed, counted = memory_check.count_bytes(subject.num_heads, windows)
     call = recorded.layers[0].replay(recorded.layers[0].inputs_NTD[:8])
     assert computed == 3 * call.logits_BHST.numel() * call.logits_BHST.element_size()
-    counts = planted.HeadCounts(recorded.ordinary_T)
+    counts = planted.HeadSums(recorded.ordinary_T)
     counts.add(call)
     assert counted == counts.sums.total_gHST.numel() * counts.sums.total_gHST.element_size()
     monkeypatch.setattr(memory_check, "measure_free_memory", lambda device: computed + counted)

@@ -60,5 +60,5 @@ def test_states_that_are_no_numbers_are_refused_with_their_layer() -> None:
     model = tiny("gpt2")
     with torch.no_grad():
         model.h[1].mlp.c_proj.bias[3] = torch.inf
-    with pytest.raises(CheckpointError, match="GPT2Model gives NaN or infinite hidden states behind layer 2"):
+    with pytest.raises(CheckpointError, match="GPT2Model gives NaN or infinite hidden states after layer 2"):
         inspect(model, texts=_ids(), control=False)

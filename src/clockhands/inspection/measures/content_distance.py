@@ -8,7 +8,7 @@ from typing import TypeAlias
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Table
-from clockhands.inspection.drawing import mark, percent, percent_range, reference_untrained
+from clockhands.inspection.drawing import format_percent, format_percent_range, make_mark, make_untrained_reference
 from clockhands.inspection.estimators.intervals import bootstrap_layer_mean
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
 from clockhands.inspection.reading.capture import Capture
@@ -95,7 +95,7 @@ class ContentDistance(Measure):
     def run(self, reading: Reading) -> Finding:
         """Measure every layer; the value is the share of f and g together, the mean over layers."""
         capture, splits, control = reading.capture, reading.splits, reading.control
-        added = [abs(float(split.layer_shares()[TERMS.index("added, content")])) for split in splits]
+        added = [abs(float(split.compute_layer_shares()[TERMS.index("added, content")])) for split in splits]
         if max(added) < ROUNDING:
             return self.skip(
                 f"Nothing that is added to its logits depends on a token. {reading.subject.mechanism_sentence}"
@@ -108,12 +108,12 @@ class ContentDistance(Measure):
         query, key = (sum(row[column] for row in shares) / len(shares) for column in (0, 1))
         fresh = _compute_shares(_sum_layers(control.capture), control.splits) if control else None
         untrained = sum(row[0] + row[1] for row in fresh) / len(fresh) if fresh else None
-        untrained_note = f"; untrained {percent(untrained)}" if untrained is not None else ""
+        untrained_note = f"; untrained {format_percent(untrained)}" if untrained is not None else ""
         return self.make_finding(
-            _describe(query, key, low, f"95 % interval {percent_range(low, high)}{untrained_note}"),
+            _describe(query, key, low, f"95 % interval {format_percent_range(low, high)}{untrained_note}"),
             query + key,
             interval=(low, high),
-            references=reference_untrained(untrained),
+            references=make_untrained_reference(untrained),
             light="info",
             table=Table.of(("layer", *COLUMNS), [(index + 1, *row) for index, row in enumerate(shares)]),
             figure=_draw_figure(shares),
@@ -126,16 +126,16 @@ def _describe(query: float, key: float, low: float, numbers: str) -> str:
 
     ``numbers`` is the text of that interval and of the untrained share.
     """
-    together = percent(query + key)
+    together = format_percent(query + key)
     if low <= 0:
         return (
             "No effect of tokens together with distances was found: they account for "
             f"{together} of the variance of the logits ({numbers})."
         )
     return (
-        f"The query's token together with the distance accounts for {percent(query)} of the variance of the logits, "
-        f"the key's token together with the distance for {percent(key)}, on average over layers (the two together "
-        f"{together}, {numbers})."
+        f"The query's token together with the distance accounts for {format_percent(query)} of the variance of the "
+        f"logits, the key's token together with the distance for {format_percent(key)}, on average over layers (the "
+        f"two together {together}, {numbers})."
     )
 
 
@@ -154,7 +154,9 @@ def _bootstrap(sums: Sequence[Sums]) -> tuple[float, float]:
 def _draw_figure(shares: Sequence[Sequence[float]]) -> Figure:
     """Stack the shares of every layer."""
     names = [str(index + 1) for index in range(len(shares))]
-    stacks = [mark("stack", names, [row[column] for row in shares], label=name) for column, name in enumerate(LABELS)]
+    stacks = [
+        make_mark("stack", names, [row[column] for row in shares], label=name) for column, name in enumerate(LABELS)
+    ]
     return Figure((Panel(tuple(stacks), xlabel="layer", ylabel="share of logit variance"),))
 
 
@@ -163,7 +165,7 @@ def _compute_shares(sums: Sequence[Sums], splits: Sequence[Split]) -> list[tuple
     rows = []
     for (query_N, key_N, squares_N), split in zip(sums, splits, strict=True):
         variance = float(squares_N.sum().clamp_min(1e-30))
-        groups = sum_groups(split.layer_shares())
+        groups = sum_groups(split.compute_layer_shares())
         split_shares = (groups[name] for name in SPLIT_GROUPS)
         rows.append((float(query_N.sum()) / variance, float(key_N.sum()) / variance, *split_shares))
     return rows

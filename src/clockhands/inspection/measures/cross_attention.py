@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from clockhands.findings import Finding, Table
-from clockhands.inspection.drawing import draw_head_grid, percent, percent_range, reference_untrained
+from clockhands.inspection.drawing import draw_head_grid, format_percent, format_percent_range, make_untrained_reference
 from clockhands.inspection.estimators.intervals import compute_jackknife_interval
 from clockhands.inspection.estimators.position_sums import PositionSums
 from clockhands.inspection.measures.measure import LAYERS, MASKED_WINDOWS, Measure
@@ -75,7 +75,7 @@ def read_cross_attention(subject: Subject, capture: Capture, batch: int = 8) -> 
                 sums[call.module].add(call, num_texts)
 
         with listen(subject.model, receive):
-            subject.forward(capture.ids_NT[rows], **capture.forward_options(rows))
+            subject.forward(capture.ids_NT[rows], **capture.make_forward_options(rows))
     return [layer_sums.compute() for layer_sums in sums.values()]
 
 
@@ -112,7 +112,8 @@ class CrossAttention(Measure):
         """Measure every head; the value is the share that positions alone explain, the mean over heads."""
         if not reading.capture.cross_modules:
             return self.skip(
-                "An encoder reads its own text alone; only a decoder (`--side decoder`) has cross-attention."
+                "An encoder reads its own text alone; only a decoder (`--side decoder`, side='decoder') has "
+                "cross-attention."
             )
         layers, control = read_cross_attention(reading.subject, reading.capture), reading.control
         untrained = None
@@ -122,13 +123,13 @@ class CrossAttention(Measure):
         value = float(shares_LH.mean())
         without_g = torch.stack([layer.without_gH.mean(1) for layer in layers]).mean(0)
         low, high = compute_jackknife_interval(value, without_g)
-        untrained_note = f"; untrained {percent(untrained)}" if untrained is not None else ""
-        numbers = f"95 % interval {percent_range(low, high)}{untrained_note}"
+        untrained_note = f"; untrained {format_percent(untrained)}" if untrained is not None else ""
+        numbers = f"95 % interval {format_percent_range(low, high)}{untrained_note}"
         return self.make_finding(
             _describe(value, low, numbers, _describe_largest(shares_LH, layers)),
             value,
             interval=(low, high),
-            references=reference_untrained(untrained),
+            references=make_untrained_reference(untrained),
             light="info",
             table=_make_table(layers),
             figure=draw_head_grid(shares_LH, "Share of cross-attention explained by position"),
@@ -143,11 +144,11 @@ def _describe(value: float, low: float, numbers: str, largest: str) -> str:
     if low <= 0:
         return (
             "No effect of positions alone on the attention over the source was found: they explain "
-            f"{percent(value)} of its variance ({numbers})."
+            f"{format_percent(value)} of its variance ({numbers})."
         )
     return (
-        f"Positions alone explain {percent(value)} of the variance of the attention over the source, on average over "
-        f"heads ({numbers}); {largest}."
+        f"Positions alone explain {format_percent(value)} of the variance of the attention over the source, on "
+        f"average over heads ({numbers}); {largest}."
     )
 
 
@@ -161,9 +162,9 @@ def _describe_largest(shares_LH: Float[Tensor, "L H"], layers: Sequence[CrossSta
     layer, head = divmod(int(shares_LH.argmax()), shares_LH.shape[1])
     near = float(layers[layer].near_H[head])
     return (
-        f"most in layer {layer + 1} head {head} ({percent(float(shares_LH.max()))}), which puts {percent(near)} "
-        f"of its attention within {NEAR} positions of the target's own number (uniform attention "
-        f"{percent(layers[layer].near_uniform)})"
+        f"most in layer {layer + 1} head {head} ({format_percent(float(shares_LH.max()))}), which puts "
+        f"{format_percent(near)} of its attention within {NEAR} positions of the target's own number (uniform "
+        f"attention {format_percent(layers[layer].near_uniform)})"
     )
 
 

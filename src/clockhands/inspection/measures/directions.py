@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from clockhands.findings import Figure, Finding, Light, Panel, Reference, Table
-from clockhands.inspection.drawing import mark
+from clockhands.inspection.drawing import make_mark
 from clockhands.inspection.estimators.intervals import compute_central_range, jackknife
 from clockhands.inspection.estimators.matrix_statistics import compute_covariance, count_leading
 from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
@@ -158,8 +158,8 @@ def _draw_figure(overlap: float, mean: float, spread: float) -> Figure:
         (
             Panel(
                 (
-                    mark("line", x, density, label="random rotations", emphasis="reference"),
-                    mark("vline", (overlap,), label="this model", emphasis="main"),
+                    make_mark("line", x, density, label="random rotations", emphasis="reference"),
+                    make_mark("vline", (overlap,), label="this model", emphasis="main"),
                 ),
                 xlabel="overlap of the two covariances",
                 ylabel="normal density of random rotations",

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import mark, percent, percent_range, reference_line, reference_untrained
+from clockhands.inspection.drawing import (
+    format_percent,
+    format_percent_range,
+    make_mark,
+    make_reference_line,
+    make_untrained_reference,
+)
 from clockhands.inspection.estimators.intervals import compute_central_range
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
 from clockhands.inspection.reading.layer import Layer
@@ -63,10 +69,10 @@ class DistanceCurve(Measure):
         ).amax(0)
         chance_low, chance_high = compute_central_range(shuffled_n)
         exceeds_chance = low > max(chance_high, ROUNDING)
-        untrained_note = f"; untrained {percent(untrained[largest])}" if untrained else ""
+        untrained_note = f"; untrained {format_percent(untrained[largest])}" if untrained else ""
         numbers = (
-            f"(95 % interval {percent_range(low, high)}; distances shuffled {percent_range(chance_low, chance_high)}"
-            f"{untrained_note})"
+            f"(95 % interval {format_percent_range(low, high)}; distances shuffled "
+            f"{format_percent_range(chance_low, chance_high)}{untrained_note})"
         )
         return self.make_finding(
             _describe(largest, shares[largest], splits[largest], numbers, exceeds_chance),
@@ -74,7 +80,7 @@ class DistanceCurve(Measure):
             interval=(low, high),
             references=(
                 Reference("distances shuffled", float(shuffled_n.mean()), (chance_low, chance_high)),
-                *reference_untrained(untrained[largest] if untrained else None),
+                *make_untrained_reference(untrained[largest] if untrained else None),
             ),
             light="info",
             table=_make_table([curve_HJ for curve_HJ, _ in curves], reading.capture.length - 1),
@@ -89,7 +95,7 @@ class DistanceCurve(Measure):
 
 def _find_shares(splits: Sequence[Split]) -> list[float]:
     """Return the share of distance in the variance of the logits, layer by layer."""
-    return [sum_groups(split.layer_shares())[DISTANCE] for split in splits]
+    return [sum_groups(split.compute_layer_shares())[DISTANCE] for split in splits]
 
 
 def _describe(layer: int, share: float, split: Split, numbers: str, exceeds_chance: bool) -> str:
@@ -99,14 +105,14 @@ def _describe(layer: int, share: float, split: Split, numbers: str, exceeds_chan
     """
     if not exceeds_chance:
         return (
-            f"No effect of distance alone was found: it accounts for at most {percent(share)} of the variance of a "
-            f"layer's logits, in layer {layer + 1} {numbers}."
+            f"No effect of distance alone was found: it accounts for at most {format_percent(share)} of the variance "
+            f"of a layer's logits, in layer {layer + 1} {numbers}."
         )
-    head_shares = [sum_groups(row)[DISTANCE] for row in split.head_shares()]
+    head_shares = [sum_groups(row)[DISTANCE] for row in split.compute_head_shares()]
     head = max(range(len(head_shares)), key=head_shares.__getitem__)
     return (
-        f"Distance alone accounts for up to {percent(share)} of the variance of a layer's logits, in layer {layer + 1} "
-        f"{numbers}; there its share is largest in head {head} ({percent(max(head_shares))})."
+        f"Distance alone accounts for up to {format_percent(share)} of the variance of a layer's logits, in layer "
+        f"{layer + 1} {numbers}; there its share is largest in head {head} ({format_percent(max(head_shares))})."
     )
 
 
@@ -156,17 +162,17 @@ def _draw_figure(curve_HJ: Tensor, layer: int, shares: list[float], untrained: l
     offsets = torch.arange(-reach, reach + 1)[near]
     allowed = ~curve_HJ[:, near].isnan().all(0)
     lines = [
-        mark("line", offsets[allowed], (curve_J - curve_J.nanmean())[near][allowed], label=f"head {head}")
+        make_mark("line", offsets[allowed], (curve_J - curve_J.nanmean())[near][allowed], label=f"head {head}")
         for head, curve_J in enumerate(curve_HJ)
     ]
     names = [str(index + 1) for index in range(len(shares))]
-    bars = [mark("bars", names, torch.tensor(shares), label="this model", emphasis="main")]
+    bars = [make_mark("bars", names, torch.tensor(shares), label="this model", emphasis="main")]
     if untrained is not None:
-        bars.append(mark("points", names, torch.tensor(untrained), label="untrained", emphasis="reference"))
+        bars.append(make_mark("points", names, torch.tensor(untrained), label="untrained", emphasis="reference"))
     return Figure(
         (
             Panel(
-                (*lines[:DRAWN_HEADS], reference_line(0.0, "")),
+                (*lines[:DRAWN_HEADS], make_reference_line(0.0, "")),
                 title=f"Layer {layer + 1}",
                 xlabel="key position − query position",
                 ylabel="logit",

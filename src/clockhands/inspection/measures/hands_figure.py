@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from clockhands.findings import Figure, Panel
-from clockhands.inspection.drawing import mark
+from clockhands.inspection.drawing import make_mark
 from clockhands.shapes import Tensor
 
 MOST_ORBITS = 4
@@ -35,8 +35,8 @@ def _draw_orbit(period: float, orbit_N2: Tensor) -> Panel:
     edge = 1.08 * float(points.abs().max())
     return Panel(
         (
-            mark("line", points[:, 0], points[:, 1], emphasis="main"),
-            mark("points", points[:, 0], points[:, 1], names=tuple(f"position {row + 1}" for row in rows)),
+            make_mark("line", points[:, 0], points[:, 1], emphasis="main"),
+            make_mark("points", points[:, 0], points[:, 1], names=tuple(f"position {row + 1}" for row in rows)),
         ),
         title=f"{period:,.1f} tokens per turn",
         xlim=(-edge, edge),

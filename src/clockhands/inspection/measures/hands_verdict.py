@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clockhands.inspection.drawing import join_words, percent
+from clockhands.inspection.drawing import format_percent, join_words
 from clockhands.inspection.estimators.column_lines import SpectralLine
 from clockhands.inspection.estimators.spectral_lines import TableLines
 from clockhands.inspection.estimators.surrogates import LEAST_TURNS
@@ -20,7 +20,7 @@ def describe_lines(lines: TableLines, rows: int, slow_share: float) -> str:
     sentences = [_describe_rotating(lines), _describe_varying(lines), _describe_oscillating(lines.oscillating)]
     if slow_share > SLOW_SHARE:
         sentences.append(
-            f"{percent(slow_share)} of the variance moves more slowly than one turn in {rows / 2:.0f} tokens; a "
+            f"{format_percent(slow_share)} of the variance moves more slowly than one turn in {rows / 2:.0f} tokens; a "
             f"table of {rows} rows is too short to tell whether that turns."
         )
     return " ".join(sentence for sentence in sentences if sentence)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import Finding, Table
-from clockhands.inspection.drawing import draw_head_grid, reference_untrained
+from clockhands.inspection.drawing import draw_head_grid, make_untrained_reference
 from clockhands.inspection.measures.measure import LAYERS, MASKED_WINDOWS, Measure
 from clockhands.inspection.reading.head_statistics import HeadStatistics
 from clockhands.inspection.reading.reading import Reading
@@ -60,7 +60,7 @@ class HeadsByPosition(Measure):
             float(count),
             interval=(float(surely), float(possibly)) if possibly else None,
             unit="heads",
-            references=reference_untrained(untrained),
+            references=make_untrained_reference(untrained),
             light="good" if surely else "info",
             table=_make_table(layers),
             figure=draw_head_grid(shares_LH, "Share of attention variance explained by position"),
@@ -100,7 +100,7 @@ def _make_table(layers: Sequence[HeadStatistics]) -> Table:
     rows = []
     for index, layer in enumerate(layers):
         for head in range(len(layer.by_position_H)):
-            at_offsets = [layer.offset(r)[head] for r in (-1, 0, 1)]
+            at_offsets = [layer.get_attention_at(r)[head] for r in (-1, 0, 1)]
             others = (
                 layer.favourite_offset_H[head],
                 layer.offsets_HJ[head].max(),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import join_words, mark, percent
+from clockhands.inspection.drawing import format_percent, join_words, make_mark
 from clockhands.inspection.estimators.intervals import compute_central_range, draw_texts
 from clockhands.inspection.measures.measure import LAYERS, MASKED_WINDOWS, Measure
 from clockhands.inspection.reading.head_statistics import MAX_OFFSET, HeadStatistics
@@ -91,13 +91,15 @@ def _draw_figure(layers: Sequence[HeadStatistics]) -> Figure:
     for index in range(0, len(layers), step):
         layer = layers[index]
         most_local = int(layer.offsets_HJ.max(-1).values.argmax())
-        most = percent(float(layer.offsets_HJ[most_local].max()))
+        most = format_percent(float(layer.offsets_HJ[most_local].max()))
         panels.append(
             Panel(
                 (
-                    mark("line", offsets, layer.offsets_HJ.mean(0)[allowed], label="mean over heads", emphasis="main"),
-                    mark("line", offsets, layer.offsets_HJ[most_local][allowed], label="most local head"),
-                    mark("line", offsets, layer.uniform_offsets_J[allowed], label="uniform", emphasis="reference"),
+                    make_mark(
+                        "line", offsets, layer.offsets_HJ.mean(0)[allowed], label="mean over heads", emphasis="main"
+                    ),
+                    make_mark("line", offsets, layer.offsets_HJ[most_local][allowed], label="most local head"),
+                    make_mark("line", offsets, layer.uniform_offsets_J[allowed], label="uniform", emphasis="reference"),
                 ),
                 title=f"Layer {index + 1}, most local head {most_local} ({most})",
                 xlabel="key position − query position",

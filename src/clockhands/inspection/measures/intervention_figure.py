@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import Figure, Panel
-from clockhands.inspection.drawing import mark, reference_line
+from clockhands.inspection.drawing import make_mark, make_reference_line
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.shapes import Float, Tensor
 
@@ -26,7 +26,7 @@ def draw_changes(changes: Sequence[tuple[str, Tensor]], full_change: str, quanti
         quantity: what changes, such as "a token's state".
     """
     intervals = [bootstrap_change(change_N) for _, change_N in changes]
-    bars = mark(
+    bars = make_mark(
         "bars",
         [name for name, _ in changes],
         [float(change_N.mean()) for _, change_N in changes],
@@ -34,4 +34,4 @@ def draw_changes(changes: Sequence[tuple[str, Tensor]], full_change: str, quanti
         high=[high for _, high in intervals],
         emphasis="main",
     )
-    return Figure((Panel((bars, reference_line(1.0, full_change)), ylabel=f"change of {quantity}"),))
+    return Figure((Panel((bars, make_reference_line(1.0, full_change)), ylabel=f"change of {quantity}"),))

@@ -1,4 +1,4 @@
-"""Probes that read position and token back from the states behind every layer of a model."""
+"""Probes that read position and token back from the states after every layer of a model."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ NETWORKS = 3
 
 @dataclass(frozen=True)
 class ProbeScores:
-    """What probes read back from the states behind each layer, the embedding first.
+    """What probes read back from the states after each layer, the embedding first.
 
     Attributes:
         split_shares: for each layer the share of positions read back exactly, split by split.
         token_shares: for each layer the share of tokens read back, the mean over the splits.
-        permuted_share: the share of positions read back behind the last layer by a probe that was fitted on texts whose
+        permuted_share: the share of positions read back after the last layer by a probe that was fitted on texts whose
             states are in random order.
         splits: the texts fitted on and those held out.
     """
@@ -64,7 +64,7 @@ class ProbeScores:
 
 
 def probe_layers(subject: Subject, capture: Capture) -> ProbeScores:
-    """Read position and token back from the states behind every layer, at ordinary tokens without position 0."""
+    """Read position and token back from the states after every layer, at ordinary tokens without position 0."""
     splits = draw_splits(capture)
     ids = capture.ids_NT[: splits.num_texts, capture.counted_T]
     types, labels = ids.unique(return_inverse=True)
@@ -118,7 +118,7 @@ def _probe_tokens(states_NTD: Tensor, labels_NT: Int[Tensor, "N T"], rows_VD: Te
 
 
 def fit_position_network(capture: Capture, layer: int) -> float:
-    """Return R² of the position from the states behind a layer, by a network; the mean over ``NETWORKS`` splits."""
+    """Return R² of the position from the states after a layer, by a network; the mean over ``NETWORKS`` splits."""
     splits = draw_splits(capture)
     states = capture.hidden[layer][: splits.num_texts, capture.counted_T].float()
     positions = torch.arange(states.shape[1]).float()
@@ -145,7 +145,7 @@ def probe_without_residuals(subject: Subject, capture: Capture) -> tuple[Float[T
     splits = draw_splits(capture)
     with removal:
         batches = [
-            subject.forward(capture.ids_NT[rows], **capture.forward_options(rows))
+            subject.forward(capture.ids_NT[rows], **capture.make_forward_options(rows))
             for rows in torch.arange(splits.num_texts).split(8)
         ]
     layers = (torch.cat(states)[:, capture.counted_T.to(states[0].device)] for states in zip(*batches, strict=True))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import Figure, Mark, Panel
-from clockhands.inspection.drawing import mark
+from clockhands.inspection.drawing import make_mark
 from clockhands.inspection.reading.term_groups import GROUPS, sum_groups
 from clockhands.shapes import Tensor
 
@@ -45,9 +45,9 @@ def draw_shares(
     for group in GROUPS:
         heights = [column[group] for column in columns]
         if max(abs(height) for height in heights) > LEAST_DRAWN:
-            marks.append(mark("stack", names, torch.tensor(heights), label=group))
+            marks.append(make_mark("stack", names, torch.tensor(heights), label=group))
     if untrained is not None:
         marks.append(
-            mark("points", names, torch.tensor(untrained), label="position alone, untrained", emphasis="reference")
+            make_mark("points", names, torch.tensor(untrained), label="position alone, untrained", emphasis="reference")
         )
     return Figure((Panel(tuple(marks), xlabel=label, ylabel="share of logit variance"),))

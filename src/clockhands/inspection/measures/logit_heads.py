@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clockhands.findings import Finding, Table
-from clockhands.inspection.drawing import percent, reference_untrained
+from clockhands.inspection.drawing import format_percent, make_untrained_reference
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.inspection.measures.logit_figure import METHOD, SOURCE, draw_shares
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
@@ -36,9 +36,9 @@ class LogitHeads(Measure):
     def run(self, reading: Reading) -> Finding:
         """Measure every head; the value is the number of heads in which position alone accounts for half or more."""
         splits = reading.splits
-        layer_shares = [compute_positional_share(split.layer_shares()) for split in splits]
+        layer_shares = [compute_positional_share(split.compute_layer_shares()) for split in splits]
         layer = max(range(len(layer_shares)), key=layer_shares.__getitem__)
-        term_shares = splits[layer].head_shares()
+        term_shares = splits[layer].compute_head_shares()
         head_shares = [compute_positional_share(share) for share in term_shares]
         head = max(range(len(head_shares)), key=head_shares.__getitem__)
         count, surely, possibly, heads = count_positional_heads(splits)
@@ -48,18 +48,18 @@ class LogitHeads(Measure):
         return self.make_finding(
             f"Position alone accounts for at least half of the logits' variance in {count} of {heads} heads "
             f"({surely} surely and {possibly} possibly, by each head's own 95 % interval{untrained_note}); in layer "
-            f"{layer + 1} its share is largest in head {head} ({percent(head_shares[head])}).",
+            f"{layer + 1} its share is largest in head {head} ({format_percent(head_shares[head])}).",
             float(count),
             interval=(float(surely), float(possibly)) if possibly else None,
             unit="heads",
-            references=reference_untrained(untrained),
+            references=make_untrained_reference(untrained),
             light="info",
             table=Table.of(
                 ("layer", "head", *TERMS),
                 [
                     (index + 1, head, *row)
                     for index, split in enumerate(splits)
-                    for head, row in enumerate(split.head_shares())
+                    for head, row in enumerate(split.compute_head_shares())
                 ],
             ),
             figure=draw_shares(
@@ -76,7 +76,7 @@ def count_positional_heads(splits: Sequence[Split]) -> tuple[int, int, int, int]
         Their number; the number of heads whose own 95 % interval lies above one half; of those whose interval reaches
         it; of all heads.
     """
-    shares = [compute_positional_share(row) for split in splits for row in split.head_shares()]
+    shares = [compute_positional_share(row) for split in splits for row in split.compute_head_shares()]
     terms = [TERMS.index(term) for name in POSITIONAL for term in GROUPS[name]]
     intervals = [
         bootstrap_ratio(split.cov_NHt[:, head, terms].sum(-1), split.var_NH[:, head])

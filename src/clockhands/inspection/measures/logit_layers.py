@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clockhands.findings import Finding, Table
-from clockhands.inspection.drawing import percent, percent_range, reference_untrained
+from clockhands.inspection.drawing import format_percent, format_percent_range, make_untrained_reference
 from clockhands.inspection.measures.logit_figure import METHOD, SOURCE, draw_shares
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
 from clockhands.inspection.reading.logit_split import DATA_DEPENDENT, TERMS, Split
@@ -40,18 +40,20 @@ class LogitLayers(Measure):
     def run(self, reading: Reading) -> Finding:
         """Measure every layer; the value is the share of position alone in the first."""
         splits = reading.splits
-        shares = [split.layer_shares() for split in splits]
+        shares = [split.compute_layer_shares() for split in splits]
         positional = _compute_positional_shares(splits)
         untrained = _compute_positional_shares(reading.control.splits) if reading.control else None
         error = max(split.error for split in splits)
         data_dependent = sum(float(share[TERMS.index(DATA_DEPENDENT)]) for share in shares) / len(shares)
-        untrained_note = f" (untrained {percent(untrained[0])} and {percent(untrained[-1])})" if untrained else ""
+        untrained_note = (
+            f" (untrained {format_percent(untrained[0])} and {format_percent(untrained[-1])})" if untrained else ""
+        )
         return self.make_finding(
-            f"{_describe_first_layer(splits[0])} In the last layer it accounts for {percent(positional[-1])}"
+            f"{_describe_first_layer(splits[0])} In the last layer it accounts for {format_percent(positional[-1])}"
             f"{untrained_note}. {_describe_exactness(error, data_dependent)}",
             positional[0],
             interval=compute_group_interval(splits[0], *POSITIONAL),
-            references=reference_untrained(untrained[0] if untrained else None),
+            references=make_untrained_reference(untrained[0] if untrained else None),
             light="warn" if error > EXACT else "info",
             table=_make_table(shares, splits),
             figure=draw_shares([f"{index + 1}" for index in range(len(shares))], shares, "layer", untrained),
@@ -61,14 +63,14 @@ class LogitLayers(Measure):
 
 def _compute_positional_shares(splits: Sequence[Split]) -> list[float]:
     """Return the share of position alone, layer by layer."""
-    return [compute_positional_share(split.layer_shares()) for split in splits]
+    return [compute_positional_share(split.compute_layer_shares()) for split in splits]
 
 
 def _describe_first_layer(split: Split) -> str:
     """Say what share of the first layer's logits is due to position alone, where its interval lies above zero."""
-    share, (low, high) = split.layer_shares(), compute_group_interval(split, *POSITIONAL)
-    value, content = percent(compute_positional_share(share)), percent(sum_groups(share)[CONTENT])
-    interval = f"95 % interval {percent_range(low, high)}"
+    share, (low, high) = split.compute_layer_shares(), compute_group_interval(split, *POSITIONAL)
+    value, content = format_percent(compute_positional_share(share)), format_percent(sum_groups(share)[CONTENT])
+    interval = f"95 % interval {format_percent_range(low, high)}"
     if not float(split.var_NH.sum()) > 0:
         return "The first layer attends to all tokens alike: the logits of a query are equal."
     if low <= 0:
@@ -87,12 +89,14 @@ def _describe_exactness(error: float, data_dependent: float) -> str:
     choice = ""
     if abs(data_dependent) > ROUNDING:
         choice = (
-            f"Here the tokens choose positions: {percent(data_dependent)} of the logits' variance is data-dependent. "
+            f"Here the tokens choose positions: {format_percent(data_dependent)} of the logits' variance is "
+            "data-dependent. "
         )
     if error <= EXACT:
         return f"{choice}The terms rebuild the logits to {error:.0e} of the largest."
     return (
-        f"{choice}But the terms miss the logits by up to {percent(error)} of the largest: take them as a rough guide."
+        f"{choice}But the terms miss the logits by up to {format_percent(error)} of the largest: take them as a rough "
+        "guide."
     )
 
 

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 import torch
 
 from clockhands.findings import Figure, Finding, Light, Panel, Table
-from clockhands.inspection.drawing import mark, percent, percent_range, reference_line, reference_untrained
+from clockhands.inspection.drawing import (
+    format_percent,
+    format_percent_range,
+    make_mark,
+    make_reference_line,
+    make_untrained_reference,
+)
 from clockhands.inspection.estimators.intervals import bootstrap_ratio
 from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
 from clockhands.inspection.reading.capture import WITHOUT_FIRST_METHOD, Capture
@@ -88,11 +94,11 @@ class Loudness(Measure):
     references = ("untrained",)
     method = (
         "What enters the first block is w_i + p_i + s: token row (scaled as the model scales it), position row and "
-        "the rest. The means w̄ and p̄ are counted with the constant, so that the shares are E‖w−w̄‖² over the tokens "
-        "of the text, E‖p−p̄‖² over the positions in use, and ‖s+w̄+p̄‖², each divided by their sum. Where a layer norm "
-        "follows, its centring is applied first. Lengths of rows that are not centred would count the mean vector that "
-        "all share as signal. Interval: texts resampled. Untrained: the same class with fresh weights."
-        + WITHOUT_FIRST_METHOD
+        "the rest. The means w̄ and p̄ are counted with the constant, so that the shares are E‖w−w̄‖² over the "
+        "tokens of the text, E‖p−p̄‖² over the positions in use, and ‖s+w̄+p̄‖², each divided by their sum. Where a "
+        "layer norm follows, its centring is applied first. Lengths of rows that are not centred would count the "
+        "mean vector that all share as signal. Interval: texts resampled. Untrained: the same class with fresh "
+        "weights." + WITHOUT_FIRST_METHOD
     )
     source = "Vaswani et al. 2017, section 3.4, for the factor √d; norms centred as in Song & Zhong 2023"
     heading = INPUT
@@ -110,16 +116,17 @@ class Loudness(Measure):
         rest = trained.position + trained.constant
         low, high = bootstrap_ratio(torch.full_like(trained.token_N, trained.position), trained.token_N + rest)
         light, comment = _judge(trained)
-        untrained_note = f"; untrained {percent(untrained.share)}" if untrained else ""
+        untrained_note = f"; untrained {format_percent(untrained.share)}" if untrained else ""
         verdict = (
-            f"Tokens carry {percent(trained.token / (trained.token + rest))} of the input, positions "
-            f"{percent(trained.share)} (95 % interval {percent_range(low, high)}{untrained_note}): {comment}."
+            f"Tokens carry {format_percent(trained.token / (trained.token + rest))} of the input, positions "
+            f"{format_percent(trained.share)} (95 % interval {format_percent_range(low, high)}{untrained_note}): "
+            f"{comment}."
         )
         return self.make_finding(
             verdict + _describe_factor(tables, trained, untrained) + _describe_outliers(tables),
             trained.share,
             interval=(low, high),
-            references=reference_untrained(untrained.share if untrained else None),
+            references=make_untrained_reference(untrained.share if untrained else None),
             light=light,
             table=_make_table(tables, trained, untrained),
             figure=_draw_figure(tables, trained, untrained),
@@ -196,13 +203,15 @@ def _draw_figure(tables: Tables, trained: Levels, untrained: Levels | None) -> F
     for label, levels in (("trained", trained), ("untrained", untrained)):
         if levels is not None:
             shares = [part / levels.total for part in (levels.token, levels.position, levels.constant)]
-            bars.append(mark("bars", parts, shares, label=label, emphasis="" if levels is trained else "reference"))
+            bars.append(
+                make_mark("bars", parts, shares, label=label, emphasis="" if levels is trained else "reference")
+            )
     norms = tables.positions_ND.double().norm(dim=-1)
     outliers = find_outlier_rows(tables)
-    lengths = [mark("line", range(len(norms)), norms, label="position rows", emphasis="main")]
+    lengths = [make_mark("line", range(len(norms)), norms, label="position rows", emphasis="main")]
     if outliers:
-        lengths.append(mark("points", outliers, norms[outliers], label="outliers"))
-    lengths.append(reference_line(math.sqrt(trained.token), "a centred token row"))
+        lengths.append(make_mark("points", outliers, norms[outliers], label="outliers"))
+    lengths.append(make_reference_line(math.sqrt(trained.token), "a centred token row"))
     return Figure(
         (
             Panel(tuple(bars), title="Share of the input", ylabel="share of squared length"),

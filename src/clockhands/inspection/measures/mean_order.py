@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clockhands.findings import Finding, Reference, Table
-from clockhands.inspection.drawing import percent, percent_range
+from clockhands.inspection.drawing import format_percent, format_percent_range
 from clockhands.inspection.measures.intervention_figure import bootstrap_change, draw_changes
 from clockhands.inspection.measures.measure import OUTPUT, TASK, Measure
 from clockhands.inspection.reading.interventions import (
@@ -72,8 +72,8 @@ def _describe_order(change_N: Float[Tensor, " N"]) -> str:
     if change <= LEAST_CHANGE:
         return "Permuting the tokens does not change the mean of the output."
     return (
-        f"Permuting the tokens changes the mean of the output by {percent(change)} of the squared distance "
-        f"between two texts (95 % interval {percent_range(*bootstrap_change(change_N))})."
+        f"Permuting the tokens changes the mean of the output by {format_percent(change)} of the squared distance "
+        f"between two texts (95 % interval {format_percent_range(*bootstrap_change(change_N))})."
     )
 
 
@@ -83,7 +83,8 @@ def _describe_mean_row(interventions: Interventions) -> str:
     if effect is None or effect.pooled is None:
         return ""
     return (
-        f" With every position row replaced by their mean, the mean of the output changes by {percent(effect.pooled)}."
+        " With every position row replaced by their mean, the mean of the output changes by "
+        f"{format_percent(effect.pooled)}."
     )
 
 
@@ -106,4 +107,5 @@ def _describe_shifts(subject: Subject, interventions: Interventions, attends_by_
         return f" Shifting all positions, by up to {max(shifts)}, changes nothing{ending}"
     step = changing[0]
     by = "one" if step == 1 else f"{step}"
-    return f" Shifting all positions by {by} changes the mean of the output by {percent(shifts[step].pooled or 0.0)}."
+    change = format_percent(shifts[step].pooled or 0.0)
+    return f" Shifting all positions by {by} changes the mean of the output by {change}."

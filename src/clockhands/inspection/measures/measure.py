@@ -18,14 +18,14 @@ INPUT, ATTENTION, LAYERS, OUTPUT = (
 )
 """Headings of the page, in their order; each measure stands under one of them."""
 TEXT = ("text", "tokenizer")
-"""What a value rests on, besides the model, if it is computed from the tokens of the text alone. Two findings are
-comparable where what they rest on is alike; ``comparability`` says how each is compared."""
+"""What a value depends on, besides the model, if it is computed from the tokens of the text alone. Two findings are
+comparable where what they depend on is equal; ``comparability`` says how each is compared."""
 WINDOWS = (*TEXT, "length of the windows")
-"""What a value rests on if it also depends on how many tokens the model reads at once."""
+"""What a value depends on if it also depends on how many tokens the model reads at once."""
 MASKED_WINDOWS = (*WINDOWS, "what attention may see")
-"""What a value rests on if it also depends on the attention mask."""
+"""What a value depends on if it also depends on the attention mask."""
 TASK = (*MASKED_WINDOWS, "task")
-"""What a value rests on if it also depends on what the model was trained for."""
+"""What a value depends on if it also depends on what the model was trained for."""
 
 
 class Measure(ABC):

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import mark, percent
+from clockhands.inspection.drawing import format_percent, make_mark
 from clockhands.inspection.estimators.intervals import bootstrap_hit_share
 from clockhands.inspection.estimators.probes import find_nearest_row
 from clockhands.inspection.measures.measure import INPUT, TEXT, Measure
@@ -69,9 +69,9 @@ class Recovery(Measure):
         value, chance = float(hits.mean()), float(noise_hits.mean())
         kept, kept_by_chance = sample.compare_neighbours(sample.position), sample.compare_neighbours(sample.noise)
         return self.make_finding(
-            f"{percent(value)} of the tokens are still nearest to their own row after their position is added "
-            f"({percent(chance)} with a random vector of that length), and {percent(kept)} of their neighbours stay "
-            f"({percent(kept_by_chance)}). {_describe_limit(sweep)}",
+            f"{format_percent(value)} of the tokens are still nearest to their own row after their position is added "
+            f"({format_percent(chance)} with a random vector of that length), and {format_percent(kept)} of their "
+            f"neighbours stay ({format_percent(kept_by_chance)}). {_describe_limit(sweep)}",
             value,
             interval=bootstrap_hit_share(hits, sample.texts),
             references=(Reference("random vectors", chance),),
@@ -153,8 +153,8 @@ def _draw_figure(sweep: Sweep) -> Figure:
     shares = [float(hits.mean()) for _, hits, _ in sweep]
     by_chance = [float(hits.mean()) for _, _, hits in sweep]
     marks = (
-        mark("line", factors, shares, label="position added", emphasis="main"),
-        mark("line", factors, by_chance, label="random vector added", emphasis="reference"),
+        make_mark("line", factors, shares, label="position added", emphasis="main"),
+        make_mark("line", factors, by_chance, label="random vector added", emphasis="reference"),
     )
     panel = Panel(marks, xlabel="position multiplied by", ylabel="nearest to itself", xscale="log", ylim=(0.0, 1.02))
     return Figure((panel,), height=0.4)

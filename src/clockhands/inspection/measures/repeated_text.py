@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clockhands.findings import Finding, Reference, Table
-from clockhands.inspection.drawing import percent, percent_range
+from clockhands.inspection.drawing import format_percent, format_percent_range
 from clockhands.inspection.measures.measure import WINDOWS, Measure
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.reading.repeated_texts import LEAST_SHARED, NGRAM, Repeats
@@ -51,16 +51,16 @@ def _describe(repeats: Repeats, num_texts: int) -> str:
     verdict = f"None of the {num_texts} windows repeats an earlier one."
     if count:
         verdict = (
-            f"{count} of {num_texts} windows ({percent(repeats.share)}) {'repeat' if count > 1 else 'repeats'} "
+            f"{count} of {num_texts} windows ({format_percent(repeats.share)}) {'repeat' if count > 1 else 'repeats'} "
             f"an earlier one, directly or through others: at least half of the runs of {NGRAM} tokens occur there too. "
             "The intervals treat windows as independent, so they are too narrow; probes are judged on windows that do "
             "not repeat those they were fitted on."
         )
     if repeats.templated:
         verdict += (
-            f" {percent(repeats.fixed)} of the tokens are fixed by their position (tokens permuted "
-            f"{percent_range(*repeats.fixed_by_chance)}): what is measured of positions is measured of those tokens "
-            "too."
+            f" {format_percent(repeats.fixed)} of the tokens are fixed by their position (tokens permuted "
+            f"{format_percent_range(*repeats.fixed_by_chance)}): what is measured of positions is measured of those "
+            "tokens too."
         )
     return verdict
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import mark, percent, percent_range, reference_untrained
+from clockhands.inspection.drawing import format_percent, format_percent_range, make_mark, make_untrained_reference
 from clockhands.inspection.estimators.intervals import bootstrap_layer_mean
 from clockhands.inspection.measures.measure import ATTENTION, WINDOWS, Measure
 from clockhands.inspection.reading.layer import Layer
@@ -52,14 +52,14 @@ class RotationFrequencies(Measure):
         share = float(shares_LF.mean(0)[:quarter].sum())
         untrained = float(untrained_F[:quarter].sum()) if untrained_F is not None else None
         low, high = _bootstrap_quarter(sums, quarter)
-        untrained_note = f"; untrained {percent(untrained)}" if untrained is not None else ""
+        untrained_note = f"; untrained {format_percent(untrained)}" if untrained is not None else ""
         return self.make_finding(
-            f"The fastest quarter of the rotated pairs carries {percent(share)} of the logits' variance (95 % "
-            f"interval {percent_range(low, high)}; a quarter of the pairs {percent(quarter / pairs)}{untrained_note})."
-            f"{_describe_unrotated(unrotated)}",
+            f"The fastest quarter of the rotated pairs carries {format_percent(share)} of the logits' variance (95 % "
+            f"interval {format_percent_range(low, high)}; a quarter of the pairs "
+            f"{format_percent(quarter / pairs)}{untrained_note}).{_describe_unrotated(unrotated)}",
             share,
             interval=(low, high),
-            references=(Reference("equal pairs", quarter / pairs), *reference_untrained(untrained)),
+            references=(Reference("equal pairs", quarter / pairs), *make_untrained_reference(untrained)),
             light="info",
             table=Table.of(
                 ("layer", "unrotated q·k", "dimensions not rotated", *(f"pair {pair}" for pair in range(pairs))),
@@ -90,15 +90,15 @@ def _describe_unrotated(shares: list[float | None]) -> str:
     known = [share for share in shares if share is not None]
     if not known:
         return ""
-    mean = percent(sum(known) / len(known))
+    mean = format_percent(sum(known) / len(known))
     return f" q·k without rotation explains {mean} of the logits' variance (R², the mean over layers)."
 
 
 def _draw_figure(mean_F: Tensor, untrained_F: Tensor | None, pairs: int) -> Figure:
     """Draw the share of every pair, trained and untrained."""
-    marks = [mark("bars", range(pairs), mean_F[:pairs], label="mean over layers", emphasis="main")]
+    marks = [make_mark("bars", range(pairs), mean_F[:pairs], label="mean over layers", emphasis="main")]
     if untrained_F is not None:
-        marks.append(mark("points", range(pairs), untrained_F[:pairs], label="untrained", emphasis="reference"))
+        marks.append(make_mark("points", range(pairs), untrained_F[:pairs], label="untrained", emphasis="reference"))
     return Figure((Panel(tuple(marks), xlabel="pair of channels (0: fastest)", ylabel="share of logit variance"),))
 
 
@@ -119,7 +119,7 @@ def compute_pair_sums(
     not rotate, so that F is the number of pairs plus 1. In float64.
     """
     products, squares = [], []
-    for _, call in layer.calls():
+    for _, call in layer.replay_all():
         counted = call.mark_counted(ordinary_T)
         logits = centre_logits(call.logits_BHST, counted)
         # Σ_ij q_i k_j L_ij = Σ_i q_i (L k)_i, channel by channel, so that no product of two tokens is stored.
@@ -151,7 +151,7 @@ def compute_unrotated_r2(layer: Layer, ordinary_T: Bool[Tensor, " T"]) -> float 
     if unrotated_layer is None:
         return None
     covariance = variance = products_variance = 0.0
-    for rows, call in layer.calls():
+    for rows, call in layer.replay_all():
         counted = call.mark_counted(ordinary_T)
         logits = centre_logits(call.logits_BHST, counted).double()
         unrotated = unrotated_layer.replay(layer.inputs_NTD[rows])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Table
-from clockhands.inspection.drawing import mark, percent, reference_untrained
+from clockhands.inspection.drawing import format_percent, make_mark, make_untrained_reference
 from clockhands.inspection.estimators.variance_share import (
     compute_stable_rank,
     estimate_position_share,
@@ -33,19 +33,22 @@ class StateShare(Measure):
     rests_on = TASK
 
     def run(self, reading: Reading) -> Finding:
-        """Measure the states behind every layer; the value is the share behind the last."""
+        """Measure the states after every layer; the value is the share after the last."""
         capture = reading.capture
         shares = _estimate_shares(capture)
         ranks = [compute_stable_rank(hidden[:, capture.counted_T]) for hidden in capture.hidden]
         untrained = _estimate_shares(reading.control.capture) if reading.control else None
         peak = max(range(len(shares)), key=shares.__getitem__)
-        untrained_note = f" (untrained {percent(untrained[0])} and {percent(untrained[-1])})" if untrained else ""
+        untrained_note = (
+            f" (untrained {format_percent(untrained[0])} and {format_percent(untrained[-1])})" if untrained else ""
+        )
         return self.make_finding(
-            f"{percent(shares[0])} of the variance behind the embedding and {percent(shares[-1])} behind the last "
-            f"layer is due to position{untrained_note}; the most, {percent(shares[peak])}, {_name_layer(peak)}.",
+            f"{format_percent(shares[0])} of the variance after the embedding and {format_percent(shares[-1])} "
+            f"after the last layer is due to position{untrained_note}; the most, {format_percent(shares[peak])}, "
+            f"{_name_layer(peak)}.",
             shares[-1],
             interval=jackknife_position_share(capture.hidden[-1][:, capture.counted_T]),
-            references=reference_untrained(untrained[-1] if untrained is not None else None),
+            references=make_untrained_reference(untrained[-1] if untrained is not None else None),
             light="info",
             table=Table.of(
                 ("layer", "share", "stable rank of the mean positions", "untrained"),
@@ -59,7 +62,7 @@ class StateShare(Measure):
 
 
 def _estimate_shares(capture: Capture) -> list[float]:
-    """Estimate the share of position behind every layer, at ordinary tokens without position 0.
+    """Estimate the share of position after every layer, at ordinary tokens without position 0.
 
     The states of one layer are read at a time, since they may lie on the disk.
     """
@@ -69,12 +72,12 @@ def _estimate_shares(capture: Capture) -> list[float]:
 def _draw_figure(shares: list[float], untrained: list[float] | None) -> Figure:
     """Draw the shares by layer."""
     layers = list(range(len(shares)))
-    marks = [mark("line", layers, torch.tensor(shares), label="this model", emphasis="main")]
+    marks = [make_mark("line", layers, torch.tensor(shares), label="this model", emphasis="main")]
     if untrained is not None:
-        marks.append(mark("line", layers, torch.tensor(untrained), label="untrained", emphasis="reference"))
+        marks.append(make_mark("line", layers, torch.tensor(untrained), label="untrained", emphasis="reference"))
     return Figure((Panel(tuple(marks), xlabel="layer (0: embedding)", ylabel="share of variance"),))
 
 
 def _name_layer(layer: int) -> str:
     """Name a layer in a sentence; 0 is the embedding."""
-    return "behind the embedding" if layer == 0 else f"behind layer {layer}"
+    return "after the embedding" if layer == 0 else f"after layer {layer}"

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import mark, percent, percent_range, reference_line, reference_untrained
+from clockhands.inspection.drawing import (
+    format_percent,
+    format_percent_range,
+    make_mark,
+    make_reference_line,
+    make_untrained_reference,
+)
 from clockhands.inspection.estimators.probes import correct_interval
 from clockhands.inspection.measures.layer_probes import (
     ProbeScores,
@@ -48,7 +54,7 @@ class Survival(Measure):
     rests_on = TASK
 
     def run(self, reading: Reading) -> Finding:
-        """Probe every layer; the value is the share of positions read back behind the last."""
+        """Probe every layer; the value is the share of positions read back after the last."""
         subject, capture, control = reading.subject, reading.capture, reading.control
         trained = probe_layers(subject, capture)
         untrained = probe_layers(control.subject, control.capture) if control else None
@@ -64,7 +70,7 @@ class Survival(Measure):
             references=(
                 Reference("chance", chance),
                 Reference("positions permuted", trained.permuted_share),
-                *reference_untrained(untrained.position_shares[-1] if untrained else None),
+                *make_untrained_reference(untrained.position_shares[-1] if untrained else None),
             ),
             light="info",
             table=_make_table(trained, untrained, without_residuals),
@@ -74,24 +80,24 @@ class Survival(Measure):
 
 
 def _describe(trained: ProbeScores, untrained: ProbeScores | None, chance: float) -> str:
-    """Say what is read back behind the embedding and the last layer, and whether the latter is more than chance."""
+    """Say what is read back after the embedding and the last layer, and whether the latter is more than chance."""
     untrained_note = ""
     if untrained:
-        untrained_note = (
-            f"; untrained {percent(untrained.position_shares[0])} and {percent(untrained.position_shares[-1])}"
-        )
+        embedding, last = (format_percent(untrained.position_shares[layer]) for layer in (0, -1))
+        untrained_note = f"; untrained {embedding} and {last}"
     low, high = trained.position_intervals[-1]
-    last = (
-        "Behind the last layer positions can still be read back."
+    conclusion = (
+        "After the last layer positions can still be read back."
         if low > max(chance, trained.permuted_share)
-        else "Whether any position can be read back behind the last layer is undecided."
+        else "Whether any position can be read back after the last layer is undecided."
     )
     return (
-        f"The exact position is read back in {percent(trained.position_shares[0])} of cases behind the embedding and "
-        f"in {percent(trained.position_shares[-1])} behind the last layer (95 % interval {percent_range(low, high)}; "
-        f"chance {percent(chance)}; positions permuted {percent(trained.permuted_share)}{untrained_note}); the token "
-        f"in {percent(trained.token_shares[0])} and {percent(trained.token_shares[-1])}. {last} Probes were fitted "
-        f"on {trained.splits.fitted_texts:.0f} texts."
+        f"The exact position is read back in {format_percent(trained.position_shares[0])} of cases after the "
+        f"embedding and in {format_percent(trained.position_shares[-1])} after the last layer (95 % interval "
+        f"{format_percent_range(low, high)}; chance {format_percent(chance)}; positions permuted "
+        f"{format_percent(trained.permuted_share)}{untrained_note}); the token in "
+        f"{format_percent(trained.token_shares[0])} and {format_percent(trained.token_shares[-1])}. {conclusion} "
+        f"Probes were fitted on {trained.splits.fitted_texts:.0f} texts."
     )
 
 
@@ -102,7 +108,7 @@ def _describe_network(trained: ProbeScores, capture: Capture, chance: float) -> 
     layer = max(1, len(capture.hidden) - 2)
     r2 = max(0.0, fit_position_network(capture, layer))
     return (
-        f" Behind layer {layer} a two-layer network, which is also given the length of each state, predicts the "
+        f" After layer {layer} a two-layer network, which is also given the length of each state, predicts the "
         f"position with R² {r2:.2f}."
     )
 
@@ -111,12 +117,12 @@ def _describe_without_residuals(split_shares: Sequence[Float[Tensor, " n"]], hel
     """Say what is left of the positions without residual connections; empty where these cannot be removed."""
     if not split_shares:
         return ""
-    share = percent(float(split_shares[-1].mean()))
+    share = format_percent(float(split_shares[-1].mean()))
     if correct_interval(split_shares[-1], held_ratio)[0] > chance:
-        return f" With the residual connections removed, {share} of positions are read back behind the last layer."
+        return f" With the residual connections removed, {share} of positions are read back after the last layer."
     return (
-        " With the residual connections removed, it is undecided whether any position can be read back behind the last "
-        f"layer ({share}; chance {percent(chance)})."
+        " With the residual connections removed, it is undecided whether any position can be read back after the last "
+        f"layer ({share}; chance {format_percent(chance)})."
     )
 
 
@@ -143,13 +149,13 @@ def _draw_figure(
     layers = range(len(trained.position_shares))
     lows, highs = ([interval[end] for interval in trained.position_intervals] for end in (0, 1))
     marks = [
-        mark("line", layers, trained.position_shares, low=lows, high=highs, label="position", emphasis="main"),
-        mark("line", layers, torch.tensor(trained.token_shares), label="token"),
+        make_mark("line", layers, trained.position_shares, low=lows, high=highs, label="position", emphasis="main"),
+        make_mark("line", layers, torch.tensor(trained.token_shares), label="token"),
     ]
     if untrained is not None:
         positions = torch.tensor(untrained.position_shares)
-        marks.append(mark("line", layers, positions, label="position, untrained", emphasis="reference"))
+        marks.append(make_mark("line", layers, positions, label="position, untrained", emphasis="reference"))
     if without_residuals:
-        marks.append(mark("line", layers, torch.tensor(without_residuals), label="position, residuals removed"))
-    marks.append(reference_line(chance, "chance"))
+        marks.append(make_mark("line", layers, torch.tensor(without_residuals), label="position, residuals removed"))
+    marks.append(make_reference_line(chance, "chance"))
     return Figure((Panel(tuple(marks), xlabel="layer (0: embedding)", ylabel="read back exactly", ylim=(0.0, 1.02)),))

@@ -8,7 +8,7 @@ from itertools import islice
 import torch
 
 from clockhands.findings import Finding, Reference, Table
-from clockhands.inspection.drawing import percent, percent_range
+from clockhands.inspection.drawing import format_percent, format_percent_range
 from clockhands.inspection.measures.intervention_figure import bootstrap_change
 from clockhands.inspection.measures.measure import OUTPUT, TASK, Measure
 from clockhands.inspection.reading.interventions import LEAST_CHANGE, divide_by_distance, measure_squared_distance
@@ -71,9 +71,9 @@ class SwappedWords(Measure):
         value, (low, high) = float(change_N.mean()), bootstrap_change(change_N)
         changes = value > LEAST_CHANGE
         sentence = (
-            f"In {len(swaps)} {kind}, swapping two words changes the mean of the output by {percent(value)} of the "
-            f"squared distance between two sentences (95 % interval {percent_range(low, high)}; 0 for a model that "
-            "ignores order)."
+            f"In {len(swaps)} {kind}, swapping two words changes the mean of the output by {format_percent(value)} of "
+            f"the squared distance between two sentences (95 % interval {format_percent_range(low, high)}; 0 for a "
+            "model that ignores order)."
         )
         return self.make_finding(
             sentence if changes else "Swapping two words does not change the mean of the output.",
@@ -92,7 +92,8 @@ def _find_fault(subject: Subject, swaps: list[Swap], *, is_english: bool) -> str
     """Say why these sentences cannot be measured; empty where they can."""
     if is_english and compute_unknown_share(subject, swaps) > MOST_UNKNOWN:
         return (
-            "Its tokenizer does not know the words of the built-in English sentences; give a text of its own (--text)."
+            "Its tokenizer does not know the words of the built-in English sentences; give a text of its own "
+            "(--text, texts=...)."
         )
     largest = find_largest_id(swaps)
     if subject.vocabulary_size is not None and largest >= subject.vocabulary_size:

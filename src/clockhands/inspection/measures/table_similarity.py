@@ -6,7 +6,7 @@ import torch
 from scipy.stats import spearmanr
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import format_signed, heatmap, mark, percent, reference_line
+from clockhands.inspection.drawing import format_percent, format_signed, make_heatmap, make_mark, make_reference_line
 from clockhands.inspection.estimators.intervals import compute_central_range
 from clockhands.inspection.estimators.matrix_statistics import average_diagonals, compute_toeplitz_r2
 from clockhands.inspection.measures.measure import INPUT, Measure
@@ -47,8 +47,8 @@ class TableSimilarity(Measure):
         value, mean_cosines_R = compute_toeplitz_r2(cosines_NN), average_diagonals(cosines_NN)
         monotonicity = compute_monotonicity(mean_cosines_R)
         return self.make_finding(
-            f"Distance alone explains {percent(value)} of the variance of the similarities "
-            f"({percent(float(chance.mean()))} with the rows shuffled); neighbours have cosine "
+            f"Distance alone explains {format_percent(value)} of the variance of the similarities "
+            f"({format_percent(float(chance.mean()))} with the rows shuffled); neighbours have cosine "
             f"{format_signed(float(mean_cosines_R[0]))}, and similarity {_describe_trend(monotonicity)} with distance.",
             value,
             references=(Reference("rows shuffled", float(chance.mean()), compute_central_range(chance)),),
@@ -108,15 +108,15 @@ def _draw_figure(cosines_NN: Tensor, mean_cosines_R: Tensor) -> Figure:
     """Draw the cosines as a heatmap, and their mean by distance."""
     step = max(1, len(cosines_NN) // 128)
     ticks = tuple(range(1, len(cosines_NN) + 1, step))
-    cosines = heatmap(cosines_NN[::step, ::step], x=ticks, y=ticks, diverging=True)
+    cosines = make_heatmap(cosines_NN[::step, ::step], x=ticks, y=ticks, diverging=True)
     distances = range(1, len(mean_cosines_R) + 1)
     return Figure(
         (
             Panel((cosines,), title="Cosine of position rows"),
             Panel(
                 (
-                    mark("line", distances, mean_cosines_R, label="mean cosine", emphasis="main"),
-                    reference_line(0.0, "no similarity"),
+                    make_mark("line", distances, mean_cosines_R, label="mean cosine", emphasis="main"),
+                    make_reference_line(0.0, "no similarity"),
                 ),
                 title="By distance",
                 xlabel="distance in tokens",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from clockhands.findings import Figure, Finding, Number, Panel, Reference, Table
-from clockhands.inspection.drawing import mark, percent
+from clockhands.inspection.drawing import format_percent, make_mark
 from clockhands.inspection.estimators.intervals import estimate_mean_interval
 from clockhands.inspection.estimators.matrix_statistics import count_leading
 from clockhands.inspection.measures.measure import INPUT, Measure
@@ -149,8 +149,8 @@ def _describe(errors: list[StepErrors]) -> str:
     name = "rotation" if first.reported_map == ROTATION else "linear map"
     numbers = (
         f"on stretches of rows that it was not fitted on, the best {name} has an error of "
-        f"{percent(first.reported_error)} of their squared length, standing still {percent(first.standing_still)}, the "
-        f"best multiple of the row {percent(first.multiple)}"
+        f"{format_percent(first.reported_error)} of their squared length, standing still "
+        f"{format_percent(first.standing_still)}, the best multiple of the row {format_percent(first.multiple)}"
     )
     if first.is_same_map:
         all_same = len(errors) > 1 and all(error.is_same_map for error in errors)
@@ -167,10 +167,12 @@ def _draw_figure(errors: list[StepErrors]) -> Figure:
     """Draw the errors of the maps and of the references by step."""
     steps = [error.step for error in errors]
     lines = (
-        mark("line", steps, [error.linear for error in errors], label="linear map"),
-        mark("line", steps, [error.rotation for error in errors], label="rotation", emphasis="main"),
-        mark("line", steps, [error.standing_still for error in errors], label="standing still", emphasis="reference"),
-        mark("line", steps, [error.multiple for error in errors], label="best multiple", emphasis="reference"),
+        make_mark("line", steps, [error.linear for error in errors], label="linear map"),
+        make_mark("line", steps, [error.rotation for error in errors], label="rotation", emphasis="main"),
+        make_mark(
+            "line", steps, [error.standing_still for error in errors], label="standing still", emphasis="reference"
+        ),
+        make_mark("line", steps, [error.multiple for error in errors], label="best multiple", emphasis="reference"),
     )
     return Figure((Panel(lines, xlabel="step k", ylabel="held-out error", xscale="log"),))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clockhands.findings import Finding, Reference, Table
-from clockhands.inspection.drawing import percent, percent_range
+from clockhands.inspection.drawing import format_percent, format_percent_range
 from clockhands.inspection.measures.intervention_figure import bootstrap_change, draw_changes
 from clockhands.inspection.measures.measure import OUTPUT, TASK, Measure
 from clockhands.inspection.reading.interventions import ANOTHER_TEXT, INTERVENTIONS_METHOD, OTHERS_PERMUTED, PERMUTED
@@ -34,9 +34,10 @@ class TokenOrder(Measure):
             return self.skip("Every token has the same last state, so there is no distance to measure by.")
         low, high = bootstrap_change(permuted.tokens_N)
         change = (
-            f"When the tokens of a text are permuted, the state of each token changes by {percent(permuted.tokens)} of "
-            f"the squared distance between two random tokens (95 % interval {percent_range(low, high)}); where a token "
-            f"stays at its position and the others are permuted, by {percent(others.tokens)}."
+            "When the tokens of a text are permuted, the state of each token changes by "
+            f"{format_percent(permuted.tokens)} of the squared distance between two random tokens (95 % interval "
+            f"{format_percent_range(low, high)}); where a token stays at its position and the others are permuted, by "
+            f"{format_percent(others.tokens)}."
         )
         changes = [(effect.name, effect.tokens_N) for effect in interventions.effects if effect.name != ANOTHER_TEXT]
         return self.make_finding(

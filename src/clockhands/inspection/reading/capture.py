@@ -72,7 +72,7 @@ class Capture:
         """Which of the texts repeat each other."""
         return find_repeats(self.ids_NT[:, self.ordinary_T])
 
-    def forward_options(self, rows: slice | Tensor) -> dict[str, Tensor]:
+    def make_forward_options(self, rows: slice | Tensor) -> dict[str, Tensor]:
         """Return the keyword arguments of ``forward`` for the texts of these rows: a decoder's source."""
         return {} if self.source_NS is None else {"source_BS": self.source_NS[rows]}
 
@@ -103,9 +103,9 @@ def capture(
     ordinary = torch.ones(ids_NT.shape[1], dtype=torch.bool) if ordinary_T is None else ordinary_T
     result = Capture(ids_NT, [], [], ordinary, source_NS)
     batch = min(batch, len(ids_NT))
-    run = partial(forward, ids_NT[:batch], **result.forward_options(slice(batch)))
+    run = partial(forward, ids_NT[:batch], **result.make_forward_options(slice(batch)))
     calls, result.cross_modules, result.unread_reason = _record_calls(model, run, (batch, ids_NT.shape[1]))
-    states = forward(ids_NT[:1], **result.forward_options(slice(1)))
+    states = forward(ids_NT[:1], **result.make_forward_options(slice(1)))
     if any(state.shape[1] != result.length for state in states):
         raise CheckpointError(
             f"{type(model).__name__} gives {max(state.shape[1] for state in states)} states for {result.length} "
@@ -115,11 +115,11 @@ def capture(
         (len(states) + len(calls)) * ids_NT.numel() * states[0].shape[-1] * states[0].element_size()
     )
     layers = [_make_layer(index, call, ids_NT, model, storage) for index, call in enumerate(calls)]
-    hidden = [storage.empty((len(ids_NT), *state.shape[1:]), state.dtype) for state in states]
+    hidden = [storage.allocate((len(ids_NT), *state.shape[1:]), state.dtype) for state in states]
     for start in range(0, len(ids_NT), batch):
         rows = torch.arange(start, start + batch).clamp(max=len(ids_NT) - 1)
-        with listen(model, ignore), _recording(layers, rows):
-            states = forward(ids_NT[rows], **result.forward_options(rows))
+        with listen(model, ignore), _store_inputs(layers, rows):
+            states = forward(ids_NT[rows], **result.make_forward_options(rows))
         for index, (stored, state) in enumerate(zip(hidden, states, strict=True)):
             _check_finite(state, index, model)
             stored[rows] = state.to(stored.device)
@@ -133,7 +133,7 @@ def _check_finite(state: Tensor, index: int, model: nn.Module) -> None:
     if not bool(torch.isfinite(state).all()):
         where = "its embedding" if index == 0 else f"layer {index}"
         raise CheckpointError(
-            f"{type(model).__name__} gives NaN or infinite hidden states behind {where}; check its weights, which may "
+            f"{type(model).__name__} gives NaN or infinite hidden states after {where}; check its weights, which may "
             "be damaged or too large for float32"
         )
 
@@ -181,13 +181,13 @@ def _find_readable(model: nn.Module, run: Callable[[], Any], shape: tuple[int, i
 
     Raises CheckpointError if there is no attention at all.
     """
-    seen: dict[nn.Module, bool] = {}
-    entered: dict[str, None] = {}
+    is_square: dict[nn.Module, bool] = {}  # by module: are all its logits those of every token for every token?
+    entered: dict[str, None] = {}  # the classes that ran and have "attention" in their names, to name them in a message
 
-    def see(call: AttentionCall) -> None:
+    def note_shape(call: AttentionCall) -> None:
         # The keys of cross-attention are those of another text, so only the length of the queries is compared.
         square = call.logits_BHST.shape[0] == shape[0] and call.logits_BHST.shape[2] == shape[1]
-        seen[call.module] = seen.get(call.module, True) and square
+        is_square[call.module] = is_square.get(call.module, True) and square
 
     hooks = [
         module.register_forward_pre_hook(lambda module, args: entered.setdefault(type(module).__name__))
@@ -196,22 +196,22 @@ def _find_readable(model: nn.Module, run: Callable[[], Any], shape: tuple[int, i
     ]
     unread = ""
     try:
-        with listen(model, see):
+        with listen(model, note_shape):
             run()
     except CheckpointError as fault:
         unread = str(fault)
-        seen.clear()
+        is_square.clear()
     finally:
         for hook in hooks:
             hook.remove()
-    if not seen and not entered:
+    if not is_square and not entered:
         raise CheckpointError(
             f"no attention was seen in {type(model).__name__}: it has none, or computes it in a way that neither the "
             "attention interface of transformers nor a softmax shows"
         )
-    names = {type(module).__name__ for module, square in seen.items() if not square} or set(entered)
-    blocks = f"the attention of {', '.join(sorted(names))} is not computed as logits of every token for every token"
-    return [module for module, square in seen.items() if square], unread or blocks
+    names = {type(module).__name__ for module, square in is_square.items() if not square} or set(entered)
+    reason = f"the attention of {', '.join(sorted(names))} is not computed as logits of every token for every token"
+    return [module for module, square in is_square.items() if square], unread or reason
 
 
 def _explain_fault(call: _RecordedCall, model: nn.Module, shape: tuple[int, int]) -> str:
@@ -221,7 +221,7 @@ def _explain_fault(call: _RecordedCall, model: nn.Module, shape: tuple[int, int]
     if hidden is None or tuple(hidden.shape[:-1]) not in (shape, shape[::-1]):
         return f"the attention of {name} is not given one vector per token"
     count, length = shape
-    layer = Layer(0, call.module, hidden, model, call.args, call.kwargs, _time_first(hidden, length, model))
+    layer = Layer(0, call.module, hidden, model, call.args, call.kwargs, _is_time_first(hidden, length, model))
     try:
         logits = layer.replay(hidden.transpose(0, 1) if layer.time_first else hidden).logits_BHST
     except Exception as fault:  # foreign code, run in a way that it was not written for
@@ -232,6 +232,7 @@ def _explain_fault(call: _RecordedCall, model: nn.Module, shape: tuple[int, int]
 
 
 def _is_cache(value: Any) -> bool:
+    """Tell whether an argument is a KV cache of transformers, by the name of its class."""
     return type(value).__name__.endswith("Cache")
 
 
@@ -246,17 +247,17 @@ def _make_layer(index: int, call: _RecordedCall, ids_NT: Tensor, model: nn.Modul
     hidden = find_input(call.args, call.kwargs)
     assert hidden is not None
     count, length = ids_NT.shape
-    inputs = storage.empty((count, length, hidden.shape[-1]), hidden.dtype)
-    return Layer(index, call.module, inputs, model, call.args, call.kwargs, _time_first(hidden, length, model))
+    inputs = storage.allocate((count, length, hidden.shape[-1]), hidden.dtype)
+    return Layer(index, call.module, inputs, model, call.args, call.kwargs, _is_time_first(hidden, length, model))
 
 
-def _time_first(hidden: Tensor, length: int, model: nn.Module) -> bool:
-    """Tell whether the first axis is time. Where there are as many texts as tokens, the class decides."""
+def _is_time_first(hidden: Tensor, length: int, model: nn.Module) -> bool:
+    """Tell whether the first axis of an input is time. Where there are as many texts as tokens, the class decides."""
     return hidden.shape[0] == length and (hidden.shape[1] != length or "xlnet" in type(model).__name__.lower())
 
 
 @contextlib.contextmanager
-def _recording(layers: list[Layer], rows: Tensor) -> Iterator[None]:
+def _store_inputs(layers: list[Layer], rows: Tensor) -> Iterator[None]:
     """Inside the block, store the inputs of the attention layers of a forward pass over the texts ``rows``."""
     remaining = iter(layers)
 

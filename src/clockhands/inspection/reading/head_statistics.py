@@ -43,7 +43,7 @@ class HeadStatistics:
         """The offset that each head attends to most."""
         return self.offsets_HJ.argmax(-1) - MAX_OFFSET
 
-    def offset(self, offset: int) -> Tensor:
+    def get_attention_at(self, offset: int) -> Tensor:
         """Return each head's mean attention to the token ``offset`` positions after the query (negative: before)."""
         return self.offsets_HJ[:, MAX_OFFSET + offset]
 
@@ -55,8 +55,8 @@ class HeadStatistics:
         return "first token" if float(self.first_token_H[head]) >= 0.5 else ""
 
 
-class HeadCounts:
-    """Sums over the attention of one layer, batch by batch; memory grows with length², not with texts."""
+class HeadSums:
+    """Sums over the attention of one layer, taken batch by batch; their memory grows with length², not with texts."""
 
     def __init__(self, ordinary_T: Bool[Tensor, " T"]) -> None:
         self.ordinary_T, self.sums = ordinary_T, PositionSums()
@@ -66,24 +66,27 @@ class HeadCounts:
 
     def add(self, call: AttentionCall) -> None:
         """Add the attention of one batch."""
-        kept = self.ordinary_T
+        ordinary = self.ordinary_T
         weights = call.weights_BHST.cpu()
-        inner = weights if bool(kept.all()) else weights[:, :, kept][..., kept]
-        self.to_first = self.to_first + weights[:, :, kept, 0].sum((0, 2), dtype=torch.float64) / int(kept.sum())
-        self.mask_ST = call.mask_BHST[0, 0].cpu()[kept][:, kept]
-        inner = inner / inner.sum(-1, keepdim=True).clamp_min(1e-12)
-        self.sums.add((inner.double() - self._make_uniform()) * self.mask_ST)
-        self.distances.append(self._measure_distance(inner))
+        weights_between = weights if bool(ordinary.all()) else weights[:, :, ordinary][..., ordinary]
+        self.to_first = self.to_first + weights[:, :, ordinary, 0].sum((0, 2), dtype=torch.float64) / int(
+            ordinary.sum()
+        )
+        self.mask_ST = call.mask_BHST[0, 0].cpu()[ordinary][:, ordinary]
+        # What goes to special tokens is left out, so that attention between ordinary tokens sums to 1 again.
+        weights_between = weights_between / weights_between.sum(-1, keepdim=True).clamp_min(1e-12)
+        self.sums.add((weights_between.double() - self._make_uniform()) * self.mask_ST)
+        self.distances.append(self._measure_distance(weights_between))
 
     def _make_uniform(self) -> Float[Tensor, "S T"]:
         """Return uniform attention over the keys that each query may attend to."""
         return self.mask_ST / self.mask_ST.sum(-1, keepdim=True).clamp_min(1)
 
-    def _measure_distance(self, inner_BHST: Float[Tensor, "B H S T"]) -> Float[Tensor, "B H"]:
+    def _measure_distance(self, weights_BHST: Float[Tensor, "B H S T"]) -> Float[Tensor, "B H"]:
         """Return the mean distance at which each head attends, text by text."""
-        positions, chosen = torch.arange(inner_BHST.shape[-1]), _choose_queries(self.mask_ST)
+        positions, chosen = torch.arange(weights_BHST.shape[-1]), _choose_queries(self.mask_ST)
         distance_ST = (positions - positions[:, None]).abs()
-        return (inner_BHST[:, :, chosen] * distance_ST[chosen]).sum(-1, dtype=torch.float64).mean(-1)
+        return (weights_BHST[:, :, chosen] * distance_ST[chosen]).sum(-1, dtype=torch.float64).mean(-1)
 
     def summarise(self) -> HeadStatistics:
         """Return the statistics of every head."""

@@ -21,7 +21,7 @@ from clockhands.shapes import Tensor
 def list_norms(module: nn.Module) -> list[nn.Module]:
     """Return the normalisation layers inside an attention module, except those on values.
 
-    One behind the attention is in the list too, but a replay never reaches it.
+    One after the attention is in the list too, but a replay never reaches it.
     """
     norms = []
     for name, child in module.named_modules():
@@ -88,11 +88,13 @@ class HeldInput:
             del self.scheme.locate
 
     def _record_positions(self, *args: Any) -> Tensor | None:
+        """Stand in for the scheme's ``locate``: compute the positions, and keep them."""
         assert self.scheme is not None
         self.positions_BHTA = type(self.scheme).locate(self.scheme, *args)
         return self.positions_BHTA
 
     def _record_divisor(self, norm: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+        """Keep 1 / rms of the input of a norm: the factor of centred * gain in its output, by least squares."""
         centred, gain, offset = _read_norm(norm, args[0])
         direction = centred * gain
         reciprocal = ((output - offset) * direction).sum(-1, keepdim=True)
@@ -100,6 +102,7 @@ class HeldInput:
         self.reciprocals.setdefault(norm, []).append(reciprocal / direction.square().sum(-1, keepdim=True))
 
     def _apply_divisor(self, norm: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
+        """Return what the norm gives if it divides by the recorded divisor, in place of its output."""
         centred, gain, offset = _read_norm(norm, args[0])
         recorded = self.reciprocals[norm]
         count = self.calls[norm] = self.calls.get(norm, -1) + 1

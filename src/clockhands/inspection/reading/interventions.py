@@ -21,7 +21,7 @@ INTERVENTIONS_METHOD = (
 )
 """For the method of every measure that uses them."""
 STEPS = (1, 4, 16, 64)
-"""Numbers of positions by which all positions are shifted."""
+"""How far all positions are shifted: a number of positions for each intervention."""
 MOST_TEXTS = 24
 """Texts on which interventions are made."""
 STAYING = 8
@@ -73,7 +73,7 @@ def run_last_states(run: Run, capture: Capture, ids_NT: Int[Tensor, "N T"]) -> F
     """
     batches, ordinary_T = [], capture.ordinary_T[: ids_NT.shape[1]]
     for rows in torch.arange(len(ids_NT)).split(8):
-        states = run(ids_NT[rows], **capture.forward_options(rows))
+        states = run(ids_NT[rows], **capture.make_forward_options(rows))
         if states is None:
             return None
         batches.append(states[-1].float().cpu()[:, ordinary_T])
@@ -93,7 +93,10 @@ def divide_by_distance(change_N: Float[Tensor, " N"], distance: float) -> Float[
 
 
 def compare_states(name: str, before_NtD: Tensor, after_NtD: Tensor) -> Effect:
-    """Compare the states of every token, and their means, before and after: both N × t × D, the same tokens."""
+    """Compare the states of every token, and their means over a text, before and after an intervention.
+
+    Both are N × t × D, at the same tokens.
+    """
     tokens = (after_NtD - before_NtD).square().sum(-1).mean(1)
     first, second = before_NtD.mean(1), after_NtD.mean(1)
     pooled = (second - first).square().sum(-1)

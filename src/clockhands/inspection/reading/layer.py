@@ -27,6 +27,7 @@ class _AttentionKnown(Exception):
 
 
 def _stop(call: AttentionCall) -> None:
+    """Receive an attention, and leave the module that computed it."""
     raise _AttentionKnown(call)
 
 
@@ -75,13 +76,13 @@ class Layer:
             return _cut_batch(stopped.call, count)
         raise CheckpointError(f"{type(self.module).__name__} computed no attention when run alone")
 
-    def calls(self) -> Iterator[tuple[slice, AttentionCall]]:
-        """Yield the attention on every text, batch by batch, with the rows of the texts."""
-        for rows in self.batches():
+    def replay_all(self) -> Iterator[tuple[slice, AttentionCall]]:
+        """Run the layer again on every text, and yield the rows of each batch of texts with their attention."""
+        for rows in self.list_batches():
             yield rows, self.replay(self.inputs_NTD[rows])
 
-    def batches(self) -> Iterator[slice]:
-        """The texts, as many at a time as are replayed together."""
+    def list_batches(self) -> Iterator[slice]:
+        """Yield the rows of the texts that are replayed together, in their order."""
         for start in range(0, len(self.inputs_NTD), self.batch):
             yield slice(start, min(start + self.batch, len(self.inputs_NTD)))
 

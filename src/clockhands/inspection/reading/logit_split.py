@@ -106,11 +106,11 @@ class Split:
     error: float
     offsets_HJ: Float[Tensor, "H J"]
 
-    def head_shares(self) -> Float[Tensor, "H t"]:
+    def compute_head_shares(self) -> Float[Tensor, "H t"]:
         """Return the shares of each head; each row sums to 1. A share can be slightly negative: a covariance can."""
         return self.cov_NHt.sum(0) / self.var_NH.sum(0)[:, None].clamp_min(1e-30)
 
-    def layer_shares(self) -> Float[Tensor, " t"]:
+    def compute_layer_shares(self) -> Float[Tensor, " t"]:
         """Return the shares of the layer, all heads pooled: heads with large logits count for more."""
         return self.cov_NHt.sum((0, 1)) / self.var_NH.sum().clamp_min(1e-30)
 
@@ -129,8 +129,8 @@ def split_batches(layer: Layer, *, crossfit: bool = True) -> Iterator[tuple[Int[
     ``crossfit``: take the means from the other half of the texts; without it, and for one text, from the same ones.
     """
     count = len(layer.inputs_NTD)
-    everything = torch.arange(count)
-    halves = [everything[0::2], everything[1::2]] if crossfit and count > 1 else [everything]
+    texts = torch.arange(count)
+    halves = [texts[0::2], texts[1::2]] if crossfit and count > 1 else [texts]
     for index, rows in enumerate(halves):
         mean, position = compute_means(layer, halves[len(halves) - 1 - index])
         at_mean, at_both = layer.replay(mean), layer.replay(mean + position)
@@ -143,7 +143,7 @@ def split_batches(layer: Layer, *, crossfit: bool = True) -> Iterator[tuple[Int[
 
 
 def _subtract(layer: Layer, real: AttentionCall, at_mean: AttentionCall, at_both: AttentionCall) -> Parts:
-    """Make each part what it adds to those before it: μ, then the position, then the content."""
+    """Take differences of the three runs, on μ, on μ + pos and on x: what each part adds to those before it."""
     added = _take_differences(layer.compute_bias(at_mean), layer.compute_bias(at_both), layer.compute_bias(real))
     data = None
     if layer.rewrites_logits:
@@ -154,7 +154,7 @@ def _subtract(layer: Layer, real: AttentionCall, at_mean: AttentionCall, at_both
 
 
 def _take_differences(at_mean: Tensor, at_both: Tensor, real: Tensor) -> dict[str, Tensor]:
-    """Return the differences by part, each for every text of the batch."""
+    """Return the difference that each part makes, expanded to every text of the batch."""
     differences = {"content": real - at_both, "position": at_both - at_mean, "constant": at_mean}
     return {name: part.expand(len(real), *part.shape[1:]) for name, part in differences.items()}
 
@@ -207,7 +207,7 @@ def split(
             cov = torch.zeros(count, logits.shape[1], len(TERMS), dtype=torch.float64)
             var = torch.zeros(count, logits.shape[1], dtype=torch.float64)
             offsets_HJ = torch.zeros(logits.shape[1], 2 * logits.shape[-1] - 1, dtype=torch.float64)
-        cov[rows] = _covariances(batch, logits).cpu()
+        cov[rows] = _compute_covariances(batch, logits).cpu()
         var[rows] = logits.double().square().sum((-1, -2)).cpu()
         offsets_HJ += sum_by_offset(logits.sum(0, dtype=torch.float64)).cpu()
         error = max(error, batch.measure_error())
@@ -230,7 +230,7 @@ def _multiply_logits(term: Tensor | None, logits: Tensor) -> Tensor:
     return (term * logits).sum((-1, -2), dtype=torch.float64)
 
 
-def _covariances(batch: Parts, logits: Tensor) -> Tensor:
+def _compute_covariances(batch: Parts, logits: Tensor) -> Tensor:
     """Return Σ_ij term · logit for all terms, B × H × t; q·k is not formed: Σ_ij q_i·k_j L_ij = Σ_i q_i · (L k)_i."""
     if batch.constant_product is not None:
         return torch.stack([_multiply_logits(batch.compute_term(name), logits) for name in TERMS], dim=-1)

@@ -10,7 +10,7 @@ import torch
 
 from clockhands.findings import Finding
 from clockhands.inspection.reading.capture import Capture, capture
-from clockhands.inspection.reading.head_statistics import HeadCounts, HeadStatistics
+from clockhands.inspection.reading.head_statistics import HeadStatistics, HeadSums
 from clockhands.inspection.reading.interventions import Interventions, intervene
 from clockhands.inspection.reading.logit_split import Split, split
 from clockhands.inspection.reading.memory_check import BATCH
@@ -76,8 +76,8 @@ def read_model(
     reading = Reading(subject, recorded)
     expect(len(recorded.layers))
     for layer in recorded.layers:
-        counts = HeadCounts(windows.ordinary_T)
-        reading.splits.append(split(layer, windows.ordinary_T, counts.add))
-        reading.heads.append(counts.summarise())
+        sums = HeadSums(windows.ordinary_T)
+        reading.splits.append(split(layer, windows.ordinary_T, sums.add))
+        reading.heads.append(sums.summarise())
         progress(f"layer {layer.index + 1} of {subject.name}")
     return reading

@@ -86,11 +86,11 @@ def measure_fixed_share(ids_NT: Int[Tensor, "N T"]) -> float:
     table_TV = torch.zeros(length, int(codes_NT.max()) + 1, dtype=torch.float64)
     table_TV.scatter_add_(1, codes_NT.T.contiguous(), torch.ones(length, texts, dtype=torch.float64))
     same = float((table_TV * (table_TV - 1)).sum()) / (length * texts * max(texts - 1, 1))
-    elsewhere = _same_elsewhere(table_TV, codes_NT)
+    elsewhere = _estimate_same_elsewhere(table_TV, codes_NT)
     return (same - elsewhere) / (1 - elsewhere) if elsewhere < 1 else 0.0
 
 
-def _same_elsewhere(table_TV: Float[Tensor, "T V"], codes_NT: Int[Tensor, "N T"]) -> float:
+def _estimate_same_elsewhere(table_TV: Float[Tensor, "T V"], codes_NT: Int[Tensor, "N T"]) -> float:
     """Return the probability that tokens of two texts at two different positions are the same.
 
     These pairs are all pairs, less those at one position and those within one text.

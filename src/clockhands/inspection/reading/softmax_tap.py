@@ -46,11 +46,14 @@ _SOFTMAX = {F.softmax, torch.softmax, Tensor.softmax}
 
 
 MOST_PRODUCTS = 8
-"""Products kept of a module until its softmax; that of queries and keys is among the first."""
+"""Matrix products of a module that are kept until its softmax; that of queries and keys is among the first."""
 
 
 class SoftmaxTap(TorchFunctionMode):
-    """Keeps the first products of each module; the first with the shape of its softmax is that of queries and keys."""
+    """Keeps the first matrix products of each module until its softmax; the one of its shape is that of q and k.
+
+    While it is entered, PyTorch hands it every function that the model calls.
+    """
 
     def __init__(self, stack: ModuleStack, receive: Receiver) -> None:
         super().__init__()
@@ -78,10 +81,10 @@ class SoftmaxTap(TorchFunctionMode):
         products = self.operands.get(self.stack.running[-1], [])
         if weights.ndim not in (3, 4):
             return  # no attention: some convolutions apply a softmax to their weights
-        operands = next((pair for pair in products if weights.shape[-2:] == _logits_shape(pair)), None)
+        operands = next((pair for pair in products if weights.shape[-2:] == _get_logits_shape(pair)), None)
         if operands is None:
             return
-        del self.operands[self.stack.running[-1]]
+        del self.operands[self.stack.running[-1]]  # a module that runs twice multiplies again before its next softmax
         if weights.ndim == 3:
             heads = _count_heads(self.stack.running[-1])
             if not heads or len(weights) % heads:
@@ -122,7 +125,7 @@ def _count_heads(module: nn.Module) -> int:
     return next((count for name in names if isinstance(count := getattr(module, name, None), int)), 0)
 
 
-def _logits_shape(operands: tuple[Tensor, Tensor]) -> tuple[int, int]:
+def _get_logits_shape(operands: tuple[Tensor, Tensor]) -> tuple[int, int]:
     """Return the last two axes, S × T, of the logits of queries and keys."""
     return operands[0].shape[-2], operands[1].shape[-2]
 
@@ -147,7 +150,7 @@ def _read_operands(func: Any, args: Any, kwargs: Any, output: Any) -> tuple[Tens
 
 
 def _read_einsum(equation: str, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return the operands of an equation such as ``ibnd,jbnd->bnij`` as queries and keys; None if it is no such one."""
+    """Return the operands of an equation such as ``ibnd,jbnd->bnij`` as queries and keys; None for any other."""
     inputs, result = equation.replace(" ", "").split("->")
     left, right = inputs.split(",")
     shared = "".join(axis for axis in left if axis not in result)

@@ -10,7 +10,9 @@ from clockhands.inspection.subject.subject import Subject
 
 NOUNS = ("Tom", "a dog", "Anna", "the king", "my sister", "a wolf", "the doctor", "Peter")
 VERBS = ("bit", "saw", "followed", "paid", "heard", "forgot")
+"""Subjects, objects and verbs of the built-in sentences, such as "Tom bit a dog"."""
 SHORTEST, LONGEST = 4, 20
+"""Words of a sentence in which two words are swapped: at least so many and at most so many."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def _swap_words(subject: Subject, sentences: Sequence[tuple[str | None, str]]) -
     for source, text in sentences:
         words = text.split()
         if SHORTEST <= len(words) <= LONGEST:
-            i, j = _two_longest(words)
+            i, j = _find_two_longest(words)
             words[i], words[j] = words[j], words[i]
             other = " ".join(words)
             before, after = _encode(subject, text), _encode(subject, other)
@@ -74,15 +76,16 @@ def _swap_words(subject: Subject, sentences: Sequence[tuple[str | None, str]]) -
 
 
 def _fits(subject: Subject, *texts: Sequence[int]) -> bool:
-    """Whether the model reads as many tokens as each of these texts has."""
+    """Tell whether the model reads as many tokens as each of these texts has."""
     return subject.max_length is None or all(len(text) <= subject.max_length for text in texts)
 
 
 def _encode_source(subject: Subject, source: str | None) -> list[int] | None:
+    """Return the token ids of a source, special tokens included; None where there is none."""
     return None if source is None else list(subject.source_tokenizer(source)["input_ids"])
 
 
-def _two_longest(words: Sequence[str]) -> tuple[int, int]:
+def _find_two_longest(words: Sequence[str]) -> tuple[int, int]:
     """Return the indices of the two longest different words, without punctuation if there are such."""
     order = sorted(range(len(words)), key=lambda index: (not words[index].isalpha(), -len(words[index]), index))
     first = order[0]
@@ -103,5 +106,6 @@ def _swap_tokens(subject: Subject, text: str, source: list[int] | None) -> Itera
 
 
 def _encode(subject: Subject, text: str) -> list[int]:
+    """Return the token ids of a text, special tokens included."""
     before, after = find_special_tokens(subject.tokenizer, subject.start_token)
     return [*before, *encode_bare(subject.tokenizer, text), *after]

@@ -38,8 +38,8 @@ class TensorStorage:
                 "TMPDIR"
             )
 
-    def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """Return an uninitialised tensor on the CPU."""
+    def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """Return an uninitialised tensor on the CPU, in memory or in a file of its own."""
         if self.folder is None:
             return torch.empty(shape, dtype=dtype)
         self.count += 1

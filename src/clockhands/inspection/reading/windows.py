@@ -19,6 +19,7 @@ from clockhands.errors import DataError, UsageError
 from clockhands.shapes import Bool, Int, Tensor
 
 FEWEST_WINDOWS = 8
+"""Windows that are needed, for with fewer no position can be told from chance."""
 SHORTEST = 4
 """The fewest ordinary tokens in a window."""
 DEFAULT_LENGTH = 128
@@ -39,7 +40,7 @@ class Windows:
     ordinary_T: Bool[Tensor, " T"]
     source_NS: Int[Tensor, "N S"] | None = None
 
-    def first(self, count: int) -> Windows:
+    def take_first(self, count: int) -> Windows:
         """Return the first ``count`` windows."""
         return Windows(self.ids_NT[:count], self.ordinary_T, None if self.source_NS is None else self.source_NS[:count])
 
@@ -113,8 +114,8 @@ def cut_pair_windows(
     before, after = find_special_tokens(tokenizer, start)
     source_before, source_after = find_special_tokens(source_tokenizer)
     most = length - len(before) - len(after)
-    frame = len(source_before) + len(source_after)
-    most_source = None if max_source_length is None else max_source_length - frame
+    num_special = len(source_before) + len(source_after)
+    most_source = None if max_source_length is None else max_source_length - num_special
     rows: list[list[int]] = []
     sources: list[list[int]] = []
     target_ids: list[int] = []
@@ -131,7 +132,7 @@ def cut_pair_windows(
     if len(rows) < FEWEST_WINDOWS:
         raise DataError(
             f"the text fills {len(rows)} windows of {length} tokens; {FEWEST_WINDOWS} are the least with which "
-            "anything can be measured; give more text or a smaller --length"
+            "anything can be measured; give more text or a smaller --length (length=...)"
         )
     widest = max(map(len, sources))
     padded = [row + [-1] * (widest - len(row)) for row in sources]

@@ -55,7 +55,7 @@ class ClockhandsSubject(Subject):
             tokenizer,
             name or f"{config.get_position_config(side or config.sides[0]).scheme} {config.kind}",
             None,
-            _name_mechanisms(_first_scheme(stack)),
+            _name_mechanisms(_get_first_scheme(stack)),
             side=side,
             whole=transformer if is_encoder_decoder else None,
             transformer=transformer,
@@ -92,7 +92,7 @@ class ClockhandsSubject(Subject):
     @property
     def scheme(self) -> Scheme:
         """The scheme of the first layer."""
-        return _first_scheme(self.stack)
+        return _get_first_scheme(self.stack)
 
     @property
     def mechanism_sentence(self) -> str:
@@ -115,7 +115,7 @@ class ClockhandsSubject(Subject):
     @property
     def max_source_length(self) -> int | None:
         encoder = self.transformer.encoder if self.reads_source else None
-        return None if encoder is None else count_positions(_first_scheme(encoder))
+        return None if encoder is None else count_positions(_get_first_scheme(encoder))
 
     @torch.no_grad()
     def forward(self, ids_BT: Tensor, *, source_BS: Tensor | None = None, **options: Any) -> tuple[Tensor, ...]:
@@ -239,7 +239,8 @@ def select_stack(transformer: Transformer, side: Side | None) -> Stack:
     return next(stack for stack in stacks if stack is not None)
 
 
-def _first_scheme(stack: Stack) -> Scheme:
+def _get_first_scheme(stack: Stack) -> Scheme:
+    """Return the scheme of the first layer of a stack."""
     return cast(Scheme, stack.schemes[0])  # of an nn.ModuleList, which knows modules only
 
 

@@ -38,21 +38,24 @@ class Family:
     interleaved: bool = False
 
 
-def _always(*names: str, interleaved: bool = False) -> Family:
-    """Make a family whose mechanisms do not depend on the configuration."""
+def _make_family(*names: str, interleaved: bool = False) -> Family:
+    """Make the family of an architecture whose mechanisms do not depend on its configuration."""
     return Family(lambda config: names, interleaved)
 
 
-def _distilbert(config: Any) -> tuple[str, ...]:
+def _read_distilbert(config: Any) -> tuple[str, ...]:
+    """Return the mechanism of DistilBERT: its table is either computed or learned."""
     return ("sinusoid",) if config.sinusoidal_pos_embds else ("learned",)
 
 
-def _deberta(config: Any) -> tuple[str, ...]:
+def _read_deberta(config: Any) -> tuple[str, ...]:
+    """Return the mechanisms of DeBERTa: a table at the input, relative terms in the attention, both, or none."""
     relative = ("disentangled",) if config.relative_attention else ()
     return (("learned",) if config.position_biased_input else ()) + relative or ("none",)
 
 
-def _falcon(config: Any) -> tuple[str, ...]:
+def _read_falcon(config: Any) -> tuple[str, ...]:
+    """Return the mechanism of Falcon: those trained on RefinedWeb alone have ALiBi, the others RoPE."""
     return ("alibi",) if config.alibi else ("rotary",)
 
 
@@ -61,26 +64,26 @@ FAMILIES: dict[str, Family] = {
         (
             "bert", "electra", "albert", "roberta", "xlm-roberta", "camembert", "gpt2", "gpt_neo", "opt", "bart",
         ),
-        _always("learned"),
+        _make_family("learned"),
     ),
-    "mpnet": _always("learned", "buckets"),
-    "distilbert": Family(_distilbert),
-    **dict.fromkeys(("deberta", "deberta-v2"), Family(_deberta)),
-    "falcon": Family(_falcon),
-    **dict.fromkeys(("bloom", "mpt"), _always("alibi")),
-    "marian": _always("sinusoid"),
-    **dict.fromkeys(("t5", "mt5", "umt5", "switch_transformers"), _always("buckets")),
-    "xlnet": _always("transformer-xl"),
+    "mpnet": _make_family("learned", "buckets"),
+    "distilbert": Family(_read_distilbert),
+    **dict.fromkeys(("deberta", "deberta-v2"), Family(_read_deberta)),
+    "falcon": Family(_read_falcon),
+    **dict.fromkeys(("bloom", "mpt"), _make_family("alibi")),
+    "marian": _make_family("sinusoid"),
+    **dict.fromkeys(("t5", "mt5", "umt5", "switch_transformers"), _make_family("buckets")),
+    "xlnet": _make_family("transformer-xl"),
     **dict.fromkeys(
         (
             "modernbert", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi",
             "phi3", "smollm3", "gpt_oss", "olmo", "olmo2", "starcoder2", "stablelm", "granite", "mixtral", "qwen3_moe",
         ),
-        _always("rotary"),
+        _make_family("rotary"),
     ),
-    **dict.fromkeys(("roformer", "gptj", "cohere", "cohere2"), _always("rotary", interleaved=True)),
+    **dict.fromkeys(("roformer", "gptj", "cohere", "cohere2"), _make_family("rotary", interleaved=True)),
 }  # fmt: skip
-"""By ``model_type`` of the configuration."""
+"""What is recorded of each architecture, by the ``model_type`` of its configuration."""
 
 
 def guess_mechanisms(model: nn.Module, rows_ND: Tensor | None) -> tuple[str, ...]:

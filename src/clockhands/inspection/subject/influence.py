@@ -10,6 +10,7 @@ import torch
 from clockhands.shapes import Bool, Int, Tensor
 
 TEXTS = 4
+"""Texts in which tokens are changed."""
 CHANGED = 1e-6
 """Differences above this share of the size of a state are changes. A masked token changes nothing at all."""
 

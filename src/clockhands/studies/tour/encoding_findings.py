@@ -10,7 +10,7 @@ import torch
 
 from clockhands.findings import Figure, Finding, Mark, Panel, Table
 from clockhands.inspection import Subject
-from clockhands.inspection.drawing import heatmap, mark
+from clockhands.inspection.drawing import make_heatmap, make_mark
 from clockhands.inspection.measures import MEASURES
 from clockhands.inspection.reading.reading import Reading
 from clockhands.positions import count_up
@@ -53,8 +53,10 @@ def draw_classic(rows_ND: Float[Tensor, "N D"]) -> Finding:
         ),
         figure=Figure(
             (
-                Panel((heatmap(small[0], diverging=True),), "16 positions, d = 32", "dimension", "position "),
-                Panel((heatmap(rows_ND[:64], diverging=True),), "this model: 64 positions", "dimension", "position"),
+                Panel((make_heatmap(small[0], diverging=True),), "16 positions, d = 32", "dimension", "position "),
+                Panel(
+                    (make_heatmap(rows_ND[:64], diverging=True),), "this model: 64 positions", "dimension", "position"
+                ),
             ),
             columns=2,
             height=0.8,
@@ -89,9 +91,11 @@ def draw_circle(tokens_VD: Float[Tensor, "V D"], rows_ND: Float[Tensor, "N D"], 
             (
                 Panel(
                     (
-                        mark("line", sums[:, 0], sums[:, 1], label="with its position"),
-                        mark("points", sums[:, 0], sums[:, 1], names=steps),
-                        mark("points", word[:1], word[1:2], label=repr(tokenizer.decode([token])), emphasis="main"),
+                        make_mark("line", sums[:, 0], sums[:, 1], label="with its position"),
+                        make_mark("points", sums[:, 0], sums[:, 1], names=steps),
+                        make_mark(
+                            "points", word[:1], word[1:2], label=repr(tokenizer.decode([token])), emphasis="main"
+                        ),
                     ),
                     xlabel="dimension 0",
                     ylabel="dimension 1",
@@ -124,7 +128,7 @@ def find_wavelengths(width: int) -> Finding:
         figure=Figure(
             (
                 Panel(
-                    (mark("points", index_F, period_F, emphasis="main"),),
+                    (make_mark("points", index_F, period_F, emphasis="main"),),
                     xlabel="hand (pair of dimensions)",
                     ylabel="positions in one turn",
                     yscale="log",

@@ -6,7 +6,7 @@ import torch
 
 from clockhands.findings import Figure, Finding, Panel, Reference, Table
 from clockhands.inspection import Subject
-from clockhands.inspection.drawing import mark, reference_line
+from clockhands.inspection.drawing import make_mark, make_reference_line
 from clockhands.inspection.during_training import read_input_levels
 from clockhands.inspection.measures.loudness import Levels, Loudness
 from clockhands.inspection.reading.windows import select_one_length
@@ -40,7 +40,7 @@ def _finding(rows: list[tuple[str, str, Levels]]) -> Finding:
     ratio = {(label, when): levels.ratio for label, when, levels in rows}
     moments = ("before training", "after training")
     lines = tuple(
-        mark("line", moments, [ratio[label, when] for when in moments], label=label)
+        make_mark("line", moments, [ratio[label, when] for when in moments], label=label)
         for label in dict.fromkeys(label for label, _, _ in rows)
     )
     return Finding(
@@ -61,7 +61,7 @@ def _finding(rows: list[tuple[str, str, Levels]]) -> Finding:
         figure=Figure(
             (
                 Panel(
-                    (*lines, reference_line(1.0, "equally loud")),
+                    (*lines, make_reference_line(1.0, "equally loud")),
                     ylabel="length of a word over a position",
                 ),
             ),
