@@ -76,7 +76,7 @@ def test_one_straight_line_leaves_it_undecided() -> None:
 
 
 def test_a_rotation_without_noise_has_no_error_on_rows_held_out_at_random() -> None:
-    """A matrix and a rotation find it; of rows that are noise neither predicts the next (2 is that of a wrong guess)."""
+    """A matrix and a rotation find it; of rows that are noise neither predicts the next (a wrong guess has 2)."""
     angle = 0.4 * torch.arange(80.0)
     exact = measure_random_split(torch.stack([angle.cos(), angle.sin()], 1), 1)
     noise = measure_random_split(torch.randn(400, 2, generator=torch.Generator().manual_seed(0)), 1)
