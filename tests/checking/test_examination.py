@@ -127,3 +127,36 @@ def test_what_is_no_model_is_refused() -> None:
 def test_a_model_without_embedding_needs_its_vocabulary() -> None:
     with pytest.raises(UsageError, match=r"Linear has no nn\.Embedding: pass vocabulary="):
         clockhands.check(torch.nn.Linear(2, 2))
+
+
+REBUILDS = {"config.theta", "config.partial", "config.scaling", "config.round_trip", "size.odd"}
+
+
+def verdicts_either_way(name: str, folder: Path, only: list[str] | None = None) -> list[dict[str, str]]:
+    """What is said of a build, and of the same weights saved and opened as a checkpoint."""
+    (build,) = (each for each in find(name) if each.name == name)
+    build_model(tiny_config(build), build.task).save_pretrained(folder)
+    results = [*examine(name, tiny=True, only=only), *examine(str(folder), only=only)]
+    return [
+        {o.check: o.verdict for o in r.outcomes if o.check.removeprefix("source.") not in REBUILDS} for r in results
+    ]
+
+
+def test_what_a_long_text_leaves_behind_is_found_in_a_checkpoint_too(tmp_path: Path) -> None:
+    """Dynamic NTK: the repetition must not begin with the frequencies that the first measurement has stretched."""
+    built, opened = verdicts_either_way("llama+dynamic:causal", tmp_path, ["state", "precision.load", "shift"])
+    assert built == opened
+    assert built["state.medium"] == "FAIL" and built["precision.load"] == "PASS"
+
+
+DECODERS = ["llama", "llama+dynamic", "llama+yarn", "qwen3", "mistral", "phi3", "gemma3_text", "gpt2", "gpt_oss", "opt"]
+DECODERS += ["falcon", "bloom", "mpt", "deepseek_v3", "bert", "roberta", "mamba"]
+OTHERS = ["bert:masked", "roberta:masked", "modernbert:masked", "t5:seq2seq", "bart:seq2seq"]
+SAVED = [*(f"{name}:causal" for name in DECODERS), *OTHERS]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAVED)
+def test_a_checkpoint_has_the_verdicts_of_its_configuration(name: str, tmp_path: Path) -> None:
+    built, opened = verdicts_either_way(name, tmp_path)
+    assert built == opened

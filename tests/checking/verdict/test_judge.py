@@ -9,9 +9,13 @@ import pytest
 
 import clockhands.checking
 from clockhands.checking import examine
-from clockhands.checking.checks.check import Measurement
+from clockhands.checking.checks.check import Check, Measurement
+from clockhands.checking.models.make_subjects import from_model
 from clockhands.checking.result import sentence
+from clockhands.checking.verdict.judge import judge
 from clockhands.checking.verdict.measure import Evidence
+from tests.checking.checks import planted
+from tests.checking.checks.test_planted import adapter
 
 ROOT = Path(clockhands.checking.__path__[0])
 
@@ -51,3 +55,20 @@ def test_evidence_gives_its_numbers() -> None:
     assert Evidence(inapplicable="why").numbers() == {}
     assert Evidence(first=first).numbers() == {"size": 0.5, "confirmed": None, "note": "at 3"}
     assert Evidence(first=first, repeated=again).numbers() == {"size": 0.5, "confirmed": 0.25, "note": "at 3"}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "verdict", "reason"),
+    [
+        ((0.5, 0.0, 0.0), "WARN", "depends on what ran before"),
+        ((0.5, 0.0, 0.5), "WARN", "rounding decides a choice"),
+        ((0.05, 0.0), "PASS", "vanishes in float64: rounding, or a tie"),
+        ((0.5, 0.5), "FAIL", ""),
+    ],
+)
+def test_a_large_difference_that_vanishes_is_never_a_pass(sizes: tuple[float, ...], verdict: str, reason: str) -> None:
+    (subject,) = from_model(adapter(planted.Correct))
+    given = iter(sizes)
+    outcome = judge(subject, Check("law", "a", "c", lambda subject: Measurement(next(given))), "", {})
+    assert outcome.verdict == verdict and reason in outcome.reason
+    assert bool(outcome.reason) == bool(reason)

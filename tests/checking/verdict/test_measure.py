@@ -73,3 +73,17 @@ def test_what_does_not_apply_and_what_is_raised_are_told_apart(subject: Subject)
     assert measure(subject, raising(NotImplementedError())).inapplicable == "not implemented by the model"
     assert measure(subject, raising(KeyError("x"))).raised == "KeyError: 'x'"
     assert measure(subject, Check("law", "a", "c", lambda s: Measurement(0.0), huggingface=True)).inapplicable
+
+
+def test_a_check_begins_with_a_model_that_no_other_has_touched(subject: Subject) -> None:
+    def grown(subject: Subject) -> float:
+        subject.module.calls = getattr(subject.module, "calls", 0) + 1  # type: ignore[union-attr]
+        return float(subject.module.calls - 1)  # type: ignore[union-attr]
+
+    assert [measure(subject, law(grown)).first for _ in range(3)] == [Measurement(0.0)] * 3
+
+
+def test_a_large_difference_that_is_gone_is_measured_again_as_at_first(subject: Subject) -> None:
+    sizes = iter((0.5, 0.0, 0.5, 0.5, 0.0, 0.0, 0.05, 0.0))
+    again = [measure(subject, law(lambda subject: next(sizes))).again for _ in range(3)]
+    assert again == [Measurement(0.5), Measurement(0.0), None]

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, largest
-from clockhands.checking.models.copies import copy_sharing
+from clockhands.checking.models.copies import copy_sharing, is_large
+from clockhands.checking.models.streaming import find_device, is_streamed
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.models.tiny import build_model
 
@@ -55,18 +56,24 @@ def _against_eager(subject: Subject, other: str) -> Measurement:
 
 
 def _with(subject: Subject, name: str) -> Subject:
-    """The same weights under another implementation, built anew: some models choose theirs only then."""
+    """The same weights under another implementation."""
     module: Any = subject.module
     adapter: Any = subject.adapter
-    if getattr(adapter, "shrunk", False):
-        model = build_model(module.config, adapter.task, 0, name, type(module)).to(next(module.parameters()).dtype)
-        model.load_state_dict(module.state_dict())
-    else:
-        model = copy_sharing(module)
+    model = _build_with(adapter, name) if getattr(adapter, "shrunk", False) else copy_sharing(module)
+    if model.config._attn_implementation != name:
         model.set_attn_implementation(name)
+    if model.config._attn_implementation != name and not is_large(adapter) and not is_streamed(module):
+        model = _build_with(adapter, name)  # it chooses its classes when it is built
     if model.config._attn_implementation != name:
         raise Inapplicable(f"the model does not switch to {name}")
     return dataclasses.replace(subject, adapter=type(adapter)(model, adapter.task))
+
+
+def _build_with(adapter: Any, name: str) -> Any:
+    module = adapter.module
+    model = build_model(module.config, adapter.task, 0, name, type(module)).to(next(module.parameters()).dtype)
+    model.load_state_dict(module.state_dict())
+    return model.to(find_device(module))
 
 
 def _masks(ids: Tensor) -> dict[str, Tensor | None]:

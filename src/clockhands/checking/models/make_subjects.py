@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from clockhands.checking.models.adapter import Adapter, adapt
+from clockhands.checking.models.copies import copy_sharing
 from clockhands.checking.models.huggingface import HFModel, HFSource
 from clockhands.checking.models.subject import Subject, copied, detect
 from clockhands.checking.models.tiny import Build, Task, build_model, tiny_config
@@ -21,11 +22,13 @@ def from_build(build: Build, config: Any = None, seed: int = 0) -> list[Subject]
 
 
 def _shrunk(view: type[HFModel], side: str, build: Build, config: Any, seed: int) -> Subject:
+    built: dict[int, HFModel] = {}  # by the seed of the weights; none of them is ever called
+
     def rebuild(seed: int, dtype: torch.dtype) -> Adapter:
-        model: Any = build_model(config, build.task, seed)
-        adapter = view(model.to(dtype), build.task)
-        adapter.shrunk = True  # type: ignore[attr-defined]
-        return adapter
+        if seed not in built:
+            built[seed] = view(build_model(config, build.task, seed), build.task)
+            built[seed].shrunk = True  # type: ignore[attr-defined]
+        return cast(Adapter, copy_sharing(built[seed], dtype))
 
     adapter = rebuild(seed, torch.float32)
     return Subject(build.name, adapter, rebuild, detect(adapter), seed, side)

@@ -131,23 +131,42 @@ class Subject:
         """Return the same subject with other texts, in another precision, from a model that nothing has touched."""
         return replace(self, adapter=self.rebuild(seed, dtype), seed=seed)
 
+    def copy_untouched(self) -> Subject:
+        """Return the same subject as it was before its first call; itself where it cannot be copied.
+
+        A check that changes the model (tables that grow, frequencies that stretch) then changes no other check.
+        """
+        try:
+            return self.copy_model(self.seed, self.dtype)
+        except Exception:  # an adapter may hold what cannot be copied: a process, a connection
+            return self
+
 
 def copied(adapter: Adapter) -> Rebuild:
-    """Return a function that copies the model: the weights stay (shared in the same precision), texts change.
+    """Return a function that copies the model as it is now: the weights stay (shared in the same precision).
 
-    Of a large model there is no second set of weights: another precision is streamed from its files.
+    Call it before the model is. Of a large model there is no second set of weights: another precision is streamed from
+    its files.
     """
+    has_module = getattr(adapter, "module", None) is not None
+    untouched = copy_sharing(adapter) if has_module else _copy_if_possible(adapter)
 
     def rebuild(seed: int, dtype: torch.dtype) -> Adapter:
         del seed  # the weights are given
-        module = getattr(adapter, "module", None)
-        if module is None:
-            return copy.deepcopy(adapter)
-        if is_large(adapter) and dtype != next(module.parameters()).dtype:
-            return cast(Adapter, from_files(adapter, dtype))
-        return copy_sharing(adapter, dtype)
+        if not has_module:
+            return copy.deepcopy(untouched)
+        if is_large(untouched) and dtype != next(untouched.module.parameters()).dtype:
+            return cast(Adapter, from_files(untouched, dtype))
+        return cast(Adapter, copy_sharing(untouched, dtype))
 
     return rebuild
+
+
+def _copy_if_possible(adapter: Adapter) -> Any:
+    try:
+        return copy.deepcopy(adapter)
+    except Exception:  # rebuild will raise it where it is told
+        return adapter
 
 
 def detect(adapter: Adapter) -> Facts:
