@@ -57,6 +57,12 @@ SCHEMES: list[tuple[str, dict[str, Any]]] = [
     ("path", {}),
     ("grape", {}),
     ("carope", {}),
+    ("chunks", {"size": 7}),
+    ("sinks", {}),
+    ("composition", {"schemes": ("rope", {"scheme": "window", "left": 5})}),
+    ("composition", {"schemes": ("rope", "alibi", {"scheme": "window", "left": 9})}),
+    ("composition", {"schemes": ("rope", "sinks", {"scheme": "window", "left": 5})}),
+    ("composition", {"schemes": ("forgetting", "rope", {"scheme": "window", "left": 5})}),
 ]
 MASKS = ["none", "left padding", "right padding", "any", "nothing to see"]
 

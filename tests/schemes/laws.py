@@ -57,10 +57,17 @@ def cases(law: str, sides: tuple[bool, ...], serves: Callable[[Scheme], bool]) -
                 if reason:
                     # Strict: an exception that is wider than what breaks the law is itself a failure.
                     marks = [pytest.mark.xfail(reason=reason, raises=(AssertionError, PositionError), strict=True)]
-                said = ",".join(f"{key}={value}" for key, value in options.items())
+                said = ",".join(f"{key}={describe(value)}" for key, value in options.items())
                 side = "causal" if causal else "bidirectional"
                 found.append(pytest.param(name, options, causal, marks=marks, id=f"{name}({said})-{side}"))
     return pytest.mark.parametrize(("name", "options", "causal"), found)
+
+
+def describe(value: Any) -> str:
+    """An option as the name of a test shows it; of parts, their names and options."""
+    if not isinstance(value, tuple) or not any(isinstance(part, dict) for part in value):
+        return str(value)
+    return "+".join(part if isinstance(part, str) else " ".join(map(str, part.values())) for part in value)
 
 
 def make(name: str, options: dict[str, Any], causal: bool = True) -> Scheme:

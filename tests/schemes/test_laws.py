@@ -55,11 +55,12 @@ def equals_oracle(name: str, options: Options, causal: bool, pos: torch.Tensor |
     slow = attend_reference(scheme, data.q, data.k, data.v, where, where, causal=causal).out_BHSK
     expected = ORACLES[name](Case(scheme, options, q, k, v, p, p, x.double(), causal, WIDTH))
     if expected.encode_SP is not None:
-        return close(vectors[0], expected.encode_SP, expected.tolerance, 1e-6)
+        close(vectors[0], expected.encode_SP, expected.tolerance, 1e-6)
+    if expected.logits_HST is None:
+        return
     out = weights(expected.logits_HST, causal) @ v if expected.out_HSK is None else expected.out_HSK
     close(fast[0], out, expected.tolerance)
     close(slow[0], out, expected.tolerance)
-    return None
 
 
 @every("oracle")
@@ -153,10 +154,9 @@ def test_common_shift_changes_nothing_exactly_where_declared(name: str, options:
         alike = torch.allclose(here, run(scheme, data, causal), atol=1e-5)
         return alike and torch.allclose(vectors, encoded(scheme, data.pos), atol=1e-6)
 
-    # Some begin to act far from the first token alone: temperature at 8,192, the normaliser of fire at its learned L.
-    assert (
-        same(5) and (scheme.declares.translation_invariant or same(10_000))
-    ) == scheme.declares.translation_invariant
+    # Some act far from the first token alone: temperature and chunks at 8,192, the normaliser of fire at its learned L.
+    invariant = scheme.declares.translation_invariant
+    assert (same(5) and (invariant or (same(8_190) and same(10_000)))) == invariant
 
 
 @every("masked")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 from clockhands.attention import by_distance, causal_tiles, extra_channel, flex, fused_kernel, query_blocks, reference
@@ -62,4 +63,6 @@ def attend(
     )  # fmt: skip
     if (recorder := reference.current_recorder()) is not None:
         return reference.compute_recorded(request, recorder)
+    if (simpler := scheme.after_rotation()) is not scheme:
+        request = replace(request, scheme=simpler, hooks=simpler.active_hooks())
     return next(kernel for kernel in KERNELS if kernel.serves(request)).compute(request)

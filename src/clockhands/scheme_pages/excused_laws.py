@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from clockhands.options import defaults_of, options_of
+from clockhands.schemes import CATALOGUE, read_part
+
 
 @dataclass(frozen=True)
 class BrokenLaw:
@@ -52,7 +55,14 @@ EXCEPTIONS: dict[str, tuple[BrokenLaw, ...]] = {
 
 
 def excuse(law: str, scheme: str, options: Mapping[str, Any]) -> str:
-    """Why a scheme breaks a law under these options (defaults included); empty if it keeps it."""
+    """Why a scheme breaks a law under these options (defaults included); empty if it keeps it.
+
+    A composition breaks the laws that its parts break.
+    """
+    if scheme == "composition":
+        parts = [read_part(entry) for entry in options["schemes"]]
+        wholes = ((name, {**defaults_of(options_of(CATALOGUE[name])), **own}) for name, own in parts)
+        return next((reason for name, whole in wholes if (reason := excuse(law, name, whole))), "")
     return next((exception.reason for exception in EXCEPTIONS.get(law, ()) if exception.covers(scheme, options)), "")
 
 

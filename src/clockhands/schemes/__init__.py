@@ -14,6 +14,7 @@ from clockhands.schemes.absolute.sinusoidal import Sinusoidal
 from clockhands.schemes.absolute.time2vec import Time2Vec
 from clockhands.schemes.absolute.universal import Universal
 from clockhands.schemes.bias.alibi import Alibi
+from clockhands.schemes.bias.chunks import Chunks
 from clockhands.schemes.bias.fire import Fire
 from clockhands.schemes.bias.kerple import Kerple
 from clockhands.schemes.bias.mlp import DynamicPositionBias
@@ -21,7 +22,8 @@ from clockhands.schemes.bias.sandwich import Sandwich
 from clockhands.schemes.bias.swin import LogCPB, SwinTable
 from clockhands.schemes.bias.t5 import T5Bias
 from clockhands.schemes.bias.window import Window
-from clockhands.schemes.catalogue import Sizes, build, construct, find_option_faults
+from clockhands.schemes.catalogue import Sizes, build, construct, find_option_faults, read_part
+from clockhands.schemes.composition import Composition
 from clockhands.schemes.content.carope import CARoPE
 from clockhands.schemes.content.cope import CoPE
 from clockhands.schemes.content.dape import DAPE
@@ -32,6 +34,7 @@ from clockhands.schemes.content.path import PaTH
 from clockhands.schemes.content.repo import RePo
 from clockhands.schemes.content.selective import SelectiveRoPE
 from clockhands.schemes.content.shaw import Shaw
+from clockhands.schemes.content.sinks import Sinks
 from clockhands.schemes.content.stick_breaking import StickBreaking
 from clockhands.schemes.content.transformer_xl import TransformerXL
 from clockhands.schemes.content.tupe import TUPE
@@ -78,6 +81,7 @@ CATALOGUE: Catalogue[type[Scheme]] = Catalogue(
         "swin": SwinTable,
         "log-cpb": LogCPB,
         "window": Window,
+        "chunks": Chunks,
         "shaw": Shaw,
         "cope": CoPE,
         "carope": CARoPE,
@@ -88,10 +92,12 @@ CATALOGUE: Catalogue[type[Scheme]] = Catalogue(
         "path": PaTH,
         "repo": RePo,
         "selective-rope": SelectiveRoPE,
+        "sinks": Sinks,
         "stick-breaking": StickBreaking,
         "transformer-xl": TransformerXL,
         "tupe": TUPE,
         "grape": GRAPE,
+        "composition": Composition,
     },
     describe=get_module_line,
 )
@@ -105,7 +111,9 @@ __all__ = [
     "Axial",
     "Binary",
     "CARoPE",
+    "Chunks",
     "CoPE",
+    "Composition",
     "DeBERTa",
     "Declares",
     "DistanceBias",
@@ -131,6 +139,7 @@ __all__ = [
     "Scheme",
     "SelectiveRoPE",
     "Shaw",
+    "Sinks",
     "Sinusoidal",
     "SinusoidalAxes",
     "Sizes",
@@ -147,4 +156,5 @@ __all__ = [
     "compile_rotation",
     "construct",
     "find_option_faults",
+    "read_part",
 ]

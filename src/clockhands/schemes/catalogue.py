@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from clockhands.catalogue import Catalogue
-from clockhands.errors import ConfigError
+from clockhands.errors import ConfigError, show_value
 from clockhands.options import check_options, convert, options_of
+from clockhands.schemes.composition import Composition
 from clockhands.schemes.scheme import SIZES, Scheme
 
-__all__ = ["Sizes", "build", "construct", "find_option_faults", "list_sizes"]
+__all__ = ["Sizes", "build", "construct", "find_option_faults", "list_sizes", "read_part"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,41 @@ def find_option_faults(catalogue: Catalogue[type[Scheme]], name: str, options: M
     """Return everything wrong with a scheme's name and options, one sentence each; empty if nothing is."""
     if name not in catalogue:
         return [catalogue.unknown(name)]
-    return check_options(options, options_of(catalogue[name]), name)[1]
+    faults = check_options(options, options_of(catalogue[name]), name)[1]
+    if faults or not issubclass(catalogue[name], Composition):
+        return faults
+    for number, entry in enumerate(options.get("schemes", ())):
+        faults += [f"schemes[{number}]: {fault}" for fault in _find_part_faults(catalogue, entry)]
+    return faults
+
+
+def _find_part_faults(catalogue: Catalogue[type[Scheme]], entry: Any) -> list[str]:
+    """Return what is wrong with a part of a composition, as a configuration names it."""
+    if isinstance(entry, Scheme):
+        return []
+    try:
+        name, options = read_part(entry)
+    except ConfigError as fault:
+        return list(fault.faults)
+    if name in catalogue and issubclass(catalogue[name], Composition):
+        return ["a composition holds no other one; name its parts here"]
+    return find_option_faults(catalogue, name, options)
+
+
+def read_part(entry: Any) -> tuple[str, dict[str, Any]]:
+    """Return the name and the options of a scheme that is given by its name, or by a table with both.
+
+    Raises ConfigError for anything else.
+    """
+    if isinstance(entry, str):
+        return entry, {}
+    if isinstance(entry, Mapping) and isinstance(entry.get("scheme"), str):
+        return entry["scheme"], {key: value for key, value in entry.items() if key != "scheme"}
+    example = '{ scheme = "rope", base = 500.0 }'
+    raise ConfigError(
+        [f"{show_value(entry)} names no scheme; write its name, or a table of it and its options: {example}"],
+        "the scheme",
+    )
 
 
 def build(
@@ -63,7 +98,18 @@ def construct(catalogue: Catalogue[type[Scheme]], name: str, sizes: Sizes, optio
     scheme, model = catalogue[name], asdict(sizes)
     known = options_of(scheme)
     values = {key: convert(value, known[key].type) for key, value in options.items()}
+    if issubclass(scheme, Composition):
+        entries = values.get("schemes", known["schemes"].default)
+        values["schemes"] = [
+            entry if isinstance(entry, Scheme) else construct_part(catalogue, entry, sizes) for entry in entries
+        ]
     try:
         return scheme(**{size: model[size] for size in list_sizes(scheme)}, **values)
     except ConfigError as fault:
         raise ConfigError(fault.faults, f"scheme {name!r}") from fault
+
+
+def construct_part(catalogue: Catalogue[type[Scheme]], entry: Any, sizes: Sizes) -> Scheme:
+    """Build a part of a composition from its valid name, or its table. Raises ConfigError as ``construct`` does."""
+    name, options = read_part(entry)
+    return construct(catalogue, name, sizes, options)

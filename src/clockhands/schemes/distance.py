@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import torch
 from torch import nn
@@ -11,7 +12,7 @@ from clockhands.errors import PositionError
 from clockhands.schemes.scheme import KeyPositions, Positions, Scheme, ScoreMod
 from clockhands.shapes import Float, Num, Tensor
 
-__all__ = ["Curve", "DistanceBias", "check_one_coordinate", "compute_distances"]
+__all__ = ["Curve", "DistanceBias", "DistanceBiasSum", "check_one_coordinate", "compute_distances"]
 
 Curve = Callable[[Tensor], Tensor]
 
@@ -85,6 +86,23 @@ class DistanceBias(Scheme):
     def learned(self) -> bool:
         """Whether the curve collects a gradient now."""
         return torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.parameters())
+
+
+class DistanceBiasSum(DistanceBias):
+    """The sum of several biases by distance, which is one too: a window beside ALiBi.
+
+    Its parts belong to the scheme that asks for the sum.
+    """
+
+    def __init__(self, parts: Sequence[DistanceBias]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+        self.rows_differ_by_constant = all(part.rows_differ_by_constant for part in parts)
+
+    def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
+        """Return the sum of the curves of all parts: [H, R]."""
+        curves = [cast(DistanceBias, part).compute_curve(distance_R) for part in self.parts]
+        return sum(curves[1:], curves[0])
 
 
 def compute_distances(qpos_BS: Positions, kpos_BT: KeyPositions) -> Num[Tensor, "#B S T"]:

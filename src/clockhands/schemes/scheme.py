@@ -83,16 +83,20 @@ class Scheme(nn.Module):
     ``lean_score_mod``: ``score_mod`` captures less than the whole bias. ``rows_differ_by_constant``: so do any
     two rows of the bias at any positions; it cancels in the softmax, and one row may stand for all.
     ``rotates_by_head``: ``rotate`` makes different keys of equal ones in different heads, so that grouped heads cannot
-    share rotated keys.
+    share rotated keys. ``scales_queries``: all that ``rotate`` does is to multiply queries by numbers. ``masks``: the
+    bias is 0 or -inf. ``reads_heads``: a hook compares the channels of queries or keys with vectors of the scheme.
     """
 
     equation: ClassVar[str] = ""
     source: ClassVar[str] = ""
     peers: ClassVar[tuple[str, ...]] = ()
     models: ClassVar[tuple[str, ...]] = ()
-    per_layer: ClassVar[bool] = False
-    rowwise: ClassVar[bool] = True
-    lean_score_mod: ClassVar[bool] = False
+    per_layer: bool = False
+    rowwise: bool = True
+    lean_score_mod: bool = False
+    scales_queries: bool = False
+    masks: bool = False
+    reads_heads: bool = False
     rows_differ_by_constant: bool = False
     rotates_by_head: bool = False
 
@@ -109,6 +113,10 @@ class Scheme(nn.Module):
     def active_hooks(self) -> frozenset[str]:
         """Return the hooks that this instance needs under its options; kernels are chosen by them."""
         return type(self).hooks()
+
+    def after_rotation(self) -> Scheme:
+        """Return a scheme that does all that is left to do after ``rotate``: the scheme itself, or a simpler one."""
+        return self
 
     def scale(self, head_dim: int) -> float:
         """Return the factor on q·k, from the width of a head before ``rotate``; content terms of a bias take it too."""

@@ -34,6 +34,7 @@ class Window(DistanceBias):
     equation = r"\ell_{ij} \mathrel{+}= 0 \text{ if } -\mathrm{right} \le i - j \le \mathrm{left} \text{ else } -\infty"
     source = "Beltagy et al. 2020, section 3.1"
     peers = ("transformers sliding_window (left = sliding_window - 1)",)
+    masks = True
 
     def __init__(self, num_heads: int, *, left: int = 127, right: int | None = None) -> None:
         super().__init__()

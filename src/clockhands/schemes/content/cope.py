@@ -37,6 +37,7 @@ class CoPE(Scheme):
     source = "Golovneva et al. 2024, section 4"
     peers = ("x-transformers CoPE",)
     per_layer = True
+    reads_heads = True
 
     def __init__(self, head_dim: int, *, max_position: int = 64) -> None:
         super().__init__()

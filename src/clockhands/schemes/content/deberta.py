@@ -62,6 +62,7 @@ class DeBERTa(Scheme):
     peers = ("transformers DeBERTa, DeBERTa-v2 (p2c='code')",)
     models = ("DeBERTa", "DeBERTa-v2")
     per_layer = True
+    reads_heads = True
 
     def __init__(
         self,

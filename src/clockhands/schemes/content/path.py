@@ -48,6 +48,7 @@ class PaTH(Scheme):
     source = "Yang et al. 2025, section 3"
     peers = ("flash-linear-attention path_attn",)
     per_layer = True
+    reads_heads = True
     rowwise = False
 
     def __init__(self, d_model: int, num_heads: int, head_dim: int, *, rank: int = 32, taps: int = 3) -> None:

@@ -42,6 +42,7 @@ class Shaw(Scheme):
     peers = ("transformers Wav2Vec2-BERT (keys), SpeechT5 (keys)",)
     models = ("Music Transformer", "Wav2Vec2-BERT", "SpeechT5")
     per_layer = True
+    reads_heads = True
 
     def __init__(self, head_dim: int, *, clip: int = 16, values: bool = True) -> None:
         super().__init__()

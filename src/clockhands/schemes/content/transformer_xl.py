@@ -48,6 +48,7 @@ class TransformerXL(Scheme):
     peers = ("transformers XLNetRelativeAttention",)
     models = ("Transformer-XL", "XLNet")
     per_layer = True
+    reads_heads = True
 
     def __init__(self, d_model: int, num_heads: int, head_dim: int, *, base: float = 10_000.0) -> None:
         super().__init__()

@@ -45,6 +45,7 @@ class Temperature(Scheme):
     source = "Llama 4 (Meta 2025), model code; Gelberg et al. 2025, section 4"
     peers = ("transformers Llama4TextAttention", "SakanaAI/DroPE")
     models = ("Llama 4",)
+    scales_queries = True
 
     def __init__(
         self,

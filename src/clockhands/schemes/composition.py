@@ -1,0 +1,277 @@
+"""Several schemes side by side: each hook is called of every part that has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, cast, final
+
+import torch
+from torch import nn
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.composition_rules import combine_declarations, find_conflicts
+from clockhands.schemes.distance import DistanceBias, DistanceBiasSum
+from clockhands.schemes.frequencies import drop_axis
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, ScoreMod, check_integer
+from clockhands.shapes import Bool, Float, Tensor
+
+__all__ = ["Composition", "PartLike"]
+
+PartLike: TypeAlias = str | Mapping[str, Any] | Scheme
+"""The name of a scheme, a table with its name under ``scheme`` and its options beside it, or a scheme that is built."""
+AFTER_ROTATE = frozenset({"bias", "logits", "weigh", "values"})
+
+
+@final
+class Composition(Scheme):
+    """Several schemes side by side, as layers of present models have them: RoPE, a window and sinks.
+
+    Each hook acts as its parts together: encodings and biases are summed, queries are rotated by the one part that
+    rotates and scaled by those that only scale, and ``logits`` and ``values`` pass from part to part in their order.
+    What a window hides stays hidden whatever other parts make of the logits. Where one part places tokens by
+    ``locate``, the others read the positions that the tokens had. What two schemes cannot share is refused.
+
+    Args:
+        schemes: the parts: names of schemes, or tables of a name and options as ``{scheme = "rope", base = 5e5}``; in a
+            program, schemes that are built.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import Composition, RoPE, Window
+        >>> both = Composition(schemes=[RoPE(2), Window(num_heads=1, left=1)])
+        >>> q, pos = torch.ones(1, 1, 3, 2), torch.tensor([[0, 1, 2]])
+        >>> both.bias(q, q, pos, pos)[0, 0, 2]
+        tensor([-inf, 0., 0.])
+    """
+
+    equation = r"\ell_{ij} = \tau(i)\, R(i) q_i \cdot R(j) k_j / \sqrt{d_h} + \textstyle\sum_s b_s(i, j)"
+    source = "the sources of its parts"
+    peers = ("transformers: layer_types with sliding_window, rope_parameters by layer type, sinks",)
+    models = ("Mistral", "gpt-oss", "Gemma 3", "ModernBERT", "Llama 4", "Cohere2", "OLMo 3", "MPNet")
+
+    def __init__(self, *, schemes: Sequence[PartLike] = ("rope", "window")) -> None:
+        super().__init__()
+        if not all(isinstance(part, Scheme) for part in schemes):
+            names = ", ".join(repr(part) for part in schemes if not isinstance(part, Scheme))
+            raise ConfigError(
+                [f"composition was given {names}, but takes schemes that are built, as by schemes.build"],
+                "the scheme",
+            )
+        self._set_parts(cast(Sequence[Scheme], schemes), set())
+        faults = find_conflicts(self.parts)
+        if faults:
+            raise ConfigError(faults, "the scheme")
+
+    def _set_parts(self, parts: Sequence[Scheme], borrowed: set[int]) -> None:
+        """Keep the parts; those that are borrowed are another module's, which saves and initialises them."""
+        self._all_parts = tuple(parts)
+        self.own = nn.ModuleDict({str(at): part for at, part in enumerate(parts) if at not in borrowed})
+        self.rotates_by_head = any(part.rotates_by_head for part in parts)
+        self.per_layer = any(part.per_layer for part in parts)
+        self.rowwise = all(part.rowwise for part in parts)
+        biases = [part for part in parts if "bias" in part.active_hooks()]
+        self.rows_differ_by_constant = all(part.rows_differ_by_constant for part in biases)
+        self.lean_score_mod = all(part.lean_score_mod for part in biases)
+        self._locating = next((part for part in parts if "locate" in part.active_hooks()), None)
+        self._keeps_positions = self._locating is not None and any(
+            part.declares.axes is not None for part in parts if part is not self._locating
+        )
+        self._after_rotation = (_find_after_rotation(self),)  # in a tuple, so that nn.Module does not register it
+
+    @property
+    def parts(self) -> tuple[Scheme, ...]:
+        """The schemes that stand side by side, in their order."""
+        return self._all_parts
+
+    def borrow(self, shared: Mapping[int, Scheme]) -> None:
+        """Put parts of another owner in the place of those at these indices, so that layers share them."""
+        parts = [shared.get(at, part) for at, part in enumerate(self.parts)]
+        self._set_parts(parts, set(shared) | {at for at in range(len(parts)) if str(at) not in self.own})
+
+    @property
+    def declares(self) -> Declares:
+        """The promises that hold for all parts together."""
+        return combine_declarations(self.parts)
+
+    def active_hooks(self) -> frozenset[str]:
+        """Return the hooks of all parts."""
+        return frozenset().union(*(part.active_hooks() for part in self.parts))
+
+    def scale(self, head_dim: int) -> float:
+        """Return the factor of the part that has one of its own, or else 1/√d_head."""
+        usual = super().scale(head_dim)
+        return next((own for part in self.parts if (own := part.scale(head_dim)) != usual), usual)
+
+    def after_rotation(self) -> Scheme:
+        """Return what is left to do after ``rotate`` as one scheme, which more kernels may serve."""
+        return self if self._after_rotation[0] is None else self._after_rotation[0]
+
+    def to_hf_config(self) -> dict[str, Any] | None:
+        """Return the keys of all parts; None where transformers has no equal of one of them."""
+        tables = [part.to_hf_config() for part in self.parts if part.active_hooks()]
+        if any(table is None for table in tables):
+            return None
+        return {key: value for table in tables for key, value in cast(dict[str, Any], table).items()}
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw the parameters of the parts that this composition owns."""
+        for part in self.own.values():
+            cast(Scheme, part).reset_parameters()
+
+    def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"] | None:
+        """Return the sum of the vectors of all parts that add some: [B, S, P]."""
+        encodings = [encoding for part in self.parts if (encoding := part.encode(pos_BS, layer)) is not None]
+        return sum(encodings[1:], encodings[0]) if encodings else None
+
+    def locate(
+        self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Float[Tensor, "B H T A"] | None
+    ) -> Float[Tensor, "B H S A"] | None:
+        """Return the coordinates of the part that places tokens, and behind them the positions that others read.
+
+        Raises PositionError for real-valued positions where a part takes whole ones, and for several coordinates where
+        they are read as one.
+        """
+        part = self._locating
+        if part is None:
+            return None
+        for other in self.parts:
+            if not other.declares.real_valued and other.active_hooks() != {"encode"}:
+                check_integer(pos_BS, type(other).__name__.lower())
+        axes = self.declares.axes or 1
+        if self._keeps_positions and axes == 1:
+            pos_BS = drop_axis(pos_BS, "composition")
+        past = past_BHTA[..., :-axes] if self._keeps_positions and past_BHTA is not None else past_BHTA
+        located = part.locate(x_BSD, pos_BS, past)
+        if located is None or not self._keeps_positions:
+            return located
+        pos_BSA = pos_BS[..., None] if pos_BS.dim() == 2 else pos_BS
+        had_BHSA = pos_BSA[:, None].to(located.dtype).expand(*located.shape[:3], axes)
+        return torch.cat([located, had_BHSA], dim=-1)
+
+    def _place(self, part: Scheme, *pos: Positions) -> list[Positions]:
+        """Return the positions that a part reads: what it located, or what the tokens had before that."""
+        if not self._keeps_positions or pos[0].dim() < 4:
+            return list(pos)
+        axes = self.declares.axes or 1
+        if part is self._locating:
+            return [located[..., :-axes] for located in pos]
+        had = [located[:, 0, :, -axes:] for located in pos]
+        had = [place if part.declares.real_valued else place.round().long() for place in had]
+        return [place[..., 0] for place in had] if axes == 1 else had
+
+    def rotate(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> tuple[Float[Tensor, "B H S Kr"], Float[Tensor, "B H T Kr"]]:
+        """Rotate queries and keys by the part that rotates, then scale queries by those that scale."""
+        q, k = q_BHSK, k_BHTK
+        rotating = [part for part in self.parts if "rotate" in part.active_hooks()]
+        for part in sorted(rotating, key=lambda part: part.scales_queries):
+            if qpos_BS is kpos_BT:
+                (qpos,) = (kpos,) = self._place(part, qpos_BS)
+            else:
+                qpos, kpos = self._place(part, qpos_BS, kpos_BT)
+            q, k = part.rotate(q, k, qpos, kpos)
+        return q, k
+
+    def bias(
+        self,
+        q_BHSK: Float[Tensor, "B H S Kr"],
+        k_BHTK: Float[Tensor, "B H T Kr"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "#B #H S T"] | None:
+        """Return the sum of the biases, [B, H, S, T]; without windows where a part reads whole rows of logits."""
+        late = "logits" in self.active_hooks()
+        parts = [part for part in self.parts if not (late and part.masks)]
+        return self._sum_biases(parts, q_BHSK, k_BHTK, qpos_BS, kpos_BT)
+
+    def _sum_biases(
+        self, parts: Sequence[Scheme], q: Tensor, k: Tensor, qpos: Positions, kpos: KeyPositions
+    ) -> Tensor | None:
+        total = None
+        for part in parts:
+            if "bias" in part.active_hooks():
+                bias = part.bias(q, k, *self._place(part, qpos, kpos))
+                total = bias if total is None or bias is None else total + bias
+        return total
+
+    def logits(
+        self,
+        logits_BHST: Float[Tensor, "B H S T"],
+        mask_BHST: Bool[Tensor, "#B #H S T"],
+        q_BHSK: Float[Tensor, "B H S Kr"],
+        k_BHTK: Float[Tensor, "B H T Kr"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "B H S T"]:
+        """Return what the parts make of the logits, one after the other; windows are in the mask that they see."""
+        readers = [part for part in self.parts if "logits" in part.active_hooks()]
+        if not readers:
+            return logits_BHST
+        windows = [part for part in self.parts if part.masks]
+        hidden = self._sum_biases(windows, q_BHSK, k_BHTK, qpos_BS, kpos_BT)
+        mask, logits = mask_BHST if hidden is None else mask_BHST & (hidden == 0), logits_BHST
+        for part in readers:
+            logits = part.logits(logits, mask, q_BHSK, k_BHTK, *self._place(part, qpos_BS, kpos_BT))
+        return logits if hidden is None else logits + hidden
+
+    def weigh(
+        self, logits_BHST: Float[Tensor, "B H S T"], qpos_BS: Positions, kpos_BT: KeyPositions
+    ) -> Float[Tensor, "B H S T"]:
+        """Return the weights that the part with a normaliser of its own gives, or those of softmax."""
+        part = next((part for part in self.parts if "weigh" in part.active_hooks()), None)
+        if part is None:
+            return super().weigh(logits_BHST, qpos_BS, kpos_BT)
+        return part.weigh(logits_BHST, *self._place(part, qpos_BS, kpos_BT))
+
+    def values(
+        self,
+        out_BHSK: Float[Tensor, "B H S K"],
+        weights_BHST: Float[Tensor, "B H S T"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "B H S K"]:
+        """Return the attended values with what each part adds to them: [B, H, S, K]."""
+        for part in self.parts:
+            if "values" in part.active_hooks():
+                out_BHSK = part.values(out_BHSK, weights_BHST, *self._place(part, qpos_BS, kpos_BT))
+        return out_BHSK
+
+    def score_mod(
+        self,
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+        q_BHSK: Float[Tensor, "B H S Kr"] | None = None,
+        k_BHTK: Float[Tensor, "B H T Kr"] | None = None,
+    ) -> ScoreMod:
+        """Return the biases of all parts as one FlexAttention ``score_mod``. Raises PositionError as its parts do."""
+        changes = []
+        for part in self.parts:
+            if "bias" in part.active_hooks():
+                qpos, kpos = self._place(part, qpos_BS, kpos_BT)
+                changes.append(part.score_mod(qpos, kpos, q_BHSK, k_BHTK))
+
+        def change(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            for change_by_part in changes:
+                score = change_by_part(score, b, h, i, j)
+            return score
+
+        return change
+
+
+def _find_after_rotation(composition: Composition) -> Scheme | None:
+    """Return the one scheme that does all that is left after ``rotate``; None where there is no such scheme."""
+    late = [part for part in composition.parts if part.active_hooks() & AFTER_ROTATE]
+    if composition._locating is not None or not late:
+        return None
+    if len(late) == 1:
+        return late[0]
+    on_a_line = all(
+        isinstance(part, DistanceBias) and type(part).place_on_line is DistanceBias.place_on_line for part in late
+    )
+    return DistanceBiasSum(cast(list[DistanceBias], late)) if on_a_line else None
