@@ -60,6 +60,12 @@ def test_grid_runs_the_last_axis_fastest() -> None:
         positions.make_grid(1, 2, 0)
 
 
+def test_patch_centres_are_halfway_between_the_edges_of_their_patches() -> None:
+    assert positions.make_patch_centres(1, 2, 1)[0].tolist() == [[-0.5, 0.0], [0.5, 0.0]]
+    with pytest.raises(PositionError, match="lengths of at least 1"):
+        positions.make_patch_centres(1, 0, 4)
+
+
 def test_text_stands_on_the_diagonal_of_all_axes() -> None:
     assert positions.repeat_on_axes(torch.tensor([[0, 4]]), 3).tolist() == [[[0, 0, 0], [4, 4, 4]]]
 
@@ -181,6 +187,22 @@ def test_cape_outside_training_centres_over_real_tokens_only() -> None:
     mask = torch.tensor([[0, 1, 1, 1]])
     assert Cape()(positions.count_from_mask(mask), mask)[0, 1:].tolist() == [-1.0, 0.0, 1.0]
     assert Cape(centre=False)(positions.count_up(1, 3)).tolist() == [[0.0, 1.0, 2.0]]
+
+
+def test_cape_moves_each_axis_by_draws_of_its_own_and_scales_all_alike() -> None:
+    """As the authors' CAPE2d: a shift for each axis, a jitter for each coordinate, one factor for the whole grid."""
+    grid = positions.make_grid(2, 3, 4)
+    mask = torch.ones(2, 12, dtype=torch.bool)
+    mask[1, 8:] = False
+    still = Cape()(grid, mask)
+    torch.testing.assert_close(still[0].mean(0), torch.zeros(2))
+    torch.testing.assert_close(still[1, :8].mean(0), torch.zeros(2))
+    shifted = Cape(5.0, 0.0, 1.0)(grid, mask, training=True, generator=torch.Generator().manual_seed(1)) - still
+    assert (shifted == shifted[:, :1]).all(), "every token of a row moves alike"
+    assert len(set(shifted[:, 0].flatten().tolist())) == 4, "each axis of each row by itself"
+    scaled = Cape(0.0, 0.0, 2.0)(grid, mask, training=True, generator=torch.Generator().manual_seed(1)) / still
+    assert all(len(set(row[row.isfinite()].mul(1e4).round().tolist())) == 1 for row in scaled)
+    assert scaled[0, 0, 0] != scaled[1, 0, 0]
 
 
 def test_scaled_divides() -> None:

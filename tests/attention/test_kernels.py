@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from clockhands import positions
 from clockhands.attention import attend, attend_reference, extra_channel, line, query_blocks, record, tile_work
+from clockhands.errors import UsageError
 from clockhands.schemes import CATALOGUE, Alibi, Scheme, Sizes, build
 
 HEADS, WIDTH = 4, 8
@@ -397,3 +398,18 @@ def test_a_recorder_hears_the_whole_weights_of_every_scheme() -> None:
         out = attend(scheme, q, k, v, pos, pos, causal=True, dropout=0.5)
     torch.testing.assert_close(heard[0].weights_BHST @ v, out)
     torch.testing.assert_close(out, attend(scheme, q, k, v, pos, pos, causal=True), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["rope", "alibi", "forgetting", "cope", "grape"])
+def test_fewer_heads_of_keys_serve_groups_of_query_heads(name: str) -> None:
+    heads, groups, length = 6, 2, 12
+    scheme = build(CATALOGUE, name, Sizes(heads * 8, heads * 8, heads, 8), {})
+    q, k, v = torch.randn(2, heads, length, 8), torch.randn(2, groups, length, 8), torch.randn(2, groups, length, 8)
+    pos = positions.count_up(2, length)
+    own = scheme.locate(torch.randn(2, length, heads * 8), pos, None)
+    where = pos if own is None else own
+    whole = [torch.stack([x[:, h // 3] for h in range(heads)], dim=1) for x in (k, v)]
+    wanted = attend(scheme, q, *whole, where, where, causal=True)
+    torch.testing.assert_close(attend(scheme, q, k, v, where, where, causal=True), wanted)
+    with pytest.raises(UsageError, match="6 heads of queries cannot share 4 heads of keys or values"):
+        attend(scheme, q, torch.randn(2, 4, length, 8), v, where, where)

@@ -231,6 +231,77 @@ def test_axial_equals_rotary_embedding_torch() -> None:
     same(ours, lambda q, k: (apply_rotary_emb(frequency, q), apply_rotary_emb(frequency, k)))
 
 
+def test_pixtral_deals_one_spectrum_out_to_rows_and_columns() -> None:
+    from transformers import PixtralVisionConfig
+    from transformers.models.pixtral.modeling_pixtral import PixtralVisionRotaryEmbedding
+
+    parameters = {"rope_type": "axial", "rope_theta": 10_000.0}
+    peer = PixtralVisionRotaryEmbedding(
+        PixtralVisionConfig(hidden_size=HEADS * HEAD_DIM, num_attention_heads=HEADS, rope_parameters=parameters)
+    )
+    grid = positions.make_grid(1, 4, 5)
+    cos, sin = peer(torch.zeros(1), grid[0])
+    ours = Axial(HEAD_DIM, base=10_000.0, layout="half", grid="dealt")
+    same(rotate(ours, grid.expand(2, -1, -1)), lambda q, k: llama_turn(q, k, cos[None], sin[None]))
+    plain = Axial(HEAD_DIM, base=10_000.0, layout="half").compute_cos_sin(grid, torch.float32)[0][0, 0]
+    assert (plain - cos[:, : HEAD_DIM // 2]).abs().max() > 0.4, "a spectrum for each axis is another scheme"
+
+
+def test_dinov3_has_a_spectrum_for_each_axis_of_patch_centres() -> None:
+    from transformers import DINOv3ViTConfig
+    from transformers.models.dinov3_vit.modeling_dinov3_vit import DINOv3ViTRopePositionEmbedding
+
+    sizes = {"hidden_size": HEADS * HEAD_DIM, "num_attention_heads": HEADS, "patch_size": 4, "rope_theta": 100.0}
+    peer = DINOv3ViTRopePositionEmbedding(DINOv3ViTConfig(**sizes)).eval()
+    cos, sin = peer(torch.zeros(1, 3, 16, 20))
+    ours = Axial(HEAD_DIM, base=100.0, layout="half", unit=2 * math.pi)
+    centres = positions.make_patch_centres(2, 4, 5)
+    same(rotate(ours, centres), lambda q, k: llama_turn(q, k, cos[None], sin[None]))
+
+
+@pytest.mark.parametrize(
+    ("model", "head_dim", "options", "widths", "theta"),
+    [
+        ("FLUX.1", 128, {"shares": (16, 56, 56), "base": 10_000.0}, (16, 56, 56), 10_000.0),
+        ("HunyuanVideo", 128, {"shares": (16, 56, 56), "base": 256.0}, (16, 56, 56), 256.0),
+        ("Wan 2.1", 128, {"base": 10_000.0}, (44, 42, 42), 10_000.0),
+        ("CogVideoX", 64, {"shares": (16, 24, 24), "base": 10_000.0}, (16, 24, 24), 10_000.0),
+    ],
+)
+def test_models_of_images_and_films_share_channels_out_unequally(
+    model: str, head_dim: int, options: dict[str, Any], widths: tuple[int, ...], theta: float
+) -> None:
+    """One spectrum of theta for each axis, as wide as its share, with neighbours as complex numbers, by formula."""
+    pos = positions.make_grid(1, 2, 3, 4)
+    angles = [
+        pos[..., axis, None].double() * theta ** (-torch.arange(0, width, 2).double() / width)
+        for axis, width in enumerate(widths)
+    ]
+    cis = torch.polar(torch.ones(()).double(), torch.cat(angles, -1))
+    q = torch.randn(1, 2, 24, head_dim, dtype=torch.float64)
+    wanted = torch.view_as_real(torch.view_as_complex(q.unflatten(-1, (-1, 2))) * cis[:, None]).flatten(-2)
+    got, _ = Axial(head_dim, axes=3, **options).rotate(q, q, pos, pos)
+    torch.testing.assert_close(got, wanted, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("head_dim", [32, 64, 96, 128])
+def test_interleaved_sections_by_default_are_qwen3s(head_dim: int) -> None:
+    from transformers import Qwen3VLTextConfig
+    from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextRotaryEmbedding
+
+    scheme = MRoPE(head_dim, order="interleaved")
+    assert head_dim != 128 or scheme.sections == (24, 20, 20)
+    peer = Qwen3VLTextRotaryEmbedding(
+        Qwen3VLTextConfig(
+            hidden_size=head_dim, num_attention_heads=1, head_dim=head_dim, **(scheme.to_hf_config() or {})
+        )
+    )
+    pos = positions.make_grid(1, 2, 3, 4)
+    cos, _ = peer(torch.zeros(1), pos.permute(2, 0, 1))
+    ours = scheme.compute_cos_sin(pos, torch.float32)[0][0, 0]
+    torch.testing.assert_close(ours, cos[0, :, : head_dim // 2], atol=2e-6, rtol=0)
+
+
 @pytest.mark.parametrize(("order", "sections"), [("block", (2, 3, 3)), ("interleaved", (4, 2, 2))])
 def test_trap_13_mrope_equals_qwen(order: str, sections: tuple[int, int, int]) -> None:
     if order == "block":

@@ -85,6 +85,28 @@ def test_interpolated_positions_keep_every_weight(rope: Run, data: dict[str, Any
     torch.testing.assert_close(weights(run), weights(rope), rtol=0, atol=1e-6)
 
 
+def test_the_length_that_a_spectrum_asks_for_is_that_of_the_run_before(
+    rope: Run, data: dict[str, Any], tmp_path: Path
+) -> None:
+    bent = {"position.spectrum": "yarn", "position.factor": 2.0}
+    assert rope.trained_length == 16
+    assert combine(from_run(rope, data), bent).model.decoder.options["original_length"] == 16
+    told = combine(from_run(rope, data), {**bent, "position.original_length": 5})
+    assert told.model.decoder.options["original_length"] == 5
+    opened = Run(rope.path, "cpu", position={"spectrum": "yarn", "factor": 4.0}).model
+    assert opened.config.transformer_config.decoder.options["original_length"] == 16
+    with pytest.raises(ConfigError, match=r"rope\.original_length is not given"):
+        combine(tables(data), bent)
+
+
+def test_the_recipe_of_an_older_run_may_leave_out_what_a_spectrum_needs(rope: Run, tmp_path: Path) -> None:
+    path = Path(shutil.copytree(rope.path, tmp_path / "run"))
+    text = (path / "recipe.toml").read_text("utf8")
+    (path / "recipe.toml").write_text(text.replace('spectrum = "default"', 'spectrum = "yarn"'))
+    options = Run.from_folder(path).recipe.model.decoder.options
+    assert (options["spectrum"], options["factor"], options["original_length"]) == ("yarn", 1.0, 2048)
+
+
 def test_what_only_one_scheme_has_is_told_in_one_line_and_drawn(
     rope: Run, t5: Run, data: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

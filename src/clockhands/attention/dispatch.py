@@ -38,8 +38,8 @@ KERNELS: tuple[Kernel, ...] = (
 def attend(
     scheme: Scheme,
     q_BHSK: Float[Tensor, "B H S K"],
-    k_BHTK: Float[Tensor, "B H T K"],
-    v_BHTK: Float[Tensor, "B H T Kv"],
+    k_BHTK: Float[Tensor, "B G T K"],
+    v_BHTK: Float[Tensor, "B G T Kv"],
     qpos_BS: Positions,
     kpos_BT: KeyPositions,
     mask_BHST: Mask | None = None,
@@ -55,7 +55,9 @@ def attend(
     ``causal`` adds the mask of the last S of T tokens (query s attends to keys up to T - S + s) and lets kernels skip
     what it hides. ``scale`` multiplies q·k: ``scheme.scale(K)`` of the unrotated width unless given. ``rotated`` says
     that q and k have been through ``scheme.rotate``. ``dropout`` acts on the weights; pass 0 outside training.
-    Returns [B, H, S, Kv]. Raises PositionError for positions that the scheme does not take.
+    Keys and values may have fewer heads, each of which serves a group of H/G query heads in a row.
+    Returns [B, H, S, Kv]. Raises PositionError for positions that the scheme does not take, UsageError for key heads
+    whose number does not divide H.
     """
     request = reference.make_request(
         scheme, q_BHSK, k_BHTK, v_BHTK, qpos_BS, kpos_BT, mask_BHST,

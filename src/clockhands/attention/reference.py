@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from clockhands.attention.request import AttentionRequest, Mask
+from clockhands.errors import UsageError
 from clockhands.schemes.scheme import KeyPositions, Positions, Scheme
 from clockhands.shapes import Bool, Float, Tensor
 
@@ -75,8 +76,8 @@ def current_recorder() -> Recorder | None:
 def make_request(
     scheme: Scheme,
     q_BHSK: Float[Tensor, "B H S K"],
-    k_BHTK: Float[Tensor, "B H T K"],
-    v_BHTK: Float[Tensor, "B H T Kv"],
+    k_BHTK: Float[Tensor, "B G T K"],
+    v_BHTK: Float[Tensor, "B G T Kv"],
     qpos_BS: Positions,
     kpos_BT: KeyPositions,
     mask_BHST: Mask | None = None,
@@ -87,10 +88,23 @@ def make_request(
     dropout: float = 0.0,
 ) -> AttentionRequest:
     """Rotate queries and keys and put all into one request. Arguments and errors are those of ``attend``."""
+    k_BHTK, v_BHTK = (_share_heads(q_BHSK.shape[1], x) for x in (k_BHTK, v_BHTK))
     scale = scheme.scale(q_BHSK.shape[-1]) if scale is None else scale
     q, k = (q_BHSK, k_BHTK) if rotated else scheme.rotate(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
     hooks = scheme.active_hooks()
     return AttentionRequest(scheme, q, k, v_BHTK, qpos_BS, kpos_BT, mask_BHST, causal, scale, dropout, hooks)
+
+
+def _share_heads(heads: int, x_BGTK: Float[Tensor, "B G T K"]) -> Float[Tensor, "B H T K"]:
+    """Repeat each head of keys or values for the query heads of its group: [B, H, T, K]."""
+    groups = x_BGTK.shape[1]
+    if groups == heads:
+        return x_BGTK
+    if groups == 0 or heads % groups:
+        raise UsageError(
+            f"{heads} heads of queries cannot share {groups} heads of keys or values; their number must divide {heads}"
+        )
+    return x_BGTK.repeat_interleave(heads // groups, dim=1)
 
 
 def attend_reference(*args: Any, **options: Any) -> Attended:

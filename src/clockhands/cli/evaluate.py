@@ -118,28 +118,7 @@ def _position(options: argparse.Namespace) -> dict[str, Any]:
         raise UsageError(
             f"--position.spectrum {spectrum} needs --factor, how many times longer than trained the text is"
         )
-    if _needs_length(spectrum) and "original_length" not in overrides:
-        overrides["original_length"] = _trained_length(Path(options.run))
     return {key: value for key, value in overrides.items() if value is not None}
-
-
-def _needs_length(spectrum: Any) -> bool:
-    """Whether a spectrum asks how long the trained texts were; the run knows."""
-    from clockhands.schemes.rotary.spectra import SPECTRA
-
-    return (
-        isinstance(spectrum, str)
-        and spectrum in SPECTRA
-        and "original_length" in SPECTRA[spectrum].__dataclass_fields__
-    )
-
-
-def _trained_length(run: Path) -> int | None:
-    """Return how many tokens the texts had at most that a run was trained on; None if it had no limit."""
-    from clockhands.runs import Run
-
-    recipe = Run.from_folder(run).recipe
-    return recipe.batches.window if recipe.model.kind != "encoder-decoder" else recipe.batches.max_length
 
 
 def _trained_window(run: Path) -> int:

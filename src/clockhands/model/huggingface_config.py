@@ -11,6 +11,7 @@ from clockhands.errors import ConfigError, describe_unknown
 from clockhands.model.config import TransformerConfig
 from clockhands.model.loss import LabelSmoothing, SmoothingMode
 from clockhands.model.validation_cache import store_config, validate_table
+from clockhands.schemes.rotary.saved_options import complete_saved_position
 
 __all__ = ["SPECIAL_TOKEN_IDS", "ClockhandsConfig", "find_id_faults", "find_loss_faults"]
 
@@ -64,6 +65,12 @@ class ClockhandsConfig(PreTrainedConfig):
         kwargs["is_encoder_decoder"] = validated.kind == "encoder-decoder"
         kwargs["tie_word_embeddings"] = validated.tying != "none"
         super().__init__(**kwargs)
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """Make a configuration from the content of a file, which may be older than the options that it must give."""
+        saved = {**config_dict, "transformer": complete_saved_position(config_dict.get("transformer"))}
+        return super().from_dict(saved, **kwargs)
 
     @property
     def transformer_config(self) -> TransformerConfig:

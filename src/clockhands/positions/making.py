@@ -20,6 +20,7 @@ __all__ = [
     "find_last",
     "make_document_mask",
     "make_grid",
+    "make_patch_centres",
     "make_segments",
     "normalise",
     "repeat_on_axes",
@@ -78,11 +79,13 @@ def shift(pos_BS: Num[Tensor, "B S *A"], offset: int | Num[Tensor, " B"]) -> Num
     return pos_BS + offset.reshape(-1, *[1] * (pos_BS.dim() - 1))
 
 
-def centre(pos_BS: Num[Tensor, "B S"], mask_BS: Mask | None = None) -> Float[Tensor, "B S"]:
-    """Subtract each row's mean position over its tokens, [B, S]: how CAPE reads positions when it does not train."""
+def centre(pos_BS: Num[Tensor, "B S *A"], mask_BS: Mask | None = None) -> Float[Tensor, "B S *A"]:
+    """Subtract each row's mean position over its tokens, on every axis: how CAPE reads positions after training."""
     pos = pos_BS.float()
-    weight = torch.ones_like(pos) if mask_BS is None else mask_BS.float()
-    return pos - (pos * weight).sum(-1, keepdim=True) / weight.sum(-1, keepdim=True).clamp(min=1)
+    weight = (
+        torch.ones_like(pos) if mask_BS is None else mask_BS.reshape(*mask_BS.shape, *[1] * (pos.dim() - 2)).float()
+    )
+    return pos - (pos * weight).sum(1, keepdim=True) / weight.expand_as(pos).sum(1, keepdim=True).clamp(min=1)
 
 
 def scale(pos_BS: Num[Tensor, "B S *A"], factor: float) -> Float[Tensor, "B S *A"]:
@@ -113,6 +116,16 @@ def make_grid(batch: int, *lengths: int, device: torch.device | str | None = Non
     axes = [torch.arange(length, device=device) for length in lengths]
     cells_SA = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).reshape(-1, len(lengths))
     return cells_SA.expand(batch, *cells_SA.shape)
+
+
+def make_patch_centres(batch: int, *lengths: int, device: torch.device | str | None = None) -> Float[Tensor, "B S A"]:
+    """Return the centres of the patches of an image (rows, columns, ...) whose edges are at -1 and 1: [B, S, A].
+
+    These are the positions of DINOv3 (``axial`` with ``unit`` 2π). The last axis runs fastest. Raises PositionError for
+    a length below 1.
+    """
+    cells_BSA = make_grid(batch, *lengths, device=device)
+    return 2 * (cells_BSA + 0.5) / torch.tensor(lengths, device=device) - 1
 
 
 def find_last(pos_BS: Num[Tensor, "B S"], mask_BS: Mask) -> Num[Tensor, "B 1"]:

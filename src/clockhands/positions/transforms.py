@@ -142,10 +142,11 @@ def _fixed_subset(maximum: int, length: int, seed: int) -> Int[Tensor, " L"]:
 class Cape:
     """CAPE's augmentation (Likhomanenko et al. 2021, section 3): (p - mean + Δ + ε_p)·λ in training.
 
-    Δ ~ U(-max_global_shift, max_global_shift) for each row, ε_p ~ U(-max_local_shift, max_local_shift) for each token,
-    log λ ~ U(-log max_scale, log max_scale) for each row. With ``max_local_shift`` of at most 0.5 order is kept.
-    ``centre``: subtract the mean position of the row's tokens, in training and after it, as in the paper; the mean
-    is not known while decoding token by token, so a decoder needs ``centre`` off.
+    Δ ~ U(-max_global_shift, max_global_shift) for each row and axis, ε_p ~ U(-max_local_shift, max_local_shift) for
+    each token and axis, log λ ~ U(-log max_scale, log max_scale) for each row, one for all axes. With
+    ``max_local_shift`` of at most 0.5 order is kept. ``centre``: subtract the mean position of the row's tokens, in
+    training and after it, as in the paper; the mean is not known while decoding token by token, so a decoder needs
+    ``centre`` off.
     """
 
     max_global_shift: float = 5.0
@@ -169,13 +170,13 @@ class Cape:
 
     def __call__(
         self,
-        pos_BS: Num[Tensor, "B S"],
+        pos_BS: Num[Tensor, "B S *A"],
         mask_BS: Mask | None = None,
         *,
         training: bool = False,
         generator: torch.Generator | None = None,
-    ) -> Float[Tensor, "B S"]:
-        """Centre positions, and in training shift, jitter and stretch them: [B, S], float32."""
+    ) -> Float[Tensor, "B S *A"]:
+        """Centre positions, and in training shift, jitter and stretch them, in float32."""
         pos = centre(pos_BS, mask_BS) if self.centre else pos_BS.float()
         if not training:
             return pos
@@ -183,9 +184,9 @@ class Cape:
         def uniform(*shape: int) -> Tensor:
             return (torch.rand(*shape, generator=generator) * 2 - 1).to(pos.device)
 
-        batch, length = pos.shape
-        jitter = uniform(batch, 1) * self.max_global_shift + uniform(batch, length) * self.max_local_shift
-        return (pos + jitter) * torch.exp(uniform(batch, 1) * math.log(self.max_scale))
+        batch, length, *axes = pos.shape
+        jitter = uniform(batch, 1, *axes) * self.max_global_shift + uniform(batch, length, *axes) * self.max_local_shift
+        return (pos + jitter) * torch.exp(uniform(batch, 1, *[1] * len(axes)) * math.log(self.max_scale))
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from clockhands.pretrained import (
 from clockhands.quiet import quiet
 from clockhands.runs.folder import RECIPE, describe_missing
 from clockhands.schemes import CATALOGUE
+from clockhands.schemes.rotary.saved_options import complete_saved_position
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -90,6 +91,8 @@ def read_clockhands_config(folder: Path) -> tuple[dict[str, Any], TransformerCon
             f"{folder} is not a finished run ({describe_missing(folder, CONFIG)}); `clockhands train` makes one"
         )
     raw = read_configuration(folder)
+    if "transformer" in raw:
+        raw["transformer"] = complete_saved_position(raw["transformer"])
     if not is_own(raw):
         kind = raw.get("model_type")
         what = f"{folder} holds a model of type {kind!r}, not one of this project"

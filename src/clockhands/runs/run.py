@@ -17,6 +17,7 @@ from clockhands.pretrained import CONFIG, read_json
 from clockhands.runs import checkpoints
 from clockhands.runs.folder import METRICS, RECIPE, RECORD, STARTING, describe_missing, read_metrics
 from clockhands.runs.opening import open_configuration, open_model, open_tokenizers, read_clockhands_config
+from clockhands.schemes.rotary.saved_options import complete_saved_position, lacks_trained_length
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -80,12 +81,23 @@ class Run:
         # not ``auto``, but the schedule's own rate (None) and no warm-up.
         older_defaults = {"learning_rate": "none", "warmup_steps": 0}
         tables = {**self.tables, "training": {**older_defaults, **self.tables.get("training", {})}}
+        if "position" in tables:
+            tables["position"] = complete_saved_position(tables["position"])
         return combine(tables, {}, source=str(self.path / RECIPE))
 
     def cache_recipe(self, recipe: Recipe) -> Run:
         """Set the recipe, so that it is not read from the folder and validated again; return this run."""
         vars(self)["recipe"] = recipe  # where cached_property keeps what it has computed
         return self
+
+    @property
+    def trained_length(self) -> int | None:
+        """How many tokens the texts had at most that it was trained on; None if there was no limit.
+
+        Raises DataError or ConfigError where the recipe cannot be read.
+        """
+        recipe = self.recipe
+        return recipe.batches.max_length if recipe.model.kind == "encoder-decoder" else recipe.batches.window
 
     @property
     def record(self) -> dict[str, Any]:
@@ -127,8 +139,18 @@ class Run:
                 f"{self.path} holds no model yet; continue with: clockhands train --resume {self.path}"
             )
         device = open_device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"), "device")
-        model: PreTrainedModel = open_model(folder, dtype=self.dtype, position=self.position)
+        model: PreTrainedModel = open_model(folder, dtype=self.dtype, position=self._complete_position(folder))
         return model.to(device)  # type: ignore[arg-type]
+
+    def _complete_position(self, folder: Path) -> Mapping[str, Any]:
+        """Return ``position`` with the trained length, where its spectrum needs that and the model does not have it."""
+        if not lacks_trained_length(self.position) or not (self.path / RECIPE).is_file():
+            return self.position
+        config = read_clockhands_config(folder)[1]
+        if any("original_length" in config.get_position_config(side).options for side in config.sides):
+            return self.position
+        length = self.trained_length
+        return self.position if length is None else {**self.position, "original_length": length}
 
     @property
     def is_loaded(self) -> bool:

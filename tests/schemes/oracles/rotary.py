@@ -13,7 +13,9 @@ import torch
 from tests.schemes.oracles.registry import Case, Expected, oracle
 
 
-def turning(case: Case, turned: int, angle: Callable[[int, Any, int], float], amplitude: float = 1.0) -> Expected:
+def turning(
+    case: Case, turned: int, angle: Callable[[int, Any, int], float], amplitude: float = 1.0, sharper: float = 1.0
+) -> Expected:
     """Su et al. 2021, equation 34, as complex products: Re Σ_c q_c e^{iφ(h, m, c)} (k_c e^{iφ(h, n, c)})*."""
     width, half = case.q_HSK.shape[-1], case.scheme.layout == "half"
 
@@ -29,7 +31,7 @@ def turning(case: Case, turned: int, angle: Callable[[int, Any, int], float], am
             for j, key in enumerate(keys):
                 total = sum((a * b.conjugate()).real for a, b in zip(query, key, strict=True))
                 total += float(case.q_HSK[h, i, turned:] @ case.k_HTK[h, j, turned:])
-                logits[h, i, j] = total / math.sqrt(width)
+                logits[h, i, j] = total / math.sqrt(width) * sharper
     return Expected(logits_HST=logits)
 
 
@@ -87,6 +89,14 @@ def bent(o: dict[str, Any], c: int, turned: int, longest: int, p: int) -> float:
     {"spectrum": "yarn", "factor": 8.0, "original_length": 40, "ramp": "rotations", "beta_fast": 9.0},
     {"spectrum": "yarn", "factor": 2.0, "original_length": 300, "truncate": False, "attention_factor": 1.3},
     {
+        "spectrum": "yarn",
+        "factor": 40.0,
+        "original_length": 40,
+        "mscale": 1.0,
+        "mscale_all_dim": 0.707,
+        "fraction": 0.5,
+    },
+    {
         "spectrum": "longrope",
         "factor": 4.0,
         "original_length": 5,
@@ -105,9 +115,13 @@ def rope(case: Case) -> Expected:
     amplitude = o.get("attention_factor", 1.0)
     if o.get("spectrum") == "yarn" and "attention_factor" not in o:
         amplitude = 0.1 * math.log(o["factor"]) + 1
+    sharper = 1.0
+    if "mscale" in o:  # DeepSeek-V2's yarn_get_mscale
+        over, under = (0.1 * o[name] * math.log(o["factor"]) + 1 for name in ("mscale", "mscale_all_dim"))
+        amplitude, sharper = over / under, under**2
     if o.get("spectrum") == "longrope":
         amplitude = math.sqrt(1 + math.log(o["factor"]) / math.log(o["original_length"]))
-    return turning(case, turned, lambda h, p, c: p * bent(o, c, turned, longest, p) * learned[c], amplitude)
+    return turning(case, turned, lambda h, p, c: p * bent(o, c, turned, longest, p) * learned[c], amplitude, sharper)
 
 
 @oracle("grape", {"per_head": True, "base": 40.0}, {"form": "rank-2"})
@@ -131,16 +145,27 @@ def grape(case: Case) -> Expected:
     return Expected(logits_HST=logits)
 
 
-@oracle("axial", {"axes": 2, "layout": "half", "base": 30.0, "unit": 0.7})
+@oracle(
+    "axial",
+    {"axes": 2, "layout": "half", "base": 30.0, "unit": 0.7},
+    {"grid": "dealt", "layout": "half"},
+    {"axes": 3},
+    {"axes": 3, "shares": (2, 4, 2), "bases": (10.0, 50.0, 1000.0)},
+)
 def axial(case: Case) -> Expected:
-    """Heo et al. 2024, section 3.1: the first d/4 pairs follow the first axis, the others the second."""
+    """Heo et al. 2024, section 3.1, written out for the four pairs of these tests: (axis, exponent, base) of each."""
     o, turned = case.options, case.q_HSK.shape[-1]
-    share = turned // 4
-    return turning(
-        case,
-        turned,
-        lambda h, p, c: p[c // share] * o.get("unit", 1.0) * o.get("base", 100.0) ** (-(c % share) / share),
-    )
+    base = o.get("base", 100.0)
+    if o.get("grid") == "dealt":
+        pairs = [(0, 0, base), (0, 1 / 2, base), (1, 1 / 4, base), (1, 3 / 4, base)]
+    elif "shares" in o:
+        pairs = [(0, 0, 10.0), (1, 0, 50.0), (1, 1 / 2, 50.0), (2, 0, 1000.0)]
+    elif o.get("axes") == 3:
+        pairs = [(0, 0, base), (0, 1 / 2, base), (1, 0, base), (2, 0, base)]
+    else:
+        pairs = [(0, 0, base), (0, 1 / 2, base), (1, 0, base), (1, 1 / 2, base)]
+    unit = o.get("unit", 1.0)
+    return turning(case, turned, lambda h, p, c: p[pairs[c][0]] * unit * pairs[c][2] ** -pairs[c][1])
 
 
 @oracle("mixed", {"layout": "half", "base": 100.0})
@@ -150,13 +175,17 @@ def mixed(case: Case) -> Expected:
     return turning(case, case.q_HSK.shape[-1], lambda h, p, c: p[0] * omega[h][0][c] + p[1] * omega[h][1][c])
 
 
-@oracle("mrope", {"order": "interleaved", "sections": (2, 1, 1), "layout": "interleaved"}, {"sections": (1, 2, 1)})
+@oracle(
+    "mrope",
+    {"order": "interleaved", "sections": (2, 1, 1), "layout": "interleaved"},
+    {"sections": (1, 2, 1)},
+    {"order": "interleaved"},
+)
 def mrope(case: Case) -> Expected:
     """Qwen2-VL (blocks) and Qwen3-VL (t, h, w, t, ...), written out for the four pairs of these tests."""
     base, turned = case.options.get("base", 10_000.0), case.q_HSK.shape[-1]
-    axis = {"(2, 1, 1)": [0, 1, 2, 0], "(1, 2, 1)": [0, 1, 1, 2], "None": [0, 0, 1, 2]}[
-        str(case.options.get("sections"))
-    ]
+    axis = [0, 1, 1, 2] if case.options.get("sections") == (1, 2, 1) else [0, 0, 1, 2]
+    axis = [0, 1, 2, 0] if case.options.get("order") == "interleaved" else axis
     return turning(case, turned, lambda h, p, c: p[axis[c]] * base ** (-2 * c / turned))
 
 

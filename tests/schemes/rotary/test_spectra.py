@@ -9,6 +9,7 @@ import torch
 from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
+from clockhands.schemes import RoPE
 from clockhands.schemes.rotary.spectra import LongRope, Proportional, Spectrum, Yarn
 
 HEAD_DIM, BASE = 16, 100.0
@@ -50,8 +51,28 @@ def test_a_share_that_is_no_whole_number_of_pairs_is_rounded_down(share: float, 
 
 
 def test_factors_that_are_too_few_or_not_above_zero_are_named_with_how_many_pairs_there_are() -> None:
-    wrong = LongRope(factor=4.0, short_factor=(1.0,) * 3, long_factor=(1.0,) * 7 + (0.0,)).faults(HEAD_DIM)
+    wrong = LongRope(factor=4.0, original_length=64, short_factor=(1.0,) * 3, long_factor=(1.0,) * 7 + (0.0,)).faults(
+        HEAD_DIM
+    )
     assert wrong == [
         "rope.short_factor has 3 numbers, but 8 pairs rotate",
         "rope.long_factor holds 0.0, but all must be above 0",
     ]
+
+
+@pytest.mark.parametrize(("mscale", "mscale_all_dim"), [(1.0, 1.0), (0.707, 0.707), (1.0, 0.5)])
+def test_deepseeks_factors_are_those_of_transformers(mscale: float, mscale_all_dim: float) -> None:
+    """Cosines and sines take their quotient; 1/√d takes the square of that of all dimensions, for every channel."""
+    from transformers import DeepseekV3Config
+    from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3Attention
+
+    options: dict[str, Any] = {"spectrum": "yarn", "factor": 40.0, "original_length": 4096, "base": BASE}
+    scheme = RoPE(HEAD_DIM, **options, mscale=mscale, mscale_all_dim=mscale_all_dim)
+    known = scheme.to_hf_config()
+    assert known is not None
+    sizes = {"hidden_size": 32, "num_attention_heads": 2, "qk_rope_head_dim": HEAD_DIM, "qk_nope_head_dim": 8}
+    config = DeepseekV3Config(**sizes, **known)
+    omega, factor = ROPE_INIT_FUNCTIONS["yarn"](config, None)
+    torch.testing.assert_close(scheme.frequencies(), omega.double(), atol=1e-7, rtol=1e-6)
+    assert scheme.spectrum.amplitude() == pytest.approx(factor)
+    assert scheme.scale(HEAD_DIM + 8) == pytest.approx(DeepseekV3Attention(config, 0).scaling)

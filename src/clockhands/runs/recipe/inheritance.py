@@ -14,7 +14,9 @@ from clockhands.errors import CheckpointError
 from clockhands.model.config import TransformerConfig
 from clockhands.model.position_config import PositionConfig
 from clockhands.runs import checkpoints
+from clockhands.runs.folder import RECIPE
 from clockhands.runs.recipe.keys import FROM_DATA, SIDES, Tables, list_model_options, make_absolute
+from clockhands.schemes.rotary.saved_options import lacks_trained_length
 
 __all__ = [
     "find_model_folder",
@@ -46,10 +48,22 @@ def inherit(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
     if isinstance(model, Mapping) and "preset" not in model and not _is_complete(model):
         tables["model"] = {**make_model_table(read_architecture(begin_from)), **model}
     if isinstance(position, Mapping) and not {"scheme", *SIDES} & position.keys():
-        tables["position"] = {**make_position_table(read_architecture(begin_from)), **position}
+        inherited = {**make_position_table(read_architecture(begin_from)), **position}
+        tables["position"] = _add_trained_length(inherited, overrides, begin_from)
     if not tables.get("tokenizer") and not any(key.startswith("tokenizer.") for key in overrides):
         tables["tokenizer"] = make_tokenizer_table(begin_from)
     return tables
+
+
+def _add_trained_length(position: dict[str, Any], overrides: Mapping[str, Any], begin_from: Path) -> dict[str, Any]:
+    """Return a position with the length that the run to begin from was trained on, where its spectrum lacks it."""
+    from clockhands.runs import Run
+
+    said = {key.removeprefix("position."): value for key, value in overrides.items() if key.startswith("position.")}
+    if not lacks_trained_length({**position, **said}) or not (begin_from / RECIPE).is_file():
+        return position
+    length = Run.from_folder(begin_from).trained_length
+    return position if length is None else {**position, "original_length": length}
 
 
 def find_model_folder(begin_from: Path) -> Path:

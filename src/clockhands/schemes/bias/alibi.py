@@ -62,7 +62,7 @@ class Alibi(DistanceBias):
     equation = r"\ell_{ij} = q_i \cdot k_j / \sqrt{d_h} - m_h (i - j)"
     source = "Press et al. 2022, section 3"
     peers = ("transformers BLOOM, MPT", "x-transformers AlibiPositionalBias")
-    models = ("BLOOM", "MPT", "Falcon-RW", "Baichuan2-13B")
+    models = ("BLOOM", "MPT", "Baichuan2-13B")
 
     def __init__(
         self,

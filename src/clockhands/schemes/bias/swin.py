@@ -99,7 +99,7 @@ class SwinTable(GridBias):
     equation = r"\ell_{ij} \mathrel{+}= B_h[\Delta\mathrm{row}, \Delta\mathrm{column}]"
     source = "Liu et al. 2021 (Swin), equation 4"
     peers = ("transformers SwinRelativePositionBias", "timm RelPosBias")
-    models = ("Swin", "BEiT")
+    models = ("Swin",)
     name = "swin"
     per_layer = True
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.content.forgetting import Coordinates, accumulate
+from clockhands.schemes.content.running_sum import Coordinates, accumulate, read_sums
 from clockhands.schemes.frequencies import choose_working_dtype
 from clockhands.schemes.rotary.base import rotate_pairs
 from clockhands.schemes.rotary.rotation import Layout
@@ -38,7 +38,7 @@ class CARoPE(Scheme):
         >>> from clockhands.schemes import CARoPE
         >>> x, pos = torch.randn(1, 3, 8), torch.tensor([[0, 1, 2]])
         >>> CARoPE(d_model=8, num_heads=2, head_dim=4).locate(x, pos, None).shape
-        torch.Size([1, 2, 3, 2])
+        torch.Size([1, 2, 3, 4])
     """
 
     equation = r"\phi_c(m) = \sum_{t \le m} f_h(x_t)^c, \quad f_h(x) = 1/(1 + \mathrm{softplus}(w_h \cdot x))"
@@ -70,8 +70,8 @@ class CARoPE(Scheme):
 
     def locate(
         self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
-    ) -> Float[Tensor, "B H S F"]:
-        """Return the angles themselves, summed in float32: [B, H, S, F]."""
+    ) -> Float[Tensor, "B H S F2"]:
+        """Return the angles themselves, summed in float64, as two float32 parts: [B, H, S, 2F]."""
         base_BHS = 1 / (1 + F.softplus(F.linear(x_BSD.float(), self.turn_HD.float()))).transpose(1, 2)
         power_F = torch.arange(self.first_power, self.first_power + self.pairs, device=x_BSD.device)
         return accumulate(base_BHS[..., None] ** power_F, past_BHTA)
@@ -84,7 +84,8 @@ class CARoPE(Scheme):
         kpos_BT: KeyPositions,
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
         """Rotate queries [B, H, S, K] and keys [B, H, T, K] by the angles that ``locate`` gave them."""
-        return rotate_by_angles(q_BHSK, qpos_BS, self.layout), rotate_by_angles(k_BHTK, kpos_BT, self.layout)
+        qangle_BHSF, kangle_BHTF = read_sums(qpos_BS), read_sums(kpos_BT)
+        return rotate_by_angles(q_BHSK, qangle_BHSF, self.layout), rotate_by_angles(k_BHTK, kangle_BHTF, self.layout)
 
 
 def rotate_by_angles(

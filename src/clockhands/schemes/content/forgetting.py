@@ -8,26 +8,19 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from clockhands.schemes.content.running_sum import Coordinates, accumulate
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["Coordinates", "Forgetting", "accumulate"]
-
-Coordinates = Float[Tensor, "B H T A"]
-
-
-def accumulate(step_BHSA: Float[Tensor, "B H S A"], past_BHTA: Coordinates | None) -> Float[Tensor, "B H S A"]:
-    """Return the sums up to and including each token, continued from the last cached one: [B, H, S, A]."""
-    sum_BHSA = step_BHSA.cumsum(dim=2)
-    return sum_BHSA if past_BHTA is None else sum_BHSA + past_BHTA[:, :, -1:]
+__all__ = ["Forgetting"]
 
 
 @final
 class Forgetting(Scheme):
     """The Forgetting Transformer (Lin et al. 2025, equation 5) and, up to a sign, Cable (2025).
 
-    A token's coordinate is c_i = Σ_{l<=i} ln f_l, and the logit gains c_i - c_j = Σ_{l=j+1..i} ln f_l. The coordinates
-    are cached with the keys, so that a step needs only the newest gate.
+    A token's coordinate is c_i = Σ_{l<=i} ln f_l, summed in float64 and kept as two float32 parts, and the logit gains
+    c_i - c_j = Σ_{l=j+1..i} ln f_l. Coordinates are cached with the keys, so that a step needs only the newest gate.
 
     Args:
         d_model: width of the layer's input, which the gates read.
@@ -40,7 +33,7 @@ class Forgetting(Scheme):
         >>> from clockhands.schemes import Forgetting
         >>> x, pos = torch.randn(1, 3, 8), torch.tensor([[0, 1, 2]])
         >>> Forgetting(d_model=8, num_heads=2).locate(x, pos, None).shape
-        torch.Size([1, 2, 3, 1])
+        torch.Size([1, 2, 3, 2])
     """
 
     equation = r"\ell_{ij} \mathrel{+}= \sum_{l=j+1}^{i} \log f_l, \quad f_l = \sigma(w_h \cdot x_l + b_h)"
@@ -73,8 +66,8 @@ class Forgetting(Scheme):
 
     def locate(
         self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
-    ) -> Float[Tensor, "B H S 1"]:
-        """Return the sums of the gates' logarithms, in float32: [B, H, S, 1]."""
+    ) -> Float[Tensor, "B H S 2"]:
+        """Return the sums of the gates' logarithms, as two float32 parts: [B, H, S, 2]."""
         start = None if self.start_H is None else self.start_H.float()
         open_BSH = F.linear(x_BSD.float(), self.gate_HD.float(), start)
         step_BHS = F.logsigmoid(self.sign * open_BSH).transpose(1, 2)
@@ -88,4 +81,5 @@ class Forgetting(Scheme):
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "B H S T"]:
         """Return c_i - c_j of every pair: [B, H, S, T]."""
-        return qpos_BS - kpos_BT.transpose(-1, -2)
+        high_BHST, low_BHST = (qpos_BS[..., part, None] - kpos_BT[..., None, :, part] for part in (0, 1))
+        return high_BHST + low_BHST

@@ -10,7 +10,7 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.content.carope import rotate_by_angles
-from clockhands.schemes.content.forgetting import Coordinates
+from clockhands.schemes.content.running_sum import Coordinates
 from clockhands.schemes.frequencies import check_above_zero, compute_angles, compute_frequencies
 from clockhands.schemes.rotary.rotation import Layout
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme

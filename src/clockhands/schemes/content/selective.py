@@ -10,7 +10,7 @@ from torch import nn
 
 from clockhands.errors import ConfigError
 from clockhands.schemes.content.carope import rotate_by_angles
-from clockhands.schemes.content.forgetting import Coordinates, accumulate
+from clockhands.schemes.content.running_sum import Coordinates, accumulate, read_sums
 from clockhands.schemes.frequencies import check_above_zero, compute_frequencies, drop_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
@@ -66,7 +66,7 @@ class SelectiveRoPE(Scheme):
         >>> from clockhands.schemes import SelectiveRoPE
         >>> x, pos = torch.randn(1, 3, 8), torch.tensor([[0, 1, 2]])
         >>> SelectiveRoPE(d_model=8, num_heads=2, head_dim=4).locate(x, pos, None).shape
-        torch.Size([1, 2, 3, 5])
+        torch.Size([1, 2, 3, 7])
     """
 
     equation = r"\phi_c(m) = \tau_c \sum_{t \le m} g_t\,\mathrm{conv}(W \hat x)_{t,c}, \quad \tau_c = b^{-2c/d_h}"
@@ -116,7 +116,7 @@ class SelectiveRoPE(Scheme):
     def locate(
         self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
     ) -> Float[Tensor, "B H S A"]:
-        """Return position, running sums, and the numbers before the convolution, in float32: [B, H, S, 1 + 2F].
+        """Return position, running sums as two parts, and the numbers before the convolution: [B, H, S, 1 + 3F].
 
         Raises PositionError for positions of several coordinates.
         """
@@ -125,7 +125,7 @@ class SelectiveRoPE(Scheme):
         step_BHSF = step.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         pos_BHS1 = drop_axis(pos_BS, "selective-rope").float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
         pairs = self.head_dim // 2
-        past = (None, None, None) if past_BHTA is None else past_BHTA.split([1, pairs, pairs], dim=-1)
+        past = (None, None, None) if past_BHTA is None else past_BHTA.split([1, 2 * pairs, pairs], dim=-1)
         smooth_BHSF = convolve_causally(step_BHSF, self.taps_HFW.float(), pos_BHS1, past[2], past[0])
         if self.gate is not None:
             gate_BSH = torch.sigmoid(F.linear(x, self.gate.weight.float(), self.gate.bias.float()))
@@ -144,4 +144,4 @@ class SelectiveRoPE(Scheme):
 
     def _rotate(self, x_BHSK: Tensor, pos_BHSA: Tensor) -> Tensor:
         temperature_F = compute_frequencies(self.head_dim, self.base, device=x_BHSK.device)
-        return rotate_by_angles(x_BHSK, pos_BHSA[..., 1 : 1 + self.head_dim // 2] * temperature_F, "half")
+        return rotate_by_angles(x_BHSK, read_sums(pos_BHSA[..., 1 : 1 + self.head_dim]) * temperature_F, "half")

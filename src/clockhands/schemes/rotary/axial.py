@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import final
+from collections.abc import Sequence
+from typing import Literal, final
 
 import torch
 
@@ -17,9 +18,18 @@ from clockhands.schemes.frequencies import (
 from clockhands.schemes.rotary.base import CosSin, Rotary, add_head_axis
 from clockhands.schemes.rotary.rotation import Layout
 from clockhands.schemes.scheme import Declares
-from clockhands.shapes import Num, Tensor
+from clockhands.shapes import Float, Num, Tensor
 
-__all__ = ["Axial"]
+__all__ = ["Axial", "share_out"]
+
+
+def share_out(head_dim: int, axes: int) -> tuple[int, ...]:
+    """Return how many channels each axis rotates: as equal as pairs allow, and the first axis takes the rest.
+
+    128 channels over time, height and width are 44, 42 and 42, as in Wan 2.1.
+    """
+    equal_share = 2 * (head_dim // (2 * axes))
+    return head_dim - equal_share * (axes - 1), *[equal_share] * (axes - 1)
 
 
 @final
@@ -27,11 +37,17 @@ class Axial(Rotary):
     """Axial RoPE (Heo et al. 2024, section 3.1): the pairs are split over the axes, each with its whole spectrum.
 
     Args:
-        head_dim: width of a head; divisible by 2·axes.
+        head_dim: width of a head; even, and at least 2·axes.
         axes: coordinates of a position.
-        base: θ_c = base^(-2c/(d/A)) on every axis (100 for grids of patches).
+        base: θ_c = base^(-2c/d_a) on every axis, with d_a the channels of the axis (100 for grids of patches).
         layout: pairs ``half`` or ``interleaved``, as in ``rope``.
         unit: radians by which a position of 1 rotates the fastest pair (DINOv3: 2π, coordinates in [-1, 1]).
+        shares: channels that each axis rotates, even numbers that add up to head_dim (FLUX: 16, 56, 56); None: as equal
+            as pairs allow, and the first axis takes the rest (Wan 2.1: 44, 42, 42).
+        bases: a base for each axis in place of ``base``.
+        grid: ``own``: every axis has a spectrum of its own width, from fast to slow; ``dealt``: one spectrum of the
+            whole head is dealt out in turn, so that axis a has the frequencies a, a + A, a + 2A, ... (Pixtral: rows
+            take ``f[::2]`` and columns ``f[1::2]``).
 
     Example:
         >>> import torch
@@ -42,26 +58,53 @@ class Axial(Rotary):
                 [ 1.0000,  1.0000, -0.3012,  1.3818]])
     """
 
-    equation = r"\theta(p) = [p_1 \theta_1, \dots, p_1 \theta_{d/2A}, p_2 \theta_1, \dots], \quad \theta_c = b^{-2cA/d}"
+    equation = (
+        r"\theta(p) = [p_1 \theta_1, \dots, p_1 \theta_{d_1/2}, p_2 \theta_1, \dots], \quad \theta_c = b^{-2c/d_a}"
+    )
     source = "Heo et al. 2024 (RoPE-ViT), section 3.1"
-    peers = ("rotary-embedding-torch get_axial_freqs", "timm RotaryEmbeddingCat", "transformers DINOv3")
-    models = ("DINOv3", "Pixtral")
+    peers = (
+        "rotary-embedding-torch get_axial_freqs",
+        "timm RotaryEmbeddingCat",
+        "transformers DINOv3",
+        "transformers Pixtral (grid='dealt')",
+    )
+    models = ("DINOv3", "Pixtral", "FLUX.1", "Wan 2.1", "HunyuanVideo", "CogVideoX")
 
     def __init__(
-        self, head_dim: int, *, axes: int = 2, base: float = 100.0, layout: Layout = "interleaved", unit: float = 1.0
+        self,
+        head_dim: int,
+        *,
+        axes: int = 2,
+        base: float = 100.0,
+        layout: Layout = "interleaved",
+        unit: float = 1.0,
+        shares: Sequence[int] | None = None,
+        bases: Sequence[float] | None = None,
+        grid: Literal["own", "dealt"] = "own",
     ) -> None:
         super().__init__(layout)
-        if axes < 1 or head_dim % (2 * axes):
-            raise ConfigError(
-                [f"axial shares pairs of channels out: head_dim {head_dim} is no multiple of 2 x {axes} axes"],
-                "the scheme",
-            )
         self.head_dim, self.axes, self.base, self.unit = head_dim, axes, check_above_zero("axial.base", base), unit
+        self.bases, self.grid = (tuple(bases) if bases is not None else (base,) * axes), grid
+        wrong = _find_size_faults(head_dim, axes, shares, bases)
+        if not wrong and grid == "dealt" and (bases is not None or shares is not None or head_dim % (2 * axes)):
+            wrong = [
+                f"axial.grid is 'dealt', which deals one spectrum out in turn: it takes no shares and no bases, and "
+                f"head_dim must be a multiple of 2 x {axes} axes; it is {head_dim}"
+            ]
+        if wrong:
+            raise ConfigError(wrong, "the scheme")
+        self.shares = tuple(shares) if shares is not None else share_out(head_dim, axes)
 
     @property
     def declares(self) -> Declares:
         """The promises of this instance: only differences matter; real-valued positions of ``axes`` coordinates."""
         return Declares(translation_invariant=True, real_valued=True, axes=self.axes)
+
+    def frequencies(self, axis: int, device: torch.device | str | None = None) -> Float[Tensor, " F"]:
+        """Return the radians by which a position of 1 on an axis rotates each of its pairs, in float64: [F]."""
+        if self.grid == "dealt":
+            return compute_frequencies(self.head_dim, self.base, device=device)[axis :: self.axes] * self.unit
+        return compute_frequencies(self.shares[axis], self.bases[axis], device=device) * self.unit
 
     def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
         """Return cosine and sine of every pair's angle, [#B, #H, S, F], from angles in float64.
@@ -69,6 +112,24 @@ class Axial(Rotary):
         Raises PositionError for positions with another number of coordinates.
         """
         own = take_shared_row(check_axes(pos, self.axes, "axial"))
-        omega_F = compute_frequencies(self.head_dim // self.axes, self.base, device=own.device) * self.unit
-        waves = [compute_cos_sin(own[..., axis], omega_F, dtype) for axis in range(self.axes)]
+        waves = [
+            compute_cos_sin(own[..., axis], self.frequencies(axis, own.device), dtype) for axis in range(self.axes)
+        ]
         return add_head_axis(torch.cat([cos for cos, _ in waves], -1), torch.cat([sin for _, sin in waves], -1))
+
+
+def _find_size_faults(
+    head_dim: int, axes: int, shares: Sequence[int] | None, bases: Sequence[float] | None
+) -> list[str]:
+    """Return what is wrong with the channels and bases of the axes, one sentence each."""
+    if axes < 1 or head_dim % 2 or head_dim < 2 * axes:
+        return [f"axial shares pairs of channels out: head_dim {head_dim} has none for each of {axes} axes, or is odd"]
+    wrong = []
+    if shares is not None and (len(shares) != axes or sum(shares) != head_dim or any(d < 2 or d % 2 for d in shares)):
+        wrong.append(
+            f"axial.shares is {list(shares)}, but must be {axes} even numbers above 0 that add up to head_dim, which "
+            f"is {head_dim}"
+        )
+    if bases is not None and (len(bases) != axes or min(bases, default=0) <= 0):
+        wrong.append(f"axial.bases is {list(bases)}, but must be {axes} numbers above 0")
+    return wrong

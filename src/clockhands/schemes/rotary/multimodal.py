@@ -28,8 +28,8 @@ class MRoPE(Rotary):
         head_dim: width of a head; even.
         base: θ_c = base^(-2c/d).
         layout: pairs ``half`` or ``interleaved``, as in ``rope``.
-        sections: how many of the d/2 hands follow t, h and w; by default a quarter and three eighths twice (16, 24, 24
-            of 64).
+        sections: how many of the d/2 hands follow t, h and w; by default, in blocks, a quarter and three eighths twice
+            (16, 24, 24 of 64); interleaved, three eighths and five sixteenths twice (24, 20, 20 of 64).
         order: ``block`` (t's hands first, then h's, then w's: Qwen2-VL) or ``interleaved`` (t, h, w, t, h, w, ...: the
             axes share slow and fast hands; Qwen3-VL).
 
@@ -38,7 +38,7 @@ class MRoPE(Rotary):
         >>> from clockhands.schemes import MRoPE
         >>> MRoPE(head_dim=16).axis_of_pairs()
         [0, 0, 1, 1, 1, 2, 2, 2]
-        >>> MRoPE(head_dim=16, order="interleaved", sections=[4, 2, 2]).axis_of_pairs()
+        >>> MRoPE(head_dim=16, order="interleaved").axis_of_pairs()
         [0, 1, 2, 0, 1, 2, 0, 0]
     """
 
@@ -59,7 +59,9 @@ class MRoPE(Rotary):
         super().__init__(layout)
         check_pairs("mrope", head_dim, "head_dim")
         pairs = head_dim // 2
-        chosen = tuple(sections) if sections is not None else (pairs - 2 * (3 * pairs // 8), *[3 * pairs // 8] * 2)
+        # Three eighths are more than the third that an axis can have when the three take turns.
+        side = 3 * pairs // 8 if order == "block" else 5 * pairs // 16
+        chosen = tuple(sections) if sections is not None else (pairs - 2 * side, side, side)
         if len(chosen) != 3 or sum(chosen) != pairs or min(chosen) < 0:
             raise ConfigError(
                 [f"mrope.sections is {list(chosen)}, but must be 3 numbers that add up to {pairs} pairs"],

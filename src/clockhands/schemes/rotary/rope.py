@@ -42,8 +42,10 @@ class RoPE(Rotary):
         learned: multiply every θ_c by e^(α_c) with α learned, beginning at 0 (Mistral Large 4).
         spectrum: ``default``; ``linear`` (position interpolation); ``ntk``; ``dynamic`` (NTK by the row's length);
             ``yarn``; ``longrope``; ``llama3``; ``proportional`` (p-RoPE).
-        factor: how many times longer than trained; for all spectra but ``default``.
-        original_length: the trained length L; for ``dynamic``, ``yarn``, ``longrope``, ``llama3``.
+        factor: how many times longer than trained; for all spectra but ``default``, and ``linear``, ``ntk``,
+            ``dynamic``, ``yarn`` and ``longrope`` need it.
+        original_length: the trained length L; ``dynamic``, ``yarn``, ``longrope`` and ``llama3`` need it. A run that is
+            opened or trained further with another spectrum knows it.
         share: of the frequencies, the highest, that rotate; for ``proportional``.
         beta_fast: hands that come round this often within L are kept; for ``yarn``.
         beta_slow: hands that come round less often than this within L are interpolated; for ``yarn``.
@@ -51,6 +53,9 @@ class RoPE(Rotary):
         truncate: whether the bounds are rounded outwards to whole channels; for ``yarn``.
         attention_factor: of cosines and sines, so that logits gain its square; for ``yarn`` and ``longrope``, whose own
             formula is the default.
+        mscale: DeepSeek's slope of the factor of cosines and sines, in place of ``attention_factor``; with
+            ``mscale_all_dim``, for ``yarn``.
+        mscale_all_dim: DeepSeek's slope of the factor of all logits, of channels that do not rotate too; for ``yarn``.
         short_factor: divisors λ_c of θ_c up to the trained length; for ``longrope``.
         long_factor: the same for longer rows.
         unscaled_first: how many first positions rotate as trained; for ``longrope``.
@@ -90,6 +95,8 @@ class RoPE(Rotary):
         ramp: Literal["channel", "rotations"] | None = None,
         truncate: bool | None = None,
         attention_factor: float | None = None,
+        mscale: float | None = None,
+        mscale_all_dim: float | None = None,
         short_factor: Sequence[float] | None = None,
         long_factor: Sequence[float] | None = None,
         unscaled_first: int | None = None,
@@ -106,6 +113,7 @@ class RoPE(Rotary):
             {
                 "factor": factor, "original_length": original_length, "share": share, "beta_fast": beta_fast,
                 "beta_slow": beta_slow, "ramp": ramp, "truncate": truncate, "attention_factor": attention_factor,
+                "mscale": mscale, "mscale_all_dim": mscale_all_dim,
                 "short_factor": short_factor, "long_factor": long_factor, "unscaled_first": unscaled_first,
                 "low_frequency_factor": low_frequency_factor, "high_frequency_factor": high_frequency_factor,
             },
@@ -128,6 +136,10 @@ class RoPE(Rotary):
             steady_length=getattr(self.spectrum, "original_length", 0) if by_length else 0,
             cache="raw" if by_length else "rotated",
         )
+
+    def scale(self, head_dim: int) -> float:
+        """Return 1/√d_head, times DeepSeek's factor of all logits where ``mscale_all_dim`` is given."""
+        return super().scale(head_dim) * self.spectrum.logit_factor()
 
     def frequencies(
         self, length_B: Num[Tensor, " B"] | None = None, device: torch.device | str | None = None

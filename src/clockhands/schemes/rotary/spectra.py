@@ -57,6 +57,10 @@ class Spectrum:
         """Return the factor of cosines and sines; the logits gain its square."""
         return 1.0
 
+    def logit_factor(self) -> float:
+        """Return the factor of all logits, of channels that do not rotate too."""
+        return 1.0
+
     def to_hf(self, base: float, channels: int) -> dict[str, Any]:
         """Return ``rope_parameters`` of transformers, without ``partial_rotary_factor``."""
         return {"rope_type": "default", "rope_theta": base}
@@ -75,7 +79,7 @@ class Spectrum:
 class Linear(Spectrum):
     """Position interpolation (Chen et al. 2023, equation 4): θ/s."""
 
-    factor: float = 1.0
+    factor: float
 
     def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
         """Return all frequencies divided by ``factor``: [F]."""
@@ -90,7 +94,7 @@ class Linear(Spectrum):
 class Ntk(Spectrum):
     """NTK-aware scaling (bloc97 2023): base·s^(r/(r-2)) keeps the fastest hand and slows the slowest s times."""
 
-    factor: float = 1.0
+    factor: float
 
     def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
         """Return the frequencies of the larger base: [F]."""
@@ -115,8 +119,8 @@ class Dynamic(Spectrum):
     n is each row's own length, so that a batch gives what its rows give alone.
     """
 
-    factor: float = 1.0
-    original_length: int = 2048
+    factor: float
+    original_length: int
     depends_on_length = True
 
     def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
@@ -144,16 +148,20 @@ class Yarn(Spectrum):
 
     ``ramp``: between the two it runs linearly in the channel c (the authors' code and transformers) or in the number of
     rotations r = L/λ (the paper, equations 18 and 19). ``truncate``: the channel bounds are rounded outwards (code) or
-    not; both bounds lie within [0, r - 1].
+    not; both bounds lie within [0, r - 1]. ``mscale`` and ``mscale_all_dim`` are DeepSeek's: with g(m) = 0.1·m·ln(s) +
+    1, cosines and sines are multiplied by g(mscale)/g(mscale_all_dim), and all logits, of channels that do not rotate
+    too, by g(mscale_all_dim)².
     """
 
-    factor: float = 1.0
-    original_length: int = 2048
+    factor: float
+    original_length: int
     beta_fast: float = 32.0
     beta_slow: float = 1.0
     ramp: Literal["channel", "rotations"] = "channel"
     truncate: bool = True
     attention_factor: float | None = None
+    mscale: float | None = None
+    mscale_all_dim: float | None = None
 
     def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
         """Return frequencies that are kept, divided by ``factor``, or between the two along the ramp: [F]."""
@@ -179,10 +187,17 @@ class Yarn(Spectrum):
         return max(low, 0.0), min(high, channels - 1.0)
 
     def amplitude(self) -> float:
-        """Return ``attention_factor``, or 0.1·ln(factor) + 1 (equation 22)."""
+        """Return ``attention_factor``, or 0.1·ln(factor) + 1 (equation 22), or g(mscale)/g(mscale_all_dim)."""
         if self.attention_factor is not None:
             return self.attention_factor
-        return 0.1 * math.log(self.factor) + 1.0 if self.factor > 1 else 1.0
+        return self._grow(1.0 if self.mscale is None else self.mscale) / self._grow(self.mscale_all_dim or 0.0)
+
+    def logit_factor(self) -> float:
+        """Return g(mscale_all_dim)², by which DeepSeek multiplies 1/√d_head; 1 without that option."""
+        return self._grow(self.mscale_all_dim or 0.0) ** 2
+
+    def _grow(self, slope: float) -> float:
+        return 0.1 * slope * math.log(self.factor) + 1.0 if self.factor > 1 else 1.0
 
     def to_hf(self, base: float, channels: int) -> dict[str, Any]:
         """Return ``rope_parameters`` of the type ``yarn``. Raises ConfigError for the ramp of the paper."""
@@ -196,12 +211,25 @@ class Yarn(Spectrum):
             "beta_fast": self.beta_fast,
             "beta_slow": self.beta_slow,
             "truncate": self.truncate,
-            "attention_factor": self.amplitude(),
+            **(
+                {"attention_factor": self.amplitude()}
+                if self.mscale is None
+                else {"mscale": self.mscale, "mscale_all_dim": self.mscale_all_dim}
+            ),
         }
 
     def faults(self, channels: int) -> list[str]:
         """Return what is wrong with the options; ``beta_fast`` must exceed ``beta_slow``."""
         wrong = super().faults(channels)
+        if (self.mscale is None) != (self.mscale_all_dim is None):
+            wrong.append(
+                f"rope.mscale is {self.mscale} and mscale_all_dim is {self.mscale_all_dim}; DeepSeek's formula needs "
+                f"both, or leave both out"
+            )
+        if self.mscale is not None and self.attention_factor is not None:
+            wrong.append(
+                "rope.attention_factor and rope.mscale both set the factor of cosines and sines; leave one out"
+            )
         if self.beta_fast <= self.beta_slow:
             wrong.append(f"rope.beta_fast is {self.beta_fast}, but must be above beta_slow, which is {self.beta_slow}")
         return wrong
@@ -214,8 +242,8 @@ class LongRope(Spectrum):
     ``unscaled_first``: the first positions rotate as they were trained (the paper's n̂; transformers has 0).
     """
 
-    factor: float = 1.0
-    original_length: int = 2048
+    factor: float
+    original_length: int
     short_factor: Sequence[float] = ()
     long_factor: Sequence[float] = ()
     unscaled_first: int = 0
@@ -267,8 +295,8 @@ class LongRope(Spectrum):
 class Llama3(Spectrum):
     """Llama 3.1's scaling: long wavelengths by 1/s, short ones kept, a smooth passage between."""
 
+    original_length: int
     factor: float = 8.0
-    original_length: int = 8192
     low_frequency_factor: float = 1.0
     high_frequency_factor: float = 4.0
 
@@ -341,6 +369,13 @@ SPECTRA: dict[str, type[Spectrum]] = {
 }
 
 
+NEEDS = {
+    "factor": "how many times longer than trained the texts are (with 1 it would be plain RoPE)",
+    "original_length": "how many tokens the texts had at most on which the model was trained",
+}
+"""Why a spectrum has no default for an option: none is right for every model."""
+
+
 def make_spectrum(name: str, channels: int, options: dict[str, Any]) -> Spectrum:
     """Make a spectrum from the options that are not None.
 
@@ -352,6 +387,12 @@ def make_spectrum(name: str, channels: int, options: dict[str, Any]) -> Spectrum
     strange = [key for key in options if key not in known]
     takes = ", ".join(key for key in known) or "none"
     wrong = [f"rope.{key} is no option of the spectrum {name!r}, whose options are: {takes}" for key in strange]
+    needed = [field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING]
+    wrong += [
+        f"rope.{key} is not given, and the spectrum {name!r} needs it: {NEEDS[key]}"
+        for key in needed
+        if key not in options
+    ]
     if wrong:
         raise ConfigError(wrong, "the scheme")
     spectrum = kind(**options)

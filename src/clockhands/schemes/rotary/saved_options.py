@@ -1,0 +1,41 @@
+"""Options of RoPE's spectrum in saved files: what older ones left out, and whether the trained length is missing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from clockhands.schemes.rotary.spectra import SPECTRA
+
+__all__ = ["complete_saved_position", "lacks_trained_length"]
+
+OLDER_DEFAULTS = {"factor": 1.0, "original_length": 2048}
+LENGTH_OF_LLAMA3 = 8192
+"""What was meant where a file gives a spectrum without these options, which once had these defaults."""
+
+
+def lacks_trained_length(options: Mapping[str, Any]) -> bool:
+    """Return whether options name a spectrum that needs the trained length, and do not give it."""
+    return "original_length" in _list_missing(options)
+
+
+def complete_saved_position(table: Any) -> Any:
+    """Return a position as a run saved it, on each of its sides, with the options that older files left out.
+
+    ``table`` is a table of options, or one that holds others (``options``, a side); anything else comes back as it is.
+    """
+    if not isinstance(table, Mapping):
+        return table
+    completed = {key: complete_saved_position(value) for key, value in table.items()}
+    older = {**OLDER_DEFAULTS, **({"original_length": LENGTH_OF_LLAMA3} if table.get("spectrum") == "llama3" else {})}
+    return {**completed, **{name: older[name] for name in _list_missing(table)}}
+
+
+def _list_missing(options: Mapping[str, Any]) -> list[str]:
+    """Return the names of the options that the spectrum needs and that are not given."""
+    spectrum = options.get("spectrum")
+    if not isinstance(spectrum, str) or spectrum not in SPECTRA:
+        return []
+    fields = dataclasses.fields(SPECTRA[spectrum])
+    return [f.name for f in fields if f.default is dataclasses.MISSING and options.get(f.name) is None]
