@@ -24,8 +24,8 @@ from clockhands import positions  # noqa: E402
 from clockhands.attention import attend  # noqa: E402
 from clockhands.errors import PositionError  # noqa: E402
 from clockhands.files import write_text  # noqa: E402
-from clockhands.report.catalogue_page import catalogue_page  # noqa: E402
-from clockhands.report.figures import as_file, draw  # noqa: E402
+from clockhands.report.catalogue_page import make_catalogue_page  # noqa: E402
+from clockhands.report.figures import draw, make_file  # noqa: E402
 from clockhands.scheme_pages.left_out import LEFT_OUT  # noqa: E402
 from clockhands.scheme_pages.page import COSTS, Page, pages  # noqa: E402
 from clockhands.scheme_pages.picture import figure, where  # noqa: E402
@@ -55,7 +55,7 @@ def main() -> None:
         write_text(COSTS, json.dumps({"setting": SETTING, "times the cost of none": costs()}, indent=1) + "\n")
     everything = pages()
     for page in everything:
-        write_text(FOLDER / f"{page.name}.svg", as_file(draw(figure(page.name), page.name)))
+        write_text(FOLDER / f"{page.name}.svg", make_file(draw(figure(page.name), page.name)))
         write_text(FOLDER / f"{page.name}.md", markdown(page))
     rows = [row(page) for page in everything]
     write_text(FOLDER / "README.md", overview(rows))
@@ -149,7 +149,7 @@ def bar(text: str) -> str:
 
 def filters(rows: list[tuple[str, ...]]) -> str:
     """The table as one page whose rows are filtered by what is typed and chosen."""
-    return catalogue_page(COLUMNS, rows, ("enters", "invariant", "extrapolates", "learned", "used by"))
+    return make_catalogue_page(COLUMNS, rows, ("enters", "invariant", "extrapolates", "learned", "used by"))
 
 
 if __name__ == "__main__":

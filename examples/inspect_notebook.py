@@ -8,7 +8,7 @@ import torch
 
 import clockhands
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
-from clockhands.report import side_by_side
+from clockhands.report import put_side_by_side
 
 torch.manual_seed(0)
 ids = torch.randint(4, 500, (24, 32))
@@ -28,7 +28,7 @@ beside = clockhands.inspect(
     name="concatenation",
     control=False,
 )
-both = side_by_side(added, beside)
+both = put_side_by_side(added, beside)
 both  # noqa: B018 - a notebook shows it
 
 # %% [markdown]

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 import clockhands
 from clockhands.data import encode_stream, open_corpus, train_tokenizer
 from clockhands.model import PositionConfig, TokenBatch, Transformer, TransformerConfig
-from clockhands.report import show, side_by_side, write
+from clockhands.report import put_side_by_side, show, write
 
 
 def main() -> None:
@@ -40,7 +40,7 @@ def main() -> None:
     before = clockhands.inspect(model, tokenizer, name="before", **options)
     train(model, stream)
     after = clockhands.inspect(model, tokenizer, name="after", **options)
-    both = side_by_side(before, after)
+    both = put_side_by_side(before, after)
     show(both)
     if len(sys.argv) > 1:
         print(write(both, sys.argv[1])[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clockhands.errors import DataError
-from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Reference, Table
+from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Reference, Table, join_words
 
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**9), 10**9)
 texts = st.text(max_size=12)
@@ -87,3 +88,11 @@ def test_other_files_are_refused(text: str, tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot read findings from .*none\.json: No such file"):
         Findings.load(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [((), "none"), (("a",), "a"), (("a", "b"), "a and b"), (iter(["a", "b", "c"]), "a, b and c")],
+)
+def test_words_are_joined_as_in_a_sentence(words: Iterable[str], text: str) -> None:
+    assert join_words(words) == text

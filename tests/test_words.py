@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "clockhands"
 
 NAMES: list[tuple[str, str, dict[str, str]]] = [
-    ("sight visible", "mask", {"report/text.py": "the letters that a terminal shows"}),
+    ("sight visible", "mask", {}),
     (
         "turn turned turning bent bend bending",
         "rotate",

@@ -181,11 +181,11 @@ def _cell(value: Any) -> str:
 
 def write_pictures() -> None:
     """Write the picture of every study as SVG."""
-    from clockhands.report.figures import as_file, draw
+    from clockhands.report.figures import draw, make_file
 
     for name, comparison in read_measured().items():
         figure = draw_study(STUDIES[name], comparison)
-        write_text(HERE / "figures" / f"{name}.svg", as_file(draw(figure, name)))
+        write_text(HERE / "figures" / f"{name}.svg", make_file(draw(figure, name)))
 
 
 def main(arguments: list[str]) -> int:

@@ -29,6 +29,7 @@ __all__ = [
     "Scalar",
     "Table",
     "choose_digits",
+    "join_words",
     "set_html_renderer",
 ]
 
@@ -234,6 +235,12 @@ def choose_digits(low: Any, high: Any, digits: int, write: Callable[[Any, int], 
     write = write or (lambda value, places: f"{value:.{places}f}")
     more = (places for places in range(digits, digits + 7) if write(low, places) != write(high, places))
     return digits if low == high else next(more, digits)
+
+
+def join_words(words: Iterable[str]) -> str:
+    """Return words as an enumeration: ``a, b and c``; ``none`` where there are none."""
+    *first, last = list(words) or ["none"]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _make_plain(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from clockhands.comparison.verdict_findings import conclude
 from clockhands.comparison.verdicts import judge
 from clockhands.findings import Findings
-from clockhands.report import page
+from clockhands.report import make_page
 from tests.comparison.planted import results
 
 
@@ -25,7 +25,7 @@ def test_the_report_has_every_part_and_can_be_drawn() -> None:
     assert names == ["compare.verdict", "compare.curves", "compare.lengths", "compare.costs", "inside.loud"]
     assert Findings.from_json(findings.to_json()) == findings
     assert all(finding.command == "clockhands compare plan.toml" for finding in findings)
-    assert "better by" in page(findings)
+    assert "better by" in make_page(findings)
     assert findings["compare.curves"].figure.panels[0].marks[1].x == (2, 6), (
         "points without a validation loss are left out"
     )

@@ -18,7 +18,7 @@ from clockhands.comparison.folder import ComparisonFolder, read_comparison
 from clockhands.data import train_tokenizer
 from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Reference, Table
 from clockhands.inspection import inspect
-from clockhands.report import page, side_by_side, write
+from clockhands.report import make_page, put_side_by_side, write
 from clockhands.training import train
 from tests.comparison.planted import results
 from tests.training.tiny import tables
@@ -61,8 +61,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Findings:
 def test_tokens_and_paths_that_are_scripts_are_text(measured: Findings, tmp_path: Path) -> None:
     assert EVIL in str(measured["cause.swap"].table.rows) and "<script>" in measured.command, "the attack is there"
     assert "<script>" in str(measured.facts["model"])
-    assert _harmless(page(measured))
-    assert _harmless(page(side_by_side(measured, replace(measured, facts={**measured.facts, "model": EVIL}))))
+    assert _harmless(make_page(measured))
+    assert _harmless(make_page(put_side_by_side(measured, replace(measured, facts={**measured.facts, "model": EVIL}))))
     for path in write(measured, tmp_path):
         if path.suffix == ".html":
             assert _harmless(path.read_text("utf8"))
@@ -86,7 +86,7 @@ def test_a_findings_file_of_an_enemy_is_text() -> None:
     read = Findings.from_json(whole.to_json())
     assert read.to_json() == whole.to_json()
     assert json.dumps(EVIL) in whole.to_json()
-    assert _harmless(page(read)) and "alert(1)" in page(read)
+    assert _harmless(make_page(read)) and "alert(1)" in make_page(read)
 
 
 def _poison(value: Any) -> Any:
@@ -137,4 +137,4 @@ def test_a_comparison_of_an_enemy_is_text(tmp_path: Path) -> None:
         file.write_text(file.read_text().replace('"better"', json.dumps(EVIL)).replace(comparison.plan.title, EVIL))
     findings = conclude(read_comparison(folder.folder))
     assert EVIL in str(findings["compare.verdict"].table.rows) and EVIL in findings.title, "the attack is there"
-    assert _harmless(page(findings))
+    assert _harmless(make_page(findings))

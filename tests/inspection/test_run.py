@@ -21,7 +21,7 @@ from clockhands.inspection.reading.attention_call import AttentionCall
 from clockhands.inspection.run import _use_evaluation_mode
 from clockhands.inspection.subject.influence import find_influence
 from clockhands.model import PositionConfig, Transformer, TransformerConfig
-from clockhands.report import page, side_by_side
+from clockhands.report import make_page, put_side_by_side
 
 from .measures.test_measure import check_declared
 from .tiny import VOCAB, tiny
@@ -59,7 +59,7 @@ def _check_complete(findings: Findings) -> None:
                 assert item.interval is not None and item.interval[0] <= item.value <= item.interval[1]
             assert "null" not in item.method.lower()
     assert Findings.from_json(findings.to_json()).to_json() == findings.to_json()
-    assert "<svg" in page(findings)
+    assert "<svg" in make_page(findings)
 
 
 @pytest.mark.parametrize("name", ["bert", "llama", "bloom", "t5", "deberta-v2", "xlnet", "distilbert-sinusoid"])
@@ -180,16 +180,16 @@ def test_windows_as_long_as_the_table_are_shifted_shortened() -> None:
 def test_two_models_side_by_side() -> None:
     """On one text they are compared; on two, what rests on the text stands apart and says why."""
     found = inspect(_own("sum"), texts=_ids(), name="sum", control=False)
-    both = side_by_side(found, inspect(_own("rope"), texts=_ids(), name="rope", control=False))
+    both = put_side_by_side(found, inspect(_own("rope"), texts=_ids(), name="rope", control=False))
     assert "Difference B − A" in both["logits.layers"].verdict
     assert "Measured" in both["loudness"].verdict or both["loudness"].light != "skip"
     other = inspect(_own("sum"), texts=_ids(13), name="other", control=False)
-    apart = side_by_side(found, other)
+    apart = put_side_by_side(found, other)
     assert "Not comparable with B: A and B differ in text." in apart["logits.layers.A"].verdict
     assert apart["logits.layers.B"].value == other["logits.layers"].value
     assert "Difference B − A" in apart["table.similarity"].verdict, "the weights alone decide it"
     decoder = inspect(_own("sum", "decoder"), texts=_ids(), name="decoder", control=False)
-    third = side_by_side(found, decoder)
+    third = put_side_by_side(found, decoder)
     assert "differ in what attention may see and task" in third["cause.tokens.A"].verdict
     assert "Difference B − A" in third["loudness"].verdict
 

@@ -17,7 +17,7 @@ from clockhands.inspection.reading.windows import cut_pair_windows
 from clockhands.inspection.subject.influence import find_influence
 from clockhands.inspection.text_choice import PIECE, choose_windows
 from clockhands.model import PositionConfig, TokenBatch, Transformer, TransformerConfig
-from clockhands.report import side_by_side
+from clockhands.report import put_side_by_side
 from clockhands.shapes import Tensor
 
 from .tiny import LAYERS, VOCAB, tiny
@@ -119,7 +119,7 @@ def test_a_page_for_the_decoder_and_one_for_both(name: str) -> None:
     assert found["decoder"]["logits.layers"].details["error"] < 1e-5
     assert found["encoder"]["heads.across"].light == "skip"
     assert found["decoder"]["heads.across"].light == "info"
-    assert "Difference B − A" in side_by_side(*found.values())["logits.layers"].verdict
+    assert "Difference B − A" in put_side_by_side(*found.values())["logits.layers"].verdict
 
 
 def test_cross_attention_that_knows_only_places_is_found() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clockhands.findings import Findings
-from clockhands.report import side_by_side, write
+from clockhands.report import put_side_by_side, write
 from tests.report.chromium import Browser, find
 from tests.report.demo import EVIL, demo
 
@@ -29,7 +29,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("report")
-    both = side_by_side(model("first"), model("second"))
+    both = put_side_by_side(model("first"), model("second"))
     return {"one": write(demo(), folder / "one")[0], "two": write(both, folder / "two")[0]}
 
 

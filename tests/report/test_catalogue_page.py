@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.report.catalogue_page import catalogue_page
+from clockhands.report.catalogue_page import make_catalogue_page
 from tests.report.chromium import Browser, find
 from tests.report.html_tree import Tree
 
@@ -17,7 +17,7 @@ ROWS = [("rope", "queries and keys", "Llama, Qwen2"), ("alibi", "bias", "BLOOM")
 
 
 def test_choices_are_the_values_of_a_column_and_hostile_text_is_text() -> None:
-    tree = Tree(catalogue_page(COLUMNS, ROWS, ("used by",)))
+    tree = Tree(make_catalogue_page(COLUMNS, ROWS, ("used by",)))
     assert tree.words["option"] == ["any", *sorted([EVIL, "BLOOM", "Llama", "Qwen2"])]
     assert tree.words["td"] == [cell for row in ROWS for cell in row]
     assert [link["href"] for link in tree.every("a")] == [f"{name}.md" for name, *_ in ROWS]
@@ -26,7 +26,7 @@ def test_choices_are_the_values_of_a_column_and_hostile_text_is_text() -> None:
 
 def test_a_filter_that_is_no_column_is_refused() -> None:
     with pytest.raises(ValueError, match="length"):
-        catalogue_page(COLUMNS, ROWS, ("length",))
+        make_catalogue_page(COLUMNS, ROWS, ("length",))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def browser() -> Iterator[Browser]:
 
 def test_a_reader_filters_rows(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "index.html"
-    path.write_text(catalogue_page(COLUMNS, ROWS, ("enters", "used by")), "utf8")
+    path.write_text(make_catalogue_page(COLUMNS, ROWS, ("enters", "used by")), "utf8")
     browser.open(path, 400)
     rows = "[...document.querySelectorAll('tbody tr')].filter(row => !row.hidden).map(row => row.cells[0].textContent)"
     assert len(browser.evaluate(rows)) == 3

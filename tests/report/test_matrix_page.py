@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clockhands.report.matrix_page import matrix_json, matrix_page, write_matrix
+from clockhands.report.matrix_page import dump_matrix, make_matrix_page, write_matrix
 from tests.report.chromium import Browser, find
 from tests.report.html_tree import Tree
 
@@ -49,7 +49,7 @@ DATA: dict[str, Any] = {
 
 def test_hostile_text_is_text_everywhere() -> None:
     harmless = json.loads(json.dumps(DATA).replace(json.dumps(EVIL)[1:-1], "word"))
-    tree, plain = Tree(matrix_page(DATA)), Tree(matrix_page(harmless))
+    tree, plain = Tree(make_matrix_page(DATA)), Tree(make_matrix_page(harmless))
     assert [tag for tag, _ in tree.tags] == [tag for tag, _ in plain.tags]
     assert [set(attributes) for _, attributes in tree.tags] == [set(attributes) for _, attributes in plain.tags]
     assert EVIL in tree.words["p"][1] and EVIL in tree.words["option"]
@@ -58,14 +58,16 @@ def test_hostile_text_is_text_everywhere() -> None:
 def test_equal_data_give_equal_bytes(tmp_path: Path) -> None:
     written, page = write_matrix(DATA, tmp_path)
     assert json.loads(written.read_text("utf8")) == DATA
-    assert page.read_text("utf8") == matrix_page(json.loads(written.read_text("utf8")))
+    assert page.read_text("utf8") == make_matrix_page(json.loads(written.read_text("utf8")))
 
 
 def test_the_matrix_in_the_documents_opens_and_is_written_as_it_was() -> None:
     """A matrix.json of an earlier version gives its page, and the same lines again."""
     text = (DOCS / "matrix.json").read_text("utf8")
-    assert matrix_json(json.loads(text)) == text
-    assert (DOCS / "index.html").read_text("utf8") == matrix_page(json.loads(text)), "run write_matrix on matrix.json"
+    assert dump_matrix(json.loads(text)) == text
+    assert (DOCS / "index.html").read_text("utf8") == make_matrix_page(json.loads(text)), (
+        "run write_matrix on matrix.json"
+    )
 
 
 @pytest.fixture(scope="module")

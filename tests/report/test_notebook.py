@@ -5,7 +5,7 @@ from __future__ import annotations
 from html.parser import HTMLParser
 
 from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Table
-from clockhands.report import page
+from clockhands.report import make_page
 from tests.report.demo import EVIL
 
 FIGURE = Figure((Panel((Mark("line", "a", (1, 2), (3.0, 4.0)),)),))
@@ -24,5 +24,5 @@ def test_notebook_frames_the_whole_page() -> None:
 
     Reader().feed(RUN._repr_html_())
     assert len(frames) == 1
-    assert frames[0]["srcdoc"] == page(RUN)
+    assert frames[0]["srcdoc"] == make_page(RUN)
     assert "allow-scripts" not in (frames[0]["sandbox"] or "")

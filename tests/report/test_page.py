@@ -7,15 +7,15 @@ import re
 import pytest
 
 from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Reference, Table
-from clockhands.report import page
-from clockhands.report.render import policy
+from clockhands.report import make_page
+from clockhands.report.render import make_policy
 from tests.report.demo import EVIL, demo
 from tests.report.html_tree import Tree
 
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    return page(demo())
+    return make_page(demo())
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def test_is_one_file_without_network_or_script(text: str, tree: Tree) -> None:
     allowed = next(
         meta["content"] for meta in tree.every("meta") if meta.get("http-equiv") == "Content-Security-Policy"
     )
-    assert allowed == policy() and allowed.startswith("default-src 'none'") and "script-src" not in allowed
+    assert allowed == make_policy() and allowed.startswith("default-src 'none'") and "script-src" not in allowed
     fetched = [
         value
         for tag, attributes in tree.tags
@@ -104,7 +104,7 @@ def everywhere(text: str) -> Findings:
 @pytest.mark.parametrize("evil", [EVIL, '"></td><script>alert(1)</script>', "' onload='x", "</style><b>", "&lt;b&gt;"])
 def test_hostile_text_is_text_everywhere(evil: str) -> None:
     """The page has exactly the elements it has with a harmless word, and the text is read back as it was."""
-    tree, harmless = Tree(page(everywhere(evil))), Tree(page(everywhere("word")))
+    tree, harmless = Tree(make_page(everywhere(evil))), Tree(make_page(everywhere("word")))
     assert [tag for tag, _ in tree.tags] == [tag for tag, _ in harmless.tags]
     assert [set(a) for _, a in tree.tags] == [set(a) for _, a in harmless.tags]
     assert tree.words["td"][0] == evil and tree.words["title"][0] == evil and tree.words["h3"] == [evil]
@@ -121,16 +121,16 @@ def test_method_shows_formula_source_details_and_command() -> None:
         command="clockhands inspect x",
         details={"texts": 96},
     )
-    tree = Tree(page(plain(finding)))
+    tree = Tree(make_page(plain(finding)))
     assert "y = Xb" in tree.words["code"]
     assert "clockhands inspect x" in tree.words["pre"]
     assert tree.words["dt"] == ["source", "texts"] and tree.words["dd"] == ["arXiv:1706.03762", "96"]
 
 
 def test_equal_findings_give_equal_pages(text: str) -> None:
-    assert text == page(Findings.from_json(demo().to_json()))
+    assert text == make_page(Findings.from_json(demo().to_json()))
 
 
 def test_an_empty_run_and_another_title() -> None:
-    tree = Tree(page(plain(title="Nothing"), title="Other"))
+    tree = Tree(make_page(plain(title="Nothing"), title="Other"))
     assert tree.words["h1"] == ["Other"]

@@ -12,20 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clockhands.findings import Finding, Findings
-from clockhands.report import page
-from clockhands.report.catalogue_page import catalogue_page
-from clockhands.report.matrix_page import matrix_page
-from clockhands.report.render import policy, render
+from clockhands.report import make_page
+from clockhands.report.catalogue_page import make_catalogue_page
+from clockhands.report.matrix_page import make_matrix_page
+from clockhands.report.render import make_policy, render
 from tests.report.html_tree import Tree
 from tests.report.test_matrix_page import DATA
 
-PAGES = {"catalogue": catalogue_page(("scheme",), [("rope",)], ("scheme",)), "matrix": matrix_page(DATA)}
+PAGES = {"catalogue": make_catalogue_page(("scheme",), [("rope",)], ("scheme",)), "matrix": make_matrix_page(DATA)}
 
 
 @given(st.text())
 def test_text_is_read_back_as_itself(text: str) -> None:
     """An HTML parser reads exactly the visible characters, and never a tag."""
-    tree = Tree(catalogue_page(("scheme",), [("name", text)], ()))
+    tree = Tree(make_catalogue_page(("scheme",), [("name", text)], ()))
     (name, *_), cell = tree.words["td"][0:1], tree.words["td"][1]
     assert name == "name" and [tag for tag, _ in tree.tags].count("td") == 2
     plain = "".join(character for character in text if character.isprintable() and not 0x80 <= ord(character) < 0xA0)
@@ -58,7 +58,7 @@ def test_all_pages_have_one_style_sheet() -> None:
 
 
 def test_a_page_without_a_script_allows_none() -> None:
-    assert "script-src" not in policy() and policy().startswith("default-src 'none'")
+    assert "script-src" not in make_policy() and make_policy().startswith("default-src 'none'")
 
 
 def test_a_value_that_is_missing_is_no_empty_text() -> None:
@@ -69,7 +69,7 @@ def test_a_value_that_is_missing_is_no_empty_text() -> None:
 def test_prose_makes_paragraphs_code_and_links_and_nothing_else() -> None:
     def prose(text: str) -> str:
         finding = Finding("f", "Q?", "V.", method=text)
-        fold = page(Findings("t", (finding,))).split('<div class="fold">')[1]
+        fold = make_page(Findings("t", (finding,))).split('<div class="fold">')[1]
         return fold.split("</div>")[0].strip()
 
     assert prose("one\n\ntwo `a < b`") == "<p>one</p><p>two <code>a &lt; b</code></p>"

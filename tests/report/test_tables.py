@@ -7,7 +7,7 @@ import io
 from urllib.parse import unquote
 
 from clockhands.findings import Finding, Findings, Table
-from clockhands.report import page
+from clockhands.report import make_page
 from clockhands.report.tables import LARGEST_CSV, SHOWN_ROWS, to_csv
 from tests.report.demo import EVIL
 from tests.report.html_tree import Tree
@@ -19,7 +19,7 @@ def plain(*items: Finding, title: str = "Plain") -> Findings:
 
 def test_folded_table_and_its_download_hold_the_same_values() -> None:
     table = Table.of(("word", "n"), [("a,\"b'", 0.1234567), ("ü\n#%&", None), (EVIL, 3)])
-    tree = Tree(page(plain(Finding("t", "Q?", "V.", table=table))))
+    tree = Tree(make_page(plain(Finding("t", "Q?", "V.", table=table))))
     assert tree.words["td"] == ["a,\"b'", "0.123", "ü␊#%&", "–", EVIL, "3"]
     link = next(link for link in tree.every("a") if "download" in link)
     assert link["download"] == "t.csv"
@@ -37,7 +37,7 @@ def test_long_tables_point_to_their_file() -> None:
     rows = [(f"row {number}", number / 7) for number in range(2000)]
     table = Table.of(("name", "value"), rows)
     assert len(to_csv(table)) > LARGEST_CSV
-    text = page(plain(Finding("long", "Q?", "V.", table=table)))
+    text = make_page(plain(Finding("long", "Q?", "V.", table=table)))
     assert text.count("<tr>") == SHOWN_ROWS + 1
     assert f"The first {SHOWN_ROWS} of 2000 rows; all are in <code>tables/long.csv</code>" in text
     assert len(text) < 60_000

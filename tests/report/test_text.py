@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clockhands.findings import Finding
-from clockhands.report.text import number, quantity, slugs, span
+from clockhands.report.text import format_interval, format_number, format_quantity, make_slugs
 
 NARROW = "\u202f"
 
@@ -35,20 +35,20 @@ NARROW = "\u202f"
     ],
 )
 def test_number(value: object, shown: str) -> None:
-    assert number(value) == shown
+    assert format_number(value) == shown
 
 
 def test_quantity_and_span() -> None:
-    assert quantity(9.4, "%") == "9.4\u00a0%"
-    assert quantity("none") == "none"
-    assert span((0.25, 1)) == "[0.25, 1]"
-    assert span((0.93041, 0.93044)) == "[0.93041, 0.93044]"
-    assert span((0.5, 0.5)) == "[0.5, 0.5]"
-    assert span(None) == ""
+    assert format_quantity(9.4, "%") == "9.4\u00a0%"
+    assert format_quantity("none") == "none"
+    assert format_interval((0.25, 1)) == "[0.25, 1]"
+    assert format_interval((0.93041, 0.93044)) == "[0.93041, 0.93044]"
+    assert format_interval((0.5, 0.5)) == "[0.5, 0.5]"
+    assert format_interval(None) == ""
 
 
 def test_slugs_are_safe_and_distinct() -> None:
     names = ("a.b", "a b", "../../etc", "<x>", "…")
-    made = slugs(Finding(name, "", "") for name in names)
+    made = make_slugs(Finding(name, "", "") for name in names)
     assert len(set(made)) == len(names)
-    assert all(set(slug) <= set("abcdefghijklmnopqrstuvwxyz-0123456789") for slug in made)
+    assert all(set(make_slug) <= set("abcdefghijklmnopqrstuvwxyz-0123456789") for make_slug in made)

@@ -17,7 +17,7 @@ import pytest
 from clockhands.errors import BusyError, DataError, UsageError
 from clockhands.findings import Figure, Finding, Findings, Mark, Panel, Table
 from clockhands.locking import lock_folder
-from clockhands.report import page, write
+from clockhands.report import make_page, write
 from tests.report.demo import EVIL
 
 FIGURE = Figure((Panel((Mark("line", "a", (1, 2), (3.0, 4.0)),)),))
@@ -31,7 +31,7 @@ def test_writes_page_json_figures_and_tables(tmp_path: Path) -> None:
     paths = write(RUN, tmp_path / "deep" / "report")
     names = [str(path.relative_to(tmp_path / "deep" / "report")) for path in paths]
     assert names == ["index.html", "findings.json", "figures/a-one.svg", "tables/a-one.csv"]
-    assert paths[0].read_text(encoding="utf8") == page(RUN)
+    assert paths[0].read_text(encoding="utf8") == make_page(RUN)
     assert Findings.load(paths[1]) == RUN
     assert ET.parse(paths[2]).getroot().tag == "{http://www.w3.org/2000/svg}svg"
     assert list(csv.reader(io.StringIO(paths[3].read_text()))) == [["k", "v"], ["x", "0.25"]]

@@ -76,9 +76,9 @@ def run(options: argparse.Namespace) -> int:
     prepare(options)
     sides: tuple[Side | None, ...] = ("encoder", "decoder") if options.side == "both" else (options.side,)
     each_model = [_inspect(model, side, options) for model in options.model for side in sides]
-    from clockhands.report import show, side_by_side, write
+    from clockhands.report import put_side_by_side, show, write
 
-    findings = each_model[0] if len(each_model) == 1 else side_by_side(*each_model)
+    findings = each_model[0] if len(each_model) == 1 else put_side_by_side(*each_model)
     for note in _list_notes(each_model, findings):
         print(f"clockhands: {note}", file=sys.stderr)
     if options.json:

@@ -141,10 +141,10 @@ def _symbol(value: Any, low: float, high: float, symbols: str) -> str:
 
 def _draw(name: str, options_set: dict[str, Any], path: str) -> None:
     from clockhands.files import write_text
-    from clockhands.report.figures import as_file, draw
+    from clockhands.report.figures import draw, make_file
     from clockhands.scheme_pages.picture import figure
 
-    write_text(path, as_file(draw(figure(name, options_set), name)))
+    write_text(path, make_file(draw(figure(name, options_set), name)))
 
 
 def _console() -> Console:

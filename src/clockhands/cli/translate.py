@@ -126,8 +126,8 @@ def _draw(opened: Run, done: Translation, path: str) -> Translation:
     """Draw what a translation looked at."""
     from clockhands.files import write_text
     from clockhands.generation import draw_cross_attention
-    from clockhands.report.figures import as_file, draw
+    from clockhands.report.figures import draw, make_file
 
-    write_text(path, as_file(draw(draw_cross_attention(opened, done.source, done.text), "attention")))
+    write_text(path, make_file(draw(draw_cross_attention(opened, done.source, done.text), "attention")))
     print(f"drew {path}", file=sys.stderr)
     return done

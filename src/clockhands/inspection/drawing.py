@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from clockhands.findings import Figure, Mark, Number, Panel, Reference, choose_digits
@@ -54,12 +53,6 @@ def format_percent_range(low: float, high: float) -> str:
         return f"{format_percent(low)} to {format_percent(high)}"
     digits = choose_digits(100 * low, 100 * high, 0 if abs(100 * low) >= 9.95 else 1)
     return f"{100 * low:.{digits}f} % to {100 * high:.{digits}f} %".replace("-", "−")
-
-
-def join_words(words: Iterable[str]) -> str:
-    """Return words as an enumeration: ``a, b and c``."""
-    words = list(words)
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else "none"
 
 
 def make_untrained_reference(value: Number | None) -> tuple[Reference, ...]:

@@ -1,18 +1,18 @@
-"""Findings -> what people see: figures, one self-contained page, files, the terminal.
+"""What people see of findings: figures, one self-contained page, files, lines in the terminal.
 
-``page`` makes the HTML, ``write`` the folder, ``show`` the lines in the terminal, ``side_by_side`` one set of findings
-of two. ``draw`` (one figure as SVG) is in ``clockhands.report.figures``, which imports Matplotlib.
+``make_page`` makes the HTML, ``write`` the folder, ``show`` prints to the terminal; ``put_side_by_side`` makes one set
+of findings of two. ``draw`` (one figure as SVG) is in ``clockhands.report.figures``, which imports Matplotlib.
 """
 
 from __future__ import annotations
 
 from clockhands.findings import set_html_renderer
-from clockhands.report.notebook import notebook
-from clockhands.report.page import page
-from clockhands.report.side_by_side import side_by_side
+from clockhands.report.notebook import make_notebook_frame
+from clockhands.report.page import make_page
+from clockhands.report.side_by_side import put_side_by_side
 from clockhands.report.terminal import show
 from clockhands.report.write import write
 
-set_html_renderer(notebook)
+set_html_renderer(make_notebook_frame)
 
-__all__ = ["notebook", "page", "show", "side_by_side", "write"]
+__all__ = ["make_notebook_frame", "make_page", "put_side_by_side", "show", "write"]

@@ -9,7 +9,7 @@ from clockhands.report.render import render_page
 LEAD = "Each row is one scheme, under its default options. Follow a name to its equation, options, source and picture."
 
 
-def catalogue_page(columns: Sequence[str], rows: Sequence[Sequence[str]], filters: Sequence[str]) -> str:
+def make_catalogue_page(columns: Sequence[str], rows: Sequence[Sequence[str]], filters: Sequence[str]) -> str:
     """Return the page of a table, whose first column is the name of a Markdown file beside it.
 
     ``filters`` are the columns to choose by: each gets a list of the values in it, which commas separate. Raises

@@ -1,4 +1,4 @@
-"""The matrix of ``clockhands check --all`` as a page with filters, and as JSON. It knows the data alone, no checks."""
+"""The matrix of ``clockhands check --all`` as a page with filters, and as JSON; made of the data alone."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ from typing import Any
 from clockhands.files import write_text
 from clockhands.report.render import render_page
 
-WORDS = {"PASS": "passes", "FAIL": "fails", "WARN": "careful", "PROPERTY": "a property", "N/A": "does not apply"}
+VERDICT_WORDS = {
+    "PASS": "passes",
+    "FAIL": "fails",
+    "WARN": "careful",
+    "PROPERTY": "a property",
+    "N/A": "does not apply",
+}
 
 
-def matrix_page(data: Mapping[str, Any]) -> str:
+def make_matrix_page(data: Mapping[str, Any]) -> str:
     """Return one self-contained page: a table, filters, and for each cell its evidence and what reproduces it.
 
     ``data`` is what ``matrix.json`` holds (``clockhands.checking.matrix.matrix``).
@@ -22,17 +28,17 @@ def matrix_page(data: Mapping[str, Any]) -> str:
     groups = list(dict.fromkeys(name.partition(".")[0] for name in names))
     schemes = sorted({row["scheme"] for row in data["rows"] if row["scheme"]})
     filters = (
-        ("kind", "Task", _same(dict.fromkeys(row["kind"] for row in data["rows"]))),
-        ("scheme", "Encoding", _same(schemes)),
-        ("group", "Checks", _same([*groups, *(name for name in names if "." in name)])),
-        ("verdict", "Verdict", [(index, WORDS[name]) for index, name in enumerate(data["verdicts"])]),
+        ("kind", "Task", _label_by_value(dict.fromkeys(row["kind"] for row in data["rows"]))),
+        ("scheme", "Encoding", _label_by_value(schemes)),
+        ("group", "Checks", _label_by_value([*groups, *(name for name in names if "." in name)])),
+        ("verdict", "Verdict", [(index, VERDICT_WORDS[name]) for index, name in enumerate(data["verdicts"])]),
     )
     return render_page(
-        "matrix.html", "How models handle position", script="matrix.js", data=data, filters=filters, words=WORDS
+        "matrix.html", "How models handle position", script="matrix.js", data=data, filters=filters, words=VERDICT_WORDS
     )
 
 
-def matrix_json(data: Mapping[str, Any]) -> str:
+def dump_matrix(data: Mapping[str, Any]) -> str:
     """Return the data as JSON with a line for each model, so that two versions can be compared line by line."""
     lines = ",\n".join(_dump(row) for row in data["rows"])
     return _dump({**data, "rows": []}).replace('"rows":[]', '"rows":[\n' + lines + "\n]") + "\n"
@@ -42,15 +48,16 @@ def write_matrix(data: Mapping[str, Any], folder: str | Path) -> list[Path]:
     """Write ``matrix.json`` and ``index.html`` into the folder, and return their paths."""
     folder = Path(folder)
     return [
-        write_text(folder / "matrix.json", matrix_json(data)),
-        write_text(folder / "index.html", matrix_page(data)),
+        write_text(folder / "matrix.json", dump_matrix(data)),
+        write_text(folder / "index.html", make_matrix_page(data)),
     ]
 
 
-def _same(values: Any) -> list[tuple[str, str]]:
-    """Options that are called what they are."""
+def _label_by_value(values: Any) -> list[tuple[str, str]]:
+    """Return the choices of a filter whose values are their own labels."""
     return [(value, value) for value in values]
 
 
 def _dump(value: Any) -> str:
+    """Return a value as compact JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

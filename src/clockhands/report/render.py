@@ -17,7 +17,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from clockhands.report.text import LIGHTS, MEANINGS, number, quantity, span, visible
+from clockhands.report.text import LIGHTS, MEANINGS, format_interval, format_number, format_quantity, replace_controls
 
 GENERATOR = '<meta name="generator" content="Clockhands">'
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -25,24 +25,24 @@ _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-ur
 
 def render(template: str, **values: Any) -> str:
     """Return the template with the values in it. Raises jinja2.UndefinedError for a value that is missing."""
-    return _environment().get_template(template).render(**values)
+    return _make_environment().get_template(template).render(**values)
 
 
 def render_page(template: str, title: str, *, script: str = "", style: str = "", **values: Any) -> str:
     """Return a whole page. ``script`` names a file of ``templates``; ``style`` is added to the style sheet."""
-    program = _asset(script).replace("</", "<\\/") if script else ""
-    sheet = _asset("style.css") + style
+    program = _read_asset(script).replace("</", "<\\/") if script else ""
+    sheet = _read_asset("style.css") + style
     return render(
         template,
         title=title,
-        policy=policy(program),
+        policy=make_policy(program),
         style=Markup(sheet),
         script=Markup(program),
         **values,
     )
 
 
-def policy(script: str = "") -> str:
+def make_policy(script: str = "") -> str:
     """Return the content security policy of a page that runs this script and no other, or none at all."""
     if not script:
         return _POLICY
@@ -51,7 +51,8 @@ def policy(script: str = "") -> str:
 
 
 @cache
-def _environment() -> Environment:
+def _make_environment() -> Environment:
+    """Make the Jinja2 environment of all templates, with our filters."""
     environment = Environment(
         loader=PackageLoader("clockhands.report", "templates"),
         autoescape=True,
@@ -60,34 +61,42 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "quantity": quantity, "span": span, "lines": _lines, "prose": _prose}
+    environment.filters |= {
+        "number": format_number,
+        "quantity": format_quantity,
+        "span": format_interval,
+        "lines": _escape_lines,
+        "prose": _render_prose,
+    }
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     environment.globals |= {"lights": LIGHTS, "meanings": MEANINGS}
     return environment
 
 
 @cache
-def _asset(name: str) -> str:
+def _read_asset(name: str) -> str:
+    """Read a style sheet or a script of ``templates``."""
     return files("clockhands.report").joinpath("templates", name).read_text(encoding="utf8")
 
 
 def _finalize(value: Any) -> Any:
-    """Control characters as signs, in all that is not markup made by a template; Jinja2 escapes it afterwards."""
-    return value if isinstance(value, Markup) else visible(value)
+    """Replace control characters in all that is not markup made by a template; Jinja2 escapes it afterwards."""
+    return value if isinstance(value, Markup) else replace_controls(value)
 
 
-def _lines(text: object) -> Markup:
-    """Text whose line breaks stay."""
-    return Markup(html.escape(visible(text, lines=True)))
+def _escape_lines(text: object) -> Markup:
+    """Return text as HTML, its line breaks kept."""
+    return Markup(html.escape(replace_controls(text, lines=True)))
 
 
-def _prose(text: str) -> Markup:
-    """Plain text as HTML: blank lines separate paragraphs, ``backticks`` become code, web addresses become links."""
+def _render_prose(text: str) -> Markup:
+    """Return plain text as HTML: blank lines separate paragraphs, ``backticks`` become code, web addresses links."""
     paragraphs = [part for part in re.split(r"\n\s*\n", text.strip()) if part]
-    return Markup("".join(f"<p>{_inline(str(_lines(part)))}</p>" for part in paragraphs))
+    return Markup("".join(f"<p>{_render_inline(str(_escape_lines(part)))}</p>" for part in paragraphs))
 
 
-def _inline(escaped: str) -> str:
+def _render_inline(escaped: str) -> str:
+    """Return escaped text with its backticks as code, and web addresses and arXiv numbers as links."""
     escaped = re.sub(r"``?([^`]+)``?", r"<code>\1</code>", escaped)
     link = r'<a href="\g<0>" rel="noreferrer">\g<0></a>'
     escaped = re.sub(r"https://[^\s<>&;,)]+[^\s<>&;,).]", link, escaped)

@@ -5,38 +5,41 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import zip_longest
 
-from clockhands.findings import Figure, Finding, Findings, Light, Panel, Scalar, Table
-from clockhands.report.text import listed, quantity
+from clockhands.findings import Figure, Finding, Findings, Light, Panel, Scalar, Table, join_words
+from clockhands.report.text import format_quantity
 
 _WORST: tuple[Light, ...] = ("bad", "warn", "info", "good", "skip")
+"""The lights from the worst to the best; a common finding has the worse of its two."""
 
 
-def side_by_side(a: Findings, b: Findings) -> Findings:
-    """Return what ``a`` and ``b`` found, together; names that only one of them has stay, and say whose they are.
+def put_side_by_side(a: Findings, b: Findings) -> Findings:
+    """Return the findings of ``a`` and ``b`` together; those that only one of them has stay, and say whose they are.
 
-    The value of a common finding is B − A. Findings that do not rest on the same basis (text, tokenizer) are not put
+    The value of a common finding is B − A. Findings that do not depend on the same basis (text, tokenizer) are not put
     together: each stands alone, and says in what the two differ. No interval is given for a difference: those of A and
     B do not determine one.
     """
-    names = _names(a, b)
+    names = _choose_names(a, b)
     mine, other = ({item.name: item for item in findings} for findings in (a, b))
     both = dict.fromkeys([*mine, *other])
-    items = tuple(item for name in both for item in _together(names, mine.get(name), other.get(name)))
+    items = tuple(item for name in both for item in _combine_findings(names, mine.get(name), other.get(name)))
     return Findings(
         title=f"{names[0]} and {names[1]}",
         items=items,
-        facts=_facts(names, a, b),
+        facts=_combine_facts(names, a, b),
         signature=a.signature if a.signature == b.signature else f"{a.signature} ‖ {b.signature}",
         command="\n".join(dict.fromkeys(command for command in (a.command, b.command) if command)),
     )
 
 
-def _names(a: Findings, b: Findings) -> tuple[str, str]:
+def _choose_names(a: Findings, b: Findings) -> tuple[str, str]:
+    """Return the names of the two models, with (A) and (B) where they are the same."""
     first, second = (str(findings.facts.get("model") or findings.title) for findings in (a, b))
     return (first, second) if first != second else (f"{first} (A)", f"{second} (B)")
 
 
-def _facts(names: tuple[str, str], a: Findings, b: Findings) -> dict[str, Scalar]:
+def _combine_facts(names: tuple[str, str], a: Findings, b: Findings) -> dict[str, Scalar]:
+    """Return the facts of both: once where they are equal, else one for each side."""
     facts: dict[str, Scalar] = {"A": names[0], "B": names[1]}
     for key in dict.fromkeys([*a.facts, *b.facts]):
         values = a.facts.get(key), b.facts.get(key)
@@ -47,14 +50,14 @@ def _facts(names: tuple[str, str], a: Findings, b: Findings) -> dict[str, Scalar
     return facts
 
 
-def _together(names: tuple[str, str], a: Finding | None, b: Finding | None) -> tuple[Finding, ...]:
-    """One finding of two, or both apart where they are not comparable."""
+def _combine_findings(names: tuple[str, str], a: Finding | None, b: Finding | None) -> tuple[Finding, ...]:
+    """Return one finding made of two, or both apart where they are not comparable."""
     if a is None or b is None or "skip" in (a.light, b.light):
-        return (_pair(names, a, b),)
+        return (_pair_findings(names, a, b),)
     differ = [key for key in a.basis if key in b.basis and a.basis[key] != b.basis[key]]
     if not differ:
-        return (_pair(names, a, b),)
-    why = f"A and B differ in {listed(differ)}"
+        return (_pair_findings(names, a, b),)
+    why = f"A and B differ in {join_words(differ)}"
     return tuple(
         replace(
             item,
@@ -67,7 +70,8 @@ def _together(names: tuple[str, str], a: Finding | None, b: Finding | None) -> t
     )
 
 
-def _pair(names: tuple[str, str], a: Finding | None, b: Finding | None) -> Finding:
+def _pair_findings(names: tuple[str, str], a: Finding | None, b: Finding | None) -> Finding:
+    """Return one finding made of two comparable ones; where there is only one, that one, with whose it is."""
     if a is None or b is None:
         only = a or b
         assert only is not None
@@ -80,37 +84,39 @@ def _pair(names: tuple[str, str], a: Finding | None, b: Finding | None) -> Findi
     details = {"group": lead.details["group"]} if "group" in lead.details else {}
     return replace(
         lead,
-        verdict=f"A: {a.verdict}\nB: {b.verdict}{_difference_sentence(a, b)}",
-        value=_difference(a, b),
-        unit="" if _difference(a, b) is None else f"{a.unit} B − A".strip(),
+        verdict=f"A: {a.verdict}\nB: {b.verdict}{_describe_difference(a, b)}",
+        value=_compute_difference(a, b),
+        unit="" if _compute_difference(a, b) is None else f"{a.unit} B − A".strip(),
         interval=None,
         references=(),
         light=min(a.light, b.light, key=_WORST.index),
-        table=_tables(a.table, b.table),
-        figure=_figures(a.figure, b.figure),
-        details={**details, "A": quantity(a.value, a.unit), "B": quantity(b.value, b.unit)},
+        table=_combine_tables(a.table, b.table),
+        figure=_combine_figures(a.figure, b.figure),
+        details={**details, "A": format_quantity(a.value, a.unit), "B": format_quantity(b.value, b.unit)},
     )
 
 
-def _difference(a: Finding, b: Finding) -> float | None:
+def _compute_difference(a: Finding, b: Finding) -> float | None:
+    """Return the value of B less that of A; None where they are not numbers of one unit."""
     if isinstance(a.value, (int, float)) and isinstance(b.value, (int, float)) and a.unit == b.unit:
         return float(b.value) - float(a.value)
     return None
 
 
-def _difference_sentence(a: Finding, b: Finding) -> str:
-    difference = _difference(a, b)
+def _describe_difference(a: Finding, b: Finding) -> str:
+    """Say how far apart the two values are, and whether their intervals overlap; empty where there is no difference."""
+    difference = _compute_difference(a, b)
     if difference is None:
         return ""
-    sentence = f"\nDifference B − A: {quantity(difference, a.unit)}"
+    sentence = f"\nDifference B − A: {format_quantity(difference, a.unit)}"
     if a.interval and b.interval:
         apart = a.interval[1] < b.interval[0] or b.interval[1] < a.interval[0]
         sentence += "; the intervals do not overlap" if apart else "; the intervals overlap"
     return f"{sentence}."
 
 
-def _tables(a: Table, b: Table) -> Table:
-    """One table with a column that says whose row it is; a column only one has stays empty for the other."""
+def _combine_tables(a: Table, b: Table) -> Table:
+    """Return one table with a column that says whose row it is; cells of a column that one side lacks stay empty."""
     columns = tuple(dict.fromkeys([*a.columns, *b.columns]))
     rows: list[tuple[Scalar, ...]] = []
     for side, table in (("A", a), ("B", b)):
@@ -120,21 +126,22 @@ def _tables(a: Table, b: Table) -> Table:
     return Table(("side", *columns), tuple(rows)) if rows else Table()
 
 
-def _figures(a: Figure | None, b: Figure | None) -> Figure | None:
-    """Single panels stand in pairs; a grid of A is followed by the grid of B."""
+def _combine_figures(a: Figure | None, b: Figure | None) -> Figure | None:
+    """Return the panels of both: single columns in pairs, and grids one after the other."""
     if a is None or b is None:
         only = a or b
-        return replace(only, panels=_signed("A" if a else "B", only)) if only else None
+        return replace(only, panels=_label_panels("A" if a else "B", only)) if only else None
     captions = " ".join(dict.fromkeys(caption for caption in (a.caption, b.caption) if caption))
     if a.columns == b.columns == 1:
-        pairs = zip_longest(_signed("A", a), _signed("B", b), fillvalue=Panel(()))
+        pairs = zip_longest(_label_panels("A", a), _label_panels("B", b), fillvalue=Panel(()))
         panels = tuple(panel for pair in pairs for panel in pair)
         return Figure(panels, captions, columns=2, height=max(a.height, b.height, 0.62))
     columns = max(a.columns, b.columns)
     gap = (Panel(()),) * (-len(a.panels) % columns)
-    panels = (*_signed("A", a), *gap, *_signed("B", b))
+    panels = (*_label_panels("A", a), *gap, *_label_panels("B", b))
     return Figure(panels, captions, columns=columns, height=max(a.height, b.height))
 
 
-def _signed(side: str, figure: Figure) -> tuple[Panel, ...]:
+def _label_panels(side: str, figure: Figure) -> tuple[Panel, ...]:
+    """Return the panels of a figure with the side in front of their titles."""
     return tuple(replace(panel, title=f"{side} · {panel.title}" if panel.title else side) for panel in figure.panels)

@@ -10,7 +10,9 @@ from urllib.parse import quote
 from clockhands.findings import Scalar, Table
 
 SHOWN_ROWS = 200
-LARGEST_CSV = 24_000  # characters of a table that the page itself carries as a download
+"""Rows of a table that a page shows."""
+LARGEST_CSV = 24_000
+"""Characters of a table that the page itself carries as a download; a larger one is only a file beside it."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ def view_table(table: Table) -> TableView | None:
         return None
     numeric = (all(_is_number(row[index]) for row in table.rows) for index in range(len(table.columns)))
     columns = tuple(Column(name, flag) for name, flag in zip(table.columns, numeric, strict=True))
-    return TableView(columns, table.rows[:SHOWN_ROWS], len(table.rows), _download(to_csv(table)))
+    return TableView(columns, table.rows[:SHOWN_ROWS], len(table.rows), _make_download(to_csv(table)))
 
 
 def to_csv(table: Table) -> str:
@@ -49,11 +51,13 @@ def to_csv(table: Table) -> str:
     return out.getvalue().encode("utf8", "replace").decode("utf8")
 
 
-def _download(text: str) -> str:
+def _make_download(text: str) -> str:
+    """Return the ``data:`` address of a table as CSV; empty for a large one."""
     if len(text) > LARGEST_CSV:
         return ""
     return "data:text/csv;charset=utf-8," + quote(text, safe=",.-_:;()/+=*!")
 
 
 def _is_number(cell: Scalar) -> bool:
+    """Tell whether a cell is a number or empty."""
     return cell is None or (isinstance(cell, (int, float)) and not isinstance(cell, bool))

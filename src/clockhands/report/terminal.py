@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clockhands.findings import Finding, Findings
-from clockhands.report.text import LIGHTS, MEANINGS, visible
+from clockhands.report.text import LIGHTS, MEANINGS, replace_controls
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,34 +15,38 @@ COLOURS = {"good": "green", "warn": "yellow", "bad": "red", "info": "blue", "ski
 
 
 def show(findings: Findings, console: Console | None = None) -> None:
-    """Print one block a finding; plain text where there is no terminal. Nothing in it is read as markup."""
+    """Print a block for each finding; plain text where there is no terminal. Nothing in it is read as markup."""
     from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
 
     console = console or Console()
-    console.print(Text(visible(findings.title), style="bold"))
+    console.print(Text(replace_controls(findings.title), style="bold"))
     for key, fact in findings.facts.items():
-        console.print(Text.assemble((f"{visible(key)}: ", "bright_black"), visible(fact)))
+        console.print(Text.assemble((f"{replace_controls(key)}: ", "bright_black"), replace_controls(fact)))
     console.print()
     skipped = [finding for finding in findings if finding.light == "skip"]
     for finding in findings:
         if finding.light != "skip":
-            console.print(Text.assemble(_symbol(finding), (visible(finding.question), "bold")))
-            console.print(Padding(Text(visible(finding.verdict, lines=True)), (0, 0, 0, 3)))
+            console.print(Text.assemble(_get_symbol(finding), (replace_controls(finding.question), "bold")))
+            console.print(Padding(Text(replace_controls(finding.verdict, lines=True)), (0, 0, 0, 3)))
     for finding in skipped:
-        line = Text.assemble(_symbol(finding), visible(finding.question), " ", visible(finding.verdict))
+        line = Text.assemble(
+            _get_symbol(finding), replace_controls(finding.question), " ", replace_controls(finding.verdict)
+        )
         line.stylize("bright_black")
         console.print(line)
     console.print()
-    console.print(_tally(findings))
+    console.print(_count_lights(findings))
 
 
-def _symbol(finding: Finding) -> tuple[str, str]:
+def _get_symbol(finding: Finding) -> tuple[str, str]:
+    """Return the sign of a finding's light, with its style."""
     return f" {LIGHTS[finding.light]} ", f"bold {COLOURS[finding.light]}"
 
 
-def _tally(findings: Findings) -> Text:
+def _count_lights(findings: Findings) -> Text:
+    """Return the last line: how many findings have each light."""
     from rich.text import Text
 
     counts = {kind: sum(finding.light == kind for finding in findings) for kind in MEANINGS}

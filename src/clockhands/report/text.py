@@ -17,30 +17,31 @@ _CONTROL |= dict.fromkeys((*range(128, 160), *range(55296, 57344)), "�")
 _LINES = {code: sign for code, sign in _CONTROL.items() if code != 10}
 
 
-def visible(text: object, *, lines: bool = False) -> str:
-    """Return the text with control characters and broken surrogates shown as signs: XML and UTF-8 can hold all of it.
+def replace_controls(text: object, *, lines: bool = False) -> str:
+    """Replace control characters and broken surrogates by signs, so that XML and UTF-8 can hold the whole text.
 
     ``lines`` keeps line breaks; without it they too become a sign, as token text needs.
     """
     return str(text).translate(_LINES if lines else _CONTROL)
 
 
-def number(value: Any, digits: int = 3) -> str:
+def format_number(value: Any, digits: int = 3) -> str:
     """Return three significant digits; whole numbers whole; ``4.2 × 10⁻⁷`` where zeros would hide the value."""
     if value is None:
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
-        return visible(value)
+        return replace_controls(value)
     if not math.isfinite(value):
         return "–" if math.isnan(value) else ("∞" if value > 0 else "−∞")
     if isinstance(value, int) or (value == int(value) and abs(value) < 1e6):
         return f"{int(value):,}".replace("-", "−").replace(",", "\u202f")
-    return _real(value, digits)
+    return _format_real(value, digits)
 
 
-def _real(value: float, digits: int) -> str:
+def _format_real(value: float, digits: int) -> str:
+    """Return a number that is not whole: fixed from 0.0001 to a million, with a power of ten outside."""
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     power = int(exponent)
     if not -4 <= power < 6:
@@ -51,35 +52,30 @@ def _real(value: float, digits: int) -> str:
     return fixed.replace("-", "−").replace(",", "\u202f")
 
 
-def quantity(value: Any, unit: str = "") -> str:
+def format_quantity(value: Any, unit: str = "") -> str:
     """Return a number and its unit, with a space that does not break."""
-    return f"{number(value)}\u00a0{visible(unit)}" if unit else number(value)
+    return f"{format_number(value)}\u00a0{replace_controls(unit)}" if unit else format_number(value)
 
 
-def span(interval: Sequence[Any] | None) -> str:
+def format_interval(interval: Sequence[Any] | None) -> str:
     """Return ``[0.21, 0.34]``, with more digits where three do not keep the ends apart; or nothing."""
     if not interval:
         return ""
-    digits = choose_digits(interval[0], interval[1], 3, number)
-    return f"[{number(interval[0], digits)}, {number(interval[1], digits)}]"
+    digits = choose_digits(interval[0], interval[1], 3, format_number)
+    return f"[{format_number(interval[0], digits)}, {format_number(interval[1], digits)}]"
 
 
-def slug(name: str) -> str:
-    """Return the name as it is safe as a file name and as an id."""
+def make_slug(name: str) -> str:
+    """Return the name in letters that are safe in file names and ids."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "finding"
 
 
-def slugs(findings: Iterable[Finding]) -> list[str]:
+def make_slugs(findings: Iterable[Finding]) -> list[str]:
     """Return one slug for each finding, all different."""
     seen: dict[str, int] = {}
     out = []
     for finding in findings:
-        base = slug(finding.name)
+        base = make_slug(finding.name)
         seen[base] = seen.get(base, 0) + 1
         out.append(base if seen[base] == 1 else f"{base}-{seen[base]}")
     return out
-
-
-def listed(words: Sequence[str]) -> str:
-    """Return ``a, b and c``."""
-    return " and ".join(part for part in (", ".join(words[:-1]), words[-1]) if part) if words else "none"

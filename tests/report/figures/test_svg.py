@@ -5,7 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 
 from clockhands.findings import Figure, Panel
-from clockhands.report.figures import as_file, draw
+from clockhands.report.figures import draw, make_file
 from tests.report.demo import demo
 from tests.report.figures.svg_tree import KINDS, LINK, SVG
 
@@ -26,7 +26,7 @@ def test_equal_figures_give_equal_bytes_and_different_ones_different_ids() -> No
 
 
 def test_file_has_its_own_dark_colours() -> None:
-    text = as_file(draw(Figure((Panel((KINDS["line"],)),)), "fig"))
+    text = make_file(draw(Figure((Panel((KINDS["line"],)),)), "fig"))
     assert text.startswith("<?xml")
     style = ET.fromstring(text.encode()).find(f"{SVG}style")
     assert style is not None and "prefers-color-scheme: dark" in (style.text or "")

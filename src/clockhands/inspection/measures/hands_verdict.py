@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clockhands.inspection.drawing import format_percent, join_words
+from clockhands.findings import join_words
+from clockhands.inspection.drawing import format_percent
 from clockhands.inspection.estimators.column_lines import SpectralLine
 from clockhands.inspection.estimators.spectral_lines import TableLines
 from clockhands.inspection.estimators.surrogates import LEAST_TURNS

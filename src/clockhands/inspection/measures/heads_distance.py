@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from clockhands.findings import Figure, Finding, Panel, Reference, Table
-from clockhands.inspection.drawing import format_percent, join_words, make_mark
+from clockhands.findings import Figure, Finding, Panel, Reference, Table, join_words
+from clockhands.inspection.drawing import format_percent, make_mark
 from clockhands.inspection.estimators.intervals import compute_central_range, draw_texts
 from clockhands.inspection.measures.measure import LAYERS, MASKED_WINDOWS, Measure
 from clockhands.inspection.reading.head_statistics import MAX_OFFSET, HeadStatistics

@@ -7,8 +7,7 @@ import math
 import numpy as np
 import torch
 
-from clockhands.findings import Finding, Reference, Table
-from clockhands.inspection.drawing import join_words
+from clockhands.findings import Finding, Reference, Table, join_words
 from clockhands.inspection.estimators.column_lines import LEAST_AGREEMENT, SpectralLine
 from clockhands.inspection.estimators.exact_hands import ExactHands, read_exact_hands
 from clockhands.inspection.estimators.spectral_lines import LEAST_ROUNDNESS, TableLines, find_lines

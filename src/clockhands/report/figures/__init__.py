@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from clockhands.report.figures.draw import draw
-from clockhands.report.figures.svg import as_file
+from clockhands.report.figures.svg import make_file
 
-__all__ = ["as_file", "draw"]
+__all__ = ["draw", "make_file"]

@@ -1,4 +1,4 @@
-"""Figure -> one static SVG: legible on light and dark, values readable by pointing, equal bytes for equal data."""
+"""Draw a figure as one static SVG: legible on light and dark, values shown on hover, equal bytes for equal data."""
 
 from __future__ import annotations
 
@@ -16,33 +16,35 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from clockhands.findings import Figure, Panel
-from clockhands.report.figures.legends import LINE, common, draw_legend, labels, line_count
-from clockhands.report.figures.mark_kind import Plot, Scale, Spot, abscissae
+from clockhands.report.figures.legends import LINE, count_lines, draw_legend, find_common_labels, list_labels
+from clockhands.report.figures.mark_kind import Plot, Scale, Spot, list_x
 from clockhands.report.figures.mark_kinds import KINDS
-from clockhands.report.figures.palette import rc
+from clockhands.report.figures.palette import make_settings
 from clockhands.report.figures.series import Series
 from clockhands.report.figures.shared_axes import Axis, is_shared, label_outer
 from clockhands.report.figures.svg import Target, finish
 from clockhands.report.figures.validation import check_figure
-from clockhands.report.text import number, visible
+from clockhands.report.text import format_number, replace_controls
 
-COLUMNS = 4  # panels beside each other, at most
-TARGETS = 420  # places to point at in one figure, at most
-_LEANING: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
+MOST_COLUMNS = 4
+"""Panels side by side, at most."""
+MOST_TARGETS = 420
+"""Places to point at in one figure, at most."""
+_SLANTED: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
 
 
 def draw(figure: Figure, name: str) -> str:
     """Return the figure as SVG text. ``name`` prefixes every id, so that many figures may stand on one page.
 
-    ``as_file`` makes a file of it. Raises DataError, with the place, if a mark is of an unknown kind or contradicts
+    ``make_file`` makes a file of it. Raises DataError, with the place, if a mark is of an unknown kind or contradicts
     itself.
     """
     check_figure(figure, name)
-    with matplotlib.rc_context(cast(Any, rc(name))), warnings.catch_warnings():
+    with matplotlib.rc_context(cast(Any, make_settings(name))), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         sheet = Sheet(figure)
         sheet.fill()
-        targets = sheet.targets()
+        targets = sheet.list_targets()
         raw = BytesIO()
         sheet.canvas.savefig(raw, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     return finish(raw.getvalue(), name, targets, caption=figure.caption)
@@ -53,16 +55,16 @@ class Sheet:
 
     def __init__(self, figure: Figure) -> None:
         self.figure = figure
-        self.columns = min(figure.columns, len(figure.panels), COLUMNS)
+        self.columns = min(figure.columns, len(figure.panels), MOST_COLUMNS)
         self.rows = math.ceil(len(figure.panels) / self.columns)
         self.width = 700.0 if self.columns == 1 else 890.0
         self.kinds = {name: kind(figure) for name, kind in KINDS.items()}
         self.series = Series(figure)
         width = self.width / self.columns
-        height = max(width * figure.height, 34.0, *(_names_down(panel) for panel in figure.panels))
-        self.plots = [Plot(panel, *_scales(panel), width, height) for panel in figure.panels]
-        self.legend = common(self.plots)
-        total = self.rows * height + LINE * line_count(self.legend, self.width)
+        height = max(width * figure.height, 34.0, *(_measure_names(panel) for panel in figure.panels))
+        self.plots = [Plot(panel, *_make_scales(panel), width, height) for panel in figure.panels]
+        self.legend = find_common_labels(self.plots)
+        total = self.rows * height + LINE * count_lines(self.legend, self.width)
         layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06, hspace=0.03, wspace=0.02)
         self.canvas = Canvas(figsize=(self.width / 72, total / 72), dpi=72, layout=layout)
         FigureCanvasSVG(self.canvas)
@@ -85,17 +87,18 @@ class Sheet:
         if self.legend:
             draw_legend(self.canvas, self.plots, self.legend, self.width, loc="outside upper left")
 
-    def targets(self) -> list[Target]:
+    def list_targets(self) -> list[Target]:
         """Return where each value stands on the finished sheet, in points from its top left corner."""
         self.canvas.draw_without_rendering()
         self.canvas.set_layout_engine("none")  # it has done its work; saving would do it again
         groups = [(plot.ax, group) for plot in self.plots for group in plot.spots if group]
-        step = max(1, math.ceil(sum(len(group) for _, group in groups) / TARGETS))
+        step = max(1, math.ceil(sum(len(group) for _, group in groups) / MOST_TARGETS))
         height = self.canvas.bbox.height
-        placed = (_target(ax, spot, height) for ax, group in groups for spot in group[::step])
+        placed = (_make_target(ax, spot, height) for ax, group in groups for spot in group[::step])
         return [target for target in placed if target]
 
     def _draw_panel(self, plot: Plot) -> None:
+        """Draw the marks of one panel, its labels and its ticks; an empty panel has no axes."""
         panel, ax = plot.panel, plot.ax
         if not panel.marks:
             ax.set_axis_off()
@@ -103,21 +106,21 @@ class Sheet:
         ax.set(xscale=panel.xscale, yscale=panel.yscale)
         for index, mark in enumerate(panel.marks):
             plot.spots.append([])
-            style = self.series.appearance(panel, mark)
+            style = self.series.choose_appearance(panel, mark)
             plot.handles[index] = self.kinds[mark.kind].draw(plot, mark, style)
         above = 0.0 if self.legend else _draw_own_legend(plot)
-        ax.set_title(visible(panel.title), pad=6 + above)
-        ax.set_xlabel(visible(panel.xlabel))
-        ax.set_ylabel(visible(panel.ylabel))
-        _plain_numbers(ax, panel)
+        ax.set_title(replace_controls(panel.title), pad=6 + above)
+        ax.set_xlabel(replace_controls(panel.xlabel))
+        ax.set_ylabel(replace_controls(panel.ylabel))
+        _format_ticks(ax, panel)
         _name_ticks(plot)
-        _limit(ax, panel)
+        _set_limits(ax, panel)
 
 
-def _scales(panel: Panel) -> tuple[Scale, Scale]:
-    """The x and y of a panel; a number at which a rule stands is no category."""
+def _make_scales(panel: Panel) -> tuple[Scale, Scale]:
+    """Make the scales of x and y; the number at which a horizontal or vertical line stands is not a category."""
     marks = [mark for mark in panel.marks if not KINDS[mark.kind].owns_axes]
-    across = [(mark, value) for mark in marks for value in (mark.x if KINDS[mark.kind].rule else abscissae(mark))]
+    across = [(mark, value) for mark in marks for value in (mark.x if KINDS[mark.kind].rule else list_x(mark))]
     down = [(mark, value) for mark in marks for value in mark.y]
     x, y = (
         Scale(value for mark, value in values if isinstance(value, str) or not KINDS[mark.kind].rule)
@@ -128,14 +131,15 @@ def _scales(panel: Panel) -> tuple[Scale, Scale]:
 
 def _draw_own_legend(plot: Plot) -> float:
     """Draw a legend between the panel's title and its data; return the height it takes."""
-    names, width = list(labels(plot)), plot.width * 0.85
+    names, width = list(list_labels(plot)), plot.width * 0.85
     if names:
         place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.1}
         draw_legend(plot.ax, [plot], names, width, borderpad=0.1, **place)
-    return LINE * line_count(names, width)
+    return LINE * count_lines(names, width)
 
 
-def _limit(ax: Axes, panel: Panel) -> None:
+def _set_limits(ax: Axes, panel: Panel) -> None:
+    """Set the limits that the panel asks for, and equal units on both axes where it asks for those."""
     if panel.equal and not any(KINDS[mark.kind].owns_axes for mark in panel.marks):
         ax.set_aspect("equal", adjustable="box" if panel.xlim and panel.ylim else "datalim")
     if panel.xlim:
@@ -144,18 +148,19 @@ def _limit(ax: Axes, panel: Panel) -> None:
         ax.set_ylim(panel.ylim)
 
 
-def _names_down(panel: Panel) -> float:
-    """The height that the names along the side of a panel need."""
+def _measure_names(panel: Panel) -> float:
+    """Return the height that the names along the side of a panel need, in points."""
     names = {value for mark in panel.marks for value in mark.y if isinstance(value, str)}
     size = min((KINDS[mark.kind].row_height for mark in panel.marks), default=0.0)
     return size * len(names) + 46.0 if len(names) <= 60 else 0.0
 
 
 def _name_ticks(plot: Plot) -> None:
+    """Write the categories of a panel at its ticks, slanted where they do not fit side by side."""
     ax, across, down = plot.ax, plot.x.names, plot.y.names
     if across:
         upright = max(map(len, across)) * 6.8 * len(across) <= plot.width * 0.85
-        ax.set_xticks(range(len(across)), across, **({} if upright else _LEANING))
+        ax.set_xticks(range(len(across)), across, **({} if upright else _SLANTED))
         ax.grid(False, axis="x")
     if down:
         ax.set_yticks(range(len(down)), down)
@@ -163,20 +168,20 @@ def _name_ticks(plot: Plot) -> None:
         ax.grid(False, axis="y")
 
 
-def _plain_numbers(ax: Axes, panel: Panel) -> None:
-    """Whole numbers where all are whole, and powers as plain text: Matplotlib's own are mathematical markup."""
+def _format_ticks(ax: Axes, panel: Panel) -> None:
+    """Write ticks as whole numbers where all are whole, and powers as plain text: Matplotlib's own are markup."""
     drawn = [mark for mark in panel.marks if not KINDS[mark.kind].owns_axes]
     numbers = [value for mark in drawn for value in mark.x if isinstance(value, (int, float))]
     if numbers and panel.xscale == "linear" and all(float(value).is_integer() for value in numbers):
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     for axis in (ax.xaxis, ax.yaxis):
         if axis.get_scale() == "log":
-            axis.set_major_formatter(FuncFormatter(lambda value, _: number(float(value))))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: format_number(float(value))))
             axis.set_minor_formatter(NullFormatter())
 
 
-def _target(ax: Axes, spot: Spot, height: float) -> Target | None:
-    """From data to sheet coordinates, kept inside the panel."""
+def _make_target(ax: Axes, spot: Spot, height: float) -> Target | None:
+    """Return the place of a spot on the sheet, cut to its panel; None where a logarithmic scale has no such place."""
     (left, right), (bottom, top) = sorted(ax.get_xlim()), sorted(ax.get_ylim())
     x0, x1 = (left, right) if math.isnan(spot.x0) else (spot.x0, spot.x1)
     y0, y1 = (bottom, top) if math.isnan(spot.y0) else (spot.y0, spot.y1)

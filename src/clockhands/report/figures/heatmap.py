@@ -16,7 +16,7 @@ from clockhands.errors import DataError
 from clockhands.findings import Figure, Mark, Scalar
 from clockhands.report.figures.mark_kind import MarkKind, Plot
 from clockhands.report.figures.palette import DIVERGING, SEQUENTIAL, Appearance
-from clockhands.report.text import number, visible
+from clockhands.report.text import format_number, replace_controls
 
 Values: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -33,12 +33,12 @@ class Heatmap(MarkKind):
         self._images: dict[tuple[str, bool], list[AxesImage]] = defaultdict(list)
 
     def draw(self, plot: Plot, mark: Mark, style: Appearance) -> AxesImage:
-        values = grid(mark)
+        values = make_array(mark)
         rows, columns = values.shape
         image = plot.ax.imshow(
             values,
             cmap=DIVERGING if mark.diverging else SEQUENTIAL,
-            norm=self._norm(mark),
+            norm=self._make_norm(mark),
             interpolation="none",
             aspect="equal" if plot.panel.equal else "auto",
             extent=(-0.5, columns - 0.5, rows - 0.5, -0.5),
@@ -53,7 +53,7 @@ class Heatmap(MarkKind):
         _name_cells(plot.ax, mark, width, height)
         if values.size <= 1024:
             for row, column in np.ndindex(rows, columns):
-                text = self.hover(mark, row * columns + column)
+                text = self.describe_value(mark, row * columns + column)
                 plot.note(text, column - 0.5, row - 0.5, column + 0.5, row + 0.5)
         return image
 
@@ -67,14 +67,14 @@ class Heatmap(MarkKind):
             bar.outline.set_visible(False)
             bar.ax.tick_params(length=0, labelsize=9.5)
             bar.ax.grid(False)
-            bar.set_label(visible(label), fontsize=10)
+            bar.set_label(replace_controls(label), fontsize=10)
 
-    def hover(self, mark: Mark, index: int) -> str:
+    def describe_value(self, mark: Mark, index: int) -> str:
         row, column = divmod(index, len(mark.z[0]))
-        down = visible(mark.y[row]) if mark.y else str(row)
-        across = visible(mark.x[column]) if mark.x else str(column)
-        text = f"{down}, {across}: {number(mark.z[row][column])}"
-        return f"{visible(mark.names[index])}\n{text}" if mark.names else text
+        down = replace_controls(mark.y[row]) if mark.y else str(row)
+        across = replace_controls(mark.x[column]) if mark.x else str(column)
+        text = f"{down}, {across}: {format_number(mark.z[row][column])}"
+        return f"{replace_controls(mark.names[index])}\n{text}" if mark.names else text
 
     def check(self, mark: Mark, where: str) -> None:
         widths = {len(row) for row in mark.z}
@@ -87,15 +87,15 @@ class Heatmap(MarkKind):
             if actual not in (0, count):
                 raise DataError(f"{where} has {actual} {name} for {rows} rows and {columns} columns; it needs {count}")
 
-    def _norm(self, mark: Mark) -> Normalize:
-        """The scale of all heatmaps of the figure that have the mark's label; zero in its middle if it diverges."""
+    def _make_norm(self, mark: Mark) -> Normalize:
+        """Make the colour scale of all heatmaps with the mark's label; zero is in its middle if it diverges."""
         alike = [
             other
             for panel in self.figure.panels
             for other in panel.marks
             if other.kind == mark.kind and (other.label, other.diverging) == (mark.label, mark.diverging)
         ]
-        values = np.concatenate([grid(other).ravel() for other in alike])
+        values = np.concatenate([make_array(other).ravel() for other in alike])
         values = values[np.isfinite(values)]
         low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
         if mark.diverging:
@@ -104,33 +104,34 @@ class Heatmap(MarkKind):
         return Normalize(low, high if high > low else low + 1.0)
 
 
-def grid(mark: Mark) -> Values:
+def make_array(mark: Mark) -> Values:
     """Return ``z`` as an array [rows, columns]; a missing cell is NaN."""
     return np.array([[np.nan if cell is None else cell for cell in row] for row in mark.z], dtype=float)
 
 
 def _name_cells(ax: Axes, mark: Mark, width: float, height: float) -> None:
     """Write as many of the names of columns and rows as fit, evenly chosen."""
-    names = [_name(value) for value in mark.x]
+    names = [_format_name(value) for value in mark.x]
     if names:
         longest = max(map(len, names))
         upright = longest * 6.5 + 6 <= width / len(names) or longest <= 3
-        step = _step(len(names), width, longest * 6.5 + 8 if upright else 12.0)
+        step = _choose_step(len(names), width, longest * 6.5 + 8 if upright else 12.0)
         ax.set_xticks(range(0, len(names), step), names[::step], rotation=0 if upright else 90)
-    rows = [_name(value) for value in mark.y]
+    rows = [_format_name(value) for value in mark.y]
     if rows:
-        step = _step(len(rows), height, 12.0)
+        step = _choose_step(len(rows), height, 12.0)
         ax.set_yticks(range(0, len(rows), step), rows[::step])
 
 
-def _name(value: Scalar) -> str:
-    return number(value) if not isinstance(value, str) else visible(value)
+def _format_name(value: Scalar) -> str:
+    """Return the name of a row or column as text."""
+    return format_number(value) if not isinstance(value, str) else replace_controls(value)
 
 
-def _step(count: int, room: float, size: float) -> int:
-    """Every how many-th name is written: 1, 2, 5, 10 ... so that numbered ticks stay round."""
-    need = count * size / max(room, 1.0)
-    return next(step for power in range(9) for step in (10**power, 2 * 10**power, 5 * 10**power) if step >= need)
+def _choose_step(count: int, room: float, size: float) -> int:
+    """Return n where every n-th name is written: 1, 2, 5, 10 ..., so that numbered ticks stay round."""
+    least = count * size / max(room, 1.0)
+    return next(step for power in range(9) for step in (10**power, 2 * 10**power, 5 * 10**power) if step >= least)
 
 
 def _write_cells(ax: Axes, values: Values, image: AxesImage) -> None:

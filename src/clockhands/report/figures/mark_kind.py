@@ -1,4 +1,4 @@
-"""What a kind of mark is: checked, drawn on the axes of one panel, and read by pointing at its values."""
+"""The base class of the kinds of mark: how one is checked, drawn on a panel, and shown when pointed at."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure as Canvas
 from clockhands.errors import DataError
 from clockhands.findings import Figure, Mark, Panel, Scalar
 from clockhands.report.figures.palette import Appearance
-from clockhands.report.text import number, span, visible
+from clockhands.report.text import format_interval, format_number, replace_controls
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,17 @@ class Spot:
 
 
 class Scale:
-    """Numbers stay where they are; if any value is text, all values become categories in order of appearance."""
+    """Maps values to coordinates: numbers to themselves; if any is text, all to categories in order of appearance."""
 
     def __init__(self, values: Iterable[Scalar] = ()) -> None:
         values = list(values)
         categorical = any(isinstance(value, str) for value in values)
-        self.names = list(dict.fromkeys(visible(value) for value in values)) if categorical else []
+        self.names = list(dict.fromkeys(replace_controls(value) for value in values)) if categorical else []
         self._places = {name: float(place) for place, name in enumerate(self.names)}
 
     def __call__(self, value: Scalar) -> float:
-        place = self._places.get(visible(value))
+        """Return the coordinate of a value; NaN for None."""
+        place = self._places.get(replace_controls(value))
         if place is not None:
             return place
         return math.nan if value is None else float(value)
@@ -63,40 +64,40 @@ class Plot:
 
     @property
     def sideways(self) -> bool:
-        """Bars lie when their names stand on the y axis."""
+        """Whether bars are horizontal: their names stand on the y axis."""
         return bool(self.y.names)
 
-    def places(self, mark: Mark) -> tuple[list[float], list[float]]:
-        """Return the x and the y of every value, categories as their numbers."""
-        return [self.x(value) for value in abscissae(mark)], [self.y(value) for value in mark.y]
+    def locate(self, mark: Mark) -> tuple[list[float], list[float]]:
+        """Return the x and the y coordinate of every value."""
+        return [self.x(value) for value in list_x(mark)], [self.y(value) for value in mark.y]
 
     def note(self, text: str, x: float, y: float, *corner: float) -> None:
-        """Let a reader point at (x, y), or at the box from there to ``corner``."""
+        """Show ``text`` when a reader points at (x, y), or into the box from there to ``corner``."""
         x1, y1 = corner or (x, y)
         if all(math.isfinite(place) for place in (x, y, x1, y1)):
             self.spots[-1].append(Spot(x, y, x1, y1, text))
 
-    def span(self, text: str, x: float = math.nan, y: float = math.nan) -> None:
-        """Let a reader point at a line across the whole panel."""
+    def note_line(self, text: str, x: float = math.nan, y: float = math.nan) -> None:
+        """Show ``text`` when a reader points at the line at ``x`` or ``y`` across the whole panel."""
         self.spots[-1].append(Spot(x, y, x, y, text))
 
 
 class MarkKind:
     """How one kind of mark is checked, drawn and read. An instance serves one figure.
 
-    A subclass says what differs from the class attributes and implements ``draw``.
+    A subclass implements ``draw`` and sets the class attributes that differ.
     """
 
     needs: tuple[str, ...] = ("y",)
     """Fields of the mark without which it cannot be drawn."""
     owns_axes = False
-    """It makes its own ticks and colours, and takes no part in legends and categories."""
+    """Whether it makes its own ticks and colours, and takes no part in legends and categories."""
     neutral = False
-    """Without a label it is grey and no series of its own."""
+    """Whether it is grey without a label, and no series of its own."""
     rule = False
-    """It stands at one value of one axis; a number is then no category of an axis of names."""
+    """Whether it is a line at one value of one axis; a number is then not a category of an axis of names."""
     row_height = 19.0
-    """Points that each category on the y axis needs."""
+    """The height that each category on the y axis needs, in points."""
 
     def __init__(self, figure: Figure) -> None:
         self.figure = figure
@@ -108,14 +109,14 @@ class MarkKind:
     def finish(self, canvas: Canvas) -> None:
         """Draw what belongs to all panels together, such as a colour bar."""
 
-    def hover(self, mark: Mark, index: int) -> str:
-        """Return the name of a value if it has one, its label and its numbers."""
-        x = number(abscissae(mark)[index])
-        values = [x, number(mark.y[index])] if mark.y else [x]
+    def describe_value(self, mark: Mark, index: int) -> str:
+        """Return the text shown for a value: its name if it has one, its label and its numbers."""
+        x = format_number(list_x(mark)[index])
+        values = [x, format_number(mark.y[index])] if mark.y else [x]
         if mark.low and mark.high:
             measured = 0 if mark.y and isinstance(mark.y[index], str) else -1
-            values[measured] += " " + span((mark.low[index], mark.high[index]))
-        return named(mark, index, ", ".join(values))
+            values[measured] += " " + format_interval((mark.low[index], mark.high[index]))
+        return label_values(mark, index, ", ".join(values))
 
     def check(self, mark: Mark, where: str) -> None:
         """Raise DataError, beginning with ``where``, if the mark cannot be drawn as it is."""
@@ -132,23 +133,24 @@ class MarkKind:
             raise DataError(f"{where} has words among low and high; they must be numbers")
 
 
-def abscissae(mark: Mark) -> tuple[Scalar, ...]:
-    """Return the x values; places 0, 1, 2 ... when a mark gives none."""
+def list_x(mark: Mark) -> tuple[Scalar, ...]:
+    """Return the x values of a mark; 0, 1, 2 ... where it gives none."""
     return mark.x or tuple(range(len(mark.y or mark.low)))
 
 
-def named(mark: Mark, index: int, values: str) -> str:
-    """Return ``values`` after the label, under the name of the point."""
-    text = f"{visible(mark.label)}: {values}" if mark.label else values
-    return f"{visible(mark.names[index])}\n{text}" if mark.names else text
+def label_values(mark: Mark, index: int, values: str) -> str:
+    """Return ``values`` with the mark's label in front, and the name of the point on a line above."""
+    text = f"{replace_controls(mark.label)}: {values}" if mark.label else values
+    return f"{replace_controls(mark.names[index])}\n{text}" if mark.names else text
 
 
 def has_text(values: Sequence[Scalar]) -> bool:
-    """Return whether any value is text."""
+    """Tell whether any value is text."""
     return any(isinstance(value, str) for value in values)
 
 
 def _check_lengths(mark: Mark, where: str) -> None:
+    """Raise DataError unless all fields that are given have as many values."""
     fields = ("x", "y", "low", "high", "names")
     lengths = {name: len(getattr(mark, name)) for name in fields if getattr(mark, name)}
     if len(set(lengths.values())) > 1:

@@ -1,4 +1,4 @@
-"""Every kind of mark. A new one is a class here, and its line in ``KINDS``."""
+"""The kinds of mark. A new one is a class here, and its line in ``KINDS``."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any
 
 from clockhands.findings import Figure, Mark
 from clockhands.report.figures.heatmap import Heatmap
-from clockhands.report.figures.mark_kind import MarkKind, Plot, abscissae, named
+from clockhands.report.figures.mark_kind import MarkKind, Plot, label_values, list_x
 from clockhands.report.figures.palette import INK, Appearance
-from clockhands.report.text import number
+from clockhands.report.text import format_number
 
 
 class Line(MarkKind):
     """``y`` over ``x``, with error bars from ``low`` to ``high``; few points get markers."""
 
     def draw(self, plot: Plot, mark: Mark, style: Appearance) -> Any:
-        x, y = plot.places(mark)
+        x, y = plot.locate(mark)
         few = len(x) <= 24 and len(plot.panel.marks) <= 6 and mark.emphasis != "reference"
         marker = style.marker if few else ("o" if len(x) == 1 else "")
         look: dict[str, Any] = {"color": style.colour, "lw": style.width, "ls": style.dash, "ms": 3.6}
         (line,) = plot.ax.plot(x, y, marker=marker, solid_capstyle="round", **look)
         draw_error_bars(plot, mark, style.colour, x, y)
         for index, place in enumerate(zip(x, y, strict=True)):
-            plot.note(self.hover(mark, index), *place)
+            plot.note(self.describe_value(mark, index), *place)
         return line
 
 
@@ -34,32 +34,32 @@ class Points(MarkKind):
     """``y`` over ``x`` as symbols, with error bars from ``low`` to ``high``."""
 
     def draw(self, plot: Plot, mark: Mark, style: Appearance) -> Any:
-        x, y = plot.places(mark)
+        x, y = plot.locate(mark)
         look: dict[str, Any] = {"color": style.colour, "marker": style.marker, "linewidths": 0, "alpha": 0.9}
         points = plot.ax.scatter(x, y, s=30 if len(x) <= 60 else 12, zorder=3, **look)
         draw_error_bars(plot, mark, style.colour, x, y)
         for index, place in enumerate(zip(x, y, strict=True)):
-            plot.note(self.hover(mark, index), *place)
+            plot.note(self.describe_value(mark, index), *place)
         return points
 
 
 class Bars(MarkKind):
-    """A bar for each value, with error bars, beside those of other marks. Names in ``y`` lay the bars down."""
+    """A bar for each value, with error bars, beside those of other marks; horizontal where ``y`` holds names."""
 
     def draw(self, plot: Plot, mark: Mark, style: Appearance) -> Any:
         group = [other for other in plot.panel.marks if other.kind == mark.kind]
         place = next(index for index, other in enumerate(group) if other is mark)
-        thickness = 0.76 * _gap(plot, mark) / len(group)
+        thickness = 0.76 * _measure_gap(plot, mark) / len(group)
         return self._draw(plot, mark, style, thickness, (place - (len(group) - 1) / 2) * thickness)
 
-    def base(self, plot: Plot, at: float, amount: float) -> float:
-        """Return where the bar of ``amount`` at the place ``at`` begins."""
+    def find_base(self, plot: Plot, at: float, amount: float) -> float:
+        """Return where the bar of ``amount`` at the coordinate ``at`` begins: on the axis."""
         return 0.0
 
     def _draw(self, plot: Plot, mark: Mark, style: Appearance, thickness: float, shift: float) -> Any:
-        x, y = plot.places(mark)
+        x, y = plot.locate(mark)
         places, amounts = (y, x) if plot.sideways else (x, y)
-        bases = [self.base(plot, at, amount) for at, amount in zip(places, amounts, strict=True)]
+        bases = [self.find_base(plot, at, amount) for at, amount in zip(places, amounts, strict=True)]
         middles = [at + shift for at in places]
         look: dict[str, Any] = {"color": style.colour, "linewidth": 0, "zorder": 2}
         if plot.sideways:
@@ -70,7 +70,7 @@ class Bars(MarkKind):
         for index, (at, low, amount) in enumerate(zip(middles, bases, amounts, strict=True)):
             across, along = (at - thickness / 2, at + thickness / 2), (low, low + amount)
             (x0, x1), (y0, y1) = (along, across) if plot.sideways else (across, along)
-            plot.note(self.hover(mark, index), x0, y0, x1, y1)
+            plot.note(self.describe_value(mark, index), x0, y0, x1, y1)
         return bars
 
 
@@ -82,9 +82,10 @@ class Stack(Bars):
         self._tops: dict[tuple[int, float, bool], float] = defaultdict(float)
 
     def draw(self, plot: Plot, mark: Mark, style: Appearance) -> Any:
-        return self._draw(plot, mark, style, 0.76 * _gap(plot, mark), 0.0)
+        return self._draw(plot, mark, style, 0.76 * _measure_gap(plot, mark), 0.0)
 
-    def base(self, plot: Plot, at: float, amount: float) -> float:
+    def find_base(self, plot: Plot, at: float, amount: float) -> float:
+        """Return where the layer begins: on top of those drawn before it, and go on from its end."""
         key = (id(plot), at, amount < 0)
         base = self._tops[key]
         self._tops[key] += amount if math.isfinite(amount) else 0.0
@@ -98,12 +99,12 @@ class Band(MarkKind):
     neutral = True
 
     def draw(self, plot: Plot, mark: Mark, style: Appearance) -> Any:
-        x, _ = plot.places(mark)
+        x, _ = plot.locate(mark)
         return plot.ax.fill_between(x, mark.low, mark.high, color=style.colour, alpha=0.18, linewidth=0)
 
 
 class HLine(MarkKind):
-    """Rules across the whole panel, at each ``y``."""
+    """Horizontal lines across the whole panel, at each ``y``."""
 
     neutral = True
     rule = True
@@ -112,15 +113,15 @@ class HLine(MarkKind):
         for index, value in enumerate(mark.y):
             at = plot.y(value)
             line = plot.ax.axhline(at, color=style.colour, lw=style.width, ls=style.dash, zorder=1.5)
-            plot.span(self.hover(mark, index), y=at)
+            plot.note_line(self.describe_value(mark, index), y=at)
         return line
 
-    def hover(self, mark: Mark, index: int) -> str:
-        return named(mark, index, number(mark.y[index]))
+    def describe_value(self, mark: Mark, index: int) -> str:
+        return label_values(mark, index, format_number(mark.y[index]))
 
 
 class VLine(MarkKind):
-    """Rules from the bottom to the top of the panel, at each ``x``."""
+    """Vertical lines from the bottom to the top of the panel, at each ``x``."""
 
     needs = ("x",)
     neutral = True
@@ -130,11 +131,11 @@ class VLine(MarkKind):
         for index, value in enumerate(mark.x):
             at = plot.x(value)
             line = plot.ax.axvline(at, color=style.colour, lw=style.width, ls=style.dash, zorder=1.5)
-            plot.span(self.hover(mark, index), x=at)
+            plot.note_line(self.describe_value(mark, index), x=at)
         return line
 
-    def hover(self, mark: Mark, index: int) -> str:
-        return named(mark, index, number(mark.x[index]))
+    def describe_value(self, mark: Mark, index: int) -> str:
+        return label_values(mark, index, format_number(mark.x[index]))
 
 
 KINDS: dict[str, type[MarkKind]] = {
@@ -156,9 +157,9 @@ def draw_error_bars(plot: Plot, mark: Mark, colour: str, x: Sequence[float], y: 
         draw(y if plot.sideways else x, mark.low, mark.high, colors=colour, lw=1.1, zorder=4)
 
 
-def _gap(plot: Plot, mark: Mark) -> float:
-    """The distance of neighbouring bars: 1 for names, else the smallest between their places."""
+def _measure_gap(plot: Plot, mark: Mark) -> float:
+    """Return the distance of neighbouring bars: 1 for names, else the smallest between their coordinates."""
     if plot.sideways or plot.x.names:
         return 1.0
-    places = sorted({plot.x(value) for value in abscissae(mark) if value is not None})
+    places = sorted({plot.x(value) for value in list_x(mark) if value is not None})
     return min((after - before for before, after in itertools.pairwise(places)), default=1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-INK, FAINT, GRID, NULL = "#24292f", "#57606a", "#d8dde3", "#6e7781"
+INK, FAINT, GRID, GREY = "#24292f", "#57606a", "#d8dde3", "#6e7781"
 # Okabe & Ito (2008): told apart with every common kind of colour vision; their yellow is left out, too pale on white.
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 # Steps of viridis, for more series than six: layers or heads, which have an order.
@@ -14,7 +14,7 @@ DARK = {
     INK: "#e6e9ed",
     FAINT: "#a9b2bd",
     GRID: "#343b44",
-    NULL: "#8d97a3",
+    GREY: "#8d97a3",
     "#0072b2": "#4ea3e6",
     "#d55e00": "#f0824a",
     "#009e73": "#2fc79b",
@@ -27,7 +27,7 @@ DARK = {
 }
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.6, 1.2, 1.6)))
-NULL_DASHES = ((0, (4, 2.2)), (0, (1.2, 1.8)), (0, (7, 2, 1.2, 2)))
+GREY_DASHES = ((0, (4, 2.2)), (0, (1.2, 1.8)), (0, (7, 2, 1.2, 2)))
 SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
@@ -42,7 +42,7 @@ class Appearance:
     width: float = 1.5
 
 
-def rc(salt: str) -> dict[str, Any]:
+def make_settings(salt: str) -> dict[str, Any]:
     """Return Matplotlib's settings; ``salt`` makes the ids of one figure reproducible and different from another's."""
     return {
         "svg.fonttype": "none",
@@ -79,7 +79,7 @@ def rc(salt: str) -> dict[str, Any]:
     }
 
 
-def dark_css(scope: str = "svg") -> str:
+def make_dark_css(scope: str = "svg") -> str:
     """Return rules that exchange each light colour inside ``scope`` for its dark one."""
     rules = []
     for light, dark in DARK.items():

@@ -12,11 +12,11 @@ Axis = Literal["x", "y"]
 
 
 def is_shared(plots: Sequence[Plot], axis: Axis) -> bool:
-    """Return whether all panels have one label, scale, set of categories, limits and size of heatmaps on this axis."""
+    """Tell whether all panels have one label, scale, set of categories, limits and size of heatmaps on this axis."""
     drawn = [plot for plot in plots if plot.panel.marks]
     if len(drawn) < 2 or any(plot.panel.equal for plot in drawn):
         return False
-    return len({_signature(plot, axis) for plot in drawn}) == 1 and bool(getattr(drawn[0].panel, f"{axis}label"))
+    return len({_describe_axis(plot, axis) for plot in drawn}) == 1 and bool(getattr(drawn[0].panel, f"{axis}label"))
 
 
 def label_outer(plots: Sequence[Plot], columns: int, axis: Axis) -> None:
@@ -31,7 +31,8 @@ def label_outer(plots: Sequence[Plot], columns: int, axis: Axis) -> None:
             plot.ax.set_ylabel("")
 
 
-def _signature(plot: Plot, axis: Axis) -> tuple[Any, ...]:
+def _describe_axis(plot: Plot, axis: Axis) -> tuple[Any, ...]:
+    """Return all that must be equal for two panels to share this axis."""
     panel = plot.panel
     maps = [mark.z for mark in panel.marks if KINDS[mark.kind].owns_axes]
     if axis == "x":

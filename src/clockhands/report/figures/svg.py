@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clockhands.report.figures.palette import FONT, dark_css
-from clockhands.report.text import slug, visible
+from clockhands.report.figures.palette import FONT, make_dark_css
+from clockhands.report.text import make_slug, replace_controls
 
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 _FAMILY = re.compile(r"font-family: [^;]+;? ?")
@@ -37,29 +37,30 @@ def finish(raw: bytes, name: str, targets: Sequence[Target], *, caption: str) ->
     root = ET.fromstring(raw)
     for metadata in root.findall(f"{{{_SVG}}}metadata"):
         root.remove(metadata)
-    _prune(root, _referenced(root))
+    _prune(root, _find_references(root))
     for element in root.iter():
         _lighten(element)
-    root.append(_hover_layer(targets))
-    root.set("id", f"{slug(name)}-svg")
-    _frame(root, caption)
+    root.append(_make_hover_layer(targets))
+    root.set("id", f"{make_slug(name)}-svg")
+    _set_frame(root, caption)
     return ET.tostring(root, encoding="unicode")
 
 
-def as_file(svg: str) -> str:
-    """Return the same as a file of its own: XML declaration, and its own colours for dark screens."""
+def make_file(svg: str) -> str:
+    """Return the SVG as a file of its own: with an XML declaration, and its colours for dark screens."""
     opening, rest = svg.split(">", 1)
-    dark = "@media screen and (prefers-color-scheme: dark){" + dark_css() + "}"
+    dark = "@media screen and (prefers-color-scheme: dark){" + make_dark_css() + "}"
     return f'<?xml version="1.0" encoding="utf-8"?>\n{opening}><style>{dark}</style>{rest}\n'
 
 
-def _referenced(root: ET.Element) -> set[str]:
+def _find_references(root: ET.Element) -> set[str]:
+    """Return the ids that some attribute refers to."""
     values = "\n".join(value for element in root.iter() for value in element.attrib.values())
     return set(re.findall(r"(?m)(?:^#|url\(#)([\w.-]+)", values))
 
 
 def _prune(parent: ET.Element, kept: set[str]) -> None:
-    """Drop what draws nothing: unused ids, empty groups, invisible backgrounds, indentation."""
+    """Remove what draws nothing: unused ids, empty groups, invisible backgrounds, indentation."""
     for element in list(parent):
         _prune(element, kept)
         element.tail = None
@@ -75,7 +76,7 @@ def _prune(parent: ET.Element, kept: set[str]) -> None:
 
 
 def _lighten(element: ET.Element) -> None:
-    """A hundredth of a point is finer than any screen; the page's font replaces the one used to measure."""
+    """Shorten an element: coordinates to a hundredth of a point, finer than any screen, and no font but the page's."""
     for key in ("d", "x", "y", "points"):
         if key in element.attrib:
             short = _DIGITS.sub(lambda match: f"{float(match[0]):.2f}", element.attrib[key])
@@ -86,16 +87,18 @@ def _lighten(element: ET.Element) -> None:
         del element.attrib["transform"]
 
 
-def _hover_layer(targets: Sequence[Target]) -> ET.Element:
+def _make_hover_layer(targets: Sequence[Target]) -> ET.Element:
+    """Return the transparent shapes that show the text of each target when pointed at."""
     layer = ET.Element(f"{{{_SVG}}}g", {"class": "hover", "fill": "none", "pointer-events": "all"})
     for target in targets:
-        shape = _shape(target)
-        ET.SubElement(shape, f"{{{_SVG}}}title").text = visible(target.text, lines=True)
+        shape = _make_shape(target)
+        ET.SubElement(shape, f"{{{_SVG}}}title").text = replace_controls(target.text, lines=True)
         layer.append(shape)
     return layer
 
 
-def _shape(target: Target) -> ET.Element:
+def _make_shape(target: Target) -> ET.Element:
+    """Return the shape of a target: a disc, or a box of at least 6 points."""
     if target.width < 1 and target.height < 1:
         centre = {"cx": f"{target.x:.1f}", "cy": f"{target.y:.1f}", "r": "5"}
         return ET.Element(f"{{{_SVG}}}circle", centre)
@@ -105,10 +108,11 @@ def _shape(target: Target) -> ET.Element:
     return ET.Element(f"{{{_SVG}}}rect", box)
 
 
-def _frame(root: ET.Element, caption: str) -> None:
+def _set_frame(root: ET.Element, caption: str) -> None:
+    """Set the size, the font and the description of the whole picture."""
     width, height = root.get("viewBox", "0 0 0 0").split()[2:]
     root.set("width", f"{float(width):.0f}")
     root.set("height", f"{float(height):.0f}")
     root.set("font-family", FONT)
     root.set("role", "img")
-    root.set("aria-label", visible(caption) or "figure")
+    root.set("aria-label", replace_controls(caption) or "figure")
