@@ -52,8 +52,17 @@ class Table:
 
     @classmethod
     def of(cls, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-        """Make a table of any sequences; numbers of NumPy and PyTorch become Python's."""
-        return cls(tuple(columns), tuple(tuple(_make_plain(cell) for cell in row) for row in rows))
+        """Make a table of any sequences; numbers of NumPy and PyTorch become Python's.
+
+        Raises ValueError if a row has another number of values than there are columns.
+        """
+        made = cls(tuple(columns), tuple(tuple(_make_plain(cell) for cell in row) for row in rows))
+        for row in made.rows:
+            if len(row) != len(made.columns):
+                raise ValueError(
+                    f"a row has {len(row)} values for the {len(made.columns)} columns {made.columns}: {row}"
+                )
+        return made
 
 
 @dataclass(frozen=True)

@@ -31,3 +31,12 @@ def test_the_report_has_every_part_and_can_be_drawn() -> None:
     )
     assert "on an abacus, 2 cores;" in findings["compare.costs"].method
     assert findings["compare.lengths"].value == 5.5  # the mean of 2 + seed over six seeds
+
+
+def test_the_figure_draws_each_score_with_its_interval() -> None:
+    mark = conclude(results())["compare.verdict"].figure.panels[0].marks[0]
+    drawn = {
+        name: (score, low, high) for name, score, low, high in zip(mark.y, mark.x, mark.low, mark.high, strict=True)
+    }
+    assert drawn == {verdict.variant: (verdict.score, *(verdict.interval or ())) for verdict in judge(results())}
+    assert all(low < high for _, low, high in drawn.values())

@@ -62,3 +62,21 @@ def test_states_that_are_no_numbers_are_refused_with_their_layer() -> None:
         model.h[1].mlp.c_proj.bias[3] = torch.inf
     with pytest.raises(CheckpointError, match="GPT2Model gives NaN or infinite hidden states after layer 2"):
         inspect(model, texts=_ids(), control=False)
+
+
+def test_an_encoder_without_a_configuration_is_drawn_again_with_its_whole_model() -> None:
+    """FSMT's encoder has no configuration; an encoder of BART has, and is drawn alone."""
+    sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
+    sizes |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+    fsmt = hf.FSMTModel(hf.FSMTConfig(langs=["a", "b"], src_vocab_size=9, tgt_vocab_size=9, **sizes))
+    for model in (fsmt, tiny("bart")):
+        subject = Subject.of(model, side="encoder")
+        fresh = subject.build_untrained(seed=1)
+        assert type(fresh.model) is type(subject.model)
+        assert (fresh.whole is None) == (subject.whole is None)
+        again = subject.build_untrained(seed=1)
+        first, second, other = (
+            torch.cat([p.flatten() for p in one.model.parameters()])
+            for one in (fresh, again, subject.build_untrained(seed=2))
+        )
+        assert torch.equal(first, second) and not torch.equal(first, other)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from typing import Any
 
+import matplotlib.pyplot as plt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clockhands.findings import Figure, Mark, Panel
 from clockhands.report.figures import draw
+from clockhands.report.figures.draw import _limit
 from tests.report.demo import EVIL
 from tests.report.figures.svg_tree import SVG, one, texts, titles
 
@@ -60,3 +62,17 @@ def test_whatever_the_values_the_result_is_well_formed(data: st.DataObject, kind
     x = data.draw(st.sampled_from([(), tuple(range(len(y))), tuple(f"{name}{i}" for i in range(len(y)))]))
     root = one(Mark(kind, name, x, y))
     assert len(titles(root)) <= len(y)
+
+
+def test_an_axis_has_the_limits_of_its_panel() -> None:
+    """The same line among wider limits takes less of the height."""
+    line = Mark("line", "a", (0, 1), (0.0, 1.0))
+    heights = {}
+    for limits in (None, (0.0, 1.0), (0.0, 10.0)):
+        _, axes = plt.subplots()
+        axes.plot([0, 1], [0.0, 1.0])
+        _limit(axes, Panel((line,), ylim=limits, xlim=limits))
+        heights[limits] = (axes.get_xlim(), axes.get_ylim())
+        plt.close()
+    assert heights[0.0, 10.0] == ((0, 10), (0, 10)) and heights[0.0, 1.0] == ((0, 1), (0, 1))
+    assert heights[None] not in (heights[0.0, 10.0], heights[0.0, 1.0])
