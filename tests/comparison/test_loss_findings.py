@@ -18,3 +18,10 @@ def test_a_crowd_is_not_drawn_whole(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(drawn) == 2 and "base" in drawn
         assert len({row[0] for row in findings[name].table.rows}) == 4
         assert panel.title == "base and the 1 lowest of the others"
+
+
+def test_the_lowest_loss_is_told_with_the_range_of_its_seeds() -> None:
+    found = conclude(results())["compare.curves"]
+    lowest = min(found.table.rows, key=lambda row: row[1])
+    assert (found.value, *found.interval) == lowest[1:4] and lowest[2] < lowest[1] < lowest[3]
+    assert lowest[0] in found.verdict

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -270,3 +271,11 @@ def test_the_facts_are_those_of_the_installed_transformers() -> None:
 
     fresh = {name: describe(name, kind) for name, kind in list_text_configs()}
     assert families() == json.loads(json.dumps({name: facts for name, facts in fresh.items() if facts}))
+
+
+def test_vllm_multiplies_yarns_amplitude_by_attn_factor_which_is_one_where_it_is_not_set() -> None:
+    raw = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 1,
+           "max_position_embeddings": 8192, "rope_theta": 1e4}  # fmt: skip
+    for more, times in (({}, 1.0), ({"attn_factor": 0.5}, 0.5)):
+        rotation = read_huggingface({**raw, "rope_scaling": {**RULES["yarn"], **more}}, "f", "vllm").layers[0].rotation
+        assert rotation is not None and rotation.amplitude == pytest.approx(times * (0.1 * math.log(8) + 1))

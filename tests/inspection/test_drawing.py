@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clockhands.inspection.drawing import format_percent_range
+from clockhands.inspection.drawing import format_percent, format_percent_range
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,11 @@ from clockhands.inspection.drawing import format_percent_range
 )
 def test_two_ends_that_differ_are_written_apart(low: float, high: float, shown: str) -> None:
     assert format_percent_range(low, high) == shown
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [(0.0924, "9.2 %"), (0.0994, "9.9 %"), (0.0996, "10 %"), (0.12, "12 %"), (0.0004, "0.0 %"), (-0.02, "−2.0 %")],
+)
+def test_a_percentage_has_one_decimal_below_ten(share: float, shown: str) -> None:
+    assert format_percent(share) == shown

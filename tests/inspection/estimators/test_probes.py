@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clockhands.inspection.estimators.probes import STRENGTH, CrossValidation, Ridge, correct_interval
+from clockhands.inspection.estimators.probes import STRENGTH, CrossValidation, Ridge, correct_interval, fit_network_r2
 from clockhands.inspection.measures.layer_probes import probe_positions
 
 
@@ -72,3 +72,13 @@ def test_the_interval_holds_the_true_score_and_an_uncorrected_one_does_not() -> 
 
 def test_one_split_gives_no_interval_but_a_point() -> None:
     assert correct_interval(torch.tensor([0.5]), 0.3) == (0.5, 0.5)
+
+
+def test_a_network_reads_what_no_line_can() -> None:
+    """A square and the length of the vector; noise has nothing to read, so R² is not above 0."""
+    draw = torch.Generator().manual_seed(0)
+    x, test = torch.randn(600, 4, generator=draw), torch.randn(300, 4, generator=draw)
+    for read in (lambda rows: rows[:, 0].square(), lambda rows: rows.norm(dim=1)):
+        assert fit_network_r2(x, read(x), test, read(test)) > 0.9
+    noise = torch.randn(900, generator=draw)
+    assert fit_network_r2(x, noise[:600], test, noise[600:]) < 0.1

@@ -105,3 +105,11 @@ def test_trap_37_position_to_content_of_the_paper_looks_from_the_keys_side() -> 
 def test_impossible_buckets_are_refused() -> None:
     with pytest.raises(ConfigError, match="span 4 with 7 buckets"):
         DeBERTa(D, HEADS, WIDTH, span=4, buckets=7)
+
+
+def test_half_of_the_buckets_must_stay_below_the_span() -> None:
+    """The buckets beyond the exact ones are spaced by log((span - 1)/half), which must not be log 1."""
+    DeBERTa(D, HEADS, WIDTH, span=4, buckets=4)
+    for buckets in (6, 2, 5):
+        with pytest.raises(ConfigError, match=f"span 4 with {buckets} buckets"):
+            DeBERTa(D, HEADS, WIDTH, span=4, buckets=buckets)

@@ -28,3 +28,10 @@ def test_wavelengths_run_from_two_pi_to_the_base() -> None:
     rows = find_wavelengths(64).table.rows
     assert rows[0][1] == pytest.approx(6.28319, abs=1e-4)
     assert rows[-1][1] == pytest.approx(6.28319 * 10_000 ** (62 / 64), rel=1e-5)
+
+
+def test_the_length_of_the_rows_is_told_as_it_is() -> None:
+    """√(64/2) for sinusoids; half as much for sinusoids of half the amplitude."""
+    rows = Sinusoidal(64).encode(torch.arange(100)[None])[0]
+    assert "√(d/2) = 5.657, and no value leaves [-1, 1] (largest 1.000)" in draw_classic(rows).verdict
+    assert "= 2.828, and" in draw_classic(rows / 2).verdict
