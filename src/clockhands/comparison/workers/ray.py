@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import socket
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from clockhands.comparison.trial import Trial
 from clockhands.comparison.workers.job import Job, TrialProgress, dead_trial
+from clockhands.comparison.workers.ray_head import LOOK, ClusterHead
 from clockhands.comparison.workers.ray_start import last_line, start_ray
 from clockhands.errors import ClockhandsError, UsageError
 
@@ -21,8 +20,6 @@ DEATHS = 3
 """A trial that kills its worker that many times has failed (out of memory, most often)."""
 LOSSES = 8
 """A trial whose node goes away that often is left without a result: nothing was learnt about it."""
-LOOK, PATIENCE = 5.0, 25.0
-"""Seconds between two looks at the head, and until one that is silent is gone. Ray ends the process after 60."""
 
 
 class Cluster:
@@ -55,7 +52,7 @@ class Cluster:
     def _run(self, ray: Any, jobs: Sequence[Job], progress: TrialProgress) -> Iterator[Trial]:
         # Ray itself would count a node that went away as the trial's own fault, so it tries once and we do the rest.
         work = ray.remote(num_cpus=self.threads, num_gpus=self.gpus, max_retries=0)(_work)
-        ended, head = _Ended(ray), _Head(ray, self.address)
+        ended, head = _Ended(ray), ClusterHead(ray, self.address)
         running: dict[Any, Job] = {}
 
         def begin(job: Job) -> None:
@@ -105,31 +102,6 @@ class _Ended:
         except (faults.NodeDiedError, faults.ObjectLostError):
             self.losses[job.key] += 1
             return None
-
-
-class _Head:
-    """Whether the head of the cluster still answers: Ray ends the whole process, with its own words, when it does not.
-
-    A client at ``ray://`` is told by its connection, and cannot see the head's port.
-    """
-
-    def __init__(self, ray: Any, address: str) -> None:
-        self.place: tuple[str, int] | None = None
-        if address == "ray":
-            host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
-            self.place = host.strip("[]"), int(port)
-        self.seen = time.monotonic()
-
-    def look(self) -> None:
-        """Raises ConnectionError when the head has been silent for ``PATIENCE`` seconds."""
-        if self.place is None:
-            return
-        try:
-            socket.create_connection(self.place, timeout=LOOK).close()
-            self.seen = time.monotonic()
-        except OSError:
-            if time.monotonic() - self.seen > PATIENCE:
-                raise ConnectionError(f"its head at {self.place[0]}:{self.place[1]} does not answer") from None
 
 
 def _work(threads: int, job: Job) -> Trial:
