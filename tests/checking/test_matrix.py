@@ -23,3 +23,19 @@ def test_a_verdict_that_a_known_fault_changed_says_so_in_the_matrix() -> None:
     data = matrix([Result("x:causal", "causal", "RoPE", (outcome,))])
     explanation = data["texts"][data["rows"][0]["cells"]["shift"][4]]
     assert explanation == "FAIL -> WARN: known fault entry of the library: why"
+
+
+def test_causes_have_their_models_and_those_of_the_library_stand_first() -> None:
+    def gaps(size: float) -> Outcome:
+        return Outcome("packing.gaps", "LIBRARY", size, cause="gaps", thread="o/r#1", floor=0.5)
+
+    own = [Outcome(name, "FAIL", 1.0, cause="own") for name in ("shift", "cache.steps")]
+    found = [Result(name, "causal", "", (gaps(size), *own)) for name, size in (("a", 1.0), ("b", 3.0))]
+    found.append(Result("c", "causal", "", (own[0], Outcome("cache.chunks", "FAIL", float("inf"), reason="raised"))))
+    first, *rest = matrix(found)["causes"]
+    assert (first["library"], first["models"], first["largest"], first["times"]) == (True, ["a", "b"], 3.0, 6.0)
+    assert first["thread"] == "o/r#1"
+    assert [(each["cause"], each["models"], each["checks"]) for each in rest] == [
+        ("own", ["a", "b", "c"], ["shift", "cache.steps"]),
+        ("raised", ["c"], ["cache.chunks"]),
+    ]

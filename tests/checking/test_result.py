@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.checking.checks.check import CHECKS, select
-from clockhands.checking.result import USES, Result, changes, load, sentence
+from clockhands.checking.checks.check import CHECKS, USES, check, select
+from clockhands.checking.result import Result, changes, load, sentence
 from clockhands.checking.verdict.outcome import Outcome
 from clockhands.errors import DataError, UsageError
 
@@ -27,30 +27,50 @@ def test_json_returns_the_same() -> None:
 
 
 def test_another_schema_is_refused() -> None:
-    with pytest.raises(DataError, match="written in schema 9, this is 1"):
+    with pytest.raises(DataError, match="written in schema 9, this is 2"):
         Result.from_dict({**result().as_dict(), "schema": 9})
     with pytest.raises(DataError, match="no result of clockhands check"):
-        Result.from_dict({"schema": 1})
+        Result.from_dict({"schema": 2})
+
+
+def of_use(use: str, **verdicts: str) -> tuple[Outcome, ...]:
+    """All checks of a use, which pass where nothing else is said."""
+    names = [name for name, each in CHECKS.items() if use in each.uses]
+    given = {name.replace("__", "."): verdict for name, verdict in verdicts.items()}
+    return tuple(Outcome(name, given.get(name, "PASS"), 0.0) for name in names)  # type: ignore[arg-type]
 
 
 def test_the_last_line_tells_safe_from_unsafe_and_leaves_out_what_was_not_checked() -> None:
     found = result(
-        Outcome("padding.right", "PASS", 0.0),
-        Outcome("padding.content", "PASS", 0.0),
-        Outcome("packing.positions", "WARN", 2.0),
-        Outcome("cache.rollback", "N/A", reason="none"),
+        *of_use("right padding"), Outcome("packing.positions", "WARN", 2.0), Outcome("packing.gaps", "N/A", reason="no")
     )
     assert found.reliance() == "You may rely on: right padding yes · packing no."
-    assert result().reliance() == "You may rely on: nothing that was checked."
+    assert result().reliance() == "You may rely on: nothing that was checked whole."
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_use_is_safe_only_if_all_its_checks_were_made_and_passed(use: str) -> None:
+    names = [name for name, each in CHECKS.items() if use in each.uses]
+    assert names, "a use that no check is about"
+    assert result(*of_use(use)).rely()[use] is True
+    for name in names:
+        for verdict in ("FAIL", "WARN", "LIBRARY", "PROPERTY"):
+            assert result(*of_use(use, **{name.replace(".", "__"): verdict})).rely()[use] is False
+        if not CHECKS[name].optional:
+            assert result(*(o for o in of_use(use) if o.check != name)).rely()[use] is None, "it was not made"
+    assert result(*of_use(use, **{n.replace(".", "__"): "N/A" for n in names})).rely()[use] is None
+
+
+def test_every_check_belongs_to_a_use() -> None:
+    assert [name for name, each in CHECKS.items() if not each.uses or not set(each.uses) <= set(USES)] == []
+    with pytest.raises(ValueError, match=r"the check x names the uses \('flying',\): name at least one of USES"):
+        check("x", "a", "c", uses=("flying",))
+    assert "x" not in CHECKS
 
 
 def test_one_side_of_an_encoder_decoder_is_enough_to_make_a_use_unsafe() -> None:
     both = result(Outcome("padding.left.mask", "PASS", 0.0), Outcome("source.padding.left.mask", "PROPERTY", 1.0))
     assert both.rely()["left padding by the mask alone"] is False
-
-
-def test_uses_stand_on_checks_that_exist() -> None:
-    assert {name for names in USES.values() for name in names} <= set(CHECKS)
 
 
 def test_only_what_became_worse_is_a_change() -> None:
@@ -60,6 +80,29 @@ def test_only_what_became_worse_is_a_change() -> None:
     after = [result(Outcome("shift", "FAIL", 1.0), Outcome("load.state", "PASS"), Outcome("cache.steps", "FAIL", 1.0))]
     assert changes(before, after) == ["m shift: PROPERTY became FAIL", "m cache.steps: new, FAIL"]
     assert changes(after, after) == []
+
+
+def test_what_is_not_judged_any_more_is_worse() -> None:
+    safe = result(Outcome("shift", "PASS", 0.0))
+    assert changes([safe], [result(Outcome("shift", "N/A"))]) == ["m shift: PASS became N/A"]
+    assert changes([result(Outcome("shift", "FAIL", 1.0))], [result(Outcome("shift", "N/A"))]) == []
+    broken = Result("m", "causal", "", (), fault="cannot be built: KeyError")
+    assert changes([safe], [broken]) == ["m: cannot be built: KeyError"]
+    assert changes([broken], [broken]) == []
+    other = result(Outcome("shift", "PASS", 0.0), model="other")
+    assert changes([other], [safe]) == ["m: the baseline is about other"]
+    assert changes([safe, other], [safe]) == []
+    assert changes([safe, other], [safe], whole=True) == ["other: in the baseline, and not checked any more"]
+
+
+def test_the_first_line_counts_what_is_the_models_own() -> None:
+    shared = Outcome("packing.gaps", "LIBRARY", 1.0, measured="FAIL", known="packing-gaps")
+    assert result(shared).summary() == "PASS  m: no fault of its own; 1 fault of its library touches it"
+    both = result(shared, Outcome("precision.to", "LIBRARY", 1.0), Outcome("shift", "FAIL", 1.0))
+    assert both.summary() == "FAIL  m: 1 check fails; 2 faults of its library touch it"
+    assert (result(shared).failed, both.failed) == (False, True)
+    assert result().summary() == "PASS  m: no fault of its own"
+    assert Result("m", "causal", "", (), fault="broken").summary() == "FAIL  m: broken"
 
 
 def test_a_missing_or_strange_baseline_is_named(tmp_path: Path) -> None:
@@ -85,6 +128,11 @@ def test_findings_stand_faults_first_and_carry_the_command() -> None:
     assert findings["check.shift"].verdict == "FAIL 1.5 std. why. Safe: how."
 
 
+def test_a_size_stands_beside_what_the_precision_does_by_itself() -> None:
+    found = sentence(Outcome("precision.to", "LIBRARY", 0.6, note="rounded", floor=0.2))
+    assert found == "LIBRARY 0.6 std, 3 times what that precision does by itself (rounded)."
+
+
 def test_a_sentence_repeats_nothing() -> None:
     assert sentence(Outcome("x", "PROPERTY", 0.5, reason="absolute", cause="absolute")) == "PROPERTY 0.5 std. absolute."
 
@@ -100,7 +148,8 @@ def test_a_result_of_an_earlier_version_is_read() -> None:
     """Fields that were added within the schema are empty."""
     new = Result("m", "causal", "RoPE", (Outcome("shift", "WARN", 1.0, measured="FAIL", known="entry"),)).as_dict()
     assert Result.from_dict(new).outcomes[0].change == "FAIL -> WARN: known fault entry of the library"
-    for field in ("measured", "known"):
+    new["schema"] = 1
+    for field in ("measured", "known", "floor"):
         del new["outcomes"][0][field]
     old = Result.from_dict(new)
     assert (old.task, old.outcomes) == ("causal", (Outcome("shift", "WARN", 1.0),))

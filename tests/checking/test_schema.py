@@ -72,7 +72,7 @@ def test_what_is_not_of_the_schema_is_seen() -> None:
     good = Result("m", "causal", "RoPE", (Outcome("shift", "PASS", 0.0),)).as_dict()
     assert faults(good, SCHEMA) == []
     assert faults({**good, "extra": 1}, SCHEMA) == ["$ has extra"]
-    assert faults({**good, "schema": 2}, SCHEMA) == ["$.schema is 2"]
+    assert faults({**good, "schema": 3}, SCHEMA) == ["$.schema is 3"]
     assert faults({**good, "outcomes": [{**good["outcomes"][0], "verdict": "OK"}]}, SCHEMA) == [
         "$.outcomes[0].verdict is 'OK'"
     ]

@@ -20,7 +20,8 @@ def test_a_sound_model_is_0_and_a_fault_is_1(capsys: pytest.CaptureFixture[str])
     assert main(["check", "--type", "roberta:causal", "--tiny", "--only", "generate.forward"]) == 1
     out = capsys.readouterr().out
     assert "the model itself counts from padding_idx + 1" in out
-    assert out.splitlines()[-1] == "You may rely on: cached decoding no."
+    assert out.splitlines()[0] == "FAIL  roberta:causal: 1 check fails"
+    assert out.splitlines()[-1].startswith("You may rely on: left-padded generate no · cached decoding no · resume no")
 
 
 def test_a_baseline_forgives_what_was_so_before(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -30,11 +31,20 @@ def test_a_baseline_forgives_what_was_so_before(capsys: pytest.CaptureFixture[st
     last.write_text(capsys.readouterr().out)
     assert main([*command, "--baseline", str(last)]) == 0
     found = json.loads(last.read_text())
-    assert found["schema"] == 1
+    assert found["schema"] == 2
     found["outcomes"][0]["verdict"] = "PASS"
     last.write_text(json.dumps(found))
     assert main([*command, "--baseline", str(last)]) == 1
     assert "generate.forward: PASS became FAIL" in capsys.readouterr().err
+
+
+def test_what_the_library_does_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("llama", "qwen3", "mistral"):
+        assert main(["check", "--type", f"{name}:causal", "--tiny", "--only", "precision.to,packing.gaps"]) == 0
+        first, _, *rest = capsys.readouterr().out.splitlines()
+        assert first == f"PASS  {name}:causal: no fault of its own; 2 faults of its library touch it"
+        assert [line.split(":")[0] for line in rest[:2]] == ["LIBRARY   precision.to", "LIBRARY   packing.gaps"]
+        assert "times what that precision does by itself" in rest[0]
 
 
 def test_a_port_against_its_reference(capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,7 +66,7 @@ def test_checks_and_a_reference_in_one_command(capsys: pytest.CaptureFixture[str
     assert main([*checked[:-1], "--against", "llama+yarn:causal"]) == 1
     out = capsys.readouterr().out
     assert "FAIL  llama against llama+yarn:causal" in out
-    assert out.splitlines()[-1].startswith("You may rely on: cached decoding yes")
+    assert out.splitlines()[-1].startswith("You may rely on: moved positions yes")
 
 
 def test_a_report_is_written(tmp_path: Path) -> None:
@@ -71,7 +81,7 @@ def test_the_matrix_is_1_if_anything_fails(
     monkeypatch.setattr("clockhands.checking.sweep.list_builds", lambda: ["x:causal"])
     kept = tmp_path / "results.jsonl"
     command = ["check", "--all", str(tmp_path), "--only", "shift"]
-    for verdict, code in (("PASS", 0), ("WARN", 0), ("FAIL", 1)):
+    for verdict, code in (("PASS", 0), ("WARN", 0), ("LIBRARY", 0), ("FAIL", 1)):
         outcome = Outcome("shift", verdict, 1.0)
         kept.write_text(json.dumps(Result("x:causal", "causal", "RoPE", (outcome,), versions()).as_dict()) + "\n")
         assert main(command) == code

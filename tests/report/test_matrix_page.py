@@ -25,6 +25,18 @@ DATA: dict[str, Any] = {
         {"name": "shift", "asserts": EVIL, "catches": EVIL},
         {"name": "cache.steps", "asserts": "A.", "catches": "c"},
     ],
+    "causes": [
+        {
+            "library": True,
+            "cause": EVIL,
+            "checks": [EVIL],
+            "models": [EVIL],
+            "largest": 1.2,
+            "times": None,
+            "safe": EVIL,
+            "thread": EVIL,
+        },
+    ],
     "texts": ["", EVIL, "huggingface/transformers#1"],
     "rows": [
         {

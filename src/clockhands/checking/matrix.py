@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from clockhands.checking.checks.check import CHECKS
-from clockhands.checking.result import USES, Result
+from clockhands.checking.checks.check import CHECKS, USES
+from clockhands.checking.result import Result
 from clockhands.checking.verdict.outcome import Outcome
 
-SCHEMA = 1
-VERDICTS = ("PASS", "FAIL", "WARN", "PROPERTY", "N/A")
+SCHEMA = 2
+VERDICTS = ("PASS", "FAIL", "WARN", "PROPERTY", "N/A", "LIBRARY")
 
 
 def matrix(results: Sequence[Result]) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def matrix(results: Sequence[Result]) -> dict[str, Any]:
     The first number of a cell is one into ``verdicts``, the last five are into ``texts``.
 
     Columns are ``checks``, in their order; a row's ``cells`` are by check name, ``source.`` before those of the source
-    side of an encoder-decoder.
+    side of an encoder-decoder. ``causes`` are the same failures by what causes them, those of the library first.
     """
     texts: dict[str, int] = {"": 0}
     rows = [_row(result, texts) for result in results]
@@ -33,8 +33,41 @@ def matrix(results: Sequence[Result]) -> dict[str, Any]:
         "counts": counts,
         "uses": list(USES),
         "checks": checks,
+        "causes": list_causes(results),
         "texts": list(texts),
         "rows": rows,
+    }
+
+
+def list_causes(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """Return what makes models fail, one entry a cause: which models it touches, how far, and where it is discussed.
+
+    ``times`` is the largest size over what the precision does by itself. Those that lie in code which models share come
+    first, then those that touch most models.
+    """
+    groups: dict[tuple[bool, str], list[tuple[str, Outcome]]] = {}
+    for result in results:
+        for outcome in result.outcomes:
+            if outcome.verdict in ("FAIL", "LIBRARY"):
+                cause = outcome.cause or outcome.reason or outcome.check
+                groups.setdefault((outcome.verdict == "LIBRARY", cause), []).append((result.model, outcome))
+    entries = [_cause(shared, cause, touched) for (shared, cause), touched in groups.items()]
+    return sorted(entries, key=lambda entry: (not entry["library"], -len(entry["models"]), entry["cause"]))
+
+
+def _cause(shared: bool, cause: str, touched: Sequence[tuple[str, Outcome]]) -> dict[str, Any]:
+    outcomes = [outcome for _, outcome in touched]
+    sizes = [o.size for o in outcomes if o.size is not None and o.size < float("inf")]
+    times = [o.size / o.floor for o in outcomes if o.size is not None and o.floor]
+    return {
+        "library": shared,
+        "cause": cause,
+        "checks": list(dict.fromkeys(outcome.check for outcome in outcomes)),
+        "models": list(dict.fromkeys(model for model, _ in touched)),
+        "largest": _short(max(sizes, default=None)),
+        "times": _short(max(times, default=None)),
+        "safe": outcomes[0].safe,
+        "thread": outcomes[0].thread,
     }
 
 

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from clockhands.checking.checks.check import CHECKS
+from clockhands.checking.checks.check import CHECKS, USES, Check
 from clockhands.checking.verdict.outcome import Outcome
 from clockhands.errors import DataError
 from clockhands.findings import Finding, Findings, Light, Reference, Table
 
-SCHEMA = 1
-USES: dict[str, tuple[str, ...]] = {
-    "right padding": ("padding.right", "padding.content"),
-    "left padding by the mask alone": ("padding.left.mask",),
-    "left padding with position_ids": ("padding.left.positions",),
-    "left-padded generate": ("generate.left_padded",),
-    "cached decoding": ("cache.steps", "generate.forward"),
-    "resume": ("cache.chunks", "generate.resume"),
-    "rollback": ("cache.rollback",),
-    "packing": ("packing.positions",),
-    "packing under a block mask": ("packing.block_mask",),
-    "positions with gaps": ("packing.gaps",),
-    "bf16 by from_pretrained": ("precision.load", "precision.distance"),
-    "bf16 by .to()": ("precision.to",),
+SCHEMA = 2
+_READ = (1, 2)  # 2 added the verdict LIBRARY
+_LIGHTS: dict[str, Light] = {
+    "PASS": "good",
+    "FAIL": "bad",
+    "WARN": "warn",
+    "LIBRARY": "warn",
+    "PROPERTY": "info",
+    "N/A": "skip",
 }
-_LIGHTS: dict[str, Light] = {"PASS": "good", "FAIL": "bad", "WARN": "warn", "PROPERTY": "info", "N/A": "skip"}
 
 
 @dataclass(frozen=True)
@@ -47,7 +41,7 @@ class Result:
 
     @property
     def failed(self) -> bool:
-        """Whether anything is called a fault."""
+        """Whether the model has a fault of its own, or could not be built; those of its library do not count."""
         return bool(self.fault) or any(outcome.verdict == "FAIL" for outcome in self.outcomes)
 
     def count(self, verdict: str) -> int:
@@ -55,18 +49,36 @@ class Result:
         return sum(outcome.verdict == verdict for outcome in self.outcomes)
 
     def rely(self) -> dict[str, bool | None]:
-        """Return for every use whether it is safe; None where it was not or could not be checked."""
-        return {use: self._safe(names) for use, names in USES.items()}
+        """Return for every use whether it is safe; None where that was not or could not be checked.
 
-    def _safe(self, names: Sequence[str]) -> bool | None:
-        verdicts = [o.verdict for o in self.outcomes if o.check.removeprefix("source.") in names and o.verdict != "N/A"]
-        return all(verdict == "PASS" for verdict in verdicts) if verdicts else None
+        It is safe only if every check of it was made and none that applies did otherwise than pass.
+        """
+        return {use: self._safe([check for check in CHECKS.values() if use in check.uses]) for use in USES}
+
+    def _safe(self, checks: Sequence[Check]) -> bool | None:
+        verdicts_of: dict[str, list[str]] = {}
+        for outcome in self.outcomes:
+            verdicts_of.setdefault(outcome.check.removeprefix("source."), []).append(outcome.verdict)
+        verdicts = {verdict for check in checks for verdict in verdicts_of.get(check.name, ())} - {"N/A"}
+        if verdicts - {"PASS"}:
+            return False
+        missed = any(check.name not in verdicts_of for check in checks if not check.optional)
+        return None if missed or not verdicts else True
 
     def reliance(self) -> str:
         """Return in words which uses are safe: the last line in the terminal."""
         words = {True: "yes", False: "no"}
         known = [f"{use} {words[safe]}" for use, safe in self.rely().items() if safe is not None]
-        return "You may rely on: " + (" · ".join(known) if known else "nothing that was checked") + "."
+        return "You may rely on: " + (" · ".join(known) if known else "nothing that was checked whole") + "."
+
+    def summary(self) -> str:
+        """Return in words what is the model's own fault and what its library's: the first line in the terminal."""
+        if self.fault:
+            return f"FAIL  {self.model}: {self.fault}"
+        failed, shared = self.count("FAIL"), self.count("LIBRARY")
+        own = f"{_number(failed, 'check')} fail{'s' * (failed == 1)}" if failed else "no fault of its own"
+        noted = f"; {_number(shared, 'fault')} of its library touch{'es' * (shared == 1)} it" if shared else ""
+        return f"{'FAIL' if failed else 'PASS'}  {self.model}: {own}{noted}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the stable JSON form."""
@@ -86,7 +98,7 @@ class Result:
     def from_dict(cls, raw: Mapping[str, Any]) -> Result:
         """Read ``as_dict``. Raises DataError if it is something else."""
         try:
-            if raw["schema"] != SCHEMA:
+            if raw["schema"] not in _READ:
                 raise DataError(f"the checks were written in schema {raw['schema']}, this is {SCHEMA}: run them again")
             outcomes = tuple(Outcome(**entry) for entry in raw["outcomes"])
             names = ("model", "scheme", "versions", "seconds", "fault")
@@ -96,9 +108,15 @@ class Result:
 
     def findings(self) -> Findings:
         """Return the result as findings, failures first, for pages and notebooks."""
-        order = ("FAIL", "WARN", "PROPERTY", "PASS", "N/A")
+        order = ("FAIL", "LIBRARY", "WARN", "PROPERTY", "PASS", "N/A")
         ranked = sorted(self.outcomes, key=lambda outcome: order.index(outcome.verdict))
-        facts = {"model": self.model, "encoding": self.scheme, **self.versions, "reliance": self.reliance()}
+        facts = {
+            "model": self.model,
+            "encoding": self.scheme,
+            **self.versions,
+            "verdict": self.summary(),
+            "reliance": self.reliance(),
+        }
         items = (self._reliance_finding(), *(self._finding(outcome) for outcome in ranked))
         title = f"Does {self.model} handle position correctly?"
         return Findings(title, items, facts, self._signature(), self.command)
@@ -138,6 +156,8 @@ def versions() -> dict[str, str]:
 def sentence(outcome: Outcome) -> str:
     """Return one outcome in words: the verdict, its size, the cause and what is safe."""
     size = "" if outcome.size is None else f" {outcome.size:.2g} std"
+    if outcome.size is not None and outcome.floor:
+        size += f", {outcome.size / outcome.floor:.2g} times what that precision does by itself"
     parts = [f"{outcome.verdict}{size}" + (f" ({outcome.note})" if outcome.note else "")]
     cause = outcome.cause + (f" ({outcome.where})" if outcome.where else "")
     cause = f"{outcome.change}: {cause}" if outcome.change else cause
@@ -148,19 +168,43 @@ def sentence(outcome: Outcome) -> str:
     return ". ".join(dict.fromkeys(part.rstrip(".") for part in parts if part)) + "."
 
 
-def changes(before: Iterable[Result], after: Iterable[Result]) -> list[str]:
-    """Return one line for each check that became worse between two runs; a new check counts if it fails."""
-    rank = {"PASS": 0, "N/A": 0, "PROPERTY": 1, "WARN": 2, "FAIL": 3}
-    old = {(r.model, o.check): o.verdict for r in before for o in r.outcomes}
-    worse = []
-    for result in after:
-        for outcome in result.outcomes:
-            was = old.get((result.model, outcome.check))
-            if was is None and outcome.verdict == "FAIL":
-                worse.append(f"{result.model} {outcome.check}: new, FAIL")
-            elif was is not None and rank[outcome.verdict] > rank[was]:
-                worse.append(f"{result.model} {outcome.check}: {was} became {outcome.verdict}")
-    return worse
+def changes(before: Sequence[Result], after: Sequence[Result], whole: bool = False) -> list[str]:
+    """Return one line for each check that became worse between two runs; a new check counts if it fails.
+
+    Worse is also what was safe and is not judged any more, a model that cannot be built any more, and a baseline that
+    says nothing about the model. ``whole``: both runs are about all models, so that one may not be missing.
+    """
+    old = {result.model: result for result in before}
+    worse = [line for result in after for line in _changes(old, result)]
+    missing = sorted(set(old) - {result.model for result in after}) if whole else []
+    return worse + [f"{model}: in the baseline, and not checked any more" for model in missing]
+
+
+_RANK = {"PASS": 0, "N/A": 0, "PROPERTY": 1, "WARN": 2, "LIBRARY": 2, "FAIL": 3}
+
+
+def _changes(old: Mapping[str, Result], result: Result) -> Iterator[str]:
+    was = old.get(result.model)
+    if was is None:
+        yield f"{result.model}: the baseline is about {', '.join(sorted(old)[:3]) or 'nothing'}"
+        return
+    if result.fault and not was.fault:
+        yield f"{result.model}: {result.fault}"
+    verdicts = {outcome.check: outcome.verdict for outcome in was.outcomes}
+    for outcome in result.outcomes:
+        earlier = verdicts.get(outcome.check)
+        if earlier is None and outcome.verdict == "FAIL" and not was.fault:
+            yield f"{result.model} {outcome.check}: new, FAIL"
+        elif earlier is not None and _is_worse(earlier, outcome.verdict):
+            yield f"{result.model} {outcome.check}: {earlier} became {outcome.verdict}"
+
+
+def _is_worse(earlier: str, now: str) -> bool:
+    return _RANK[now] > _RANK[earlier] or (earlier, now) == ("PASS", "N/A")
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def load(path: str | Path) -> list[Result]:

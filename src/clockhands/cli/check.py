@@ -43,7 +43,7 @@ _REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "type": (("trust_remote_code",), "an architecture of transformers brings no code of its own"),
     "model": (_SWEEP, "they are about --all"),
 }
-_ORDER = ("FAIL", "WARN", "PROPERTY", "PASS", "N/A")
+_ORDER = ("FAIL", "LIBRARY", "WARN", "PROPERTY", "PASS", "N/A")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -201,10 +201,9 @@ def _print_result(result: Result, verbose: bool) -> None:
 
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
+    print(result.summary())
     versions = " · ".join(f"{name} {version}" for name, version in result.versions.items())
     print(f"{result.model} · {result.scheme} · {len(result.outcomes)} checks in {result.seconds:.1f} s · {versions}")
-    if result.fault:
-        print(f"FAIL      {result.fault}")
     for verdict in _ORDER:
         outcomes = [outcome for outcome in result.outcomes if outcome.verdict == verdict]
         if verdict in ("PASS", "N/A") and not verbose:
@@ -237,7 +236,10 @@ def _matrix(options: argparse.Namespace) -> int:
     from clockhands.report.matrix_page import write_matrix
 
     def progress(result: Result, done: int, total: int) -> None:
-        marks = result.fault or f"{result.count('PASS')} pass, {result.count('FAIL')} fail"
+        marks = (
+            result.fault
+            or f"{result.count('PASS')} pass, {result.count('FAIL')} fail, {result.count('LIBRARY')} of the library"
+        )
         print(f"{done}/{total} {result.model} {result.seconds:.1f} s: {marks}", file=sys.stderr, flush=True)
 
     before = _baseline(options)
@@ -257,7 +259,7 @@ def _matrix(options: argparse.Namespace) -> int:
     if before is None and failures:
         advice = f"--baseline {options.all}/results.jsonl fails only if a check became worse"
         print(f"{failures} checks fail or models cannot be built; {advice}", file=sys.stderr)
-    return _exit_code(results, before, options.baseline)
+    return _exit_code(results, before, options.baseline, whole=True)
 
 
 def _against(options: argparse.Namespace) -> int:
@@ -287,12 +289,12 @@ def _baseline(options: argparse.Namespace) -> list[Result] | None:
     return load(options.baseline) if options.baseline else None
 
 
-def _exit_code(results: list[Result], before: list[Result] | None, baseline: str | None) -> int:
+def _exit_code(results: list[Result], before: list[Result] | None, baseline: str | None, whole: bool = False) -> int:
     if before is None:
         return int(any(result.failed for result in results))
     from clockhands.checking.result import changes
 
-    worse = changes(before, results)
+    worse = changes(before, results, whole)
     for line in worse:
         print(f"worse than {baseline}: {line}", file=sys.stderr)
     return int(bool(worse))

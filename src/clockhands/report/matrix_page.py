@@ -16,6 +16,7 @@ VERDICT_WORDS = {
     "WARN": "careful",
     "PROPERTY": "a property",
     "N/A": "does not apply",
+    "LIBRARY": "fails by its library",
 }
 
 

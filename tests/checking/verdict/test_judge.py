@@ -9,8 +9,9 @@ import pytest
 
 import clockhands.checking
 from clockhands.checking import examine
-from clockhands.checking.checks.check import Check, Measurement
+from clockhands.checking.checks.check import CHECKS, Check, Measurement
 from clockhands.checking.models.make_subjects import from_model
+from clockhands.checking.models.subject import Subject
 from clockhands.checking.result import sentence
 from clockhands.checking.verdict.judge import judge
 from clockhands.checking.verdict.measure import Evidence
@@ -33,7 +34,7 @@ def test_a_check_of_packing_under_a_mask_follows_packing_by_positions() -> None:
     """No cause of its own is looked for where documents are not told apart in any case."""
     (result,) = examine("opt:causal", tiny=True, only=["packing.positions", "packing.mask"])
     leader, follower = result.outcomes
-    assert leader.verdict == "FAIL" and leader.known
+    assert (leader.verdict, leader.measured) == ("LIBRARY", "FAIL") and leader.known
     assert follower.known == "" and follower.reason == "documents are not told apart, with or without it"
     assert follower.safe == ""  # packing.block_mask was not checked
 
@@ -53,8 +54,35 @@ def test_only_the_judge_makes_outcomes() -> None:
 def test_evidence_gives_its_numbers() -> None:
     first, again = Measurement(0.5, "at 3"), Measurement(0.25)
     assert Evidence(inapplicable="why").numbers() == {}
-    assert Evidence(first=first).numbers() == {"size": 0.5, "confirmed": None, "note": "at 3"}
-    assert Evidence(first=first, repeated=again).numbers() == {"size": 0.5, "confirmed": 0.25, "note": "at 3"}
+    alone = {"size": 0.5, "confirmed": None, "note": "at 3", "floor": None}
+    assert Evidence(first=first).numbers() == alone
+    assert Evidence(first=first, repeated=again).numbers() == {**alone, "confirmed": 0.25}
+
+
+def test_what_is_raised_on_valid_input_is_a_failure_unless_it_need_not_be_offered() -> None:
+    def raising(subject: Subject) -> Measurement:
+        raise IndexError("index out of range")
+
+    (subject,) = from_model(adapter(planted.Correct))
+    for refusable, verdict in ((False, "FAIL"), (True, "WARN")):
+        outcome = judge(subject, Check("law", "a", "c", raising, refusable=refusable), "", {})
+        assert (outcome.verdict, outcome.reason) == (verdict, "raised IndexError: index out of range")
+
+
+def test_a_failure_of_shared_code_has_the_rounding_of_its_precision_beside_it() -> None:
+    (result,) = examine("llama:causal", tiny=True, only=["precision.to", "packing.gaps"])
+    low, full = result.outcomes
+    assert (low.verdict, full.verdict) == ("LIBRARY", "LIBRARY") and not result.failed
+    assert low.floor is not None and full.floor is not None and full.size is not None
+    assert 0.01 < low.floor < 2, "bfloat16 has eight bits"
+    assert 1e-8 < full.floor < 1e-4 < 100 * full.floor < full.size, "float32 has 24"
+
+
+def test_a_table_of_the_models_own_is_its_own_fault() -> None:
+    """Of the same kind as that of the library, and in code of the author's."""
+    (subject,) = from_model(adapter(planted.TableFollowsTheCast))
+    outcome = judge(subject, CHECKS["precision.to"], "TableFollowsTheCast", {})
+    assert (outcome.verdict, outcome.known) == ("FAIL", "")
 
 
 @pytest.mark.parametrize(

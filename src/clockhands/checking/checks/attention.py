@@ -20,6 +20,7 @@ from clockhands.checking.models.tiny import build_model
     "eager and sdpa give the same logits, padded or not.",
     "a bias or a mask that only one of them applies",
     huggingface=True,
+    uses=("other attention implementations",),
 )
 def sdpa(subject: Subject) -> Measurement:
     """Compare eager attention and sdpa on an unpadded, a right-padded and a left-padded batch."""
@@ -35,6 +36,7 @@ def sdpa(subject: Subject) -> Measurement:
     huggingface=True,
     optional=True,
     precise=False,
+    uses=("other attention implementations",),
 )
 def flex(subject: Subject) -> Measurement:
     """Compare eager and flex attention, which is compiled first, on the same batches."""

@@ -19,6 +19,7 @@ _LENGTH = 40  # crosses the windows of 16 that the shrunk models have
     "an offset dropped; a window cut wrongly",
     needs=("cache",),
     causal=True,
+    uses=("cached decoding", "resume", "rollback", "left-padded generate"),
 )
 def steps(subject: Subject) -> Measurement:
     """Read a prompt of eight tokens, then single tokens."""
@@ -31,6 +32,7 @@ def steps(subject: Subject) -> Measurement:
     "a mask or a state that restarts at the second chunk",
     needs=("cache",),
     causal=True,
+    uses=("resume",),
 )
 def chunks(subject: Subject) -> Measurement:
     """Read pieces of unequal size across the window."""
@@ -43,6 +45,7 @@ def chunks(subject: Subject) -> Measurement:
     "rejected drafts that stay; an offset that is not taken back",
     needs=("cache",),
     causal=True,
+    uses=("rollback",),
 )
 def rollback(subject: Subject) -> Measurement:
     """Read five tokens, take them back and read others in their place, inside the window."""
@@ -67,6 +70,7 @@ def rollback(subject: Subject) -> Measurement:
     "one position shared by all rows at a decoding step",
     needs=("cache", "mask", "positions"),
     causal=True,
+    uses=("left padding with position_ids", "left-padded generate"),
 )
 def padded(subject: Subject) -> Measurement:
     """Decode step by step, with mask and positions at every step."""
@@ -89,6 +93,7 @@ def padded(subject: Subject) -> Measurement:
     needs=("cache",),
     causal=True,
     huggingface=True,
+    uses=("static cache",),
 )
 def static(subject: Subject) -> Measurement:
     """Read a prompt and single tokens into the StaticCache of transformers."""

@@ -15,6 +15,7 @@ _LENGTH = 24
     "No token changes anything before it; every place is tried.",
     "a mask inverted, dropped or gathered in the wrong order",
     causal=True,
+    uses=("one text after another", "cached decoding"),
 )
 def future(subject: Subject) -> Measurement:
     """Replace token i + 1 in row i: the logits up to token i must stay."""
@@ -34,6 +35,7 @@ def future(subject: Subject) -> Measurement:
     "Logits of a prefix do not depend on how long the text is.",
     "a scale, a mask or a bias made from the total length",
     causal=True,
+    uses=("one text after another", "cached decoding"),
 )
 def prefix(subject: Subject) -> Measurement:
     """Compare several prefixes with the whole text."""
@@ -44,7 +46,12 @@ def prefix(subject: Subject) -> Measurement:
     return Measurement(gaps[length], f"prefix of {length} of 36")
 
 
-@check("order.matters", "The order of the tokens reaches the logits.", "an encoding that is never applied")
+@check(
+    "order.matters",
+    "The order of the tokens reaches the logits.",
+    "an encoding that is never applied",
+    uses=("one text after another",),
+)
 def order(subject: Subject) -> Measurement:
     """Reverse the early tokens: the logits at the unchanged end must differ."""
     ids = subject.tokens(1, 14)

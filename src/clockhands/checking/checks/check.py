@@ -12,6 +12,33 @@ from clockhands.checking.models.subject import Subject
 from clockhands.errors import UsageError, describe_unknown
 
 TOLERANCE = 1e-3
+USES = (
+    "one text after another",
+    "batches",
+    "right padding",
+    "left padding by the mask alone",
+    "left padding with position_ids",
+    "left-padded generate",
+    "cached decoding",
+    "resume",
+    "rollback",
+    "static cache",
+    "packing",
+    "packing beside a mask or a cache",
+    "packing under a block mask",
+    "positions with gaps",
+    "given position_ids",
+    "moved positions",
+    "texts of the claimed length",
+    "texts beyond the claimed length",
+    "bf16 by from_pretrained",
+    "bf16 by .to()",
+    "saving and loading",
+    "a changed configuration",
+    "other attention implementations",
+    "compile and export",
+)
+"""What people do with a model. It is safe where every check that names it among its ``uses`` passed."""
 
 
 class Inapplicable(Exception):
@@ -22,12 +49,14 @@ class Inapplicable(Exception):
 class Measurement:
     """What a check measured: a difference in standard deviations of the logits.
 
-    ``wanted`` says whether the difference should be there (a changed theta must change the logits) or not.
+    ``wanted`` says whether the difference should be there (a changed theta must change the logits) or not; ``floor``
+    is the difference that the precision alone makes there, where that is not the rounding of the weights' own.
     """
 
     size: float
     note: str = ""
     wanted: bool = False
+    floor: float | None = None
 
     @property
     def expected(self) -> bool:
@@ -37,17 +66,22 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Check:
-    """One law. ``needs`` are arguments the model must take; ``sides`` which views of a model it is about."""
+    """One law. ``needs`` are arguments the model must take, ``uses`` what is not safe where the law is broken.
+
+    ``refusable``: what raises has refused, which is no failure.
+    """
 
     name: str
     asserts: str
     catches: str
     measure: Callable[[Subject], Measurement]
+    uses: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     causal: bool | None = None
     huggingface: bool = False
     optional: bool = False
     precise: bool = True
+    refusable: bool = False
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Return why the check does not apply; None if it does."""
@@ -75,16 +109,23 @@ def check(
     asserts: str,
     catches: str,
     *,
+    uses: tuple[str, ...],
     needs: tuple[str, ...] = (),
     causal: bool | None = None,
     huggingface: bool = False,
     optional: bool = False,
     precise: bool = True,
+    refusable: bool = False,
 ) -> Callable[[Callable[[Subject], Measurement]], Callable[[Subject], Measurement]]:
-    """Register the decorated function as a check. ``precise=False``: repeated in float32, float64 has no meaning."""
+    """Register the decorated function as a check. ``precise=False``: repeated in float32, float64 has no meaning.
+
+    Raises ValueError for a use that is none of ``USES``, and where there is none.
+    """
+    if not uses or not set(uses) <= set(USES):
+        raise ValueError(f"the check {name} names the uses {uses}: name at least one of USES")
 
     def register(measure: Callable[[Subject], Measurement]) -> Callable[[Subject], Measurement]:
-        entry = Check(name, asserts, catches, measure, needs, causal, huggingface, optional, precise)
+        entry = Check(name, asserts, catches, measure, uses, needs, causal, huggingface, optional, precise, refusable)
         CHECKS.register(name)(entry)
         return measure
 

@@ -22,6 +22,7 @@ from clockhands.pretrained import reload_configuration
     "Every theta in the configuration has an effect.",
     "a base read from another key, or overwritten by a default",
     huggingface=True,
+    uses=("a changed configuration",),
 )
 def theta(subject: Subject) -> Measurement:
     """Multiply each theta alone by fifty; the weights stay."""
@@ -40,6 +41,7 @@ def theta(subject: Subject) -> Measurement:
     "The share of each head that is rotated has an effect.",
     "partial_rotary_factor dropped",
     huggingface=True,
+    uses=("a changed configuration",),
 )
 def partial(subject: Subject) -> Measurement:
     """Halve the share; the weights stay."""
@@ -54,6 +56,7 @@ def partial(subject: Subject) -> Measurement:
     "A scaling of the rotary frequencies has an effect.",
     "rope_parameters read too early, or not at all",
     huggingface=True,
+    uses=("a changed configuration",),
 )
 def scaling(subject: Subject) -> Measurement:
     """Replace the default type by linear scaling with factor 8."""
@@ -75,6 +78,7 @@ def scaling(subject: Subject) -> Measurement:
     "A configuration written and read gives the same model.",
     "a setting lost on the way to the file",
     huggingface=True,
+    uses=("a changed configuration", "saving and loading"),
 )
 def round_trip(subject: Subject) -> Measurement:
     """Write the configuration to a file and read it; the weights stay."""

@@ -23,6 +23,8 @@ _LENGTHS = (12, 20, 33)
     huggingface=True,
     optional=True,
     precise=False,
+    refusable=True,
+    uses=("compile and export",),
 )
 def compiled(subject: Subject) -> Measurement:
     """Dynamo's capture, run by PyTorch itself: no kernels are generated."""
@@ -43,6 +45,8 @@ def compiled(subject: Subject) -> Measurement:
     huggingface=True,
     optional=True,
     precise=False,
+    refusable=True,
+    uses=("compile and export",),
 )
 def exported(subject: Subject) -> Measurement:
     """Export one program for all lengths, from token ids alone."""

@@ -19,6 +19,7 @@ _NEW = 6
     "positions made differently for generation",
     causal=True,
     huggingface=True,
+    uses=("cached decoding", "resume", "left-padded generate"),
 )
 def forward(subject: Subject) -> Measurement:
     """Greedy, six tokens, the logits of every step."""
@@ -36,6 +37,7 @@ def forward(subject: Subject) -> Measurement:
     causal=True,
     huggingface=True,
     needs=("mask",),
+    uses=("left-padded generate",),
 )
 def left_padded(subject: Subject) -> Measurement:
     """Generate from a short row beside a longer one, with its mask."""
@@ -55,6 +57,7 @@ def left_padded(subject: Subject) -> Measurement:
     causal=True,
     huggingface=True,
     needs=("cache",),
+    uses=("resume",),
 )
 def resume(subject: Subject) -> Measurement:
     """Continue with a second turn of seven tokens after a first answer."""

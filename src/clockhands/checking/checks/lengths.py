@@ -17,7 +17,12 @@ _CLEAR = re.compile(r"length|position|maximum|too long|exceed|longer", re.IGNORE
 _LARGEST = 2048
 
 
-@check("length.claimed", "The model reads a text as long as it claims.", "a table shorter than the claim")
+@check(
+    "length.claimed",
+    "The model reads a text as long as it claims.",
+    "a table shorter than the claim",
+    uses=("texts of the claimed length",),
+)
 def claimed(subject: Subject) -> Measurement:
     """max_position_embeddings tokens."""
     read, fault = _tried(subject, _limit(subject))
@@ -28,6 +33,7 @@ def claimed(subject: Subject) -> Measurement:
     "length.beyond",
     "Beyond the claimed length the model runs on with new places, or refuses with a message that says why.",
     "an index error far from its cause; places that begin again, or stay at the last",
+    uses=("texts beyond the claimed length",),
 )
 def beyond(subject: Subject) -> Measurement:
     """Eight tokens more than claimed."""
@@ -44,6 +50,7 @@ def beyond(subject: Subject) -> Measurement:
     "An odd head size works, or is refused with a message that says why.",
     "a rotation one column short",
     huggingface=True,
+    uses=("a changed configuration",),
 )
 def odd(subject: Subject) -> Measurement:
     """head_dim 15 in place of 16."""

@@ -18,6 +18,7 @@ _BORDERS = "documents that read each other; positions that do not restart"
     "Documents packed by position_ids alone (no mask, no cache) do not see each other.",
     _BORDERS,
     needs=("positions",),
+    uses=("packing",),
 )
 def positions_only(subject: Subject) -> Measurement:
     """Pack two documents by their positions, as training on packed data does."""
@@ -29,6 +30,7 @@ def positions_only(subject: Subject) -> Measurement:
     "The same with an attention mask of ones.",
     _BORDERS,
     needs=("positions", "mask"),
+    uses=("packing beside a mask or a cache",),
 )
 def with_mask(subject: Subject) -> Measurement:
     """Pack them with a mask of ones, which must change nothing."""
@@ -41,6 +43,7 @@ def with_mask(subject: Subject) -> Measurement:
     "The same with use_cache=True.",
     _BORDERS,
     needs=("positions", "cache"),
+    uses=("packing beside a mask or a cache",),
 )
 def with_cache(subject: Subject) -> Measurement:
     """Pack them with a cache, the default of a forward pass in evaluation."""
@@ -52,6 +55,7 @@ def with_cache(subject: Subject) -> Measurement:
     "Documents packed under an explicit four-dimensional mask do not see each other.",
     "a mask of four dimensions not respected",
     needs=("positions", "mask"),
+    uses=("packing under a block mask",),
 )
 def block_mask(subject: Subject) -> Measurement:
     """Pack them under an explicit mask, so that nothing is guessed from positions."""
@@ -72,6 +76,7 @@ def block_mask(subject: Subject) -> Measurement:
     "Positions with gaps (0, 2, 4 ...) are not taken for borders of documents.",
     "packing guessed from positions: PoSE and randomised positions lose their context",
     needs=("positions",),
+    uses=("positions with gaps",),
 )
 def gaps(subject: Subject) -> Measurement:
     """Without mask and cache, the first token must still reach the last as it does without gaps."""

@@ -12,7 +12,13 @@ _LENGTH = 20
 _PADS = 5
 
 
-@check("padding.right", "Pads after the text, under a mask, change nothing.", "pads read as text", needs=("mask",))
+@check(
+    "padding.right",
+    "Pads after the text, under a mask, change nothing.",
+    "pads read as text",
+    needs=("mask",),
+    uses=("right padding",),
+)
 def right(subject: Subject) -> Measurement:
     """Compare a row alone with the same row padded on the right beside a longer one."""
     ids, pads = _row(subject)
@@ -26,6 +32,7 @@ def right(subject: Subject) -> Measurement:
     "Pads before the text, under a mask and without position_ids, change nothing.",
     "positions counted from the first pad",
     needs=("mask",),
+    uses=("left padding by the mask alone",),
 )
 def left_mask(subject: Subject) -> Measurement:
     """Pass the mask alone, which must tell where the text begins."""
@@ -40,6 +47,7 @@ def left_mask(subject: Subject) -> Measurement:
     "Pads before the text, under a mask and with position_ids from it, change nothing.",
     "positions not taken from the argument; pads attended to",
     needs=("mask", "positions"),
+    uses=("left padding with position_ids",),
 )
 def left_positions(subject: Subject) -> Measurement:
     """Mask and positions together."""
@@ -49,7 +57,13 @@ def left_positions(subject: Subject) -> Measurement:
     return Measurement(difference(actual, subject.logits(ids)), f"{_PADS} pads before {_LENGTH} tokens")
 
 
-@check("padding.content", "What stands under the mask does not matter.", "masked tokens looked at", needs=("mask",))
+@check(
+    "padding.content",
+    "What stands under the mask does not matter.",
+    "masked tokens looked at",
+    needs=("mask",),
+    uses=("right padding", "left padding by the mask alone", "left padding with position_ids", "left-padded generate"),
+)
 def content(subject: Subject) -> Measurement:
     """Other ids in the padded places, on either side."""
     return largest(*(_content(subject, *sides) for sides in ((0, _PADS), (_PADS, 0))))
@@ -64,21 +78,36 @@ def _content(subject: Subject, before: int, after: int) -> Measurement:
     return Measurement(difference(second, first), "pads on the left" if before else "pads on the right")
 
 
-@check("batch.alone", "A row answers alone what it answers in a batch.", "rows that reach each other")
+@check(
+    "batch.alone",
+    "A row answers alone what it answers in a batch.",
+    "rows that reach each other",
+    uses=("batches",),
+)
 def alone(subject: Subject) -> Measurement:
     """Three rows together against one of them alone."""
     ids = subject.tokens(3, _LENGTH)
     return Measurement(difference(subject.logits(ids)[1:2], subject.logits(ids[1:2])))
 
 
-@check("batch.order", "Rows in another order give the same rows in that order.", "a table indexed by row")
+@check(
+    "batch.order",
+    "Rows in another order give the same rows in that order.",
+    "a table indexed by row",
+    uses=("batches",),
+)
 def order(subject: Subject) -> Measurement:
     """Four rows reversed."""
     ids = subject.tokens(4, _LENGTH)
     return Measurement(difference(subject.logits(ids.flip(0)).flip(0), subject.logits(ids)))
 
 
-@check("deterministic", "The same call twice gives the same logits.", "randomness left on")
+@check(
+    "deterministic",
+    "The same call twice gives the same logits.",
+    "randomness left on",
+    uses=("one text after another",),
+)
 def deterministic(subject: Subject) -> Measurement:
     """Nothing random in evaluation mode."""
     ids = subject.tokens(2, _LENGTH)

@@ -32,6 +32,7 @@ def angle_tables(module: nn.Module) -> dict[str, Tensor]:
     "model.to(bfloat16) keeps the angle tables, or loses nothing by rounding them.",
     "inv_freq rounded by a cast",
     needs=("module",),
+    uses=("bf16 by .to()",),
 )
 def cast(subject: Subject) -> Measurement:
     """Only the tables are rounded; everything else stays in full precision."""
@@ -41,7 +42,8 @@ def cast(subject: Subject) -> Measurement:
     if not rounded:
         return Measurement(0.0, "the tables keep their precision")
     size = _effect_of(subject, rounded)
-    return Measurement(size, f"{_names(rounded)} becomes bfloat16; logits at distance {_far(subject)} move")
+    note = f"{_names(rounded)} becomes bfloat16; logits at distance {_far(subject)} move"
+    return Measurement(size, note, floor=_rounding(subject, tables))
 
 
 @check(
@@ -50,6 +52,7 @@ def cast(subject: Subject) -> Measurement:
     "inv_freq rounded while loading",
     huggingface=True,
     needs=("module",),
+    uses=("bf16 by from_pretrained",),
 )
 def load(subject: Subject) -> Measurement:
     """Load in bfloat16: a checkpoint from where it came, any other model from a copy saved in float32."""
@@ -75,6 +78,7 @@ def load(subject: Subject) -> Measurement:
     "angles or positions computed in low precision",
     needs=("module", "positions"),
     precise=False,
+    uses=("bf16 by from_pretrained", "bf16 by .to()"),
 )
 def distance(subject: Subject) -> Measurement:
     """Measure the mean error of a bfloat16 copy with exact tables: near position 0, far away, at the claimed end."""
@@ -126,6 +130,18 @@ def _effect_of(subject: Subject, tables: dict[str, Tensor]) -> float:
     subject_of_twin = copy.copy(subject)
     subject_of_twin.adapter = twin
     return difference(_apart(subject_of_twin), before)
+
+
+def _rounding(subject: Subject, exact: dict[str, Tensor]) -> float | None:
+    """How far bfloat16 with exact tables moves the same logits; None where it does not run."""
+    if is_large(subject.adapter):
+        return None
+    low = subject.copy_model(subject.seed, torch.bfloat16)
+    _restore(low.module, exact)  # type: ignore[arg-type]
+    try:
+        return difference(_apart(low), _apart(subject))
+    except RuntimeError:  # of mixed precisions
+        return None
 
 
 def _apart(subject: Subject) -> Tensor:

@@ -24,6 +24,7 @@ _SHARD = "256MB"  # streamed weights are in memory while their shard is written
     "Saved and loaded, the model gives the same logits.",
     "a buffer that is neither saved nor made again",
     huggingface=True,
+    uses=("saving and loading",),
 )
 def round_trip(subject: Subject) -> Measurement:
     """Save with save_pretrained and load with from_pretrained, which builds on the meta device."""
@@ -54,6 +55,7 @@ def _room(module: nn.Module, folder: str) -> None:
     "Built without storage and filled from its state dict, the model gives the same logits.",
     "a non-persistent buffer left uninitialised",
     needs=("module",),
+    uses=("saving and loading",),
 )
 def meta(subject: Subject) -> Measurement:
     """Build with the adapter's own ``fresh()`` on the meta device, as large models are loaded in plain PyTorch."""
@@ -80,6 +82,7 @@ def meta(subject: Subject) -> Measurement:
     "Reading a long text leaves the state dict as it was.",
     "a table that grows and is saved grown",
     needs=("module",),
+    uses=("saving and loading",),
 )
 def state(subject: Subject) -> Measurement:
     """Compare names and shapes before and after the longest text that the model claims to read."""

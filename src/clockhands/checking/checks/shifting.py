@@ -16,6 +16,7 @@ _LENGTH = 20
     "an offset between the argument and the default",
     needs=("positions",),
     causal=None,
+    uses=("given position_ids",),
 )
 def explicit(subject: Subject) -> Measurement:
     """Pass positions from 0, whatever the model's own first number is."""
@@ -30,6 +31,7 @@ def explicit(subject: Subject) -> Measurement:
     "position_ids reach the logits.",
     "an argument accepted and dropped",
     needs=("positions",),
+    uses=("given position_ids", "left padding with position_ids"),
 )
 def matter(subject: Subject) -> Measurement:
     """Pass stretched positions, which must change something unless no part of the model reads them."""
@@ -47,6 +49,7 @@ def matter(subject: Subject) -> Measurement:
     "All positions moved by the same amount change nothing.",
     "angles paired wrongly; an offset added once only",
     needs=("positions",),
+    uses=("moved positions",),
 )
 def shift(subject: Subject) -> Measurement:
     """Shift by 5 and by 60 (less where the table ends sooner)."""

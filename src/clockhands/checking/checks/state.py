@@ -12,6 +12,7 @@ _SHORT, _MEDIUM, _LONG = 12, 44, 96
     "state.short",
     "A long text changes nothing for a short one after it.",
     "a table or an offset kept from the last call",
+    uses=("one text after another",),
 )
 def short(subject: Subject) -> Measurement:
     """Read a short text before and after a long one."""
@@ -22,6 +23,7 @@ def short(subject: Subject) -> Measurement:
     "state.medium",
     "A long text changes nothing for a medium one after it.",
     "frequencies stretched for a long text and never drawn back",
+    uses=("one text after another",),
 )
 def medium(subject: Subject) -> Measurement:
     """Do the same with a text beyond the original length of the scaling, where there is one."""

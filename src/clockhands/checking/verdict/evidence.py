@@ -19,11 +19,15 @@ from clockhands.checking.models.subject import Subject
 
 @dataclass(frozen=True)
 class MaskCall:
-    """One call of a function of ``masking_utils``: which, from which line, and whether with position_ids."""
+    """One call of a function of ``masking_utils``: which, from which line, and whether with position_ids.
+
+    ``shared``: the line is one of transformers, not of a model's own code.
+    """
 
     maker: str
     line: str
     positioned: bool
+    shared: bool
 
 
 def mask_calls(subject: Subject) -> list[MaskCall]:
@@ -60,7 +64,8 @@ def _record_calls(home: Any, name: str, original: Callable[..., Any], calls: lis
             frame = frame.f_back
         arguments = signature.bind_partial(*args, **named).arguments
         positioned = arguments.get("position_ids") is not None
-        calls.append(MaskCall(name, f"{_base(frame.f_code.co_filename)}:{frame.f_lineno}", positioned))
+        line = f"{_base(frame.f_code.co_filename)}:{frame.f_lineno}"
+        calls.append(MaskCall(name, line, positioned, home.__name__.startswith("transformers.")))
         return original(*args, **named)
 
     return wrapper
@@ -74,10 +79,10 @@ def _makers() -> tuple[str, ...]:
 
 
 def mask_without_positions(subject: Subject) -> str | None:
-    """Return the line that makes the mask of self-attention without position_ids; None if there is none."""
+    """Return the line of transformers that makes the mask of self-attention without position_ids; None without one."""
     calls = mask_calls(subject)
     causal = [call for call in calls if "bidirectional" not in call.maker] if subject.causal else calls
-    bare = next((call for call in causal or calls if not call.positioned), None)
+    bare = next((call for call in causal or calls if not call.positioned and call.shared), None)
     return None if bare is None else f"{bare.line} {bare.maker}"
 
 
@@ -88,13 +93,18 @@ def mask_with_positions(subject: Subject) -> str | None:
 
 
 def table_follows_cast(subject: Subject) -> str | None:
-    """Return the lines that make the tables of angles buffers; None without any."""
+    """Return the lines of transformers that make the tables of angles buffers; None without any.
+
+    A table of the model's own code, or of a module that is not of the library, is the model's own fault.
+    """
     if subject.module is None:
         return None
     lines: dict[type, str] = {}
     for name in angle_tables(subject.module):
         parent, _, last = name.rpartition(".")
         owner = type(subject.module.get_submodule(parent))
+        if not owner.__module__.startswith("transformers."):
+            return None
         lines.setdefault(owner, _find_definition(owner, last))
     return ", ".join(line for line in lines.values() if line) or None
 

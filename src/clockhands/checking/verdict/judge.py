@@ -9,7 +9,7 @@ from clockhands.checking.checks.check import Check
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.verdict.advice import follows_another
 from clockhands.checking.verdict.known_faults import find_fault
-from clockhands.checking.verdict.measure import FAR, Evidence, measure
+from clockhands.checking.verdict.measure import FAR, Evidence, measure, measure_rounding
 from clockhands.checking.verdict.outcome import Outcome, Verdict
 from clockhands.checking.verdict.properties import find_property
 
@@ -17,12 +17,13 @@ from clockhands.checking.verdict.properties import find_property
 def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[str, Outcome]) -> Outcome:
     """Return the outcome of one check on one subject. Every verdict is made here.
 
-    - N/A: the check does not apply. WARN: the model raised, or a difference cannot be confirmed.
+    - N/A: the check does not apply. FAIL: the model raised on valid input. WARN: a difference cannot be confirmed, or
+      the model refused what it need not offer.
     - PASS: the measurement is that of a correct model, at once or when it is repeated in float64. A large difference
       that is gone then is WARN: it depends on what ran before, or on a choice that rounding decides.
     - PROPERTY or WARN: the difference is one that the scheme declares. FAIL: any other.
     - A known fault of ``architecture`` (a name of transformers) adds its cause. It may change the verdict, and the
-      outcome then tells from which.
+      outcome then tells from which: LIBRARY is a fault of code that many models share.
 
     ``earlier`` are the outcomes of the checks before this one, by name without the side.
     """
@@ -31,7 +32,7 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
     if evidence.inapplicable:
         verdict, reason = "N/A", evidence.inapplicable
     elif evidence.raised:
-        verdict, reason = "WARN", f"raised {evidence.raised}"
+        verdict, reason = "WARN" if check.refusable else "FAIL", f"raised {evidence.raised}"
     elif evidence.unconfirmed:
         verdict, reason = "WARN", f"not confirmed in float64: {evidence.unconfirmed}"
     elif evidence.repeated is None:
@@ -51,6 +52,7 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
         outcome,
         verdict=entry.verdict or verdict,
         measured=verdict if changed else "",
+        floor=_floor(subject, outcome) if entry.verdict == "LIBRARY" else None,
         known=entry.name,
         reason=entry.cause if entry.verdict else reason,
         cause=entry.cause,
@@ -58,6 +60,10 @@ def judge(subject: Subject, check: Check, architecture: str, earlier: Mapping[st
         safe=entry.safe or safe,
         thread=entry.thread,
     )
+
+
+def _floor(subject: Subject, outcome: Outcome) -> float | None:
+    return outcome.floor if outcome.floor is not None else measure_rounding(subject)
 
 
 def _judge_vanished(evidence: Evidence) -> tuple[Verdict, str]:

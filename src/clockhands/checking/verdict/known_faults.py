@@ -24,8 +24,8 @@ class KnownFault:
 
     ``code`` are lines of transformers, ``"file: text of the line"``; their line numbers are looked up in the
     installed version. ``evidence`` names what must show in the model before the entry is believed (``evidence.py``).
-    ``verdict``, where it is set, replaces that of the measurement: the difference is a declared limit. ``traced`` is
-    the version that was read.
+    ``verdict``, where it is set, replaces that of the measurement: the difference is a declared limit, or, with
+    LIBRARY, the fault of code that many models share. ``traced`` is the version that was read.
     """
 
     name: str
@@ -38,7 +38,7 @@ class KnownFault:
     safe: str = ""
     thread: str = ""
     versions: tuple[str, ...] = ()
-    verdict: Literal["FAIL", "WARN", "PROPERTY"] | None = None
+    verdict: Literal["FAIL", "WARN", "LIBRARY", "PROPERTY"] | None = None
 
     def fits(self, architecture: str, check: str) -> bool:
         """Return whether this entry speaks of that check on that architecture (``llama``, ``bert:causal``)."""

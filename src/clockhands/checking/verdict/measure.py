@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from clockhands.checking.checks.check import Check, Inapplicable, Measurement
+from clockhands.checking.checks.check import Check, Inapplicable, Measurement, difference
 from clockhands.checking.models.subject import Subject
 
 FAR = 0.1  # a hundred times the tolerance
@@ -35,7 +35,7 @@ class Evidence:
         if self.first is None:
             return {}
         confirmed = None if self.repeated is None else self.repeated.size
-        return {"size": self.first.size, "confirmed": confirmed, "note": self.first.note}
+        return {"size": self.first.size, "confirmed": confirmed, "note": self.first.note, "floor": self.first.floor}
 
 
 def measure(subject: Subject, check: Check) -> Evidence:
@@ -77,6 +77,16 @@ def _repeat(subject: Subject, check: Check, seed: int, dtype: torch.dtype) -> Me
         return again if again.size < float("inf") else "the logits are not finite"
     except Exception as fault:  # as above
         return _shorten(fault)
+
+
+def measure_rounding(subject: Subject) -> float | None:
+    """Return how far rounding in the subject's own precision moves the logits of one text; None without float64."""
+    try:
+        exact = subject.copy_model(subject.seed, torch.float64)
+        ids = subject.tokens(1, 20)
+        return difference(subject.copy_untouched().logits(ids), exact.logits(ids))
+    except Exception:  # as above
+        return None
 
 
 def _shorten(fault: Exception) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-Verdict = Literal["PASS", "FAIL", "WARN", "PROPERTY", "N/A"]
+Verdict = Literal["PASS", "FAIL", "WARN", "LIBRARY", "PROPERTY", "N/A"]
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,8 @@ class Outcome:
     ``size`` is the effect in standard deviations of the logits in float32, ``confirmed`` the same in float64 with
     other weights (or other texts, for a real checkpoint). ``reason`` says why it is not a plain PASS or FAIL; ``cause``
     and ``where`` (``file.py:line``) what in the library makes it so, ``thread`` where that is discussed.
+    LIBRARY is a failure whose cause lies in code that many models share; ``floor`` is then what the precision in which
+    it shows does by itself, in the same unit.
     ``measured`` is the verdict of the measurement where the known fault ``known`` changed it, and empty otherwise.
     """
 
@@ -31,11 +33,12 @@ class Outcome:
     seconds: float = 0.0
     measured: Verdict | Literal[""] = ""
     known: str = ""
+    floor: float | None = None
 
     @property
     def change(self) -> str:
-        """How a known fault changed the verdict, in words; empty if none did."""
-        if not self.measured:
+        """How a known fault changed the verdict, in words; empty if none did, and of LIBRARY, which says it itself."""
+        if not self.measured or self.verdict == "LIBRARY":
             return ""
         thread = f", thread {self.thread}" if self.thread else ""
         return f"{self.measured} -> {self.verdict}: known fault {self.known} of the library{thread}"

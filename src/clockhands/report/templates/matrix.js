@@ -4,7 +4,7 @@ const find = selector => document.querySelector(selector);
 const columns = data.checks.map(check => check.name);
 const checks = Object.fromEntries(data.checks.map(check => [check.name, check]));
 const filters = ["model", "kind", "scheme", "group", "verdict"].map(id => find("#" + id));
-const FAIL = 1, WARN = 2, SIGNS = ["", "×", "!", "·", ""], SEVERITY = [0, 4, 3, 2, -1];
+const FAIL = 1, WARN = 2, LIBRARY = 5, SIGNS = ["", "×", "!", "·", "", "○"], SEVERITY = [0, 5, 3, 2, -1, 4];
 
 function element(tag, text, className) {
   const made = document.createElement(tag);
@@ -93,7 +93,7 @@ function showCell(row, name) {
     const add = (term, text) => { if (text) list.append(element("dt", term), linked(text)); };
     const effect = size === null ? "" : `, ${size} std of the logits`;
     add(full, data.verdicts[verdict] + effect + (confirmed === null ? "" : `; confirmed with ${confirmed}`));
-    const terms = ["seen", verdict === FAIL ? "cause" : "why", "safe instead", "where", "thread"];
+    const terms = ["seen", verdict === FAIL || verdict === LIBRARY ? "cause" : "why", "safe instead", "where", "thread"];
     terms.forEach((term, index) => add(term, data.texts[texts[index]]));
     parts.push(list);
   }
@@ -107,7 +107,7 @@ function showModel(row) {
   const list = element("ul");
   for (const name of columns) {
     for (const [full, values] of cells(row, name)) {
-      if (values[0] !== FAIL && values[0] !== WARN) continue;
+      if (![FAIL, WARN, LIBRARY].includes(values[0])) continue;
       const item = element("li");
       item.append(button(`${full}: ${data.verdicts[values[0]]}`, () => showCell(row, name)));
       list.append(item);
