@@ -20,7 +20,7 @@ from typing import Any
 
 from timing import RESULTS
 
-from clockhands.runs.recipe import combine
+from clockhands.runs.recipe import make_recipe
 from clockhands.training import Material, prepare, train
 from clockhands.training.callbacks import Diverged
 
@@ -95,7 +95,7 @@ def measure(tables: dict[str, dict[str, Any]], material: Material, cell: str, st
     """The validation losses of one training, or that it diverged."""
     folder = Path(tempfile.mkdtemp(prefix="defaults-"))
     begun = time.process_time()
-    recipe = combine(tables, settings(cell, steps))
+    recipe = make_recipe(tables, settings(cell, steps))
     try:
         run = train(recipe, folder / "run", material=material, draw=False)
         curve = [[line["step"], line["validation_loss"]] for line in run.metrics if "validation_loss" in line]
@@ -122,7 +122,7 @@ def main() -> None:
         for cell in given.cells:
             if (task, given.steps, cell) in done:
                 continue
-            material = material or prepare(combine(tables, settings(cell, given.steps)))
+            material = material or prepare(make_recipe(tables, settings(cell, given.steps)))
             result = {"task": task, "steps": given.steps, "cell": cell}
             result |= measure(tables, material, cell, given.steps)
             with FILE.open("a", encoding="utf8") as stream:

@@ -21,7 +21,7 @@ import torch
 from peers import Size, make_step, random_pairs
 from timing import report
 
-from clockhands.training import Recipe, load, prepare, train
+from clockhands.training import Recipe, load_recipe, prepare, train
 from clockhands.training.architecture import build
 
 RECIPE = Path(__file__).parent.parent / "recipes" / "numbers.toml"
@@ -35,7 +35,7 @@ SHORT, LONG = 50, 250
 
 def recipe_of(steps: int) -> Recipe:
     """The small model for some steps."""
-    return load(RECIPE, {**SMALL, "training.max_steps": steps})
+    return load_recipe(RECIPE, {**SMALL, "training.max_steps": steps})
 
 
 def trained(recipe: Recipe, material: Any) -> float:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import torch
 
 from clockhands.comparison.initial_weights import draw_by_name
-from clockhands.runs.recipe import combine
-from clockhands.training import prepare, vary
+from clockhands.runs.recipe import make_recipe
+from clockhands.training import prepare, vary_recipe
 from clockhands.training.architecture import build
 from tests.training.tiny import tables
 
 
 def test_weights_agree_across_variants_and_differ_across_seeds() -> None:
-    recipe = combine(tables(), {})
+    recipe = make_recipe(tables(), {})
     material = prepare(recipe)
     drawn = {}
     for scheme in ("sinusoidal", "learned", "t5"):
         for seed in (1, 2):
             torch.manual_seed(hash(scheme) % 1000)
-            model = build(vary(recipe, {"position.scheme": scheme}), material.tokenizers)
+            model = build(vary_recipe(recipe, {"position.scheme": scheme}), material.tokenizers)
             draw_by_name(model, seed)
             drawn[scheme, seed] = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     plain = drawn["sinusoidal", 1]
@@ -33,7 +33,7 @@ def test_weights_agree_across_variants_and_differ_across_seeds() -> None:
 
 
 def test_drawing_by_name_keeps_the_law_of_the_weights() -> None:
-    recipe = combine({**tables(), "model": {"preset": "tiny", "encoder_layers": 1, "decoder_layers": 1}}, {})
+    recipe = make_recipe({**tables(), "model": {"preset": "tiny", "encoder_layers": 1, "decoder_layers": 1}}, {})
     material = prepare(recipe)
     model = build(recipe, material.tokenizers)
     before = {name: float(weight.std()) for name, weight in model.named_parameters() if weight.numel() > 4000}

@@ -7,14 +7,16 @@ from typing import Any
 import torch
 
 from clockhands.comparison.model_measures import During, Inside
-from clockhands.runs.recipe import Recipe, vary
+from clockhands.runs.recipe import Recipe, vary_recipe
 from clockhands.training import Material, prepare
 from clockhands.training.architecture import build
 from tests.training.tiny import tables
 
 
 def _look(*measures: str, **changes: Any) -> dict[str, float]:
-    recipe = vary(Recipe.from_tables(tables()), {key.replace("__", "."): value for key, value in changes.items()})
+    recipe = vary_recipe(
+        Recipe.from_tables(tables()), {key.replace("__", "."): value for key, value in changes.items()}
+    )
     material = prepare(recipe)
     torch.manual_seed(1)
     return Inside(material, measures).look(build(recipe, material.tokenizers).eval())

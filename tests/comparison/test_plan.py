@@ -11,7 +11,7 @@ import pytest
 from clockhands.comparison.plan import Plan, make_plan
 from clockhands.comparison.variants import Variant
 from clockhands.errors import ConfigError
-from clockhands.training import load, vary
+from clockhands.training import load_recipe, vary_recipe
 from tests.comparison.planted import plan
 from tests.training.tiny import tables
 
@@ -105,7 +105,7 @@ def test_what_cannot_be_scored_is_refused() -> None:
     assert make_plan(language, vary=grid).metric == "loss"
     with pytest.raises(ConfigError, match="a language model has 'loss'"):
         make_plan(language, vary=grid, metric="exact")
-    masked = vary(load(RECIPES / "stdlib.toml"), {"model.kind": "encoder"})
+    masked = vary_recipe(load_recipe(RECIPES / "stdlib.toml"), {"model.kind": "encoder"})
     with pytest.raises(ConfigError, match="masked language model writes nothing"):
         make_plan(masked, vary=grid)
     epochs = {**tables(max_steps=None, epochs=1.0)}

@@ -8,7 +8,7 @@ import pytest
 
 from clockhands.comparison.plan_file import read_grid, read_plan
 from clockhands.errors import ConfigError, DataError
-from clockhands.training import load
+from clockhands.training import load_recipe
 
 RECIPES = Path(__file__).parent.parent.parent / "recipes"
 FIT = "recipe = {data = {corpus = 'roles'}, training = {max_steps = 2}}\nvary = {'model.d_ff' = [4, 8]}\n"
@@ -21,7 +21,7 @@ def test_the_recipe_in_the_repository_is_a_plan() -> None:
 
 
 def test_the_command_line_writes_values_as_their_fields_want_them() -> None:
-    recipe = load(RECIPES / "numbers.toml")
+    recipe = load_recipe(RECIPES / "numbers.toml")
     grid = read_grid(["position.scheme=rope, alibi", "model.d_model=32,64", "model.residual=true,false"], recipe)
     assert grid == {"position.scheme": ["rope", "alibi"], "model.d_model": [32, 64], "model.residual": [True, False]}
     with pytest.raises(ConfigError, match=r"'position.scheme' is not of the form KEY=VALUE,VALUE"):

@@ -10,7 +10,7 @@ import pytest
 from clockhands.comparison.plan_settings import choose_metric
 from clockhands.data import CORPORA, Corpus, Pair, corpus, corpus_options, open_corpus
 from clockhands.errors import ConfigError, UsageError
-from clockhands.runs.recipe import combine
+from clockhands.runs.recipe import make_recipe
 
 LINES = [f"the {animal} sleeps" for animal in ("cat", "dog", "owl", "bat", "ant", "bee", "elk", "emu")]
 
@@ -46,7 +46,7 @@ def test_a_corpus_that_is_added_is_found_with_its_options() -> None:
     ("name", "architecture", "metric"), [("poems", "decoder", "loss"), ("mirrored", "encoder-decoder", "exact")]
 )
 def test_a_recipe_takes_the_task_from_the_corpus(name: str, architecture: str, metric: str) -> None:
-    recipe = combine({"data": {"corpus": name}, "training": {"max_steps": 1}}, {"data.lines": 4})
+    recipe = make_recipe({"data": {"corpus": name}, "training": {"max_steps": 1}}, {"data.lines": 4})
     assert recipe.model.kind == architecture
     assert choose_metric(recipe) == metric
     assert recipe.corpus_options["lines"] == 4
@@ -56,7 +56,7 @@ def test_a_recipe_takes_the_task_from_the_corpus(name: str, architecture: str, m
 def test_a_model_that_reads_pairs_does_not_fit_a_corpus_of_documents() -> None:
     tables = {"data": {"corpus": "poems"}, "model": {"kind": "encoder-decoder"}, "training": {"max_steps": 1}}
     with pytest.raises(ConfigError, match="reads pairs, and corpus 'poems' has none"):
-        combine(tables, {})
+        make_recipe(tables, {})
 
 
 @pytest.mark.parametrize(

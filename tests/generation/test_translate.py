@@ -179,7 +179,7 @@ def test_a_beam_that_no_memory_holds_is_refused_before_anything_is_written(
     found = list(translate(translator, ["Tom saw Anna"] * 3, Search(beam=2)))
     assert len(found) == 3
     with pytest.raises(
-        UsageError, match=r"3,000 texts of 4 tokens at a time need .* are free; lower --beam or --batch"
+        UsageError, match=r"3,000 texts of 4 tokens at a time need .* are free; lower beam .--beam. or batch .--batch."
     ):
         list(translate(translator, ["Tom saw Anna"] * 3, Search(beam=1000)))
 

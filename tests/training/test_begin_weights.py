@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from clockhands.errors import CheckpointError, ConfigError, UsageError
 from clockhands.runs import Run
 from clockhands.runs.folder import BEGIN
-from clockhands.runs.recipe import combine
+from clockhands.runs.recipe import make_recipe
 from clockhands.training import resume, train
 from tests.training.test_start import on_step
 
@@ -277,8 +277,8 @@ def test_both_sides_of_a_pair_are_inherited(tmp_path: Path) -> None:
 
 
 def test_a_preset_or_a_whole_scheme_is_taken_at_its_word(rope: Run, data: dict[str, Any]) -> None:
-    recipe = combine(from_run(rope, data), {"model.preset": "tiny", "position.scheme": "rope"})
+    recipe = make_recipe(from_run(rope, data), {"model.preset": "tiny", "position.scheme": "rope"})
     assert recipe.model.d_model == 64, "a preset is not mixed with what the other run had"
     assert recipe.model.decoder.options["base"] == 500.0, "the scheme is the same, so its options stay"
     other = {**from_run(rope, data), "position": {"scheme": "rope"}}
-    assert combine(other, {}).model.decoder.options["base"] == 10_000.0, "a recipe with a [position] says it whole"
+    assert make_recipe(other, {}).model.decoder.options["base"] == 10_000.0, "a recipe with a [position] says it whole"

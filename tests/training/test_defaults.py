@@ -13,7 +13,7 @@ import pytest
 from clockhands.cli import main
 from clockhands.model.presets import make_preset
 from clockhands.runs import Run
-from clockhands.training import Material, Recipe, prepare, resume, train, vary
+from clockhands.training import Material, Recipe, prepare, resume, train, vary_recipe
 from clockhands.training.defaults import compute_peak_rate, compute_warmup_steps, count_updates, fill_in_auto
 from clockhands.training.schedules import make_rate, paper
 from tests.training.test_start import weights
@@ -131,7 +131,7 @@ def test_a_stored_plan_from_before_keeps_its_rate() -> None:
 
 def test_what_is_left_open_stays_open_in_a_variant() -> None:
     recipe = Recipe.from_tables(open_tables())
-    wide = vary(recipe, {"model.d_model": 256, "training.max_steps": 50})
+    wide = vary_recipe(recipe, {"model.d_model": 256, "training.max_steps": 50})
     assert (fill_in_auto(wide).training.learning_rate, fill_in_auto(wide).training.warmup_steps) == (2e-3, 5)
 
 

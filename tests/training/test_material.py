@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from clockhands.errors import DataError
-from clockhands.runs.recipe import Recipe, vary
+from clockhands.runs.recipe import Recipe, vary_recipe
 from clockhands.training.material import Material, prepare
 from tests.training.tiny import TABLES
 
@@ -41,4 +41,4 @@ def test_without_a_validation_split_there_is_nothing_to_evaluate_on(recipe: Reci
 
 def test_the_fingerprint_is_that_of_the_text(recipe: Recipe, material: Material) -> None:
     assert prepare(recipe).fingerprint == material.fingerprint
-    assert prepare(vary(recipe, {"data.seed": 5})).fingerprint != material.fingerprint
+    assert prepare(vary_recipe(recipe, {"data.seed": 5})).fingerprint != material.fingerprint

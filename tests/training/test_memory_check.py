@@ -8,7 +8,7 @@ import pytest
 
 from clockhands.errors import ClockhandsWarning, UsageError
 from clockhands.model.size import count_bytes
-from clockhands.runs.recipe import Recipe, combine
+from clockhands.runs.recipe import Recipe, make_recipe
 from clockhands.training import prepare, train
 from clockhands.training.architecture import configure
 from clockhands.training.memory_check import check_batches
@@ -16,7 +16,7 @@ from tests.training.tiny import tables
 
 
 def small(**settings: str) -> Recipe:
-    return combine(tables(), {key.replace("__", "."): value for key, value in settings.items()}, written=True)
+    return make_recipe(tables(), {key.replace("__", "."): value for key, value in settings.items()}, written=True)
 
 
 def test_a_model_is_judged_before_its_text_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_windows_that_cannot_be_counted(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("the cat sat on the mat. " * 200)
     data = {"corpus": "text", "train": str(tmp_path / "a.txt"), "unit": "file", "holdout": 0.2}
     given = {**tables(), "data": data, "tokenizer": {"kind": "character"}, "model": {"preset": "tiny", "d_model": 16}}
-    recipe = combine(given, {"batches.per_epoch": 10**15, "batches.window": 20})
+    recipe = make_recipe(given, {"batches.per_epoch": 10**15, "batches.window": 20})
     with pytest.raises(UsageError, match="their order alone needs"):
         check_batches(recipe, prepare(recipe))
 
@@ -72,9 +72,9 @@ def test_pairs_of_more_than_the_longest_text_are_left_out_and_counted(tmp_path: 
     with pytest.warns(
         ClockhandsWarning, match=r"1 of \d+ pairs have a side of more than 1,024 tokens, and are left out"
     ):
-        material = prepare(combine(given, {}))
+        material = prepare(make_recipe(given, {}))
     assert max(*material.train.longest, *material.validation.longest) < 1024
-    longer = prepare(combine(given, {"batches.max_length": 5000}))
+    longer = prepare(make_recipe(given, {"batches.max_length": 5000}))
     assert (
         max(*longer.train.longest, *longer.validation.longest) == 2002
     )  # the words, a space at the end, and the end itself

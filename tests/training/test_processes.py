@@ -16,7 +16,7 @@ import torch
 
 from clockhands.runs import Run
 from clockhands.runs.folder import add_facts
-from clockhands.training import Recipe, resume, train, vary
+from clockhands.training import Recipe, resume, train, vary_recipe
 from tests.training.tiny import tables
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ def test_a_killed_run_continues_to_the_same_weights(tmp_path: Path) -> None:
     assert process.returncode == -signal.SIGKILL
     assert not Run.from_folder(run).finished
     assert not (run / "model.safetensors").exists()
-    whole = train(vary(recipe, {"training.threads": 1}), tmp_path / "whole")
+    whole = train(vary_recipe(recipe, {"training.threads": 1}), tmp_path / "whole")
     continued = resume(run)
     assert (continued.path / "model.safetensors").read_bytes() == (whole.path / "model.safetensors").read_bytes()
     assert losses(continued) == losses(whole)
@@ -111,7 +111,7 @@ def odd() -> Recipe:
     """
     changes = {"model.dropout": 0.0, "batches.size": 17, "batches.bucketed": False, "training.threads": 1}
     numbers = {"model.token_scale": "learned", "position.learned_amplitude": True}
-    return vary(Recipe.from_tables(tables(max_steps=20, log_steps=1, save_steps=10)), {**changes, **numbers})
+    return vary_recipe(Recipe.from_tables(tables(max_steps=20, log_steps=1, save_steps=10)), {**changes, **numbers})
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_two_processes_learn_what_one_learns(odd: Recipe, one: Run, tmp_path: Pa
 
 
 def test_a_divided_model_learns_what_a_whole_one_learns_and_continues(odd: Recipe, one: Run, tmp_path: Path) -> None:
-    run, recipe = Run(tmp_path / "two"), recipe_file(tmp_path, vary(odd, {"training.sharded": True}))
+    run, recipe = Run(tmp_path / "two"), recipe_file(tmp_path, vary_recipe(odd, {"training.sharded": True}))
     in_two_processes("torchrun", "tests.training.parts", recipe, str(run.path))
     check_equal(run, one)
     kept = [int((tmp_path / f"two.{rank}").read_text()) for rank in range(2)]
@@ -156,7 +156,7 @@ def test_a_divided_model_learns_what_a_whole_one_learns_and_continues(odd: Recip
 @pytest.mark.slow
 def test_two_processes_begin_with_the_weights_of_another_run(one: Run, tmp_path: Path) -> None:
     changes = {"begin_from": str(one.path), "learning_rate": 1e-12, "max_steps": 1, "sharded": True, "save_steps": None}
-    recipe = vary(one.recipe, {f"training.{key}": value for key, value in changes.items()})
+    recipe = vary_recipe(one.recipe, {f"training.{key}": value for key, value in changes.items()})
     in_two_processes("torchrun", *TRAIN, recipe_file(tmp_path, recipe), "--out", str(tmp_path / "two"))
     weights, expected = Run(tmp_path / "two").model.state_dict(), one.model.state_dict()
     torch.testing.assert_close(weights, expected, rtol=0, atol=1e-6)
@@ -177,8 +177,8 @@ assert counters["stats"]["unique_graphs"] > 0
 def test_a_compiled_model_learns_what_an_uncompiled_one_learns(tmp_path: Path) -> None:
     # In a process of its own: the checks of annotations that tests add cannot be traced.
     changes = {"model.dropout": 0.0, "training.threads": 1}
-    recipe = vary(Recipe.from_tables(tables(max_steps=8, log_steps=1, save_steps=None, eval_steps=4)), changes)
-    file, out = recipe_file(tmp_path, vary(recipe, {"training.compile": True})), str(tmp_path / "compiled")
+    recipe = vary_recipe(Recipe.from_tables(tables(max_steps=8, log_steps=1, save_steps=None, eval_steps=4)), changes)
+    file, out = recipe_file(tmp_path, vary_recipe(recipe, {"training.compile": True})), str(tmp_path / "compiled")
     command = [sys.executable, "-c", COMPILED, file, out]
     done = subprocess.run(command, env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr

@@ -34,7 +34,7 @@ from clockhands.training import (
     resume,
     session,
     train,
-    vary,
+    vary_recipe,
 )
 from clockhands.training import start as start_module
 from clockhands.training.stop_signal import Stop
@@ -470,9 +470,9 @@ def test_a_loss_that_explodes_stops_the_run(material: Material, tmp_path: Path) 
 def test_accumulated_batches_make_the_step_of_one_big_batch(material: Material, tmp_path: Path) -> None:
     # Mixed lengths, so that the two halves hold different numbers of tokens: a mean of means would differ.
     same = {"max_steps": 5, "label_smoothing": 0.0, "eval_steps": 5, "save_steps": None}
-    base = vary(Recipe.from_tables(tables(**same)), {"model.dropout": 0.0, "batches.bucketed": False})
-    halves = train(vary(base, {"batches.size": 40}), tmp_path / "halves", material=material)
-    one = train(vary(base, {"batches.size": 80, "training.accumulate": 1}), tmp_path / "one", material=material)
+    base = vary_recipe(Recipe.from_tables(tables(**same)), {"model.dropout": 0.0, "batches.bucketed": False})
+    halves = train(vary_recipe(base, {"batches.size": 40}), tmp_path / "halves", material=material)
+    one = train(vary_recipe(base, {"batches.size": 80, "training.accumulate": 1}), tmp_path / "one", material=material)
     for ours, theirs in zip(halves.metrics, one.metrics, strict=True):
         key = "loss" if "loss" in ours else "validation_loss"
         assert ours[key] == pytest.approx(theirs[key], rel=1e-5)

@@ -16,7 +16,7 @@ from clockhands.devices import open_device
 from clockhands.errors import UsageError
 from clockhands.machine import measure_free_memory
 from clockhands.pretrained import count_numbers, explain_faults, load_configuration, read_configuration
-from clockhands.runs.foreign import load_checkpoint, measure_weight_files
+from clockhands.runs.foreign import load_foreign_model, measure_weight_files
 
 _AUTO = {
     "causal": transformers.AutoModelForCausalLM,
@@ -49,7 +49,7 @@ def open_model(
             return open_streamed(auto, name, where, **options), task
     if where.type != "cpu":
         options["device_map"] = {"": device}
-    return load_checkpoint(auto, name, "the model", **options).eval(), task
+    return load_foreign_model(auto, name, "the model", **options).eval(), task
 
 
 def _streams(name: str, weights: str | None, size: int | None, device: torch.device) -> bool:

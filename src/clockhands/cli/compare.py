@@ -173,7 +173,7 @@ def _is_recipe(path: str) -> bool:
 
 def _recipe(options: argparse.Namespace) -> Any:
     from clockhands.options import read_assignments
-    from clockhands.runs.recipe import combine, read_tables
+    from clockhands.runs.recipe import make_recipe, read_tables
 
     tables: dict[str, Any] = (
         read_tables(options.recipe) if options.recipe else {name: dict(t) for name, t in USUAL.items()}
@@ -184,7 +184,7 @@ def _recipe(options: argparse.Namespace) -> Any:
         tables["data"] = {"corpus": options.corpus}
     if "data" not in tables:
         raise UsageError("there is no text: give --data, --corpus or --recipe")
-    return combine(tables, read_assignments(options.overrides), written=True, source="the command")
+    return make_recipe(tables, read_assignments(options.overrides), written=True, source="the command")
 
 
 USUAL: dict[str, dict[str, Any]] = {

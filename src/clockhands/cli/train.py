@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _recipe(options: argparse.Namespace, overrides: dict[str, str]) -> Any:
-    from clockhands.runs.recipe import apply_overrides, combine, read_tables
+    from clockhands.runs.recipe import apply_overrides, make_recipe, read_tables
     from clockhands.runs.recipe.inheritance import inherit
 
     if options.recipe and "=" in options.recipe:
@@ -104,7 +104,7 @@ def _recipe(options: argparse.Namespace, overrides: dict[str, str]) -> Any:
             "there is nothing to train on: give a recipe, --corpus, --source and --target, --data, or --text"
         )
     corpora = {key: overrides[key] for key in ("data.corpus",) if key in overrides}
-    return combine(
+    return make_recipe(
         apply_overrides(tables, {**flags, **corpora}), overrides, written=True, source=options.recipe or "the command"
     )
 

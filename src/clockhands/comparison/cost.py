@@ -16,7 +16,7 @@ from clockhands.comparison.trial_scores import find_test_split
 from clockhands.data import IGNORED
 from clockhands.errors import ConfigError, UsageError
 from clockhands.model.size import count_parameters
-from clockhands.training import Material, Recipe, prepare, vary
+from clockhands.training import Material, Recipe, prepare, vary_recipe
 from clockhands.training.architecture import build, configure
 from clockhands.training.memory_check import check_batches, check_recipe
 
@@ -43,7 +43,7 @@ def measure_costs(plan: Plan) -> dict[str, Cost]:
         matched = _match_parameters(plan, recipes, material)
     else:
         matched = {name: {} for name in recipes}
-    recipes = {name: vary(recipe, matched[name]) for name, recipe in recipes.items()}
+    recipes = {name: vary_recipe(recipe, matched[name]) for name, recipe in recipes.items()}
     measured = {name: _measure(recipe, material[name]) for name, recipe in recipes.items()}
     return _with_steps(plan, recipes, material, measured, matched)
 
@@ -101,7 +101,7 @@ def _match(name: str, recipe: Recipe, material: Material, wanted: int) -> dict[s
     here, width = count_recipe_parameters(recipe, material), recipe.model.d_ff
     if here == wanted:
         return {}
-    slope = count_recipe_parameters(vary(recipe, {"model.d_ff": width + 1}), material) - here
+    slope = count_recipe_parameters(vary_recipe(recipe, {"model.d_ff": width + 1}), material) - here
     chosen = width + round((wanted - here) / slope)
     matched = here + slope * (chosen - width)
     if chosen < 1 or abs(matched - wanted) > CLOSE * wanted:

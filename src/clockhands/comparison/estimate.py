@@ -17,7 +17,7 @@ from clockhands.comparison.trial_scores import BEYOND, EXPLAINED, find_test_spli
 from clockhands.errors import PositionError
 from clockhands.generation import Search, evaluate, measure_pair_loss, translate
 from clockhands.runs import Run, open_run
-from clockhands.runs.recipe import Recipe, vary
+from clockhands.runs.recipe import Recipe, vary_recipe
 from clockhands.training import Material, prepare, train
 
 SHORT, LONG = 2, 8
@@ -64,7 +64,7 @@ def measure_overheads(plan: Plan, costs: Mapping[str, Cost]) -> Overheads:
     """
     cost = costs[plan.baseline]
     quiet = {"training.eval_steps": None, "training.save_minutes": 0.0, "training.save_steps": None}
-    recipe = vary(plan.recipe_of(plan.baseline, plan.seeds[0]), {**cost.changes, **quiet})
+    recipe = vary_recipe(plan.recipe_of(plan.baseline, plan.seeds[0]), {**cost.changes, **quiet})
     begun = time.perf_counter()
     material = prepare(recipe)
     worker = WORKER + time.perf_counter() - begun
@@ -79,7 +79,7 @@ def measure_overheads(plan: Plan, costs: Mapping[str, Cost]) -> Overheads:
 
 def _train(recipe: Recipe, material: Material, steps: int, folder: Path) -> tuple[float, Run]:
     begun = time.perf_counter()
-    run = open_run(train(vary(recipe, {"training.max_steps": steps}), folder, material=material))
+    run = open_run(train(vary_recipe(recipe, {"training.max_steps": steps}), folder, material=material))
     assert run.model is not None
     return time.perf_counter() - begun, run
 

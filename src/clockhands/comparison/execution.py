@@ -15,7 +15,7 @@ from clockhands.devices import check_threads
 from clockhands.errors import UsageError
 from clockhands.findings import Findings
 from clockhands.locking import lock_folder
-from clockhands.runs.recipe import Recipe, vary
+from clockhands.runs.recipe import Recipe, vary_recipe
 
 RUNNING = "running"
 """Folder of the runs of trials that have not ended, or that are kept."""
@@ -75,7 +75,7 @@ def make_job(comparison: Comparison, variant: str, seed: int, out: Path, threads
     plan, cost = comparison.plan, comparison.costs[variant]
     # A trial that was stopped is begun again, so nothing is saved by the clock, only where the plan's recipe says so.
     overrides = {"training.max_steps": cost.steps, "training.threads": threads, "training.save_minutes": 0.0}
-    recipe = vary(plan.recipe_of(variant, seed), {**cost.changes, **overrides})
+    recipe = vary_recipe(plan.recipe_of(variant, seed), {**cost.changes, **overrides})
     folder = out / RUNNING / f"{plan.variants.index(plan.variant(variant))}-{seed}"
     return Job(recipe.tables, variant, seed, plan.metric, plan.target, plan.inside, str(folder.absolute()), keep)
 

@@ -25,7 +25,7 @@ from clockhands.comparison.variants import Variant, check_names, check_variant, 
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.findings import Number
 from clockhands.options import check_value
-from clockhands.runs.recipe import Recipe, combine, load, vary
+from clockhands.runs.recipe import Recipe, load_recipe, make_recipe, vary_recipe
 from clockhands.runs.recipe.keys import SIDES
 
 NEWER = ("margin", "learned", "despite")
@@ -82,7 +82,7 @@ class Plan:
 
     @property
     def fingerprint(self) -> str:
-        """Changes with anything but seeds, title and reasons: a folder of results belongs to one of these."""
+        """A hash of all but seeds, title and reasons: a folder of results belongs to the plans of one fingerprint."""
         content = {key: value for key, value in self.to_dict().items() if key not in ("seeds", "title", "despite")}
         return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=8).hexdigest()
 
@@ -97,9 +97,9 @@ class Plan:
         of random vectors, random phases), unless the recipe or the variant gives the scheme a seed of its own.
         """
         overrides = self.variant(name).overrides
-        recipe = vary(self.recipe, {**overrides, "training.seed": seed})
+        recipe = vary_recipe(self.recipe, {**overrides, "training.seed": seed})
         drawn = [key for key in _find_scheme_seeds(recipe.tables["position"]) if key not in overrides]
-        return vary(recipe, dict.fromkeys(drawn, seed)) if drawn else recipe
+        return vary_recipe(recipe, dict.fromkeys(drawn, seed)) if drawn else recipe
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data that ``from_dict`` reads back; of the newer fields those that are set."""
@@ -135,7 +135,7 @@ class Plan:
 
 
 def _find_scheme_seeds(position: Mapping[str, Any]) -> list[str]:
-    """The keys of the seeds of the recipe's schemes that nobody has set, so that they are 0."""
+    """Return the keys of the seeds of schemes that the recipe leaves at 0, their default."""
     sides = {"position": position, **{f"position.{side}": position[side] for side in SIDES if side in position}}
     return [f"{table}.seed" for table, options in sides.items() if options.get("seed") == 0]
 
@@ -158,48 +158,44 @@ def make_plan(
     despite: Mapping[str, str] | None = None,
     source: str = "the plan",
 ) -> Plan:
-    """Return a checked plan. ``vary`` is a grid: every combination is a variant; ``variants`` have names of their own.
+    """Make a plan and check it: ``vary`` is a grid, of which every combination is a variant; ``variants`` are named.
 
-    Raises ConfigError with every fault at once, those of each variant under its name.
+    The other arguments are the fields of ``Plan``; a number of ``seeds`` stands for so many, from 1 on; a ``metric``
+    of None for that of the corpus. Raises ConfigError with every fault at once, those of each variant under its name.
     """
     faults = check_value("target", target, float | None) + check_scores(margin, learned) + check_despite(despite)
     if faults:
         raise ConfigError(faults, source)
-    base = _recipe(recipe)
+    base = _open_recipe(recipe)
     chosen = (*expand_grid(vary or {}, faults), *variants)
-    faults += check_names(chosen)
-    numbers = read_seeds(seeds, faults)
-    kind, amount = read_budget(budget, base, faults)
+    numbers, limit = read_seeds(seeds, faults), read_budget(budget, base, faults)
     metric = metric or choose_metric(base)
-    faults += [describe_unknown("metric", metric, METRICS)] if metric not in METRICS else []
-    faults += [describe_unknown("match", match, MATCHES)] if match not in MATCHES else []
-    faults += [describe_unknown("measure", name, MEASURES) for name in inside if name not in MEASURES]
-    faults += check_architecture(base, metric, inside)
     baseline = baseline or (chosen[0].name if chosen else "")
-    if chosen and baseline not in [variant.name for variant in chosen]:
-        faults.append(describe_unknown("baseline", baseline, [variant.name for variant in chosen]))
+    faults += check_names(chosen) + _find_unknown_names(metric, match, inside, baseline, chosen)
+    faults += check_architecture(base, metric, inside)
     for variant in chosen:
         faults += check_variant(base, variant)
     if faults:
         raise ConfigError(list(dict.fromkeys(faults)), source)
     return Plan(
-        base,
-        chosen,
-        numbers,
-        baseline,
-        metric,
-        match,
-        (kind, amount),
-        target,
-        tuple(inside),
-        title,
-        margin,
-        learned,
-        despite or None,
-    )
+        recipe=base, variants=chosen, seeds=numbers, baseline=baseline, metric=metric, match=match, budget=limit,
+        target=target, inside=tuple(inside), title=title, margin=margin, learned=learned, despite=despite or None,
+    )  # fmt: skip
 
 
-def _recipe(recipe: Recipe | str | Path | Mapping[str, Any]) -> Recipe:
+def _find_unknown_names(
+    metric: str, match: str, inside: Sequence[str], baseline: str, variants: Sequence[Variant]
+) -> list[str]:
+    """Return a fault for each unknown name: of the metric, of what is matched, of a measure, of the baseline."""
+    named = [variant.name for variant in variants]
+    faults = [describe_unknown("metric", metric, METRICS)] if metric not in METRICS else []
+    faults += [describe_unknown("match", match, MATCHES)] if match not in MATCHES else []
+    faults += [describe_unknown("measure", name, MEASURES) for name in inside if name not in MEASURES]
+    return faults + ([describe_unknown("baseline", baseline, named)] if named and baseline not in named else [])
+
+
+def _open_recipe(recipe: Recipe | str | Path | Mapping[str, Any]) -> Recipe:
+    """Return a recipe that is given as one, as the path of its file or as tables."""
     if isinstance(recipe, Recipe):
         return recipe
-    return load(recipe) if isinstance(recipe, (str, Path)) else combine(dict(recipe), {})
+    return load_recipe(recipe) if isinstance(recipe, (str, Path)) else make_recipe(dict(recipe), {})

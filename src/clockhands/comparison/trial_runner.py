@@ -23,7 +23,7 @@ from clockhands.errors import BusyError, ClockhandsError
 from clockhands.findings import Number
 from clockhands.machine import describe_machine
 from clockhands.runs import Run, open_run
-from clockhands.runs.recipe import combine, vary
+from clockhands.runs.recipe import make_recipe, vary_recipe
 from clockhands.training import Diverged, Material, Recipe, TrainingStopped, prepare, train
 from clockhands.training.begin_weights import load_begin_weights
 from clockhands.training.precision import unmeasured
@@ -64,7 +64,7 @@ _MATERIALS: dict[str, Material] = {}
 
 
 def _train_and_measure(job: Job) -> dict[str, Any]:
-    recipe = _with_fixed_precision(combine(dict(job.tables), {}))
+    recipe = _with_fixed_precision(make_recipe(dict(job.tables), {}))
     material = load_material(recipe)
     inside = Inside(material, job.inside)
     before: dict[str, float] = {}
@@ -109,7 +109,7 @@ def _with_fixed_precision(recipe: Recipe) -> Recipe:
     """The recipe with a precision that depends on no measurement: all trials of a comparison compute alike."""
     gpu = torch.cuda.is_available() and recipe.training.device != "cpu"
     precision = unmeasured(recipe.training, torch.device("cuda" if gpu else "cpu"))
-    return vary(recipe, {"training.precision": precision.name})
+    return vary_recipe(recipe, {"training.precision": precision.name})
 
 
 def _curve(run: Run) -> tuple[CurvePoint, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clockhands.errors import ConfigError, UsageError
-from clockhands.runs.recipe import Recipe, vary
+from clockhands.runs.recipe import Recipe, vary_recipe
 
 MOST_VARIANTS = 1000
 FIXED = ("training.seed", "training.max_steps", "training.epochs")
@@ -61,7 +61,7 @@ def check_variant(recipe: Recipe, variant: Variant) -> list[str]:
     fixed = [key for key in variant.overrides if key in FIXED]
     faults = [f"variant {variant.name!r} sets {key}, which the plan sets (seeds, budget)" for key in fixed]
     try:
-        vary(recipe, variant.overrides)
+        vary_recipe(recipe, variant.overrides)
     except UsageError as fault:
         reasons = fault.faults if isinstance(fault, ConfigError) else (str(fault),)
         faults += [f"variant {variant.name!r}: {reason}" for reason in reasons]

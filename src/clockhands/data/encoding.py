@@ -169,7 +169,7 @@ def encode_pairs(
     return PairDataset(Ragged.of(kept_sources), Ragged.of(kept_targets), len(pairs) - len(rows))
 
 
-def shortened(rows: list[list[int]], longest: int, option: str) -> list[list[int]]:
+def shorten_rows(rows: list[list[int]], longest: int, option: str) -> list[list[int]]:
     """Cut each row to ``longest`` ids, its last one kept; a ClockhandsWarning counts those that were longer.
 
     ``option``: where the bound was set, for the warning.

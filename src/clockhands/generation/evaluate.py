@@ -135,6 +135,7 @@ def _evaluate_pairs(
     buckets: int,
     progress: CountProgress,
 ) -> Evaluation:
+    """Translate the sources, score the translations, and measure the loss of the targets."""
     translations: list[Translation] = []
     progress("translating", 0, len(pairs))
     for translation in translate(run, [pair.source for pair in pairs], search):
@@ -192,6 +193,7 @@ def compute_token_losses(run: Run, batch: Batch) -> Float[Tensor, "B S"]:
 
 
 def _evaluate_stream(run: Run, documents: list[str], length: int, buckets: int, progress: CountProgress) -> Evaluation:
+    """Measure the loss of every window of ``length`` tokens, and its mean by the index within the window."""
     stream = encode_stream(run.tokenizers.source, documents)
     windows = WindowDataset(stream, length)
     parts: list[NDArray[np.float32]] = []

@@ -20,6 +20,7 @@ __all__ = ["generate"]
 MINIMUM = {"tokens": 1, "temperature": 0, "top_p": 1e-9, "top_k": 0, "beam": 1, "samples": 1, "max_prompt": 1}
 """The least value of each argument."""
 SAMPLING_DEFAULTS = {"temperature": 0.8, "top_k": 0, "top_p": 1.0}
+"""The value of each sampling option that is None, where something is sampled."""
 MIN_TEMPERATURE = 1e-3
 """The lowest temperature besides 0: below it, sampling practically always takes the likeliest token."""
 

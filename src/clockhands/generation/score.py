@@ -87,7 +87,7 @@ def make_bleu(tokenize: str, *, lowercase: bool) -> Any:
         return BLEU(tokenize=tokenize, lowercase=lowercase)
     except (ImportError, RuntimeError) as fault:
         # Japanese needs a package of its own, and sacreBLEU says which.
-        raise UsageError(f"--tokenize {tokenize}: {' '.join(str(fault).split())}") from fault
+        raise UsageError(f"tokenization {tokenize} (--tokenize): {' '.join(str(fault).split())}") from fault
 
 
 def compute_exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Score:

@@ -12,7 +12,7 @@ import numpy as np
 
 from clockhands.data import encode_texts
 from clockhands.data.collate import pad
-from clockhands.data.encoding import LONGEST, shortened
+from clockhands.data.encoding import LONGEST, shorten_rows
 from clockhands.errors import UsageError
 from clockhands.generation.engines import ENGINES, Decoding, Engine
 from clockhands.generation.memory_check import check_memory
@@ -86,7 +86,7 @@ class Search:
         if self.beam == 1 and self.length_penalty != 1:
             raise UsageError(
                 f"length_penalty is {self.length_penalty}, but beam is 1: it is for a search among several; "
-                "give --beam 4, or leave it out"
+                "give a beam of 4 (--beam 4), or leave it out"
             )
         ENGINES[self.engine].refuse_compute_type(self.compute_type)
 
@@ -119,7 +119,7 @@ def _translate_pool(run: Run, engine: Engine, pool: list[str], search: Search) -
     """Translate in batches of similar lengths, and return the translations in the order of their sources."""
     nonempty = [index for index, source in enumerate(pool) if source.strip()]
     encoded = encode_texts(run.tokenizers.source, [pool[i] for i in nonempty])
-    ids = dict(zip(nonempty, shortened(encoded, search.max_source, "max_source"), strict=True))
+    ids = dict(zip(nonempty, shorten_rows(encoded, search.max_source, "max_source"), strict=True))
     translations = {index: Translation(source, "", 0.0) for index, source in enumerate(pool)}
     order = sorted(nonempty, key=lambda index: len(ids[index]))
     # Sources of one batch have the same bound, so that a translation that does not end does not depend on its batch.
@@ -153,7 +153,7 @@ def _check_batch_memory(run: Run, rows: list[list[int]], search: Search) -> None
     """Raise UsageError if a batch does not fit the memory even if each translation is only as long as its source."""
     source = max(map(len, rows))
     length = min(source, search.max_length or source)
-    advice = "--batch" if search.beam == 1 else "--beam or --batch"
+    advice = "batch (--batch)" if search.beam == 1 else "beam (--beam) or batch (--batch)"
     check_memory(run.model, batch=len(rows), beam=search.beam, length=length, source=source, advice=advice)
 
 

@@ -11,7 +11,7 @@ from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, ClockhandsError
 from clockhands.inspection.subject.subject import Side, Subject
 from clockhands.pretrained import check_fits, count_numbers, is_known, is_own, load_tokenizer
-from clockhands.runs import Run, load_checkpoint, open_run, read_checked_config, refuse_unknown_positions
+from clockhands.runs import Run, load_foreign_model, open_run, read_checked_config, refuse_unknown_positions
 from clockhands.runs.foreign import measure_weight_files
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _load(source: str | Path, raw: dict[str, Any], trust_remote_code: bool) -> A
         raw.get("architectures") or ()
     )
     opener = AutoModelForCausalLM if is_language_model else AutoModel
-    return load_checkpoint(opener, source, dtype=torch.float32, trust_remote_code=trust_remote_code)
+    return load_foreign_model(opener, source, dtype=torch.float32, trust_remote_code=trust_remote_code)
 
 
 def _open_run(source: str | Path, device: str, side: Side | None) -> Subject:

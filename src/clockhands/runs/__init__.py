@@ -10,13 +10,13 @@
 
 from __future__ import annotations
 
-from clockhands.runs.foreign import load_checkpoint, read_checked_config, refuse_unknown_positions
+from clockhands.runs.foreign import load_foreign_model, read_checked_config, refuse_unknown_positions
 from clockhands.runs.opening import open_configuration, open_model, open_tokenizers, read_clockhands_config
 from clockhands.runs.run import Run, open_run
 
 __all__ = [
     "Run",
-    "load_checkpoint",
+    "load_foreign_model",
     "open_configuration",
     "open_model",
     "open_run",

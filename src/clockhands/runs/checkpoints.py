@@ -43,12 +43,16 @@ __all__ = [
 ]
 
 PREFIX = "checkpoint-"
+"""What the name of a checkpoint begins with; its step follows."""
 STAGING, DELETING = ".saving", ".deleting"
+"""Names of a checkpoint while it is written and while it is deleted."""
 WEIGHTS = "model.safetensors"
 ALLOWED_PICKLES = re.compile(r"optimizer\.pt|scheduler\.pt|scaler\.pt|rng_state(_\d+)?\.pth|training_args\.bin")
 """The pickles that a Trainer writes. ``training_args.bin`` is never loaded, the others as tensors and plain data."""
 STATE = "trainer_state.json"
+"""The Trainer's own record of a checkpoint."""
 LOSS = "loss.json"
+"""The losses since the last log line, which the Trainer does not save."""
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -219,6 +223,7 @@ def average_weights(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
 
 
 def _to_double(tensor: Tensor) -> Tensor:
+    """Return a floating-point tensor in float64, any other as it is."""
     return tensor.double() if tensor.is_floating_point() else tensor
 
 

@@ -57,7 +57,9 @@ __all__ = [
 
 RECIPE, RECORD, METRICS, CURVES = "recipe.toml", "run.json", "metrics.jsonl", "curves.svg"
 BEGIN = "begin.safetensors"
+"""The weights that training began from (``training.begin_from``)."""
 STARTING, EXPORTING = ".starting", ".exporting"
+"""Staging folders: for the first files of a run, and for the model that is exported."""
 RUN_FILES = (
     *(RECIPE, RECORD, METRICS, CONFIG, CURVES, BEGIN, STARTING, EXPORTING, "checkpoints", "generation_config.json"),
     *("model.safetensors", "model-*.safetensors", "model.safetensors.index.json", f".*{UNFINISHED}"),
@@ -81,7 +83,10 @@ def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
         if not (path / STARTING).is_dir():
             raise UsageError(f"{path} exists and is not a training run; it is left alone, choose another folder")
     elif not overwrite:
-        raise UsageError(f"{path} already holds a run; continue it with --resume {path}, or replace it: --overwrite")
+        raise UsageError(
+            f"{path} already holds a run; continue it with --resume {path} (resume), or replace it: --overwrite "
+            "(overwrite=True)"
+        )
 
 
 def refuse_obstacles(path: Path) -> None:
@@ -138,6 +143,7 @@ def _is_run_file(name: str) -> bool:
 
 
 def _remove(path: Path) -> None:
+    """Delete a file, a link, or a folder with all that is in it."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -19,7 +19,7 @@ from clockhands.pretrained import (
     refuse_not_finite,
 )
 
-__all__ = ["load_checkpoint", "measure_weight_files", "read_checked_config", "refuse_unknown_positions"]
+__all__ = ["load_foreign_model", "measure_weight_files", "read_checked_config", "refuse_unknown_positions"]
 
 
 def read_checked_config(source: str | Path, *, trust_remote_code: bool = False) -> dict[str, Any]:
@@ -43,12 +43,17 @@ def measure_weight_files(source: str | Path, raw: Mapping[str, Any]) -> int:
     return sum(map(count_bytes, list_weight_files(Path(source), raw))) if Path(source).is_dir() else 0
 
 
-def load_checkpoint(auto_class: Any, source: str | Path, what: str = "the model in", **options: Any) -> Any:
-    """Load a Hugging Face model (a folder or hub name) from safetensors.
+def load_foreign_model(auto_class: Any, source: str | Path, what: str = "the model in", **options: Any) -> Any:
+    """Load a model of transformers, from a folder or by its hub name; weights are read from safetensors only.
 
-    Whatever a library raises becomes one CheckpointError: "cannot open ``what`` ``source``: ...".
-    ``auto_class``: an Auto class of transformers; ``options``: those of ``from_pretrained``. Raises CheckpointError too
-    for weights that are NaN or infinite.
+    Args:
+        auto_class: an Auto class of transformers, which decides what is built around the layers.
+        source: the folder or the hub name.
+        what: what the message calls it, in front of the source.
+        options: those of ``from_pretrained``.
+
+    Raises CheckpointError for weights that are NaN or infinite, and for whatever a library raises: "cannot open
+    ``what`` ``source``: ...".
     """
     with explain_faults(source, what):
         model = load_model(auto_class, source, **options)
@@ -58,11 +63,11 @@ def load_checkpoint(auto_class: Any, source: str | Path, what: str = "the model 
 
 def refuse_unknown_positions(raw: Mapping[str, Any], source: str | Path) -> None:
     """Raise CheckpointError for a position setting that transformers would ignore or that no formula here covers."""
-    kind = raw.get("position_embedding_type")
-    if isinstance(kind, str) and kind.startswith("relative"):
+    embedding_type = raw.get("position_embedding_type")
+    if isinstance(embedding_type, str) and embedding_type.startswith("relative"):
         raise CheckpointError(
-            f"{source} sets position_embedding_type = {kind!r}; transformers 5 ignores that and would load the model "
-            "as if its positions were absolute, so nothing measured would be true of it"
+            f"{source} sets position_embedding_type = {embedding_type!r}; transformers 5 ignores that and would load "
+            "the model as if its positions were absolute, so nothing measured would be true of it"
         )
     if raw.get("model_type") == "mpt" and (raw.get("attn_config") or {}).get("alibi") is False:
         raise CheckpointError(

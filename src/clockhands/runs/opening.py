@@ -94,9 +94,9 @@ def read_clockhands_config(folder: Path) -> tuple[dict[str, Any], TransformerCon
     if "transformer" in raw:
         raw["transformer"] = complete_saved_position(raw["transformer"])
     if not is_own(raw):
-        kind = raw.get("model_type")
-        what = f"{folder} holds a model of type {kind!r}, not one of this project"
-        what = f"{path} names no model type" if kind is None else what
+        model_type = raw.get("model_type")
+        what = f"{folder} holds a model of type {model_type!r}, not one of this project"
+        what = f"{path} names no model type" if model_type is None else what
         raise CheckpointError(f"{what}; `clockhands inspect` and `clockhands check` open any Hugging Face checkpoint")
     refuse_code(raw, folder)
     with explain_faults(path, "the configuration"):

@@ -75,7 +75,7 @@ class Run:
     @cached_property
     def recipe(self) -> Recipe:
         """The resolved recipe. Raises DataError or ConfigError where it cannot be read."""
-        from clockhands.runs.recipe import combine
+        from clockhands.runs.recipe import make_recipe
 
         # Older run folders leave out ``learning_rate`` and ``warmup_steps`` where nobody gave them. What was meant was
         # not ``auto``, but the schedule's own rate (None) and no warm-up.
@@ -83,7 +83,7 @@ class Run:
         tables = {**self.tables, "training": {**older_defaults, **self.tables.get("training", {})}}
         if "position" in tables:
             tables["position"] = complete_saved_position(tables["position"])
-        return combine(tables, {}, source=str(self.path / RECIPE))
+        return make_recipe(tables, {}, source=str(self.path / RECIPE))
 
     def cache_recipe(self, recipe: Recipe) -> Run:
         """Set the recipe, so that it is not read from the folder and validated again; return this run."""

@@ -8,12 +8,13 @@
 
 Runs that differ in a few fields share what they read::
 
-    recipe = load("recipes/numbers.toml")
+    recipe = load_recipe("recipes/numbers.toml")
     material = prepare(recipe)
-    runs = [train(vary(recipe, {"position.scheme": name}), f"runs/{name}", material=material) for name in schemes]
+    recipes = {name: vary_recipe(recipe, {"position.scheme": name}) for name in schemes}
+    runs = [train(recipes[name], f"runs/{name}", material=material) for name in schemes]
 
 What stopped goes on with ``resume("runs/mine")``, to the same weights bit for bit as if it had not stopped.
-``Recipe``, ``load`` and ``vary`` do not import transformers.
+``Recipe``, ``load_recipe`` and ``vary_recipe`` do not import transformers.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from clockhands.runs.recipe import Recipe, load, vary
+from clockhands.runs.recipe import Recipe, load_recipe, vary_recipe
 
 if TYPE_CHECKING:
     from clockhands.training.callbacks import Diverged, TrainingStopped
@@ -37,7 +38,17 @@ _HOME = {
     "TrainingStopped": "callbacks",
 }
 
-__all__ = ["Diverged", "Material", "Recipe", "TrainingStopped", "load", "prepare", "resume", "train", "vary"]
+__all__ = [
+    "Diverged",
+    "Material",
+    "Recipe",
+    "TrainingStopped",
+    "load_recipe",
+    "prepare",
+    "resume",
+    "train",
+    "vary_recipe",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -18,7 +18,7 @@ from clockhands.locking import lock_folder
 from clockhands.progress import ignore_sentence, print_sentence
 from clockhands.runs import Run, checkpoints
 from clockhands.runs.folder import RECIPE, add_facts, refuse_existing, refuse_obstacles, start_folder, tidy_folder
-from clockhands.runs.recipe import Recipe, combine, load
+from clockhands.runs.recipe import Recipe, load_recipe, make_recipe
 from clockhands.runs.recipe.sections import Training
 from clockhands.training.begin_weights import (
     read_begin_weights,
@@ -181,10 +181,10 @@ def _check_last(run: Run) -> Path | None:
 
 def _make_recipe(recipe: Recipe | str | Path | Mapping[str, Any], overrides: Mapping[str, Any]) -> Recipe:
     if isinstance(recipe, (str, Path)):
-        return load(recipe, overrides)
+        return load_recipe(recipe, overrides)
     if isinstance(recipe, Recipe) and not overrides:
         return recipe
-    return combine(recipe.tables if isinstance(recipe, Recipe) else dict(recipe), overrides)
+    return make_recipe(recipe.tables if isinstance(recipe, Recipe) else dict(recipe), overrides)
 
 
 def _extend(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
@@ -193,7 +193,7 @@ def _extend(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
     if refused:
         allowed = ", ".join(f"training.{name}" for name in CHANGEABLE)
         raise UsageError(f"a resumed run keeps its recipe: {', '.join(refused)} cannot be changed; only {allowed} can")
-    return combine(recipe.tables, overrides) if overrides else recipe
+    return make_recipe(recipe.tables, overrides) if overrides else recipe
 
 
 @contextmanager

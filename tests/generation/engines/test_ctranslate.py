@@ -12,7 +12,8 @@ import torch
 from clockhands.errors import PositionError, UsageError
 from clockhands.generation import DecodedSequence, Decoding, Search, translate
 from clockhands.generation.engines.clockhands import ClockhandsEngine
-from clockhands.generation.engines.ctranslate import TABLE_LENGTH, CTranslate2Engine
+from clockhands.generation.engines.ctranslate import CTranslate2Engine
+from clockhands.generation.engines.ctranslate_model import TABLE_LENGTH
 from clockhands.runs import Run
 from clockhands.schemes import CATALOGUE
 from tests.generation.engines.test_clockhands import END, LONGEST, VOCABULARY, side_of_reading, sources, writer

@@ -9,7 +9,7 @@ import pytest
 
 from clockhands.errors import CheckpointError
 from clockhands.model.config import TransformerConfig
-from clockhands.runs.recipe import Recipe, combine
+from clockhands.runs.recipe import Recipe, make_recipe
 from clockhands.runs.recipe.inheritance import find_tokenizer_folder, inherit, make_model_table, make_position_table
 
 NUMBERS: dict[str, Any] = {"data": {"corpus": "numbers"}, "model": {"preset": "tiny"}, "training": {"max_steps": 9}}
@@ -17,7 +17,7 @@ NUMBERS: dict[str, Any] = {"data": {"corpus": "numbers"}, "model": {"preset": "t
 
 def test_a_home_that_does_not_exist_is_no_model_to_begin_from() -> None:
     with pytest.raises(CheckpointError, match=r"training\.begin_from: .*~nobody-here.*holds no model; it is not there"):
-        combine(NUMBERS, {"training.begin_from": "~nobody-here/x"})
+        make_recipe(NUMBERS, {"training.begin_from": "~nobody-here/x"})
 
 
 def test_only_a_checkpoint_takes_the_tokenizer_of_the_folder_above(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from clockhands.errors import ConfigError, DataError
 from clockhands.options import fits
-from clockhands.runs.recipe import combine
+from clockhands.runs.recipe import make_recipe
 from clockhands.runs.recipe.keys import find_keys
-from clockhands.training import Recipe, load, vary
+from clockhands.training import Recipe, load_recipe, vary_recipe
 from tests.training.tiny import TABLES
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -26,7 +26,7 @@ NUMBERS: dict[str, Any] = {"data": {"corpus": "numbers"}, "model": {"preset": "t
 
 def faults(tables: dict[str, Any], settings: dict[str, Any] | None = None, *, written: bool = False) -> tuple[str, ...]:
     with pytest.raises(ConfigError) as caught:
-        combine(tables, settings or {}, written=written)
+        make_recipe(tables, settings or {}, written=written)
     return caught.value.faults
 
 
@@ -120,7 +120,7 @@ def test_written_settings_take_their_type_from_the_field() -> None:
         "data.source": "fr",
         "tokenizer.name": "none",
     }
-    recipe = combine(NUMBERS, settings, written=True)
+    recipe = make_recipe(NUMBERS, settings, written=True)
     assert (recipe.model.encoder.scheme, recipe.model.encoder.options["base"]) == ("rope", 500.0)
     assert (recipe.model.dropout, recipe.training.compile, recipe.training.report_to) == (0.0, True, ("tensorboard",))
     assert (recipe.training.eval_steps, recipe.corpus_options["source"], recipe.tokenizer.name) == (None, "fr", None)
@@ -128,7 +128,7 @@ def test_written_settings_take_their_type_from_the_field() -> None:
 
 def test_a_text_field_keeps_text_that_looks_like_a_number(tmp_path: Path) -> None:
     settings = {"data.corpus": "parallel", "data.source": "2024", "data.target": str(tmp_path / "1e3")}
-    options = combine(NUMBERS, settings, written=True).corpus_options
+    options = make_recipe(NUMBERS, settings, written=True).corpus_options
     assert options["source"] == str(Path.cwd() / "2024")
     assert options["target"] == str(tmp_path / "1e3")
 
@@ -136,7 +136,7 @@ def test_a_text_field_keeps_text_that_looks_like_a_number(tmp_path: Path) -> Non
 def test_paths_in_a_file_are_relative_to_the_file_and_settings_to_the_working_folder(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('[data]\ncorpus="parallel"\nsource="a.de"\ntarget=["b.en", "/c.en"]\n[training]\nmax_steps=1\n')
-    options = load(file, {"data.test_source": "t", "data.test_target": "u"}).corpus_options
+    options = load_recipe(file, {"data.test_source": "t", "data.test_target": "u"}).corpus_options
     assert options["source"] == str(tmp_path / "a.de")
     assert options["target"] == [str(tmp_path / "b.en"), "/c.en"]
     assert options["test_source"] == str(Path.cwd() / "t")
@@ -145,28 +145,28 @@ def test_paths_in_a_file_are_relative_to_the_file_and_settings_to_the_working_fo
 def test_another_scheme_drops_the_options_of_the_former_and_keeps_how_it_enters() -> None:
     tables = {**NUMBERS, "position": {"scheme": "sinusoidal", "layout": "half", "combine": "project", "width": 8}}
     recipe = Recipe.from_tables(tables)
-    other = vary(recipe, {"position.scheme": "none", "position.combine": "add", "position.width": None})
+    other = vary_recipe(recipe, {"position.scheme": "none", "position.combine": "add", "position.width": None})
     assert other.model.encoder.scheme == other.model.decoder.scheme == "none"
-    back = vary(other, {"position.scheme": "sinusoidal"})
+    back = vary_recipe(other, {"position.scheme": "sinusoidal"})
     assert back.model.encoder.options["layout"] == "interleaved"
-    assert vary(recipe, {"position.base": 50.0}).model.encoder.options["layout"] == "half"
+    assert vary_recipe(recipe, {"position.base": 50.0}).model.encoder.options["layout"] == "half"
     assert recipe == Recipe.from_tables(tables), "varying must not touch the recipe itself"
 
 
 def test_one_side_may_differ_and_the_other_follows_the_common_table() -> None:
-    recipe = vary(Recipe.from_tables(NUMBERS), {"position.scheme": "rope", "position.encoder.scheme": "alibi"})
+    recipe = vary_recipe(Recipe.from_tables(NUMBERS), {"position.scheme": "rope", "position.encoder.scheme": "alibi"})
     assert [recipe.model.get_position_config(side).scheme for side in ("encoder", "decoder", "cross")] == [
         "alibi",
         "rope",
         "none",
     ]
-    assert vary(recipe, {"position.cross.scheme": "rope"}).model.cross.scheme == "rope"
-    only_base = vary(Recipe.from_tables(NUMBERS), {"position.encoder.base": 7.0}).model
+    assert vary_recipe(recipe, {"position.cross.scheme": "rope"}).model.cross.scheme == "rope"
+    only_base = vary_recipe(Recipe.from_tables(NUMBERS), {"position.encoder.base": 7.0}).model
     assert (only_base.encoder.options["base"], only_base.decoder.options["base"]) == (7.0, 10_000.0)
 
 
 def test_setting_one_of_two_ways_to_say_the_same_takes_the_other_away() -> None:
-    recipe = vary(Recipe.from_tables(NUMBERS), {"batches.tokens": 512, "training.epochs": 2})
+    recipe = vary_recipe(Recipe.from_tables(NUMBERS), {"batches.tokens": 512, "training.epochs": 2})
     assert (recipe.batches.tokens, recipe.batches.size) == (512, None)
     assert (recipe.training.epochs, recipe.training.max_steps) == (2.0, None)
 
@@ -176,9 +176,9 @@ def test_setting_two_ways_to_say_the_same_is_refused_as_in_a_file(order: int) ->
     both = dict([("training.max_steps", "5"), ("training.epochs", "2")][::order])
     said = "training.max_steps and training.epochs both say how long; give one of them"
     assert faults(NUMBERS, both, written=True) == (said,)
-    recipe = combine(NUMBERS, {**both, "training.max_steps": "none"}, written=True)
+    recipe = make_recipe(NUMBERS, {**both, "training.max_steps": "none"}, written=True)
     assert (recipe.training.epochs, recipe.training.max_steps) == (2.0, None)
-    assert combine(NUMBERS, {"training.epochs": None}).training.max_steps == 9
+    assert make_recipe(NUMBERS, {"training.epochs": None}).training.max_steps == 9
 
 
 def test_only_a_side_may_be_written_as_the_name_of_its_scheme() -> None:
@@ -189,12 +189,12 @@ def test_only_a_side_may_be_written_as_the_name_of_its_scheme() -> None:
         "unknown key in [batches] 'siz'; did you mean 'size'?",
     }
     sides = {**NUMBERS, "position": {"scheme": "rope", "encoder": "t5"}}
-    one_side = combine(sides, {"position.encoder.num_buckets": 8})
+    one_side = make_recipe(sides, {"position.encoder.num_buckets": 8})
     assert (one_side.model.encoder.scheme, one_side.model.encoder.options["num_buckets"]) == ("t5", 8)
 
 
 def test_the_preset_gives_the_position_where_the_recipe_names_none() -> None:
-    recipe = combine(NUMBERS, {"model.preset": "tutorial", "model.d_ff": 256})
+    recipe = make_recipe(NUMBERS, {"model.preset": "tutorial", "model.d_ff": 256})
     assert (recipe.model.head_dim, recipe.model.d_ff, recipe.model.encoder.options["layout"]) == (128, 256, "half")
 
 
@@ -209,17 +209,17 @@ def test_the_corpus_gives_the_tokenizer_where_the_recipe_asks_for_none(table: di
 
 def test_what_the_corpus_says_of_the_tokenizer_ends_with_another_corpus_or_tokenizer() -> None:
     recipe = Recipe.from_tables(NUMBERS)
-    assert vary(recipe, {"training.seed": 3}).tokenizer.kind == "morpheme"
-    assert vary(recipe, {"data.corpus": "roles"}).tokenizer.kind == "bpe"
-    assert vary(recipe, {"tokenizer.vocabulary": 300}).tokenizer.vocabulary == 300
-    assert vary(recipe, {"tokenizer.name": "gpt2"}).tokenizer.name == "gpt2"
+    assert vary_recipe(recipe, {"training.seed": 3}).tokenizer.kind == "morpheme"
+    assert vary_recipe(recipe, {"data.corpus": "roles"}).tokenizer.kind == "bpe"
+    assert vary_recipe(recipe, {"tokenizer.vocabulary": 300}).tokenizer.vocabulary == 300
+    assert vary_recipe(recipe, {"tokenizer.name": "gpt2"}).tokenizer.name == "gpt2"
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_of_the_project_reads_and_its_resolved_form_reads_back(path: Path) -> None:
     own = {"parallel": {"data.source": "a", "data.target": "b"}, "text": {"data.train": "a"}}
     corpus = tomllib.loads(path.read_text("utf8"))["data"]["corpus"]
-    recipe = load(path, own.get(corpus, {}))
+    recipe = load_recipe(path, own.get(corpus, {}))
     assert Recipe.from_tables(tomllib.loads(recipe.to_toml())) == recipe
 
 
@@ -240,7 +240,7 @@ def test_every_recipe_of_the_project_reads_and_its_resolved_form_reads_back(path
     )
 )
 def test_a_varied_recipe_survives_its_file(changes: dict[str, Any]) -> None:
-    recipe = vary(Recipe.from_tables(NUMBERS), changes)
+    recipe = vary_recipe(Recipe.from_tables(NUMBERS), changes)
     assert Recipe.from_tables(tomllib.loads(recipe.to_toml())) == recipe
 
 
@@ -263,7 +263,7 @@ def test_a_file_that_is_no_recipe_is_named(tmp_path: Path, content: bytes | None
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(DataError, match=message) as caught:
-        load(path)
+        load_recipe(path)
     assert str(path) in str(caught.value)
 
 
@@ -271,7 +271,7 @@ def test_a_key_outside_any_table_is_named(tmp_path: Path) -> None:
     path = tmp_path / "stray.toml"
     path.write_text('corpus = "numbers"\n')
     with pytest.raises(ConfigError, match="corpus stands outside any table"):
-        load(path)
+        load_recipe(path)
 
 
 def test_the_tables_of_the_tests_are_a_recipe() -> None:
@@ -321,7 +321,7 @@ def test_every_number_of_a_recipe_is_finite(value: float) -> None:
 
 def test_a_whole_number_may_be_written_with_an_exponent() -> None:
     settings = {"training.max_steps": "1e3", "batches.size": "2.0"}
-    recipe = combine({"data": {"corpus": "numbers"}}, settings, written=True)
+    recipe = make_recipe({"data": {"corpus": "numbers"}}, settings, written=True)
     assert (recipe.training.max_steps, recipe.batches.size) == (1000, 2)
     assert type(recipe.training.max_steps) is int
     found = faults({"data": {"corpus": "numbers"}}, {"training.max_steps": "1.5"}, written=True)
@@ -356,4 +356,4 @@ def test_a_fault_is_told_where_it_is_and_nowhere_else(
 def test_a_recipe_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text('\ufeff[data]\ncorpus = "numbers"\n[training]\nmax_steps = 3\n', encoding="utf8")
-    assert load(path).training.max_steps == 3
+    assert load_recipe(path).training.max_steps == 3

@@ -8,14 +8,14 @@ import pytest
 
 from clockhands.errors import ConfigError, Fault
 from clockhands.model.config import TransformerConfig
-from clockhands.runs.recipe import combine
+from clockhands.runs.recipe import make_recipe
 
 BASE = {"data": {"corpus": "numbers"}, "training": {"max_steps": 9}}
 
 
 def faults(model: dict[str, Any], **tables: dict[str, Any]) -> tuple[str, ...]:
     with pytest.raises(ConfigError) as caught:
-        combine({**BASE, "model": model, **tables}, {})
+        make_recipe({**BASE, "model": model, **tables}, {})
     return caught.value.faults
 
 

@@ -12,22 +12,19 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from clockhands.errors import UsageError, describe_unknown
-from clockhands.generation.engines.engine import DecodedSequence, Decoding, Engine, get_end_tokens, get_start_token
-from clockhands.model import Transformer, TransformerConfig
-from clockhands.model.block import Block, ResidualConnection
+from clockhands.generation.engines.ctranslate_model import TABLE_LENGTH, import_package, save_model
+from clockhands.generation.engines.engine import DecodedSequence, Decoding, Engine, get_end_tokens
+from clockhands.model import Transformer
 from clockhands.model.kv_cache import acts_in_attention
 from clockhands.model.stack import Stack
-from clockhands.schemes import NoPosition, RoPE, Scheme
+from clockhands.schemes import RoPE, Scheme
 from clockhands.schemes.rotary.spectra import Spectrum
 from clockhands.schemes.scheme import check_length
 from clockhands.shapes import Bool, Int, Tensor
@@ -35,13 +32,10 @@ from clockhands.shapes import Bool, Int, Tensor
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["TABLE_LENGTH", "CTranslate2Engine", "list_obstacles", "make_table", "save_model"]
+__all__ = ["CTranslate2Engine", "list_obstacles"]
 
-TABLE_LENGTH = 512
-"""Positions in the first tables; for longer texts the model is converted again, with longer ones."""
 COMBINATIONS = {"concatenate": "concatenated", "project": "projected"}
 """How the messages say what a setting of ``combine`` does with positions."""
-ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh", "silu": "SWISH"}
 
 
 class CTranslate2Engine(Engine):
@@ -53,12 +47,12 @@ class CTranslate2Engine(Engine):
 
     def __init__(self, model: PreTrainedModel, compute_type: str | None = None) -> None:
         super().__init__(model, compute_type)
-        self.package = _import_package()
+        self.package = import_package()
         faults = list_obstacles(model.model)
         if faults:
             raise UsageError(
-                f"CTranslate2 cannot express this model: {'; '.join(faults)}. Leave --engine out: the engine "
-                "clockhands takes every model"
+                f"CTranslate2 cannot express this model: {'; '.join(faults)}. Leave the engine out (--engine): "
+                "clockhands, the default, takes every model"
             )
         device = model.device.type
         types = sorted(self.package.get_supported_compute_types(device))
@@ -136,17 +130,6 @@ def _read_result(tokens: list[str], score: float, penalty: float) -> DecodedSequ
     return DecodedSequence([int(token) for token in tokens], score * len(tokens) ** penalty)
 
 
-def _import_package() -> Any:
-    """Import ctranslate2, which is optional. Raises UsageError if it is not installed."""
-    try:
-        import ctranslate2
-    except ImportError as fault:
-        raise UsageError(
-            "--engine ctranslate2 needs the package 'ctranslate2': pip install 'clockhands[ctranslate2]'"
-        ) from fault
-    return ctranslate2
-
-
 def list_obstacles(transformer: Transformer) -> list[str]:
     """List why CTranslate2 cannot run a model, one reason each; empty if it can."""
     config = transformer.config
@@ -200,133 +183,3 @@ def _list_stacks(transformer: Transformer) -> list[tuple[str, Stack]]:
     """Return the stacks that a model has, encoder before decoder, with the names of their sides."""
     sides = (("encoder", transformer.encoder), ("decoder", transformer.decoder))
     return [(side, stack) for side, stack in sides if stack is not None]
-
-
-@torch.no_grad()
-def save_model(
-    model: PreTrainedModel, folder: str | Path, table_lengths: Sequence[int] = (TABLE_LENGTH, TABLE_LENGTH)
-) -> None:
-    """Save an encoder-decoder model in the format of CTranslate2, whose vocabulary is the token ids as text.
-
-    ``table_lengths``: the positions in the tables of source and target. Raises PositionError if a scheme has fewer
-    positions, and UsageError for a model that CTranslate2 cannot run.
-    """
-    specs = _import_package().specs
-    transformer: Transformer = model.model
-    if transformer.encoder is None or transformer.decoder is None:
-        raise UsageError(f"CTranslate2 cannot express this model: it is a model of kind {transformer.config.kind}")
-    spec = specs.TransformerSpec(
-        _convert_stack(
-            specs.transformer_spec.TransformerEncoderSpec, transformer.encoder, transformer.config, table_lengths[0]
-        ),
-        _convert_stack(
-            specs.transformer_spec.TransformerDecoderSpec, transformer.decoder, transformer.config, table_lengths[1]
-        ),
-    )
-    output = spec.decoder.projection
-    output.weight = _to_array(transformer.output.weight * transformer.output.scale)
-    output.bias = _to_array(transformer.output.bias) if transformer.output.bias is not None else output.bias
-    for side, size in (
-        ("source", transformer.config.get_vocabulary_size("encoder")),
-        ("target", transformer.config.vocab_size),
-    ):
-        getattr(spec, f"register_{side}_vocabulary")(list(map(str, range(size))))
-    start = str(get_start_token(model))
-    spec.config.bos_token = spec.config.decoder_start_token = spec.config.unk_token = start
-    spec.config.eos_token = str(next(iter(get_end_tokens(model)), start))
-    spec.config.layer_norm_epsilon = transformer.config.norm_eps
-    spec.validate()
-    spec.optimize(quantization="float32")
-    spec.save(str(folder))
-
-
-def _convert_stack(make_spec: Any, stack: Stack, config: TransformerConfig, table_length: int) -> Any:
-    """Convert one side; ``make_spec`` is the class of its specification in CTranslate2."""
-    common = _import_package().specs.common_spec
-    scheme = cast(Scheme, stack.schemes[0])
-    rotary = {}
-    if isinstance(scheme, RoPE):
-        rotary = {
-            "rotary_dim": scheme.channels, "rotary_base": scheme.base,
-            "rotary_interleave": scheme.layout == "interleaved",
-        }  # fmt: skip
-    spec = make_spec(
-        len(stack.blocks), config.num_heads, pre_norm=config.norm == "pre", no_final_norm=stack.norm is None,
-        activation=getattr(common.Activation, ACTIVATIONS[config.activation]), ffn_glu=config.gated,
-        rms_norm=config.norm_kind == "rms", num_heads_kv=config.kv_heads, head_dim=config.d_head,
-        layernorm_embedding=config.embedding_norm, **rotary,
-    )  # fmt: skip
-    embeddings = spec.embeddings[0] if isinstance(spec.embeddings, list) else spec.embeddings
-    embeddings.weight = _to_array(stack.input.tokens.weight)
-    spec.scale_embeddings = float(stack.input.scale)
-    if rotary:
-        spec.__dict__.pop("position_encodings", None)
-    else:
-        spec.position_encodings.encodings = make_table(stack, table_length, config.d_model)
-    if stack.norm is not None:
-        # A specification refuses new attributes, and that of a post-norm model has none for a norm after the last
-        # layer, which CTranslate2 itself reads. Writing into __dict__ passes the refusal by.
-        final_norm = spec.__dict__.setdefault("layer_norm", common.LayerNormSpec(rms_norm=config.norm_kind == "rms"))
-        _convert_norm(final_norm, stack.norm)
-    if stack.input.norm is not None:
-        _convert_norm(spec.layernorm_embedding, stack.input.norm)
-    for layer, block in zip(spec.layer, stack.blocks, strict=True):
-        _convert_layer(layer, cast(Block, block), scheme)
-    return spec
-
-
-def make_table(stack: Stack, length: int, d_model: int) -> NDArray[np.float32]:
-    """Make the table of what a side adds to the token embedding at positions 0 to length - 1: [length, d_model].
-
-    Raises PositionError if the scheme has fewer positions.
-    """
-    device = stack.input.tokens.weight.device
-    encoding = cast(Scheme, stack.schemes[0]).encode(
-        stack.transform_positions(torch.arange(length, device=device)[None], None)
-    )
-    return np.zeros((length, d_model), np.float32) if encoding is None else _to_array(encoding[0])
-
-
-def _convert_layer(spec: Any, block: Block, scheme: Scheme) -> None:
-    attention = block.attention
-    _convert_linear(spec.self_attention.linear[0], attention.qkv)
-    _convert_linear(spec.self_attention.linear[1], attention.out)
-    spec.self_attention.queries_scale = np.float32(attention.choose_scale(scheme))
-    _convert_norm(spec.self_attention.layer_norm, block.attention_residual)
-    if block.cross is not None:
-        for part, module in zip(spec.attention.linear, (block.cross.q, block.cross.kv, block.cross.out), strict=True):
-            _convert_linear(part, module)
-        spec.attention.queries_scale = np.float32(block.cross.choose_scale(NoPosition()))
-        _convert_norm(spec.attention.layer_norm, block.cross_residual)
-    _convert_feed_forward(spec.ffn, block)
-
-
-def _convert_feed_forward(spec: Any, block: Block) -> None:
-    up = block.feed_forward.up
-    if block.feed_forward.gated:
-        gate, plain = up.weight.chunk(2)
-        spec.linear_0.weight, spec.linear_0_noact.weight = _to_array(gate), _to_array(plain)
-        if up.bias is not None:
-            spec.linear_0.bias, spec.linear_0_noact.bias = map(_to_array, up.bias.chunk(2))
-    else:
-        _convert_linear(spec.linear_0, up)
-    _convert_linear(spec.linear_1, block.feed_forward.down)
-    _convert_norm(spec.layer_norm, block.feed_forward_residual)
-
-
-def _convert_linear(spec: Any, module: nn.Linear) -> None:
-    spec.weight = _to_array(module.weight)
-    if module.bias is not None:
-        spec.bias = _to_array(module.bias)
-
-
-def _convert_norm(spec: Any, module: nn.Module) -> None:
-    norm = cast(Any, module.norm if isinstance(module, ResidualConnection) else module)
-    spec.gamma = _to_array(norm.weight)
-    if hasattr(spec, "beta"):
-        spec.beta = np.zeros_like(spec.gamma) if norm.bias is None else _to_array(norm.bias)
-
-
-def _to_array(tensor: Tensor) -> NDArray[np.float32]:
-    array: NDArray[np.float32] = tensor.detach().float().cpu().numpy()
-    return array

@@ -13,6 +13,7 @@ from typing import Any
 from clockhands.errors import CheckpointError
 from clockhands.model.config import TransformerConfig
 from clockhands.model.position_config import PositionConfig
+from clockhands.pretrained import CONFIG
 from clockhands.runs import checkpoints
 from clockhands.runs.folder import RECIPE
 from clockhands.runs.recipe.keys import FROM_DATA, SIDES, Tables, list_model_options, make_absolute
@@ -28,7 +29,8 @@ __all__ = [
     "read_architecture",
 ]
 
-CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
+TOKENIZER = "tokenizer_config.json"
+"""The file by which a folder with a tokenizer is recognised."""
 
 
 def inherit(tables: Tables, overrides: Mapping[str, Any]) -> Tables:
@@ -127,7 +129,7 @@ def make_tokenizer_table(begin_from: Path) -> dict[str, Any]:
 
 
 def _flatten_options(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a position with its scheme's options beside its own fields, as a recipe has them."""
+    """Return the table of a side as a recipe has it: the options of its scheme beside its own fields."""
     own = {key: value for key, value in table.items() if key != "options" and value not in (None, {})}
     return {**own, **table["options"]}
 

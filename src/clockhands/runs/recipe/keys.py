@@ -35,15 +35,19 @@ __all__ = [
 ]
 
 Tables = dict[str, dict[str, Any]]
+"""The tables of a recipe by name; values are plain data."""
 SECTIONS: dict[str, type[Any]] = {"tokenizer": Tokenization, "batches": Batching, "training": Training}
+"""The tables that are read into a dataclass each."""
 TABLES = ("data", "tokenizer", "model", "position", "batches", "training")
+"""All tables, in the order in which they are written."""
 SIDES = ("encoder", "decoder", "cross")
+"""Parts of a model that may have positions of their own, each in a table within ``[position]``."""
 SELECTORS = {"data": "corpus", "model": "preset", "position": "scheme"}
-"""The key of a table on which its other keys depend; changing it resets those."""
+"""By table, the key on which its other keys depend; changing it resets those."""
 KEPT = (*SIDES, "combine", "width", "every_layer", "skip_every", "transform", "transform_options")
 """What stays of ``[position]`` when its scheme changes: how the encoding enters, not the options of the scheme."""
 FROM_DATA = ("vocab_size", "source_vocab_size")
-"""What the model is told by the tokenizer, not by the recipe."""
+"""Fields of the model that the tokenizer decides, not the recipe."""
 
 
 def list_model_options() -> dict[str, Option]:

@@ -22,6 +22,7 @@ from clockhands.runs.recipe.keys import (
 __all__ = ["BESIDE_MORPHEMES", "EXCLUSIVE", "NESTED", "apply_overrides", "set_key", "try_overrides"]
 
 NESTED = ("transform_options",)
+"""Tables within ``[position]`` whose keys are options of a transform: any key may be set."""
 EXCLUSIVE = (("batches.tokens", "batches.size"), ("training.max_steps", "training.epochs"))
 """Pairs of keys of which a recipe may set one; an override of one alone removes the other."""
 BESIDE_MORPHEMES = ("data.corpus", "tokenizer.name", "tokenizer.vocabulary", "tokenizer.min_frequency")
@@ -115,6 +116,7 @@ def _set_in_table(tables: Tables, table: str, key: str, value: Any) -> None:
 
 
 def _describe_missing_key(dotted: str) -> str:
+    """Say why a dotted key names no table of a recipe, with the nearest that exists."""
     if "." not in dotted:
         return f"write the table before the key, as in training.{dotted} ({', '.join(TABLES)})"
     return describe_unknown("table", dotted.rpartition(".")[0], (*TABLES, *(f"position.{side}" for side in SIDES)))

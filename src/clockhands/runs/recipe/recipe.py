@@ -1,4 +1,4 @@
-"""Recipes: what to train, on what, how. TOML in, validated frozen dataclasses out, and TOML again in the run folder."""
+"""A recipe: read from TOML, validated, and written as TOML with every default into the folder of its run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,15 @@ from clockhands.runs.recipe.validation import (
     select_tables,
 )
 
-__all__ = ["USUAL_SIZES", "Recipe", "combine", "load", "read_tables", "read_training_overrides", "vary"]
+__all__ = [
+    "USUAL_SIZES",
+    "Recipe",
+    "load_recipe",
+    "make_recipe",
+    "read_tables",
+    "read_training_overrides",
+    "vary_recipe",
+]
 
 USUAL_SIZES = {"encoder-decoder": 64, "decoder": 16, "encoder": 64}
 """Pairs or windows in a batch: about 2,000 predicted tokens, of a masked language model about 1,200."""
@@ -102,7 +110,7 @@ class Recipe:
         return cls(corpus, data, sections["tokenizer"], model, sections["batches"], sections["training"], resolved)
 
     def to_toml(self) -> str:
-        """Return the recipe as the text of a file that ``load`` reads back to the same recipe."""
+        """Return the recipe as the text of a file that ``load_recipe`` reads back to the same recipe."""
         usual = {
             table: {name: option.default for name, option in find_keys(self.tables, table).items()}
             for table in ("data", *SECTIONS)
@@ -110,19 +118,24 @@ class Recipe:
         return tomli_w.dumps({name: _make_writable(table, usual.get(name, {})) for name, table in self.tables.items()})
 
 
-def load(path: str | Path, overrides: Mapping[str, Any] | None = None, *, written: bool = False) -> Recipe:
-    """Read a recipe file, and set the dotted keys of ``overrides``, whose values are text if ``written``.
+def load_recipe(path: str | Path, overrides: Mapping[str, Any] | None = None, *, written: bool = False) -> Recipe:
+    """Read a recipe file, and set the dotted keys of ``overrides``; ``written``: their values are text, parsed first.
 
     Paths in the file are relative to the file, those in the overrides to the working folder.
     Raises DataError if there is no such file or it is not TOML, ConfigError with every fault of the content.
     """
-    return combine(read_tables(path), overrides or {}, written=written, source=str(path))
+    return make_recipe(read_tables(path), overrides or {}, written=written, source=str(path))
 
 
-def combine(
+def make_recipe(
     tables: Mapping[str, Any], overrides: Mapping[str, Any], *, written: bool = False, source: str = "the recipe"
 ) -> Recipe:
-    """Make a recipe of tables and dotted overrides. Raises ConfigError with the faults of both together."""
+    """Make a recipe of tables, with the dotted keys of ``overrides`` set, and validate it.
+
+    What tables with ``training.begin_from`` leave out is taken from that run. ``written``: values of overrides are
+    text, parsed first; ``source`` names the tables in messages. Raises ConfigError with the faults of both together,
+    CheckpointError if there is no model to begin from.
+    """
     known, faults = select_tables(tables)
     tables = inherit({**known, **{name: table for name, table in tables.items() if name not in TABLES}}, overrides)
     tables, wrong = try_overrides(tables, overrides, written=written)
@@ -136,13 +149,13 @@ def combine(
     return recipe
 
 
-def vary(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
-    """Return another recipe that differs in these dotted fields: ``vary(recipe, {"position.scheme": "rope"})``.
+def vary_recipe(recipe: Recipe, overrides: Mapping[str, Any]) -> Recipe:
+    """Return a recipe like this one but for these dotted keys: ``vary_recipe(recipe, {"position.scheme": "rope"})``.
 
     Where a field decides what others mean (``position.scheme``, ``data.corpus``, ``model.preset``), the others of its
     table go back to their defaults unless they are overridden too. Raises ConfigError.
     """
-    return combine(recipe.tables, overrides, source="the varied recipe")
+    return make_recipe(recipe.tables, overrides, source="the varied recipe")
 
 
 def read_tables(path: str | Path) -> Tables:

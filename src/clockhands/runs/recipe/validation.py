@@ -150,6 +150,7 @@ def _depends_on(fault: str, keys: set[str]) -> bool:
 
 
 def _find_side_faults(config: TransformerConfig, position: Mapping[str, Any]) -> list[str]:
+    """Return a fault for each side that has positions in the recipe and does not exist in the model."""
     return [
         f"position.{side} is given, but a model of kind {config.kind!r} has none; it has {' and '.join(config.sides)}"
         for side in SIDES
@@ -178,13 +179,14 @@ def _read_sides(position: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]
 def _name_key_of_recipe(fault: str, position: Mapping[str, Any]) -> str:
     """Rewrite a fault of the model's ``encoder.width`` with the key that a recipe has: ``position.width``."""
 
-    def key(side: re.Match[str]) -> str:
+    def rename(side: re.Match[str]) -> str:
         return f"position.{side[0]}" if side[1] in position else "position."
 
-    return re.sub(rf"\b({'|'.join(SIDES)})\.(?=\w)", key, fault)
+    return re.sub(rf"\b({'|'.join(SIDES)})\.(?=\w)", rename, fault)
 
 
 def _find_task_faults(config: TransformerConfig, corpus: str, task: Task) -> list[str]:
+    """Return a fault if the model reads pairs and the corpus has documents, or the reverse."""
     needs: Task = "translation" if config.kind == "encoder-decoder" else "language modelling"
     if needs == task:
         return []
