@@ -90,13 +90,13 @@ def test_the_length_that_a_spectrum_asks_for_is_that_of_the_run_before(
 ) -> None:
     bent = {"position.spectrum": "yarn", "position.factor": 2.0}
     assert rope.trained_length == 16
-    assert combine(from_run(rope, data), bent).model.decoder.options["original_length"] == 16
-    told = combine(from_run(rope, data), {**bent, "position.original_length": 5})
+    assert make_recipe(from_run(rope, data), bent).model.decoder.options["original_length"] == 16
+    told = make_recipe(from_run(rope, data), {**bent, "position.original_length": 5})
     assert told.model.decoder.options["original_length"] == 5
     opened = Run(rope.path, "cpu", position={"spectrum": "yarn", "factor": 4.0}).model
     assert opened.config.transformer_config.decoder.options["original_length"] == 16
     with pytest.raises(ConfigError, match=r"rope\.original_length is not given"):
-        combine(tables(data), bent)
+        make_recipe(tables(data), bent)
 
 
 def test_the_recipe_of_an_older_run_may_leave_out_what_a_spectrum_needs(rope: Run, tmp_path: Path) -> None:
