@@ -1,5 +1,7 @@
 # Everything a person types:
 #   make tour           train the small translator and write its page
+#   make explore        write the page in which the tour's models run; trains them where they are absent
+#   make explorer       build the script of that page from explorer/ and run its tests: needs Node and Chromium
 #   make quick          the tests of what differs from main, and a few laws: at most 90 seconds
 #   make test           style, types and all tests: what runs on every change
 #   make docs        the site with its reference, in site/; a broken link stops it (part of `make test`)
@@ -9,9 +11,15 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: tour install quick test docs check-shapes test-elsewhere test-lowest mutants coverage check-style clean
+.PHONY: tour explore explorer install quick test docs check-shapes test-elsewhere test-lowest mutants coverage check-style clean
 tour: $(VENV)/.installed
 	$(BIN)/clockhands tour --out runs/tour --overwrite
+
+explore: $(VENV)/.installed
+	$(BIN)/clockhands explore --out explore.html --overwrite
+
+explorer:
+	cd explorer && npm ci && npm run build && npm test
 
 install: $(VENV)/.installed
 

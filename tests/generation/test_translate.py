@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from clockhands.data import open_corpus
 from clockhands.errors import CheckpointError, ClockhandsWarning, DataError, UsageError
 from clockhands.generation import Search, generate, translate
-from clockhands.generation.translate import _bound_length
+from clockhands.generation.translate import bound_length
 from clockhands.runs import Run, open_run
 
 
@@ -192,5 +192,5 @@ def test_what_cannot_be_asked_is_refused_at_the_call(writer: Run) -> None:
 @pytest.mark.parametrize(("tokens", "most"), [(1, 82), (16, 82), (17, 114), (160, 370)])
 def test_a_translation_may_have_twice_the_tokens_of_its_source_and_fifty(tokens: int, most: int) -> None:
     """The source counts as a multiple of 16 tokens; a length that was asked for is taken instead."""
-    assert _bound_length(tokens, Search()) == most
-    assert _bound_length(tokens, Search(max_length=7)) == 7
+    assert bound_length(tokens) == most
+    assert bound_length(tokens, 7) == 7

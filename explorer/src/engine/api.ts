@@ -7,6 +7,9 @@
  */
 
 export { EngineError } from "./errors";
+export { EngineWorker, loadModels } from "./client";
+export { forEverySentence } from "./evaluate";
+export { computeFrequencies, similarityCurve, similarityOfHands, sinusoidTable } from "./hands";
 export { readPage } from "./page";
 
 /** One side of a model whose positions can be controlled. */
@@ -64,11 +67,15 @@ export interface EncodedText {
   unknown: number[];
 }
 
-/** A source with its controls. `beam` 1 (the default) is greedy search. */
+/**
+ * A source with its controls. `beam` 1 (the default) is greedy search. `maxTokens`: the most tokens of the translation;
+ * by default twice the source's, rounded up to a multiple of 16, and 50.
+ */
 export interface TranslationRequest {
   ids: readonly number[];
   controls: Controls;
   beam?: number;
+  maxTokens?: number;
 }
 
 /** One written token: its probability, and the likeliest tokens at its place, the likeliest first. */
@@ -240,15 +247,3 @@ export interface HeldOutProgress {
   done: number;
   of: number;
 }
-
-/*
- * Landing next, with these signatures:
- *
- *   loadModels(): LiveModel[]                       all models of the page, decoded
- *   new EngineWorker()                              the same models in a worker
- *     .evaluateHeldOut(modelId, controls, { onProgress?, signal? }): Promise<HeldOutProgress>
- *     .translate(modelId, request): Promise<Translation>
- *   sinusoidTable({ rows, width, base, offset?, layout? }): Matrix          for the sliders of width and length
- *   similarityOfHands(rows, frequencies): Matrix    by distance, quick enough for 512 × 512 at every frame
- *   forEverySentence(controls): Controls            without what belongs to one sentence alone (`positions`)
- */

@@ -1,7 +1,8 @@
 /** The data that stands in the page: models in `explorer-data`, their weights in `explorer-weights-N`. */
 
-import type { Controls, HeldOutPair, MeasuredCount, ModelConfig, SchemeInfo, Side } from "./api";
+import type { ControlName, HeldOutPair, MeasuredCount, ModelConfig, SchemeInfo, Side } from "./api";
 import { EngineError } from "./errors";
+import { decodeBase64, readNumbers } from "./numbers";
 
 /** One matrix of a model inside its weights: `offset` and the product of `shape` count numbers, not bytes. */
 export interface TensorPlace {
@@ -29,13 +30,14 @@ export interface ModelRules {
   normKind: "layer" | "rms";
   preNorm: boolean;
   finalNorm: boolean;
+  causalEncoder: boolean;
+  keyHeads: number;
   embeddingNorm: boolean;
-  tokenScale: number;
+  tokenScale: Record<Side, number>;
   outputScale: number;
   activation: "relu" | "gelu" | "gelu-tanh" | "silu";
   gated: boolean;
   residual: boolean;
-  parallel: boolean;
   attentionScale: Record<"encoder" | "decoder" | "cross", number>;
   startId: number;
   endIds: number[];
@@ -45,6 +47,14 @@ export interface ModelRules {
 export interface SchemeRules extends SchemeInfo {
   everyLayer: boolean;
   skipEvery: number;
+  /** Factor of sinusoids, learned or not. */
+  amplitude?: number;
+  /** What training multiplied RoPE's frequencies by, where they are learned. */
+  factors?: number[];
+  /** ALiBi's slopes, [1 or 2 sides, heads]. */
+  slopes?: number[][];
+  /** The smallest distance of each of T5's buckets but the first. */
+  starts?: number[];
 }
 
 /** A model as Python wrote it. */
@@ -55,7 +65,7 @@ export interface ModelData {
   config: ModelConfig;
   rules: ModelRules;
   schemes: Record<Side, SchemeRules>;
-  applicable: Record<Side, (keyof Controls)[]>;
+  applicable: Record<Side, ControlName[]>;
   tokens: { text: string; special: boolean }[];
   targetTokens: { text: string; special: boolean }[] | null;
   tokenizer: TokenizerRules;
@@ -81,6 +91,13 @@ export interface PageData {
   command: string;
   models: ModelData[];
   findings: StoryFinding[];
+}
+
+/** The numbers of a model's weights, from the element that holds them. Throws an EngineError where it is missing. */
+export function readWeights({ weights }: ModelData, root: Document = document): Float32Array {
+  const text = root.getElementById(weights.element)?.textContent;
+  if (!text) throw new EngineError(`This page holds no weights ${weights.element}; write it with \`clockhands explore\`.`);
+  return readNumbers(decodeBase64(text), weights.type);
 }
 
 /** Read the data of the page. Throws an EngineError where the page has none. */

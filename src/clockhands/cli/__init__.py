@@ -31,6 +31,7 @@ VERBS = {
     "compare": "train variants over seeds and say whether the difference is real",
     "study": "run one of the built-in studies of the questions people ask",
     "check": "test whether a model handles position correctly",
+    "explore": "write a page in which trained translators run and their positions can be changed",
     "explain": "say what a position configuration means, and where two of them part",
 }
 

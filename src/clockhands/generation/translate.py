@@ -18,7 +18,7 @@ from clockhands.generation.engines import ENGINES, Decoding, Engine
 from clockhands.generation.memory_check import check_memory
 from clockhands.runs import Run, open_run
 
-__all__ = ["Search", "Translation", "translate"]
+__all__ = ["Search", "Translation", "bound_length", "translate"]
 
 POOL = 32
 """Batches in a pool, within which sentences are sorted by length: more need less padding, fewer stream earlier.
@@ -125,7 +125,7 @@ def _translate_pool(run: Run, engine: Engine, pool: list[str], search: Search) -
     # Sources of one batch have the same bound, so that a translation that does not end does not depend on its batch.
     batches = [
         (bound, indices)
-        for bound, group in groupby(order, key=lambda index: _bound_length(len(ids[index]), search))
+        for bound, group in groupby(order, key=lambda index: bound_length(len(ids[index]), search.max_length))
         for indices in _split(group, search.batch)
     ]
     for _, indices in batches:
@@ -137,9 +137,9 @@ def _translate_pool(run: Run, engine: Engine, pool: list[str], search: Search) -
     return [translations[index] for index in range(len(pool))]
 
 
-def _bound_length(tokens: int, search: Search) -> int:
+def bound_length(tokens: int, max_length: int | None = None) -> int:
     """Return the most tokens that the translation of a source of ``tokens`` tokens may have."""
-    return search.max_length or 2 * LENGTH_BUCKET * math.ceil(tokens / LENGTH_BUCKET) + EXTRA_TOKENS
+    return max_length or 2 * LENGTH_BUCKET * math.ceil(tokens / LENGTH_BUCKET) + EXTRA_TOKENS
 
 
 def _split(items: Iterable[int], size: int) -> Iterator[list[int]]:

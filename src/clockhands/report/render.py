@@ -42,12 +42,16 @@ def render_page(template: str, title: str, *, script: str = "", style: str = "",
     )
 
 
-def make_policy(script: str = "") -> str:
-    """Return the content security policy of a page that runs this script and no other, or none at all."""
+def make_policy(script: str = "", *, workers: bool = False) -> str:
+    """Return the content security policy of a page that runs this script and no other, or none at all.
+
+    ``workers``: whether the script may start workers from texts that it holds itself.
+    """
     if not script:
         return _POLICY
     digest = base64.b64encode(hashlib.sha256(script.encode("utf8")).digest()).decode("ascii")
-    return f"{_POLICY}; script-src 'sha256-{digest}'"
+    allowed = f"{_POLICY}; script-src 'sha256-{digest}'"
+    return f"{allowed}; worker-src blob:" if workers else allowed
 
 
 @cache

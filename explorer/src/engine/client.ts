@@ -1,0 +1,93 @@
+/** The page's end of the worker. */
+
+import type { Controls, HeldOutProgress, LiveModel, Translation, TranslationRequest } from "./api";
+import { EngineError } from "./errors";
+import { type ModelData, type PageData, readPage, readWeights } from "./page";
+import type { Answer, Request } from "./messages";
+import { Transformer } from "./model";
+import InlineWorker from "./worker?worker&inline";
+
+/** All models of the page, decoded. Throws an EngineError where there are none. */
+export function loadModels(root: Document = document): LiveModel[] {
+  return readPage(root).models.map((data) => new Transformer(data, readWeights(data, root)));
+}
+
+interface Job {
+  resolve: (value: never) => void;
+  reject: (fault: Error) => void;
+  onProgress?: ((progress: HeldOutProgress) => void) | undefined;
+}
+
+/** What `evaluateHeldOut` may be told: whom to tell how far it is, and what stops it. */
+export interface EvaluationOptions {
+  onProgress?: (progress: HeldOutProgress) => void;
+  signal?: AbortSignal;
+}
+
+/** The models of the page in a worker. One is enough for a page; `close` ends it. */
+export class EngineWorker {
+  private readonly worker: Worker = new InlineWorker();
+  private readonly jobs = new Map<number, Job>();
+  private readonly ids: Set<string>;
+  private last = 0;
+
+  constructor(page: PageData = readPage(), root: Document = document) {
+    this.worker.onmessage = (event: MessageEvent<Answer>) => this.hear(event.data);
+    this.worker.onerror = (event) => this.fail(new EngineError(event.message || "The worker of this page stopped."));
+    this.ids = new Set(page.models.map((model) => model.id));
+    const models = page.models.map((data: ModelData) => ({ data, numbers: readWeights(data, root) }));
+    this.send({ kind: "models", models }, models.map(({ numbers }) => numbers.buffer));
+  }
+
+  /** Translate in the worker. Rejects with an EngineError as `LiveModel.translate` throws it. */
+  translate(model: string, request: TranslationRequest): Promise<Translation> {
+    return this.ask<Translation>(model, (job) => ({ kind: "translate", job, model, request }), {});
+  }
+
+  /**
+   * Count the held-out sentences whose greedy translation is right under controls; `positions` are left out, as they
+   * belong to one sentence. Rejects with the signal's reason when it stops.
+   */
+  evaluateHeldOut(model: string, controls: Controls, options: EvaluationOptions = {}): Promise<HeldOutProgress> {
+    return this.ask<HeldOutProgress>(model, (job) => ({ kind: "evaluate", job, model, controls }), options);
+  }
+
+  close(): void {
+    this.worker.terminate();
+    this.fail(new EngineError("The worker was closed."));
+  }
+
+  private ask<T>(model: string, write: (job: number) => Request, options: EvaluationOptions): Promise<T> {
+    if (!this.ids.has(model)) return Promise.reject(new EngineError(`There is no model ${model} on this page.`));
+    const { signal, onProgress } = options;
+    if (signal?.aborted) return Promise.reject(signal.reason);
+    const job = ++this.last;
+    return new Promise<T>((resolve, reject) => {
+      this.jobs.set(job, { resolve: resolve as (value: never) => void, reject, onProgress });
+      signal?.addEventListener("abort", () => {
+        if (!this.jobs.delete(job)) return;
+        this.send({ kind: "stop", job });
+        reject(signal.reason);
+      });
+      this.send(write(job));
+    });
+  }
+
+  private send(request: Request, moved: Transferable[] = []): void {
+    this.worker.postMessage(request, moved);
+  }
+
+  private hear(answer: Answer): void {
+    const job = this.jobs.get(answer.job);
+    if (!job) return;
+    if (answer.kind === "progress") return job.onProgress?.(answer.progress);
+    this.jobs.delete(answer.job);
+    if (answer.kind === "failed") job.reject(new EngineError(answer.message));
+    else job.resolve((answer.kind === "translated" ? answer.translation : answer.progress) as never);
+  }
+
+  private fail(fault: Error): void {
+    for (const job of this.jobs.values()) job.reject(fault);
+    this.jobs.clear();
+  }
+}

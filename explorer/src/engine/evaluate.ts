@@ -1,0 +1,17 @@
+/** How many held-out translations are right under controls. */
+
+import type { Controls, HeldOutPair, LiveModel } from "./api";
+
+/** Controls without what belongs to one sentence alone: the positions of its tokens. */
+export function forEverySentence(controls: Controls): Controls {
+  const { positions: _, targetControls, ...rest } = controls;
+  if (!targetControls) return rest;
+  const { positions: __, ...target } = targetControls;
+  return { ...rest, targetControls: target };
+}
+
+/** Whether the greedy translation of a source is its right translation, letter by letter. */
+export function isRight(model: LiveModel, pair: HeldOutPair, controls: Controls): boolean {
+  const { ids } = model.encodeText(pair.source);
+  return model.translate({ ids, controls }).text === pair.target;
+}

@@ -1,0 +1,87 @@
+"""How many held-out sentences a trained translator gets right under the controls of the page, counted by PyTorch."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from clockhands.data import Pair, encode_texts
+from clockhands.exploring.controls import Controls, apply_controls
+from clockhands.generation import Search
+from clockhands.generation.engines import Decoding
+from clockhands.generation.translate import bound_length
+from clockhands.runs import Run
+from clockhands.schemes import Sinusoidal
+
+__all__ = ["MEASURED", "UNTOUCHED", "count_right", "measure", "translate_controlled"]
+
+UNTOUCHED = "as it was trained"
+MEASURED: Mapping[str, Controls] = {
+    UNTOUCHED: Controls(),
+    "position left out": Controls(loudness=0.0),
+    "position ¼ as loud": Controls(loudness=0.25),
+    "position ½ as loud": Controls(loudness=0.5),
+    "position twice as loud": Controls(loudness=2.0),
+    "position 4 times as loud": Controls(loudness=4.0),
+    "counted from 1": Controls(offset=1.0),
+    "counted from 5": Controls(offset=5.0),
+    "source reversed": Controls(reversed=True),
+    "every token at position 1": Controls(frozen_at=1.0),
+    "sine channels alone": Controls(sine_only=True),
+    "tokens without √d": Controls(scale_tokens=False),
+    "base 10": Controls(base=10.0),
+    "base 100": Controls(base=100.0),
+    "base 300": Controls(base=300.0),
+    "base 1,000": Controls(base=1_000.0),
+    "base 100,000": Controls(base=100_000.0),
+    "fastest hand stopped": Controls(stopped_hand=0),
+    "second hand stopped": Controls(stopped_hand=1),
+    "tenth hand stopped": Controls(stopped_hand=9),
+}
+"""What is done to the encoder of every model with sinusoids."""
+
+
+def measure(run: Run, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+    """Return for each change its name, its controls as the page names them, and how many pairs are right.
+
+    A model without sinusoids of both waves, added or not, is measured untouched alone.
+    """
+    scheme = run.model.model.encoder.schemes[0]
+    whole = isinstance(scheme, Sinusoidal) and scheme.waves == "both" and scheme.wavelength is None
+    hands = scheme.width // 2 if whole else 0
+    rows = []
+    for name, controls in MEASURED.items():
+        if controls != Controls() and (not whole or (controls.stopped_hand or 0) >= hands):
+            continue
+        right = count_right(run, pairs, controls)
+        rows.append({"name": name, "controls": controls.to_page(), "right": right, "of": len(pairs)})
+    return rows
+
+
+def count_right(run: Run, pairs: Sequence[Pair], controls: Controls) -> int:
+    """Count the pairs whose greedy translation is their target, letter by letter."""
+    texts = translate_controlled(run, [pair.source for pair in pairs], controls)
+    return sum(text == pair.target for text, pair in zip(texts, pairs, strict=True))
+
+
+def translate_controlled(run: Run, sources: Sequence[str], controls: Controls, beam: int = 1) -> list[str]:
+    """Translate texts under controls, those of one length together, so that there is no padding."""
+    engine = Search(beam).make_engine(run)
+    rows: dict[int, list[int]] = defaultdict(list)
+    ids = encode_texts(run.tokenizers.source, list(sources))
+    for index, row in enumerate(ids):
+        rows[len(row)].append(index)
+    texts = [""] * len(ids)
+    with apply_controls(run, controls):
+        for length, indices in rows.items():
+            ids_BT = torch.tensor([ids[index] for index in indices], device=run.model.device)
+            outputs = engine.generate(ids_BT, None, Decoding(bound_length(length), beam))
+            written = run.tokenizers.target.batch_decode(
+                [output.tokens for output in outputs], skip_special_tokens=True
+            )
+            for index, text in zip(indices, written, strict=True):
+                texts[index] = text
+    return texts

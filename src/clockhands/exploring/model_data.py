@@ -1,0 +1,103 @@
+"""A run as the page needs it: plain data of its model, and its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clockhands.data import Pair
+from clockhands.exploring.controls import list_applicable, read_token_scale
+from clockhands.exploring.scheme_rules import describe_scheme
+from clockhands.exploring.support import STACKS, check_support
+from clockhands.exploring.tokenizer_rules import describe_tokens, read_rules
+from clockhands.exploring.weights import pack_weights
+from clockhands.generation.engines.engine import get_end_tokens, get_start_token
+from clockhands.model import TransformerConfig
+from clockhands.runs import Run
+
+__all__ = ["ExplorerModel", "describe_model"]
+
+
+@dataclass(frozen=True)
+class ExplorerModel:
+    """A model on its way to the page: its data, ready for JSON, and the numbers of its weights."""
+
+    data: dict[str, Any]
+    weights: bytes
+
+
+def describe_model(
+    run: Run, name: str, label: str, task: str, pairs: Sequence[Pair], dtype: str = "float16"
+) -> ExplorerModel:
+    """Return a run's model with held-out pairs. ``name`` is its key on the page; ``dtype`` that of its weights there.
+
+    Raises UsageError with every reason for which it does not run in a page.
+    """
+    check_support(run)
+    weights, places = pack_weights(run, dtype)
+    tokenizers = run.tokenizers
+    data = {
+        "id": name,
+        "label": label,
+        "task": task,
+        "config": _describe_sizes(run),
+        "rules": _describe_rules(run),
+        "schemes": {side: describe_scheme(run, side) for side in STACKS},
+        "applicable": {side: list_applicable(run, side) for side in STACKS},
+        "tokens": describe_tokens(tokenizers.source),
+        "targetTokens": None if tokenizers.shared else describe_tokens(tokenizers.target),
+        "tokenizer": read_rules(tokenizers.source),
+        "targetTokenizer": read_rules(tokenizers.target),
+        "heldOut": [{"source": pair.source, "target": pair.target} for pair in pairs],
+        "tensors": places,
+        "weights": {"element": f"explorer-weights-{name}", "type": dtype},
+    }
+    return ExplorerModel(data, weights)
+
+
+def _describe_sizes(run: Run) -> dict[str, Any]:
+    config: TransformerConfig = run.model.config.transformer_config
+    return {
+        "kind": config.kind,
+        "dModel": config.d_model,
+        "heads": config.num_heads,
+        "headDim": config.d_head,
+        "dFf": config.d_ff,
+        "encoderLayers": config.encoder_layers,
+        "decoderLayers": config.decoder_layers,
+        "norm": config.norm,
+        "vocabulary": config.vocab_size,
+        "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
+    }
+
+
+def _describe_rules(run: Run) -> dict[str, Any]:
+    config: TransformerConfig = run.model.config.transformer_config
+    return {
+        "eps": config.norm_eps,
+        "normKind": config.norm_kind,
+        "preNorm": config.norm == "pre",
+        "finalNorm": config.has_final_norm,
+        "embeddingNorm": config.embedding_norm,
+        "causalEncoder": config.causal_encoder,
+        "keyHeads": config.kv_heads,
+        "tokenScale": {side: read_token_scale(run, side) for side in STACKS},
+        "outputScale": config.output_scale,
+        "activation": config.activation,
+        "gated": config.gated,
+        "residual": config.residual,
+        "attentionScale": {
+            "encoder": _find_scale(run, "encoder"),
+            "decoder": _find_scale(run, "decoder"),
+            "cross": config.d_head**-0.5 if config.attention_scale is None else config.attention_scale,
+        },
+        "startId": get_start_token(run.model),
+        "endIds": get_end_tokens(run.model),
+    }
+
+
+def _find_scale(run: Run, side: Any) -> float:
+    """Return the factor on q·k of a side's self-attention, as the model itself chooses it."""
+    stack = run.model.model.get_stack(side)
+    return float(stack.blocks[0].attention.choose_scale(stack.schemes[0]))

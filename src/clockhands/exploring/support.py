@@ -1,0 +1,51 @@
+"""What runs in a page, and what does not: every reason at once, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from clockhands.errors import UsageError
+from clockhands.exploring.tokenizer_rules import find_tokenizer_faults
+from clockhands.model import TransformerConfig
+from clockhands.model.config_types import Side
+from clockhands.runs import Run
+
+__all__ = ["LARGEST", "SCHEMES", "STACKS", "check_support"]
+
+SCHEMES = ("none", "sinusoidal", "learned", "rope", "alibi", "t5")
+"""The schemes that the script of the page computes."""
+STACKS: tuple[Side, ...] = ("encoder", "decoder")
+LARGEST = 5_000_000
+"""The most parameters of a model that a page can run while its reader waits."""
+
+
+def check_support(run: Run) -> None:
+    """Raise UsageError with every reason for which the model of a run does not run in a page."""
+    run.require("encoder-decoder", "explore translations")
+    config = run.model.config.transformer_config
+    faults = [*_find_faults(config), *find_tokenizer_faults(run.tokenizers)]
+    count = sum(parameter.numel() for parameter in run.model.parameters())
+    if count > LARGEST:
+        faults.append(f"it has {count:,} parameters, and a page runs at most {LARGEST:,}")
+    if faults:
+        reasons = "".join(f"\n  {fault}" for fault in faults)
+        raise UsageError(f"the model in {run.path} does not run in a page:{reasons}")
+
+
+def _find_faults(config: TransformerConfig) -> Iterator[str]:
+    if config.output_transform:
+        yield "model.output_transform: the page has no layer before the output matrix"
+    if config.cross.scheme != "none" or config.cross.transform:
+        yield f"cross.scheme = {config.cross.scheme!r}: the page has no positions in cross-attention"
+    for side in STACKS:
+        position = config.get_position_config(side)
+        if position.transform:
+            yield f"{side}.transform = {position.transform!r}: the page counts positions itself"
+        if position.scheme not in SCHEMES:
+            yield f"{side}.scheme = {position.scheme!r}: the page computes {', '.join(SCHEMES)}"
+            continue
+        options = position.options
+        if options.get("random_phases"):
+            yield f"{side}.random_phases: the page starts every hand at 0"
+        if options.get("spectrum", "default") != "default":
+            yield f"{side}.spectrum = {options['spectrum']!r}: the page turns RoPE's hands by their plain frequencies"

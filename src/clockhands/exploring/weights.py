@@ -1,0 +1,51 @@
+"""The weights of a model as one row of numbers, with the place of each tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from clockhands.exploring.support import STACKS
+from clockhands.runs import Run
+from clockhands.shapes import Tensor
+
+__all__ = ["pack_weights"]
+
+_TABLES = {"learned": "table_LP", "t5": "table_HN"}
+"""The parameter of a scheme that is its table."""
+
+
+def pack_weights(run: Run, dtype: str = "float16") -> tuple[bytes, dict[str, Any]]:
+    """Return the little-endian numbers of all weights, and where each tensor begins, in numbers, with its shape.
+
+    Tensors have the names of the state dict without ``model.``; tied ones share one place. The table of a side's scheme
+    is called ``encoder.table`` or ``decoder.table``.
+    """
+    places: dict[str, Any] = {}
+    kept: dict[int, dict[str, Any]] = {}
+    numbers: list[np.ndarray[Any, Any]] = []
+    offset = 0
+    for name, tensor in _list_tensors(run).items():
+        place = kept.get(tensor.data_ptr())
+        if place is None or place["shape"] != list(tensor.shape):
+            place = kept[tensor.data_ptr()] = {"offset": offset, "shape": list(tensor.shape)}
+            numbers.append(tensor.detach().cpu().float().numpy().astype(f"<{np.dtype(dtype).str[1:]}").ravel())
+            offset += tensor.numel()
+        places[name] = place
+    return b"".join(array.tobytes() for array in numbers), places
+
+
+def _list_tensors(run: Run) -> dict[str, Tensor]:
+    """Return what the page multiplies by: all parameters of the layers, and the tables of the schemes."""
+    model = run.model.model
+    tensors = {
+        name: tensor for name, tensor in model.named_parameters(remove_duplicate=False) if ".schemes." not in name
+    }
+    for side in STACKS:
+        parameter = _TABLES.get(run.model.config.transformer_config.get_position_config(side).scheme)
+        if parameter:
+            tensors[f"{side}.table"] = getattr(model.get_stack(side).schemes[0], parameter)
+    # A learned scale of the tokens is told as a number, with the rules.
+    return {name: tensor for name, tensor in tensors.items() if isinstance(tensor, torch.Tensor) and tensor.dim()}

@@ -1,0 +1,56 @@
+"""The page: it holds the models whole, lets no other script run, and tells without script what was measured."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from clockhands.exploring.measuring import UNTOUCHED
+from clockhands.exploring.model_data import ExplorerModel
+from clockhands.exploring.page import make_page, name_models, prepare_model
+from clockhands.runs import Run
+
+
+@pytest.fixture(scope="module")
+def model(translator: Run) -> ExplorerModel:
+    return prepare_model(translator, "roles", "who <bit> whom")
+
+
+@pytest.fixture(scope="module")
+def page(model: ExplorerModel) -> str:
+    return make_page([model], "clockhands explore runs/<x>")
+
+
+def test_the_data_and_weights_are_read_back_exactly(model: ExplorerModel, page: str) -> None:
+    (data,) = re.findall(r'<script type="application/json" id="explorer-data">(.*?)</script>', page, re.DOTALL)
+    assert json.loads(data)["models"] == [json.loads(json.dumps(model.data))]
+    (numbers,) = re.findall(r'<script type="text/plain" id="explorer-weights-roles">(.*?)</script>', page, re.DOTALL)
+    assert base64.b64decode(numbers) == model.weights
+
+
+def test_the_policy_names_the_one_script_and_nothing_is_asked_for(page: str) -> None:
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src &#39;sha256-{digest}&#39;; worker-src blob:" in policy
+    assert policy.startswith("default-src &#39;none&#39;")
+    assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=\"(?!data:)", page)
+
+
+def test_what_was_measured_stands_there_without_script(model: ExplorerModel, page: str) -> None:
+    told = page[: page.index('<script type="application/json"')]
+    for count in model.data["measured"]:
+        assert count["name"] in told
+    right = next(count["right"] for count in model.data["measured"] if count["name"] == UNTOUCHED)
+    assert f"who &lt;bit&gt; whom: {right} of 40" in told
+    assert "clockhands explore runs/&lt;x&gt;" in told and "<bit>" not in page and "<x>" not in page
+
+
+def test_runs_of_one_name_get_numbers(tmp_path: Path) -> None:
+    runs = [Run(tmp_path / place) for place in ("a/rope", "b/rope", "c/no position")]
+    assert name_models(runs) == ["rope", "rope-2", "no-position"]
