@@ -279,3 +279,14 @@ def test_vllm_multiplies_yarns_amplitude_by_attn_factor_which_is_one_where_it_is
     for more, times in (({}, 1.0), ({"attn_factor": 0.5}, 0.5)):
         rotation = read_huggingface({**raw, "rope_scaling": {**RULES["yarn"], **more}}, "f", "vllm").layers[0].rotation
         assert rotation is not None and rotation.amplitude == pytest.approx(times * (0.1 * math.log(8) + 1))
+
+
+def test_the_temperature_of_queries_is_told_where_there_is_one() -> None:
+    """Ministral 3 multiplies queries beyond the original length; the same file without its beta does not."""
+    rope = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16384}
+    raw = {"model_type": "ministral3", "head_dim": 128, "num_hidden_layers": 1, "max_position_embeddings": 262144}
+    told = [
+        read_huggingface({**raw, "rope_parameters": {**rope, **beta}}, "f").layers[0].temperature
+        for beta in ({}, {"llama_4_scaling_beta": 0.1})
+    ]
+    assert told == ["", "queries × (1 + 0.1 ln(1 + ⌊p/16384⌋)) at position p"]

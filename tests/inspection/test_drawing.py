@@ -25,7 +25,15 @@ def test_two_ends_that_differ_are_written_apart(low: float, high: float, shown: 
 
 @pytest.mark.parametrize(
     ("share", "shown"),
-    [(0.0924, "9.2 %"), (0.0994, "9.9 %"), (0.0996, "10 %"), (0.12, "12 %"), (0.0004, "0.0 %"), (-0.02, "−2.0 %")],
+    [
+        (0.0924, "9.2 %"),
+        (0.0994, "9.9 %"),
+        (0.0996, "10 %"),
+        (0.12, "12 %"),
+        (0.0004, "0.0 %"),
+        (-0.0004, "0.0 %"),
+        (-0.02, "−2.0 %"),
+    ],
 )
 def test_a_percentage_has_one_decimal_below_ten(share: float, shown: str) -> None:
     assert format_percent(share) == shown

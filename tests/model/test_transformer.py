@@ -257,3 +257,14 @@ def test_a_tied_output_is_drawn_once_as_an_embedding(tying: str) -> None:
         made.initialise()
     free = Transformer(core(vocab_size=3000, d_model=64, tying="none"))
     assert float(free.output.weight.detach().std()) == pytest.approx(xavier, rel=0.02)
+
+
+def test_three_matrices_are_one_and_two_are_where_the_source_has_its_own() -> None:
+    """Vaswani et al. 2017, section 3.4: both embeddings and the output share their weights."""
+    output, source = ("output.weight", "decoder.input.tokens.weight"), ("encoder.input.tokens.weight",)
+    tied = {
+        tying: model(kind="encoder-decoder", tying=tying).model.map_tied_parameters()
+        for tying in ("three-way", "target", "none")
+    }
+    assert tied["none"] == {} and tied["target"] == {output[0]: output[1]}
+    assert tied["three-way"] == {output[0]: output[1], source[0]: output[1]}

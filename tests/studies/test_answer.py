@@ -15,7 +15,7 @@ import pytest
 from clockhands.comparison import Comparison, judge
 from clockhands.comparison.ceiling_finding import find_plan_ceiling
 from clockhands.studies import STUDIES
-from clockhands.studies.answer import answer_question, conclude_study, fill_slots
+from clockhands.studies.answer import MISSING, answer_question, conclude_study, fill_slots, format_interval
 from clockhands.studies.study import Reading
 from tests.comparison.planted import results
 
@@ -150,3 +150,12 @@ def test_the_answer_is_the_first_finding() -> None:
     findings = conclude_study(study, comparison, "clockhands study order-at-all")
     assert (findings.items[0].question, findings.items[0].verdict) == (study.question, answer("order-at-all"))
     assert findings.items[1].name == "compare.verdict"
+
+
+@pytest.mark.parametrize(
+    ("values", "digits", "told"),
+    [([], 1, MISSING), ([2.0, 2.0, 2.0], 1, "2.0"), ([2.0, 2.04], 1, "2.0"), ([2.0, 2.04], 2, "2.02 [1.77, 2.27]")],
+)
+def test_a_number_that_is_the_same_for_every_seed_has_no_interval(values: list[float], digits: int, told: str) -> None:
+    """The last: mean 2.02, and 12.706 times the standard error of 0.02 to either side (Student, one degree)."""
+    assert format_interval(values, digits) == told

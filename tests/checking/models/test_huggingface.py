@@ -6,8 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+import transformers
 
-from clockhands.checking.models.huggingface import fixed_source
+from clockhands.checking.models.huggingface import _vocabularies, fixed_source
 
 
 def test_every_row_gets_the_same_text_of_sixteen_tokens_and_so_it_stays() -> None:
@@ -16,3 +17,13 @@ def test_every_row_gets_the_same_text_of_sixteen_tokens_and_so_it_stays() -> Non
     assert source.shape == (3, 16)
     assert torch.equal(source[0], source[2]) and torch.equal(source, fixed_source(adapter, 3))
     assert int(source.min()) >= 10 and int(source.max()) < 30, "low ids are special tokens"
+
+
+def test_a_model_may_write_other_tokens_than_it_reads() -> None:
+    """FSMT has a vocabulary for each language; a model that continues text has one."""
+    sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
+    sizes |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+    config = transformers.FSMTConfig(langs=["a", "b"], src_vocab_size=9, tgt_vocab_size=11, **sizes)
+    assert _vocabularies(transformers.FSMTForConditionalGeneration(config), "seq2seq") == (11, 9)
+    gpt2 = transformers.GPT2Config(vocab_size=13, n_embd=8, n_layer=1, n_head=2)
+    assert _vocabularies(transformers.GPT2LMHeadModel(gpt2), "causal") == (13, 13)

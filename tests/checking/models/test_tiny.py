@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+import transformers
 from transformers import CONFIG_MAPPING
 
-from clockhands.checking.models.tiny import Build, build_model, find, shrink, tiny_config
+from clockhands.checking.models.tiny import Build, build_model, find, make_position_audible, shrink, tiny_config
 from clockhands.errors import UsageError
 
 SAMPLE = [
@@ -63,3 +64,17 @@ def test_unknown_and_skipped_architectures_are_refused_by_name() -> None:
         find("llamma")
     with pytest.raises(UsageError, match="'musicgen' is not checked: predicts audio codes"):
         find("musicgen")
+
+
+def test_matrices_have_the_spread_of_their_inputs_also_where_they_are_transposed() -> None:
+    """GPT-2 stores [in, out], Llama [out, in]: 1.2/√in either way."""
+    gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=13, n_embd=16, n_layer=1, n_head=2))
+    llama = transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(vocab_size=13, hidden_size=16, intermediate_size=64, num_hidden_layers=1,
+                                 num_attention_heads=2)
+    )  # fmt: skip
+    for model, name in ((gpt2, "mlp.c_fc.weight"), (llama, "mlp.up_proj.weight")):
+        spread = (
+            next(p for at, p in make_position_audible(model).named_parameters() if at.endswith(name)).detach().std()
+        )
+        assert float(spread) == pytest.approx(1.2 / 4, rel=0.1)

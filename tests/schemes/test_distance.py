@@ -1,0 +1,19 @@
+"""Biases by distance, however their positions lie in memory."""
+
+from __future__ import annotations
+
+import torch
+
+from clockhands.attention import attend
+from clockhands.schemes import Alibi
+
+
+def test_three_texts_at_the_same_positions_have_the_bias_of_each_alone() -> None:
+    """Expanded rows of positions are one row in memory, and what is computed once must serve all."""
+    scheme = Alibi(2)
+    q = k = torch.zeros(3, 2, 5, 4)
+    shared = torch.arange(5)[None].expand(3, -1)
+    expected = scheme.bias(q, k, shared.contiguous(), shared.contiguous())
+    torch.testing.assert_close(scheme.bias(q, k, shared, shared).expand_as(expected), expected)
+    attended = [attend(scheme, q, k, k + 1, at, at) for at in (shared, shared.contiguous())]
+    torch.testing.assert_close(*attended)
