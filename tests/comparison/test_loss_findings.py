@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 import pytest
 
 from clockhands.comparison import loss_findings
@@ -25,3 +27,13 @@ def test_the_lowest_loss_is_told_with_the_range_of_its_seeds() -> None:
     lowest = min(found.table.rows, key=lambda row: row[1])
     assert (found.value, *found.interval) == lowest[1:4] and lowest[2] < lowest[1] < lowest[3]
     assert lowest[0] in found.verdict
+
+
+def test_the_table_tells_which_seeds_reached_the_target_and_when() -> None:
+    """Beside the loss of each variant: of how many seeds, the median step and second, from its own trials."""
+    comparison = results()
+    for row in conclude(comparison)["compare.curves"].table.rows:
+        hits = [trial.reached for trial in comparison.trials_of(row[0]) if trial.reached is not None]
+        expected = (len(hits), median(hit.step for hit in hits), median(hit.seconds for hit in hits))
+        assert row[4:] == (expected if hits else (0, None, None))
+    assert any(row[4] for row in conclude(comparison)["compare.curves"].table.rows)

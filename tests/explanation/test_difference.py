@@ -90,3 +90,11 @@ def test_length_decides_where_a_rule_depends_on_it() -> None:
     dynamic = Rotation(64, 64, 10000.0, "dynamic", 4.0, 1024)
     assert compare(positions(PLAIN), positions(dynamic), length=512) is None
     assert compare(positions(PLAIN), positions(dynamic), length=4096) is not None
+
+
+@pytest.mark.parametrize(
+    ("origin", "told"), [({"base": "rope_theta"}, "500,000 (rope_theta)"), ({}, "500,000"), ({"share": "x"}, "500,000")]
+)
+def test_a_value_is_told_with_where_it_was_read(origin: dict[str, str], told: str) -> None:
+    difference = compare(positions(dataclasses.replace(PLAIN, base=5e5, origin=origin)), positions(PLAIN))
+    assert difference is not None and difference.causes[0][:2] == ("base", told)

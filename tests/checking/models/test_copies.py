@@ -88,3 +88,12 @@ def test_the_number_of_short_forward_passes_is_bounded(tmp_path: Path, monkeypat
     examine(str(tmp_path))
     assert 100 < len(calls) < 500
     assert sum(calls) < 12_000
+
+
+def test_a_copy_in_float64_may_take_half_of_the_free_memory(adapter: HFModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = sum(p.numel() for p in {id(p): p for p in adapter.module.parameters()}.values())
+    judged = []
+    for free in (2 * 8 * weights, 2 * 8 * weights - 1):
+        monkeypatch.setattr(copies, "measure_free_memory", lambda device, free=free: free)
+        judged.append(copies.is_large(adapter))
+    assert judged == [False, True]

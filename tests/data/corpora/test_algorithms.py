@@ -198,3 +198,12 @@ def test_algorithms_refuses(options: dict[str, object], message: str) -> None:
         open_corpus("algorithms", **options)
     with pytest.raises(ConfigError, match="task is 'revers'"):
         open_corpus("algorithms", task="revers")
+
+
+def test_digits_of_an_addition_are_rearranged_without_leading_zeros() -> None:
+    """Of 30 + 14 a third of the orders and more begin a number with 0: those are left as they were."""
+    rng = random.Random(0)
+    sums = {"".join(TASKS["addition"].rearrange(list("30+14"), rng)) for _ in range(300)}
+    assert len(sums) > 10
+    assert all(sorted(text) == sorted("30+14") and text[2] == "+" for text in sums)
+    assert not any(part[0] == "0" for text in sums for part in text.split("+"))
