@@ -8,7 +8,7 @@ import torch
 
 from clockhands.errors import UsageError
 
-__all__ = ["check_threads", "get_rank", "open_device"]
+__all__ = ["check_threads", "get_rank", "open_device", "read_dtype"]
 
 
 def open_device(name: str, source: str) -> torch.device:
@@ -32,6 +32,14 @@ def open_device(name: str, source: str) -> torch.device:
         reason = str(fault).splitlines()[0]
         raise UsageError(f"{source} is {name!r}, which cannot be used here: {reason}") from fault
     return device
+
+
+def read_dtype(name: str) -> torch.dtype:
+    """Return the type of numbers of that name. Raises UsageError for one that holds no fractions."""
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise UsageError(f"unknown dtype {name!r}: use float32, float64, bfloat16 or float16")
+    return dtype
 
 
 def check_threads(count: int, name: str) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from clockhands.cli import evaluate, main
+from clockhands.errors import UsageError
 
 GOOD = {"de": "eins zwei", "en": "one two"}
 STRANGE = {
@@ -45,14 +44,12 @@ def test_strange_columns_are_one_message(tmp_path: Path, capsys: pytest.CaptureF
         assert len(said) == 1 and message in said[0], row
 
 
-@pytest.mark.parametrize(
-    ("architecture", "length", "windows"),
-    [("decoder", None, [64]), ("decoder", "2x,16,0.5x", [128, 16, 32]), ("encoder-decoder", None, [None])],
-)
-def test_the_windows_are_those_trained_on_unless_others_are_asked_for(
-    architecture: str, length: str | None, windows: list[int | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Pairs have no windows; a text of a language model is cut as in training, here into 64 tokens."""
-    monkeypatch.setattr(evaluate, "_trained_window", lambda run: 64)
-    opened: Any = SimpleNamespace(architecture=architecture, path=Path())
-    assert list(evaluate._lengths(opened, Namespace(length=length))) == windows
+@pytest.mark.parametrize(("length", "windows"), [(None, [64]), ("2x,16,0.5x", [128, 16, 32])])
+def test_the_windows_are_those_trained_on_unless_others_are_asked_for(length: str | None, windows: list[int]) -> None:
+    assert list(evaluate._lengths(64, Namespace(length=length))) == windows
+
+
+def test_a_multiple_of_a_length_that_nobody_knows_is_refused() -> None:
+    assert list(evaluate._lengths(None, Namespace(length="16,32", run="x"))) == [16, 32]
+    with pytest.raises(UsageError, match="does not say how long its trained texts were; give --length in tokens"):
+        list(evaluate._lengths(None, Namespace(length=None, run="x")))

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from transformers.initialization import no_init_weights
 
 from clockhands.checking.models.copies import copy_sharing
-from clockhands.checking.models.streaming import find_device, is_streamed, open_streamed
 from clockhands.checking.models.subject import Subject
+from clockhands.runs.streaming import find_device, is_streamed, open_streamed
 
 Answer = Callable[[Tensor], Tensor]
 _BASES = (1e4, 1e5, 5e5, 1e6, 1.6e5, 5e4, 2e6, 5e6, 1e7, 1e3, 100.0)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from typing import Any
 
-import torch
 import transformers
 
 import clockhands.auto  # noqa: F401  (so that a run of this project opens like any other checkpoint)
-from clockhands.checking.models.streaming import fits, open_streamed
 from clockhands.checking.models.tiny import Build, Task, find, shrink
-from clockhands.devices import open_device
+from clockhands.devices import open_device, read_dtype
 from clockhands.errors import UsageError
-from clockhands.machine import measure_free_memory
 from clockhands.pretrained import count_numbers, explain_faults, load_configuration, read_configuration
 from clockhands.runs.foreign import load_foreign_model, measure_weight_files
+from clockhands.runs.streaming import decide_streaming, open_streamed
 
 _AUTO = {
     "causal": transformers.AutoModelForCausalLM,
@@ -35,7 +32,7 @@ def open_model(
     streamed by default where they do not fit, which is told. Weights are read from safetensors only. Raises UsageError
     for a dtype, a device or a way that there is not, CheckpointError with what was wrong with the files.
     """
-    where, precision = open_device(device, "device"), _dtype(dtype)
+    where, precision = open_device(device, "device"), read_dtype(dtype)
     config = load_configuration(name, trust_remote_code=trust_remote_code)
     task, declared = _task_of(config), " ".join(config.architectures or ())
     measure_weight_files(name, read_configuration(name))
@@ -43,34 +40,13 @@ def open_model(
     auto = transformers.AutoModel if headless else _AUTO[task]
     options: dict[str, Any] = {"dtype": precision, "trust_remote_code": trust_remote_code}
     numbers = count_numbers(auto, config, trust_remote_code=trust_remote_code)
-    streamed = _streams(name, weights, None if numbers is None else numbers * precision.itemsize, where)
+    streamed = decide_streaming(name, weights, None if numbers is None else numbers * precision.itemsize, where)
     if streamed:
         with explain_faults(name, "with its weights streamed (hold them in memory, or check it with --tiny) the model"):
             return open_streamed(auto, name, where, **options), task
     if where.type != "cpu":
         options["device_map"] = {"": device}
     return load_foreign_model(auto, name, "the model", **options).eval(), task
-
-
-def _streams(name: str, weights: str | None, size: int | None, device: torch.device) -> bool:
-    """Whether to stream: as asked, else where the weights do not fit. Raises UsageError for an unknown way."""
-    if weights not in (None, "memory", "streamed"):
-        raise UsageError(f"unknown weights {weights!r}: they are held in 'memory' or 'streamed'")
-    if weights is not None:
-        return weights == "streamed"
-    if size is None or fits(size, device):
-        return False
-    free = measure_free_memory(device) / 1e9
-    text = "the weights of %s take %.1f GB, %.1f GB are free: they are streamed from their files, layer by layer"
-    logging.getLogger(__name__).warning(text, name, size / 1e9, free)
-    return True
-
-
-def _dtype(name: str) -> torch.dtype:
-    dtype = getattr(torch, name, None)
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise UsageError(f"unknown dtype {name!r}: use float32, float64, bfloat16 or float16")
-    return dtype
 
 
 def shrink_published(name: str, trust_remote_code: bool) -> tuple[Build, Any]:

@@ -87,7 +87,7 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     """Declare how to decode."""
     parser.add_argument("--beam", type=whole, default=1, help="beams; 1 is greedy (default: %(default)s)")
     parser.add_argument("--length-penalty", type=number, default=1.0, help="exponent of the length (default: 1)")
-    parser.add_argument("--batch", type=whole, default=64, help="sentences at a time (default: %(default)s)")
+    parser.add_argument("--batch", type=whole, help="sentences at a time (default: 64)")
     parser.add_argument("--max-length", type=whole, help="most tokens of one translation (default: twice the text's, "
                         "and 50)")  # fmt: skip
     parser.add_argument("--max-source", type=whole, default=1024, metavar="N",
@@ -107,7 +107,7 @@ def search_of(options: argparse.Namespace) -> Search:
     return Search(
         options.beam,
         options.length_penalty,
-        options.batch,
+        Search().batch if options.batch is None else options.batch,
         options.max_length,
         options.engine,
         options.compute_type,

@@ -5,19 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from clockhands.cli.common import add_device, add_search, number, prepare, search_of
+from clockhands.cli.common import add_device, add_search, prepare, search_of, whole
+from clockhands.cli.positions import add_opening, add_positions, open_model, read_positions
 from clockhands.errors import UsageError
 
 if TYPE_CHECKING:
     from clockhands.data import Pair
     from clockhands.findings import Table
-    from clockhands.generation import Evaluation
-    from clockhands.runs import Run
+    from clockhands.generation import Evaluation, Search
+    from clockhands.progress import CountProgress
+    from clockhands.runs import LanguageModel, Run
 
-__all__ = ["EXAMPLES", "OF_TRANSLATION", "SCALINGS", "arguments", "run"]
+__all__ = ["EXAMPLES", "OF_TRANSLATION", "arguments", "run"]
 
 EXAMPLES = (
     "clockhands evaluate runs/tour",
@@ -25,25 +26,31 @@ EXAMPLES = (
     "clockhands evaluate runs/mine --source test.de --target test.en --beam 5",
     "clockhands evaluate runs/shakespeare --length 1x,2x,4x",
     "clockhands evaluate runs/rope --length 2x,4x --position.spectrum yarn --factor 4",
+    "clockhands evaluate llama --text my.txt --length 0.5x,1x --stride 32",
+    "clockhands evaluate llama --text my.txt --length 2x --position.spectrum yarn --factor 4",
 )
-OF_TRANSLATION = ("beam", "length_penalty", "batch", "max_length", "max_source", "engine", "compute_type")
-SCALINGS = ("linear", "ntk", "dynamic", "yarn")
-"""RoPE scalings that change nothing with a factor of 1, their default."""
+OF_TRANSLATION = ("beam", "length_penalty", "max_length", "max_source", "engine", "compute_type")
+
+Results: TypeAlias = "tuple[str, dict[int | None, Evaluation], int]"
+"""What was read, its evaluation by the length of the windows, and the size of the vocabulary."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("run", help="folder of a trained run")
+    parser.add_argument("run", help="folder of a trained run; or folder or hub name of any causal Hugging Face model")
     parser.add_argument("--split", help="of the run's own corpus (default: test, or validation where there is none)")
     parser.add_argument("--source", metavar="FILE", help="sentences to translate, one a line, instead of the corpus")
     parser.add_argument("--target", metavar="FILE", help="their references, line by line")
-    parser.add_argument("--text", metavar="FILE", help="plain text, for a language model")
+    parser.add_argument("--text", nargs="+", metavar="FILE", help="plain text, for a language model; intervals are "
+                        "over documents where there are five or more")  # fmt: skip
+    parser.add_argument("--unit", choices=("file", "paragraph", "line"), default="file",
+                        help="what is one document of --text (default: %(default)s)")  # fmt: skip
     parser.add_argument("--length", metavar="L,L", help="windows of a language model: tokens, or 2x the trained length")
-    parser.add_argument("--position.spectrum", dest="spectrum", metavar="NAME",
-                        help="apply RoPE scaling for this evaluation: linear, ntk, dynamic or yarn")  # fmt: skip
-    parser.add_argument("--factor", type=number, help="how many times longer, for --position.spectrum")
-    parser.add_argument("--set", nargs="+", default=[], dest="overrides", metavar="position.KEY=VALUE",
-                        help="any option of the model's schemes, for this evaluation")  # fmt: skip
+    parser.add_argument("--stride", type=whole, metavar="N",
+                        help="tokens from one window to the next: every token counts once, after at least length - N "
+                        "others (default: windows that do not overlap)")  # fmt: skip
+    add_positions(parser)
+    add_opening(parser)
     parser.add_argument("--tokenize", default="13a", help="sacreBLEU's; none for tokenised text (default: 13a)")
     parser.add_argument("--lowercase", action="store_true", help="score without regard to case")
     parser.add_argument("--json", action="store_true", help="everything as one JSON document")
@@ -60,35 +67,55 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"{' and '.join(named)} each say what to evaluate on; give one of them")
     search = search_of(options)
     prepare(options)
-    from clockhands.generation import evaluate
     from clockhands.progress import ProgressCounter
-    from clockhands.runs import open_run
+    from clockhands.runs import Run, is_run, read_checked_config
 
-    opened = open_run(options.run, device=options.device, position=_position(options))
-    if opened.architecture != "encoder-decoder":
-        _refuse_translation(options)
-    text, what = _text(opened, options)
-    lengths = list(_lengths(opened, options))
+    if not (is_run(options.run) or options.text):
+        read_checked_config(options.run, trust_remote_code=True)  # which says where there is no model at all
+        raise UsageError(f"{options.run} is no run, so it has no corpus of its own; give --text FILE")
+    opened = open_model(options, read_positions(options))
     with ProgressCounter() as progress:
-        results = {
-            length: evaluate(
-                opened,
-                text,
-                search=search,
-                tokenize=options.tokenize,
-                lowercase=options.lowercase,
-                length=length,
-                progress=progress,
-            )
-            for length in lengths
-        }
+        if isinstance(opened, Run) and opened.architecture == "encoder-decoder":
+            what, results, vocabulary = _evaluate_translator(opened, options, search, progress)
+        else:
+            what, results, vocabulary = _evaluate_language_model(opened, options, progress)
     if options.json:
         print(json.dumps([{"text": what, **_plain(length, result)} for length, result in results.items()], indent=1))
         return 0
     print(what)
     for length, result in results.items():
-        _show(length, result, len(opened.tokenizers.target))
+        _show(length, result, vocabulary)
     return 0
+
+
+def _evaluate_translator(opened: Run, options: argparse.Namespace, search: Search, progress: CountProgress) -> Results:
+    """Return what was translated, its evaluation, and the size of the vocabulary."""
+    from clockhands.generation import evaluate
+
+    if options.length is not None or options.stride is not None:
+        raise UsageError(_no_windows(opened))
+    text, what = _text(opened, options)
+    result = evaluate(
+        opened, text, search=search, tokenize=options.tokenize, lowercase=options.lowercase, progress=progress
+    )
+    return what, {None: result}, len(opened.tokenizers.target)
+
+
+def _evaluate_language_model(
+    opened: Run | LanguageModel, options: argparse.Namespace, progress: CountProgress
+) -> Results:
+    """Return what was read, its evaluation by the length of the windows, and the size of the vocabulary."""
+    from clockhands.generation import evaluate, to_language_model
+
+    _refuse_translation(options)
+    model = to_language_model(opened, "evaluate continuations")
+    text, what = _text(opened, options)
+    results: dict[int | None, Evaluation] = {}
+    for length in _lengths(model.trained_length, options):
+        results[length] = evaluate(
+            model, text, length=length, stride=options.stride, batch=options.batch, progress=progress
+        )
+    return what, results, len(model.tokenizer)
 
 
 def _refuse_translation(options: argparse.Namespace) -> None:
@@ -97,38 +124,14 @@ def _refuse_translation(options: argparse.Namespace) -> None:
 
     usual = {"tokenize": "13a", "lowercase": False, **vars(Search())}
     used = [name for name in (*OF_TRANSLATION, "tokenize", "lowercase") if getattr(options, name) != usual[name]]
+    if options.source:
+        used.append("source")
     if used:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in used)
         raise UsageError(f"{options.run} is a language model: its loss is measured, and {names} is for translations")
 
 
-def _position(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of the schemes that the command line overrides."""
-    from clockhands.options import parse, read_assignments
-
-    overrides: dict[str, Any] = {}
-    for key, value in read_assignments(options.overrides).items():
-        if not key.startswith("position."):
-            raise UsageError(f"--set {key}={value}: write position.OPTION=VALUE, such as position.base=500000")
-        overrides[key.removeprefix("position.")] = parse(value)
-    named = {"spectrum": options.spectrum, "factor": options.factor}
-    overrides |= {key: value for key, value in named.items() if value is not None}
-    spectrum = overrides.get("spectrum")
-    if spectrum in SCALINGS and overrides.get("factor") is None:
-        raise UsageError(
-            f"--position.spectrum {spectrum} needs --factor, how many times longer than trained the text is"
-        )
-    return {key: value for key, value in overrides.items() if value is not None}
-
-
-def _trained_window(run: Path) -> int:
-    """Return how many tokens the windows had on which a language model was trained."""
-    from clockhands.runs import Run
-
-    return Run.from_folder(run).recipe.batches.window
-
-
-def _text(opened: Run, options: argparse.Namespace) -> tuple[Sequence[Pair] | Sequence[str], str]:
+def _text(opened: Run | LanguageModel, options: argparse.Namespace) -> tuple[Sequence[Pair] | Sequence[str], str]:
     """The text to score, and one line that says which it is."""
     from clockhands.data import open_corpus
     from clockhands.data.readers import read_documents, read_parallel
@@ -138,8 +141,9 @@ def _text(opened: Run, options: argparse.Namespace) -> tuple[Sequence[Pair] | Se
         pairs = list(read_parallel(options.source, options.target))
         return pairs, f"{len(pairs):,} pairs of {options.source} and {options.target}"
     if options.text:
-        return read_documents(options.text, "file"), f"the text of {options.text}"
-    recipe = Run.from_folder(opened.path).recipe
+        documents = [document for file in options.text for document in read_documents(file, options.unit)]
+        return documents, f"the text of {', '.join(options.text)}"
+    recipe = Run.from_folder(options.run).recipe
     corpus = open_corpus(recipe.corpus, **recipe.corpus_options)
     split = options.split or ("validation" if "test" not in corpus and "validation" in corpus else "test")
     text = corpus.pairs(split) if corpus.task == "translation" else corpus.documents(split)
@@ -147,18 +151,18 @@ def _text(opened: Run, options: argparse.Namespace) -> tuple[Sequence[Pair] | Se
     return text, f"split {split} ({len(text):,} {corpus.items} of {corpus.description or corpus.name}{instead})"
 
 
-def _lengths(opened: Run, options: argparse.Namespace) -> Iterator[int | None]:
-    """Yield the lengths of the windows that ``--length`` names, in tokens; None for a translator, which has none."""
-    if options.length is None:
-        yield None if opened.architecture == "encoder-decoder" else _trained_window(opened.path)
-        return
-    if opened.architecture == "encoder-decoder":
-        raise UsageError(_no_windows(opened))
-    trained = _trained_window(opened.path)
-    for word in options.length.split(","):
+def _lengths(trained: int | None, options: argparse.Namespace) -> Iterator[int]:
+    """Yield the lengths of the windows that ``--length`` names, in tokens; without it, the trained length.
+
+    Raises UsageError for what is no length, and for a multiple where no trained length is known.
+    """
+    for word in (options.length or "1x").split(","):
         number = word.strip().removesuffix("x")
+        multiple = word.strip().endswith("x")
+        if multiple and trained is None:
+            raise UsageError(f"{options.run} does not say how long its trained texts were; give --length in tokens")
         try:
-            length = int(float(number) * trained) if word.strip().endswith("x") else int(number)
+            length = int(float(number) * (trained or 0)) if multiple else int(number)
         except (ValueError, OverflowError):
             raise UsageError(
                 f"--length {options.length}: {word!r} is neither a number nor a multiple like 2x"
@@ -185,6 +189,7 @@ def _no_windows(opened: Run) -> str:
 def _plain(length: int | None, result: Evaluation) -> dict[str, Any]:
     return {
         "length": length,
+        "resampled": result.resampled,
         "scores": [vars(score) for score in result.scores],
         "by_length": {"columns": result.by_length.columns, "rows": result.by_length.rows},
     }
@@ -197,6 +202,8 @@ def _show(length: int | None, result: Evaluation, tokens: int) -> None:
         print(f"windows of {length} tokens")
     for score in result.scores:
         print(score)
+    if result.resampled:
+        print(f"(intervals: over {result.resampled})")
     print(f"(loss: lower is better; {describe_uniform_guess(tokens)})")
     _print_table(result.by_length)
 

@@ -6,6 +6,7 @@ import argparse
 import json
 
 from clockhands.cli.common import add_device, number, prepare, seed, whole
+from clockhands.cli.positions import add_opening, add_positions, open_model, read_positions
 
 __all__ = ["EXAMPLES", "arguments", "run"]
 
@@ -13,12 +14,13 @@ EXAMPLES = (
     'clockhands generate runs/shakespeare --prompt "ROMEO:" --tokens 200 --seed 1',
     'clockhands generate runs/stdlib --prompt "def " --temperature 0',
     "clockhands generate runs/stdlib --samples 3 --top-k 40 --json",
+    'clockhands generate llama --prompt "The clock" --tokens 20 --position.spectrum yarn --factor 4',
 )
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("run", help="folder of a trained run")
+    parser.add_argument("run", help="folder of a trained run; or folder or hub name of any causal Hugging Face model")
     parser.add_argument("--prompt", default="", help="the text to continue (default: the start of a text)")
     parser.add_argument("--tokens", type=whole, default=200, help="how many tokens to add (default: %(default)s)")
     parser.add_argument("--max-prompt", type=whole, default=1024, metavar="N",
@@ -30,6 +32,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--samples", type=whole, default=1, help="how many continuations")
     parser.add_argument("--seed", type=seed, help="draw the same again")
     parser.add_argument("--json", action="store_true", help="JSON Lines with prompt and text")
+    add_positions(parser)
+    add_opening(parser)
     add_device(parser)
 
 
@@ -37,10 +41,9 @@ def run(options: argparse.Namespace) -> int:
     """Print the continuations of a prompt."""
     prepare(options)
     from clockhands.generation import generate
-    from clockhands.runs import open_run
 
     texts = generate(
-        open_run(options.run, device=options.device),
+        open_model(options, read_positions(options)),
         options.prompt,
         tokens=options.tokens,
         temperature=options.temperature,

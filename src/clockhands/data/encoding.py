@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
@@ -182,12 +181,18 @@ def shorten_rows(rows: list[list[int]], longest: int, option: str) -> list[list[
     return [_cut(row, longest) for row in rows]
 
 
+def encode_documents(tokenizer: PreTrainedTokenizerBase, documents: Sequence[str]) -> Ragged:
+    """Return the ids of each document as a language model reads it: without special tokens but the one that ends it.
+
+    A tokenizer that has no token for the end of a text ends none.
+    """
+    end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
+    return Ragged.of([*ids, *end] for ids in _encode(tokenizer, documents, special=False))
+
+
 def encode_stream(tokenizer: PreTrainedTokenizerBase, documents: Sequence[str]) -> NDArray[np.int32]:
     """Return all documents one after the other as ids, each ended: what windows are cut from."""
-    end = [tokenizer.eos_token_id]
-    encoded = _encode(tokenizer, documents, special=False)
-    parts = chain.from_iterable((np.asarray(ids, np.int32), np.asarray(end, np.int32)) for ids in encoded)
-    return np.concatenate(list(parts) or [np.zeros(0, np.int32)])
+    return encode_documents(tokenizer, documents).values
 
 
 def _shorten(

@@ -11,8 +11,10 @@
 
 from clockhands.generation.cross_attention import compute_cross_attention, draw_cross_attention
 from clockhands.generation.engines import ENGINES, DecodedSequence, Decoding, Engine
-from clockhands.generation.evaluate import Evaluation, Loss, evaluate, measure_pair_loss
+from clockhands.generation.evaluate import evaluate, measure_pair_loss, to_language_model
+from clockhands.generation.evaluation import Evaluation, Loss
 from clockhands.generation.generate import generate
+from clockhands.generation.perplexity import evaluate_windows
 from clockhands.generation.score import Score, compute_exact_match, score_translations
 from clockhands.generation.translate import Search, Translation, translate
 
@@ -30,8 +32,10 @@ __all__ = [
     "compute_exact_match",
     "draw_cross_attention",
     "evaluate",
+    "evaluate_windows",
     "generate",
     "measure_pair_loss",
     "score_translations",
+    "to_language_model",
     "translate",
 ]

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 
 from clockhands.errors import ClockhandsWarning, UsageError
+from clockhands.generation.evaluate import to_language_model
 from clockhands.generation.memory_check import check_memory
-from clockhands.runs import Run, open_run
+from clockhands.runs import LanguageModel, Run
 
 __all__ = ["generate"]
 
@@ -26,7 +27,7 @@ MIN_TEMPERATURE = 1e-3
 
 
 def generate(
-    run: str | Path | Run,
+    run: str | Path | Run | LanguageModel,
     prompt: str = "",
     *,
     tokens: int = 200,
@@ -41,7 +42,7 @@ def generate(
     """Continue a prompt, and return the prompt with its continuation, ``samples`` times.
 
     Args:
-        run: a trained language model.
+        run: a language model: a run of this project, or any causal model of transformers.
         prompt: the text to continue; an empty one is replaced by the token that ends a text.
         tokens: the most tokens to add.
         temperature: the divisor of the logits before a token is sampled (None: 0.8); 0 takes the likeliest token each
@@ -61,18 +62,18 @@ def generate(
             max_prompt=max_prompt)  # fmt: skip
     if not sampling:
         _check_sampling_options(beam, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
-    run = open_run(run)
-    run.require("decoder", "generate")
-    ids = _encode_prompt(run, prompt, max_prompt)
+    model = to_language_model(run, "generate")
+    ids = _encode_prompt(model, prompt, max_prompt)
+    _check_table(model, len(ids) + tokens)
     check_memory(
-        run.model, batch=1, beam=max(beam, samples), length=len(ids) + tokens, advice="tokens, beam or samples"
+        model.model, batch=1, beam=max(beam, samples), length=len(ids) + tokens, advice="tokens, beam or samples"
     )
     options: dict[str, Any] = {"max_new_tokens": tokens, "num_beams": beam, "do_sample": sampling}
     if sampling:
         options |= _fill_in_defaults(temperature=temperature, top_k=top_k, top_p=top_p)
-    with _use_seed(seed, run.model.device):
-        new_ids_NS = _generate_ids(run, ids, num_return_sequences=samples, **options)
-    return [prompt + text for text in run.tokenizers.source.batch_decode(new_ids_NS, skip_special_tokens=True)]
+    with _use_seed(seed, model.device):
+        new_ids_NS = _generate_ids(model, ids, num_return_sequences=samples, **options)
+    return [prompt + text for text in model.tokenizer.batch_decode(new_ids_NS, skip_special_tokens=True)]
 
 
 def _fill_in_defaults(**options: float | int | None) -> dict[str, float | int | None]:
@@ -91,26 +92,39 @@ def _use_seed(seed: int | None, device: torch.device) -> Iterator[None]:
         yield
 
 
-def _encode_prompt(run: Run, prompt: str, max_tokens: int) -> list[int]:
-    """Return the last ``max_tokens`` token ids of a prompt; for an empty one, the token that ends a text."""
-    tokenizer = run.tokenizers.source
-    ids: list[int] = tokenizer(prompt, add_special_tokens=False, verbose=False)["input_ids"] or [tokenizer.eos_token_id]
+def _encode_prompt(model: LanguageModel, prompt: str, max_tokens: int) -> list[int]:
+    """Return the last ``max_tokens`` token ids of a prompt, after what the tokenizer puts before every text.
+
+    An empty prompt is that alone, or the token that ends a text. Raises UsageError where there is neither.
+    """
+    tokenizer = model.tokenizer
+    ids: list[int] = tokenizer(prompt, add_special_tokens=False, verbose=False)["input_ids"]
     if len(ids) > max_tokens:
         text = f"the prompt has {len(ids):,} tokens, and the last {max_tokens:,} are read; raise max_prompt for more"
         warnings.warn(text, ClockhandsWarning, stacklevel=3)
-    return ids[-max_tokens:]
+    end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
+    ids = [*model.start, *ids[-max_tokens:]] or end
+    if not ids:
+        raise UsageError(f"the tokenizer of {model.source} has no token to begin a text with; give a prompt")
+    return ids
+
+
+def _check_table(model: LanguageModel, length: int) -> None:
+    """Raise UsageError for a text that is longer than the model's table of positions."""
+    if model.longest is not None and length > model.longest:
+        raise UsageError(
+            f"prompt and continuation have up to {length:,} tokens, and {model.source} has a table of "
+            f"{model.longest:,} positions; lower tokens or max_prompt"
+        )
 
 
 @torch.inference_mode()
-def _generate_ids(run: Run, ids: list[int], **options: Any) -> torch.Tensor:
+def _generate_ids(model: LanguageModel, ids: list[int], **options: Any) -> torch.Tensor:
     """Return the token ids that ``generate`` of transformers adds to a prompt: [samples, new tokens]."""
-    ids_BS = torch.tensor([ids], device=run.model.device)
-    out_BS = run.model.generate(  # type: ignore[operator]
-        input_ids=ids_BS,
-        attention_mask=torch.ones_like(ids_BS),
-        pad_token_id=run.tokenizers.source.pad_token_id,
-        **options,
-    )
+    tokenizer = model.tokenizer
+    pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+    ids_BS = torch.tensor([ids], device=model.device)
+    out_BS = model.model.generate(input_ids=ids_BS, attention_mask=torch.ones_like(ids_BS), pad_token_id=pad, **options)
     new_ids_NS: torch.Tensor = out_BS[:, len(ids) :]
     return new_ids_NS
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from clockhands.errors import UsageError
 from clockhands.generation.engines.hypotheses import depends_on_length
 from clockhands.machine import format_bytes, measure_free_memory
+from clockhands.runs.streaming import find_device
 
 __all__ = ["check_memory", "estimate_bytes"]
 
@@ -21,6 +22,8 @@ def estimate_bytes(model: PreTrainedModel, *, batch: int, beam: int, length: int
     at the same time with every engine are counted, so that nothing is refused that would fit: those of one layer of the
     encoder, or the KV caches and the encoder's output. The hypotheses of a source may share its keys.
     """
+    if not hasattr(model.config, "transformer_config"):
+        return _estimate_foreign(model, batch * beam * length)
     config = model.config.transformer_config
     # If nothing can be cached, one layer at a time has keys and values.
     layers = 1 if depends_on_length(model.model.decoder) else config.decoder_layers
@@ -31,13 +34,30 @@ def estimate_bytes(model: PreTrainedModel, *, batch: int, beam: int, length: int
     return int(next(model.parameters()).element_size() * max(encoder_numbers, decoder_numbers))
 
 
+def _estimate_foreign(model: PreTrainedModel, tokens: int) -> int:
+    """Return the bytes of the KV cache of a model of transformers; 0 where its configuration does not tell its sizes.
+
+    Only layers that see the whole text are counted, as the cache of another may be shorter.
+    """
+    config = model.config.get_text_config(decoder=True)
+    heads = getattr(config, "num_key_value_heads", None) or getattr(config, "num_attention_heads", None)
+    width = getattr(config, "head_dim", None)
+    if width is None and getattr(config, "hidden_size", None) and getattr(config, "num_attention_heads", None):
+        width = config.hidden_size // config.num_attention_heads
+    kinds = getattr(config, "layer_types", None) or ["full_attention"] * getattr(config, "num_hidden_layers", 0)
+    layers = sum(kind == "full_attention" for kind in kinds)
+    if not isinstance(heads, int) or not isinstance(width, int) or getattr(config, "kv_lora_rank", None):
+        return 0
+    return int(next(model.parameters()).element_size() * tokens * 2 * heads * width * layers)
+
+
 def check_memory(model: PreTrainedModel, *, batch: int, beam: int, length: int, source: int = 0, advice: str) -> None:
     """Raise UsageError if the texts do not fit the memory that is free on the model's device.
 
     The sizes are those of ``estimate_bytes``; ``advice`` names the options to lower.
     """
     needed = estimate_bytes(model, batch=batch, beam=beam, length=length, source=source)
-    available = measure_free_memory(model.device)
+    available = measure_free_memory(find_device(model))
     if needed > available:
         raise UsageError(
             f"{batch * beam:,} texts of {max(length, source):,} tokens at a time need {format_bytes(needed)} of "

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, largest
-from clockhands.checking.models.streaming import is_streamed
 from clockhands.checking.models.subject import Subject
+from clockhands.runs.streaming import is_streamed
 
 _LENGTHS = (12, 20, 33)
 

@@ -10,8 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from clockhands.checking.models.streaming import find_device
 from clockhands.errors import UsageError
+from clockhands.runs.streaming import find_device
 
 
 @runtime_checkable

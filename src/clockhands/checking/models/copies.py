@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from clockhands.checking.models.streaming import find_device, is_streamed, open_streamed
 from clockhands.machine import measure_free_memory
 from clockhands.pretrained import load_model
+from clockhands.runs.streaming import find_device, is_streamed, open_streamed
 
 
 def is_large(adapter: Any) -> bool:

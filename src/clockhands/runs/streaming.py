@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 import weakref
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from clockhands.errors import UsageError
 from clockhands.machine import measure_free_memory
 from clockhands.pretrained import load_model, refuse_not_finite
 from clockhands.quiet import quiet
@@ -128,6 +130,23 @@ def find_device(module: nn.Module) -> torch.device:
     if device is None:
         device = next((tensor.device for tensor in chain(module.parameters(), module.buffers())), "cpu")
     return torch.device(device)
+
+
+def decide_streaming(name: str, weights: str | None, size: int | None, device: torch.device) -> bool:
+    """Return whether to stream: as ``weights`` says, else where a model of ``size`` bytes does not fit, which is told.
+
+    ``size`` None: not known. Raises UsageError for an unknown way.
+    """
+    if weights not in (None, "memory", "streamed"):
+        raise UsageError(f"unknown weights {weights!r}: they are held in 'memory' or 'streamed'")
+    if weights is not None:
+        return weights == "streamed"
+    if size is None or fits(size, device):
+        return False
+    free = measure_free_memory(device) / 1e9
+    text = "the weights of %s take %.1f GB, %.1f GB are free: they are streamed from their files, layer by layer"
+    logging.getLogger(__name__).warning(text, name, size / 1e9, free)
+    return True
 
 
 def fits(weights: int, device: torch.device) -> bool:

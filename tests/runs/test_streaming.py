@@ -14,14 +14,15 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
-from clockhands.checking import examine, opening
+from clockhands.checking import examine
 from clockhands.checking.against import compare
-from clockhands.checking.models import copies, streaming
+from clockhands.checking.models import copies
 from clockhands.checking.models.make_subjects import from_model
 from clockhands.checking.models.tiny import build_model, find, tiny_config
 from clockhands.checking.opening import open_model
 from clockhands.checking.result import Result
 from clockhands.errors import CheckpointError, UsageError
+from clockhands.runs import streaming
 from tests.checking.checks.test_planted_transformers import LIBRARY, PLANTED, SecondTurnFromNought, registered
 
 CPU = torch.device("cpu")
@@ -140,8 +141,7 @@ def test_weights_are_streamed_where_they_do_not_fit(
     shards = json.loads((llama / "model.safetensors.index.json").read_text())
     size = shards["metadata"]["total_size"]
     for free, streamed in ((size * 1.3, False), (size * 1.2, True)):  # 0.8 of it may be weights
-        for module in (streaming, opening):
-            monkeypatch.setattr(module, "measure_free_memory", lambda device, free=int(free): free)
+        monkeypatch.setattr(streaming, "measure_free_memory", lambda device, free=int(free): free)
         with caplog.at_level(logging.WARNING):
             model, _ = open_model(str(llama), "float32", "cpu", False)
         assert streaming.is_streamed(model) == streamed

@@ -1,0 +1,77 @@
+"""Options of several verbs that change the positions of a model for one use."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from clockhands.cli.common import number
+from clockhands.errors import UsageError
+
+if TYPE_CHECKING:
+    from clockhands.runs import LanguageModel, Run
+
+__all__ = ["SCALINGS", "add_opening", "add_positions", "open_model", "read_positions"]
+
+SCALINGS = ("linear", "ntk", "dynamic", "yarn")
+"""RoPE scalings that change nothing with a factor of 1, their default."""
+
+
+def add_positions(parser: argparse.ArgumentParser) -> None:
+    """Declare how the positions of a model are changed."""
+    parser.add_argument("--position.spectrum", dest="spectrum", metavar="NAME",
+                        help="apply RoPE scaling for this use: linear, ntk, dynamic or yarn")  # fmt: skip
+    parser.add_argument("--factor", type=number, help="how many times longer, for --position.spectrum")
+    parser.add_argument("--set", nargs="+", default=[], dest="overrides", metavar="position.KEY=VALUE",
+                        help="any option of the model's schemes, for this use")  # fmt: skip
+
+
+def add_opening(parser: argparse.ArgumentParser) -> None:
+    """Declare how a model of transformers is opened."""
+    parser.add_argument("--weights", choices=("memory", "streamed"),
+                        help="of a Hugging Face model: held in memory, or read from their files layer by layer "
+                        "(default: streamed where they do not fit)")  # fmt: skip
+    parser.add_argument("--dtype", metavar="TYPE", help="of the weights: float32 (default), bfloat16, ...; a run's own "
+                        "by default")  # fmt: skip
+    parser.add_argument("--trust-remote-code", action="store_true", help="run code that a Hugging Face model brings")
+
+
+def open_model(options: argparse.Namespace, position: Mapping[str, Any]) -> Run | LanguageModel:
+    """Open the model that ``options.run`` names, a run or another's, as the options of ``add_opening`` say."""
+    from clockhands.devices import read_dtype
+    from clockhands.runs import is_run, open_language_model, open_run
+
+    dtype = None if options.dtype is None else read_dtype(options.dtype)
+    if is_run(options.run) and options.weights is None:
+        return open_run(options.run, device=options.device, dtype=dtype, position=position)
+    return open_language_model(
+        options.run,
+        device=options.device,
+        dtype=dtype,
+        position=position,
+        weights=options.weights,
+        trust_remote_code=options.trust_remote_code,
+    )
+
+
+def read_positions(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of position that the command line overrides; the model knows how long it was trained.
+
+    Raises UsageError for a key that is none of position, and for a scaling without a factor.
+    """
+    from clockhands.options import parse, read_assignments
+
+    overrides: dict[str, Any] = {}
+    for key, value in read_assignments(options.overrides).items():
+        if not key.startswith("position."):
+            raise UsageError(f"--set {key}={value}: write position.OPTION=VALUE, such as position.base=500000")
+        overrides[key.removeprefix("position.")] = parse(value)
+    named = {"spectrum": options.spectrum, "factor": options.factor}
+    overrides |= {key: value for key, value in named.items() if value is not None}
+    spectrum = overrides.get("spectrum")
+    if spectrum in SCALINGS and overrides.get("factor") is None:
+        raise UsageError(
+            f"--position.spectrum {spectrum} needs --factor, how many times longer than trained the text is"
+        )
+    return {key: value for key, value in overrides.items() if value is not None}

@@ -1,0 +1,85 @@
+"""Source code with facts between its lines, which are asked for again: a text on which models learn to recall.
+
+A language model of half a million parameters that reads plain text learns its syntax long before it looks anything up,
+so a test of retrieval says nothing of it at any length. Here every document has some names, each with a value, and
+most of what can be predicted for certain is the value of a name that stood there before.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import islice
+
+from clockhands.data.catalogue import corpus
+from clockhands.data.corpora.stdlib import stdlib
+from clockhands.data.pairs import Corpus, Fact
+from clockhands.errors import UsageError
+from clockhands.options import Count, Seed
+
+_PLANTS_AND_ANIMALS = (
+    "alder aspen beech cedar cypress elder hazel holly juniper larch laurel linden maple myrtle olive poplar "
+    "rowan spruce walnut willow badger beaver bison camel donkey falcon ferret gopher heron jackal lemur "
+    "lizard magpie otter parrot pigeon rabbit raven salmon sparrow "
+)
+_COLOURS = (
+    "amber azure beige black bronze brown copper coral crimson ebony emerald gold green grey indigo ivory jade "
+    "khaki lemon lilac lime maroon mauve ochre orange pearl pink plum purple red ruby rust scarlet silver tan "
+    "teal umber violet white yellow "
+)
+NAMES, VALUES = _PLANTS_AND_ANIMALS.split(), _COLOURS.split()
+FACT = "@ {name} {value}\n"
+LONGEST_LINE = 32
+
+
+@corpus("facts", "language modelling")
+def facts(
+    *,
+    names: Count = 4,
+    lines: Count = 60,
+    asked: float = 0.65,
+    train: Count = 6_000,
+    validation: Count = 200,
+    test: Count = 400,
+    seed: Seed = 0,
+) -> Corpus:
+    """Make documents of lines of the standard library's source, among which facts are told and told again.
+
+    A fact is a line "@ hazel amber": one of 40 names with one of 40 values, which is the same wherever the name stands
+    in the document, and another in the next. Of each document's ``lines`` the share ``asked`` are facts about one of
+    its ``names`` names; the others are source. The splits take source from different files.
+
+    Raises UsageError for more names than there are, and for a share outside 0 to 1.
+    """
+    if names > len(NAMES):
+        raise UsageError(f"corpus 'facts': names={names}; there are {len(NAMES)}")
+    if not 0 <= asked <= 1:
+        raise UsageError(f"corpus 'facts': asked={asked} is a share, from 0 to 1")
+    source = stdlib()
+    sizes = {"train": train, "validation": validation, "test": test}
+    splits = {
+        split: list(islice(_make_documents(source.documents(split), names, lines, asked, f"{split}:{seed}"), size))
+        for split, size in sizes.items()
+    }
+    known: dict[str, Fact] = {**source.facts, "names in a document": names, "share of facts": asked}
+    return Corpus("facts", "language modelling", splits, f"{source.description}, with facts between its lines", known)
+
+
+def _make_documents(texts: list[str], names: int, lines: int, asked: float, seed: str) -> Iterator[str]:
+    """Yield documents without end, each with names and values of its own."""
+    rng = random.Random(f"facts:{names}:{lines}:{asked}:{seed}")
+    source = _draw_lines(texts, rng)
+    while True:
+        values = dict(zip(rng.sample(NAMES, names), rng.choices(VALUES, k=names), strict=True))
+        yield "".join(
+            FACT.format(name=name, value=values[name]) if rng.random() < asked else next(source)
+            for name in rng.choices(list(values), k=lines)
+        )
+
+
+def _draw_lines(texts: list[str], rng: random.Random) -> Iterator[str]:
+    """Yield short lines of source in their order, file by file at random, without end."""
+    while True:
+        for line in rng.choice(texts).splitlines():
+            if 3 <= len(line.strip()) <= LONGEST_LINE:
+                yield f"{line}\n"

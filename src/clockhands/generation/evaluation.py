@@ -1,0 +1,66 @@
+"""What an evaluation gives: the loss of every example with its interval, scores, and a table of the loss by length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clockhands.findings import Table
+from clockhands.generation.score import Score, compute_interval
+from clockhands.generation.translate import Translation
+
+__all__ = ["Evaluation", "Loss"]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss of a model on N examples, in nats.
+
+    Args:
+        nats_N: the sum of the token losses of each example.
+        tokens_N: the number of tokens of each example that are predicted.
+    """
+
+    nats_N: NDArray[np.float64]
+    tokens_N: NDArray[np.int64]
+
+    @property
+    def mean(self) -> float:
+        """The mean loss of a token, over all tokens of all examples, in nats."""
+        return float(self.nats_N.sum() / self.tokens_N.sum())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % bootstrap interval of ``mean``, by resampling examples.
+
+        ``mean`` is a ratio of two sums. It is linearised around its value (Särndal et al. 1992, section 5.6), so that
+        one number of each example can be resampled.
+        """
+        residual_N = (self.nats_N - self.mean * self.tokens_N) / self.tokens_N.mean()
+        low, high = compute_interval(residual_N)
+        return self.mean + low, self.mean + high
+
+    def to_score(self) -> Score:
+        """Return the mean loss and its interval as a score."""
+        return Score("loss", self.mean, *self.interval, "nats per token")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What ``evaluate`` measured.
+
+    Args:
+        scores: each with its interval: BLEU, chrF, exact match and loss, or loss and perplexity of a language model.
+        loss: the loss of every example.
+        by_length: a table of the loss by the length of the target, or by the index within a window.
+        translations: those of the sources, in order; empty for a language model.
+        resampled: over what the intervals of a language model are, "12 documents".
+    """
+
+    scores: tuple[Score, ...]
+    loss: Loss
+    by_length: Table
+    translations: tuple[Translation, ...] = ()
+    resampled: str = ""

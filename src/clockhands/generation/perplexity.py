@@ -1,0 +1,168 @@
+"""The loss and the perplexity of a language model on documents, by sliding windows, and by the place in a window."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from clockhands.data import encode_documents
+from clockhands.errors import UsageError
+from clockhands.findings import Table
+from clockhands.generation.evaluation import Evaluation, Loss
+from clockhands.generation.score import Score
+from clockhands.machine import format_bytes, measure_free_memory
+from clockhands.progress import CountProgress, ignore_count
+from clockhands.runs import LanguageModel
+from clockhands.shapes import Float, Int, Tensor
+
+__all__ = ["Windows", "choose_batch", "compute_next_token_losses", "cut_windows", "evaluate_windows"]
+
+MOST_WINDOWS = 32
+"""The most windows that are read at a time where nobody says how many."""
+FEWEST_DOCUMENTS = 5
+"""With fewer documents than these their spread tells nothing, and windows are resampled."""
+LOGIT_SHARE = 0.2
+"""Of the free memory, for the logits of a batch; the loss needs them once more, and the model needs room."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Overlapping windows of a text, and which of their tokens count.
+
+    Args:
+        ids_NS: the tokens of each window, with those that begin every text in front.
+        counted_NS: whether a token is predicted for the first time here; never the first of a window.
+        documents_N: the number of the document in which each window begins.
+    """
+
+    ids_NS: Int[np.ndarray, "N S"]
+    counted_NS: NDArray[np.bool_]
+    documents_N: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.ids_NS)
+
+
+def cut_windows(model: LanguageModel, documents: Sequence[str], length: int, stride: int | None = None) -> Windows:
+    """Cut documents, one after the other, into windows of ``length`` tokens that begin ``stride`` tokens apart.
+
+    Every window begins with what the tokenizer puts before a text, if anything. A token counts in the first window that
+    predicts it, so every token but the last few, which fill no window, counts once; from the second window on it has
+    at least ``length - stride`` tokens before it. Without ``stride`` the windows overlap as little as that allows.
+    Raises UsageError for a length or stride out of range and for a text shorter than one window.
+    """
+    stream = encode_documents(model.tokenizer, documents)
+    start = len(model.start)
+    own = length - start
+    most = own if start else own - 1
+    if length < 2 or own < 1 or most < 1:
+        raise UsageError(f"length={length}; a window holds at least {max(2, start + 1)} tokens")
+    if stride is not None and not 1 <= stride <= most:
+        raise UsageError(f"stride={stride}; windows of {length} tokens begin 1 to {most} apart, or tokens are left out")
+    if len(stream.values) < own:
+        raise UsageError(
+            f"the text has {len(stream.values):,} tokens, less than one window of length={length}; give a shorter "
+            "--length, or more text"
+        )
+    step = most if stride is None else stride
+    begins_N = np.arange(0, len(stream.values) - own + 1, step)
+    ids_NS = stream.values[begins_N[:, None] + np.arange(own)]
+    counted_NS = np.zeros((len(begins_N), length), np.bool_)
+    counted_NS[:, -step:] = True
+    counted_NS[0] = True
+    counted_NS[:, 0] = False
+    before_NS = np.broadcast_to(np.asarray(model.start, np.int64), (len(begins_N), start))
+    documents_N = np.searchsorted(stream.offsets, begins_N, side="right") - 1
+    return Windows(np.concatenate([before_NS, ids_NS], axis=1).astype(np.int64), counted_NS, documents_N)
+
+
+def choose_batch(model: LanguageModel, length: int) -> int:
+    """Return how many windows are read at a time, so that their logits fit the memory; at most 32.
+
+    Raises UsageError where one does not fit.
+    """
+    vocabulary = model.model.get_input_embeddings().num_embeddings
+    window_bytes, free = 8 * length * vocabulary, measure_free_memory(model.device)
+    if window_bytes > free:
+        raise UsageError(
+            f"the logits of one window of {length:,} tokens need {format_bytes(window_bytes)} of memory, and "
+            f"{format_bytes(free)} are free; give a shorter --length"
+        )
+    return max(1, min(MOST_WINDOWS, int(LOGIT_SHARE * free) // window_bytes))
+
+
+def compute_next_token_losses(model: LanguageModel, ids_BS: Int[Tensor, "B S"]) -> Float[Tensor, "B S-1"]:
+    """Compute the loss of every token but the first, in nats, each predicted from those before it: [B, S - 1]."""
+    logits_BSV = model.compute_logits(ids_BS)[:, :-1]
+    labels_BS = ids_BS[:, 1:].to(logits_BSV.device)
+    return F.cross_entropy(logits_BSV.transpose(1, 2), labels_BS, reduction="none")
+
+
+def evaluate_windows(
+    model: LanguageModel,
+    documents: Sequence[str],
+    length: int,
+    *,
+    stride: int | None = None,
+    batch: int | None = None,
+    buckets: int = 5,
+    progress: CountProgress = ignore_count,
+) -> Evaluation:
+    """Measure loss and perplexity of a language model on documents, and both by the place in a window.
+
+    ``length``, ``stride``: as for ``cut_windows``. ``batch``: windows at a time (None: ``choose_batch``). The intervals
+    are over documents where there are five or more, else over windows. Raises as ``cut_windows`` and ``choose_batch``.
+    """
+    windows = cut_windows(model, documents, length, stride)
+    if batch is not None and batch < 1:
+        raise UsageError(f"batch={batch}; at least one window is read at a time")
+    losses_NS = np.concatenate(list(_read(model, windows, batch or choose_batch(model, length), progress)))
+    losses_NS = np.where(windows.counted_NS[:, 1:], losses_NS, 0.0)
+    loss, resampled = _group(losses_NS, windows)
+    low, high = loss.interval
+    signature = f"window:{length}" + (f"|stride:{stride}" if stride is not None else "")
+    perplexity = Score("perplexity", math.exp(loss.mean), math.exp(low), math.exp(high), signature)
+    table = _tabulate_by_place(losses_NS, windows.counted_NS[:, 1:], buckets)
+    return Evaluation((loss.to_score(), perplexity), loss, table, resampled=resampled)
+
+
+def _read(
+    model: LanguageModel, windows: Windows, batch: int, progress: CountProgress
+) -> Iterator[Float[np.ndarray, "B S"]]:
+    """Yield the losses of the windows, batch by batch, in float64."""
+    for first in range(0, len(windows), batch):
+        progress("reading windows", first, len(windows))
+        ids_BS = torch.from_numpy(windows.ids_NS[first : first + batch])
+        yield compute_next_token_losses(model, ids_BS).double().cpu().numpy()
+    progress("reading windows", len(windows), len(windows))
+
+
+def _group(losses_NS: Float[np.ndarray, "N S"], windows: Windows) -> tuple[Loss, str]:
+    """Return the loss by document, or by window where documents are few, and which of the two it is."""
+    nats_N, tokens_N = losses_NS.sum(1), windows.counted_NS.sum(1)
+    _, groups_N = np.unique(windows.documents_N, return_inverse=True)
+    count = int(groups_N.max()) + 1
+    if count < FEWEST_DOCUMENTS:
+        return Loss(nats_N, tokens_N.astype(np.int64)), f"{len(windows):,} windows" if len(windows) > 1 else "1 window"
+    nats_D = np.bincount(groups_N, nats_N, count).astype(np.float64)
+    tokens_D = np.bincount(groups_N, tokens_N, count).astype(np.int64)
+    return Loss(nats_D, tokens_D), f"{count:,} documents"
+
+
+def _tabulate_by_place(losses_NS: Float[np.ndarray, "N S"], counted_NS: NDArray[np.bool_], buckets: int) -> Table:
+    """Tabulate the loss by the place of a token in its window; places at which nothing counts are left out."""
+    places = losses_NS.shape[1]
+    rows = []
+    for low, high in pairwise(np.linspace(0, places, min(buckets, places) + 1).astype(int)):
+        tokens = int(counted_NS[:, low:high].sum())
+        if tokens:
+            mean = float(losses_NS[:, low:high].sum()) / tokens
+            rows.append([f"{low + 1}-{high}", tokens, mean, math.exp(mean)])
+    return Table.of(["place in window", "tokens", "loss per token", "perplexity"], rows)

@@ -1,0 +1,220 @@
+"""A causal language model with its tokenizer, whoever made it: what ``evaluate``, ``generate`` and ``extend`` read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from clockhands.devices import open_device
+from clockhands.errors import CheckpointError, UsageError
+from clockhands.explanation import read_positions
+from clockhands.pretrained import (
+    count_numbers,
+    explain_faults,
+    is_known,
+    is_own,
+    load_configuration,
+    load_tokenizer,
+)
+from clockhands.runs.folder import RECIPE
+from clockhands.runs.foreign import (
+    load_foreign_model,
+    measure_weight_files,
+    read_checked_config,
+    refuse_unknown_positions,
+)
+from clockhands.runs.foreign_positions import change_foreign_positions
+from clockhands.runs.run import Run, open_run
+from clockhands.runs.streaming import decide_streaming, find_device, open_streamed
+from clockhands.shapes import Float, Int, Tensor
+
+__all__ = ["LanguageModel", "find_trained_length", "is_run", "open_language_model"]
+
+LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx")
+"""Where configurations of transformers say how long texts may be, where they say nothing of positions."""
+
+HEADS = re.compile("LM|ConditionalGeneration|ForCausal")
+"""What stands in the name of a model that has an output layer."""
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A causal model that reads and continues text.
+
+    Args:
+        source: the folder or hub name that it was opened from.
+        model: a model of transformers with an output layer, in evaluation mode.
+        tokenizer: its tokenizer.
+    """
+
+    source: str
+    model: Any
+    tokenizer: Any
+
+    @classmethod
+    def from_run(cls, run: Run, action: str = "read a text") -> LanguageModel:
+        """Return the model of an opened run; ``action``: what it is for. Raises UsageError unless it continues text."""
+        run.require("decoder", action)
+        return cls(str(run.path), run.model, run.tokenizers.source)
+
+    @cached_property
+    def trained_length(self) -> int | None:
+        """Tokens of the texts that it was trained on, as ``find_trained_length`` says; it reads the folder again."""
+        return find_trained_length(self.source)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        return find_device(self.model)
+
+    @cached_property
+    def start(self) -> tuple[int, ...]:
+        """The tokens that its tokenizer puts before every text; none for many."""
+        probe = "a"
+        whole = list(self.tokenizer(probe)["input_ids"])
+        bare = list(self.tokenizer(probe, add_special_tokens=False)["input_ids"])
+        before = next((n for n in range(len(whole)) if whole[n : n + len(bare)] == bare), 0)
+        return tuple(whole[:before])
+
+    @cached_property
+    def longest(self) -> int | None:
+        """Tokens of the longest text that it can read at all: the rows of its learned table; None without one."""
+        named_table = find_position_table(self.model)
+        if named_table is None:
+            return None
+        _, table = named_table
+        return int(table.num_embeddings) - int(getattr(table, "offset", 0))
+
+    @torch.inference_mode()
+    def compute_logits(self, ids_BS: Int[Tensor, "B S"]) -> Float[Tensor, "B S V"]:
+        """Compute the logits of the token after each, in float32. Raises UsageError for a text longer than a table."""
+        if self.longest is not None and ids_BS.shape[1] > self.longest:
+            raise UsageError(
+                f"{self.source} has a table of {self.longest:,} positions, and the window has {ids_BS.shape[1]:,} "
+                "tokens; give a shorter --length"
+            )
+        ids_BS = ids_BS.to(self.device)
+        logits: Tensor = self.model(input_ids=ids_BS, use_cache=False).logits
+        return logits.float()
+
+
+def find_position_table(model: nn.Module) -> tuple[str, nn.Embedding] | None:
+    """Return the learned table of positions of a model of transformers, with its name; None if it has none."""
+    for name, part in model.named_modules():
+        leaf = name.rpartition(".")[2].lower()
+        if isinstance(part, nn.Embedding) and ("pos" in leaf or leaf == "wpe") and part.weight.requires_grad:
+            return name, part
+    return None
+
+
+def is_run(source: str | Path) -> bool:
+    """Return whether a folder holds a model of this project; a hub name never does."""
+    folder = Path(source)
+    if (folder / RECIPE).is_file():
+        return True
+    return folder.is_dir() and (folder / "config.json").is_file() and is_own(read_checked_config(folder))
+
+
+def find_trained_length(source: str | Path) -> int | None:
+    """Return how many tokens the texts had that a model was trained on; None where nothing says so.
+
+    Of a run: its windows, or the bound of its pairs. Of another model: what its configuration says.
+    """
+    if (Path(source) / RECIPE).is_file():
+        return Run.from_folder(source).trained_length
+    positions = read_positions(source)
+    if positions.trained_length or positions.claimed_length:
+        return positions.trained_length or positions.claimed_length
+    raw = read_checked_config(source, trust_remote_code=True)
+    lengths = (raw.get(key) for key in LENGTH_KEYS)
+    return next((length for length in lengths if isinstance(length, int) and length > 0), None)
+
+
+def open_language_model(
+    source: str | Path,
+    *,
+    device: str | None = None,
+    dtype: torch.dtype | None = None,
+    position: Mapping[str, Any] | None = None,
+    weights: str | None = None,
+    trust_remote_code: bool = False,
+) -> LanguageModel:
+    """Open a run of this project, or a folder or hub name with any causal model of transformers.
+
+    Args:
+        source: the folder or name.
+        device: where to compute; None: the GPU if there is one.
+        dtype: of the weights; None: float32, or as a run was saved.
+        position: options of position to change, such as ``{"spectrum": "yarn", "factor": 4.0}``.
+        weights: ``memory``, or ``streamed`` from their files layer by layer; None: streamed where they do not fit.
+        trust_remote_code: whether code that comes with the model may run.
+
+    Raises CheckpointError for what cannot be opened, UsageError for an option that it does not have and for a model
+    that does not continue text.
+    """
+    if is_run(source):
+        if weights == "streamed":
+            raise UsageError(f"{source} is a run of this project, whose weights are held in memory")
+        return LanguageModel.from_run(open_run(source, device=device, dtype=dtype, position=position))
+    raw = read_checked_config(source, trust_remote_code=trust_remote_code)
+    refuse_unknown_positions(raw, source)
+    _refuse_no_continuation(raw, source)
+    where = open_device(device or ("cuda" if torch.cuda.is_available() else "cpu"), "device")
+    config = load_configuration(source, trust_remote_code=trust_remote_code)
+    if position:
+        change_foreign_positions(config, position, str(source), find_trained_length(source))
+    measure_weight_files(source, raw)
+    model = _load(str(source), config, where, dtype or torch.float32, weights, trust_remote_code)
+    tokenizer = load_tokenizer(source, trust_remote_code=trust_remote_code)
+    _check_tokenizer(tokenizer, model, source)
+    return LanguageModel(str(source), model.eval(), tokenizer)
+
+
+def _refuse_no_continuation(raw: Mapping[str, Any], source: str | Path) -> None:
+    """Raise UsageError for a model that transformers does not open as a causal one."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    kind, declared = str(raw.get("model_type")), " ".join(raw.get("architectures") or ())
+    causal = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and not raw.get("is_encoder_decoder")
+    if is_known(raw) and (not causal or "MaskedLM" in declared):
+        raise UsageError(
+            f"{source} ({declared or kind}) does not continue text; this needs a causal language model, which "
+            "transformers opens with AutoModelForCausalLM"
+        )
+    if declared and not HEADS.search(declared):
+        raise UsageError(f"{source} ({declared}) was saved without its output layer, so it predicts no token")
+
+
+def _load(
+    source: str, config: Any, device: torch.device, dtype: torch.dtype, weights: str | None, trust_remote_code: bool
+) -> Any:
+    """Load the weights, or leave them in their files where they do not fit."""
+    from transformers import AutoModelForCausalLM
+
+    options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": trust_remote_code, "config": config}
+    numbers = count_numbers(AutoModelForCausalLM, config, trust_remote_code=trust_remote_code)
+    size = None if numbers is None else numbers * dtype.itemsize
+    if decide_streaming(source, weights, size, device):
+        with explain_faults(source, "with its weights streamed the model in"):
+            return open_streamed(AutoModelForCausalLM, source, device, **options)
+    return load_foreign_model(AutoModelForCausalLM, source, **options).to(device)
+
+
+def _check_tokenizer(tokenizer: Any, model: Any, source: str | Path) -> None:
+    """Raise CheckpointError for a tokenizer of another model: one without tokens, or with ids that have no row."""
+    if len(tokenizer) <= len(tokenizer.all_special_ids) + 1:
+        raise CheckpointError(f"{source} holds no tokenizer: none of its files lists any tokens")
+    rows = model.get_input_embeddings().num_embeddings
+    largest = max(tokenizer.get_vocab().values())
+    if largest >= rows:
+        raise CheckpointError(
+            f"the tokenizer in {source} has ids up to {largest:,}, and the model has {rows:,} embeddings; it is not "
+            "the one that the model was trained with: put back its own tokenizer files"
+        )

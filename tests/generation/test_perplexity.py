@@ -1,0 +1,109 @@
+"""Loss and perplexity of any language model are those of a plain loop of transformers."""
+
+from __future__ import annotations
+
+import math
+import string
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from clockhands.errors import UsageError
+from clockhands.generation import evaluate_windows, perplexity
+from clockhands.generation.perplexity import choose_batch, cut_windows
+from clockhands.runs import LanguageModel, open_language_model
+from tests.runs.tiny import LENGTH, make_tokenizer, save_model
+
+TEXT = "".join(np.random.default_rng(0).choice(list(string.ascii_lowercase + " .\n"), 300))
+
+
+def plain_loop(folder: Path, text: str, length: int, stride: int) -> float:
+    """The loop of the documentation of transformers ("Perplexity of fixed-length models")."""
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    ids = torch.tensor(AutoTokenizer.from_pretrained(folder)(text)["input_ids"])[None]
+    nats, tokens, previous_end = 0.0, 0, 0
+    for begin in range(0, ids.shape[1] - length + 1, stride):
+        end = begin + length
+        window, labels = ids[:, begin:end], ids[:, begin:end].clone()
+        labels[:, : -(end - previous_end)] = -100
+        with torch.inference_mode():
+            loss = model(window, labels=labels).loss
+        counted = int((labels[:, 1:] != -100).sum())
+        nats, tokens, previous_end = nats + float(loss) * counted, tokens + counted, end
+    return nats / tokens
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "mpt"])
+@pytest.mark.parametrize("stride", [8, 31])
+def test_the_loss_is_that_of_a_plain_loop(kind: str, stride: int, tmp_path: Path) -> None:
+    folder = save_model(tmp_path, kind)
+    model = open_language_model(folder)
+    found = evaluate_windows(model, [TEXT], LENGTH, stride=stride, batch=3)
+    tokens = model.tokenizer(TEXT)["input_ids"]
+    # Ours ends the document with a token; the loop is given the same text.
+    assert len(tokens) == 300
+    expected = plain_loop(folder, TEXT + "</s>", LENGTH, stride)
+    loss, perplexity = found.scores
+    assert loss.value == pytest.approx(expected, abs=1e-6)
+    assert perplexity.value == pytest.approx(math.exp(expected), rel=1e-6)
+    assert loss.low < loss.value < loss.high
+
+
+def make_model(*, start: bool = False) -> LanguageModel:
+    return LanguageModel("none", None, make_tokenizer(start=start))
+
+
+@pytest.mark.parametrize(("start", "stride"), [(False, None), (False, 3), (True, None), (True, 5)])
+def test_every_token_counts_once_with_the_context_that_was_asked_for(start: bool, stride: int | None) -> None:
+    model = make_model(start=start)
+    windows = cut_windows(model, [TEXT], 16, stride)
+    counts = np.zeros(301, int)
+    step = stride or 15
+    for number, counted_S in enumerate(windows.counted_NS):
+        for place in np.flatnonzero(counted_S):
+            counts[number * step + place - start] += 1
+            assert number == 0 or place >= 16 - step
+    last = (len(windows) - 1) * step + 16 - start
+    assert (counts[0 if start else 1 : last] == 1).all() and counts[last:].sum() == 0
+    assert last > 301 - step
+    if start:
+        assert (windows.ids_NS[:, 0] == 2).all()
+
+
+def test_intervals_are_over_documents_where_there_are_enough(tmp_path: Path) -> None:
+    model = open_language_model(save_model(tmp_path, "llama"))
+    few = evaluate_windows(model, [TEXT] * 4, LENGTH)
+    many = evaluate_windows(model, [TEXT[: 40 + 10 * n] for n in range(12)], LENGTH)
+    assert few.resampled == f"{len(few.loss.nats_N)} windows"
+    assert many.resampled == f"{len(many.loss.nats_N)} documents" and len(many.loss.nats_N) > 5
+    table = many.by_length
+    assert sum(row[1] for row in table.rows) == many.loss.tokens_N.sum()
+    assert sum(row[1] * row[2] for row in table.rows) / many.loss.tokens_N.sum() == pytest.approx(many.loss.mean)
+
+
+@pytest.mark.parametrize(
+    ("length", "stride", "message"),
+    [
+        (1, None, "a window holds at least 2 tokens"),
+        (16, 16, "stride=16; windows of 16 tokens begin 1 to 15 apart"),
+        (16, 0, "stride=0"),
+        (400, None, "the text has 301 tokens, less than one window of length=400"),
+    ],
+)
+def test_windows_that_cannot_be_cut_are_refused(length: int, stride: int | None, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        cut_windows(make_model(), [TEXT], length, stride)
+
+
+def test_as_many_windows_are_read_as_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = open_language_model(save_model(tmp_path, "llama"))
+    one = 8 * LENGTH * 100
+    for free, batch in ((10**9, 32), (one * 20, 4), (one, 1)):
+        monkeypatch.setattr(perplexity, "measure_free_memory", lambda device, free=free: free)
+        assert choose_batch(model, LENGTH) == batch
+    monkeypatch.setattr(perplexity, "measure_free_memory", lambda device: one - 1)
+    with pytest.raises(UsageError, match="logits of one window of 32 tokens need"):
+        choose_batch(model, LENGTH)

@@ -1,0 +1,67 @@
+"""Another position configuration is what transformers' own model does with those ``rope_parameters``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import Gemma3TextConfig, GPT2Config, LlamaForCausalLM
+
+from clockhands.errors import UsageError
+from clockhands.runs import open_language_model
+from clockhands.runs.foreign_positions import change_foreign_positions, find_rotation
+from tests.runs.tiny import LENGTH, make_config, save_model
+
+BASE = {"rope_theta": 10_000.0}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": LENGTH, **BASE}
+LLAMA3 = {
+    "rope_type": "llama3", "factor": 4.0, "original_max_position_embeddings": LENGTH, "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0, **BASE,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("overrides", "theirs"),
+    [
+        ({"spectrum": "linear", "factor": 4.0}, {"rope_type": "linear", "factor": 4.0, **BASE}),
+        ({"spectrum": "ntk", "factor": 4.0}, {"rope_type": "default", "rope_theta": 10_000.0 * 4.0 ** (16 / 14)}),
+        ({"spectrum": "dynamic", "factor": 4.0}, {"rope_type": "dynamic", "factor": 4.0, **BASE}),
+        ({"spectrum": "yarn", "factor": 4.0}, YARN),
+        ({"spectrum": "yarn", "factor": 4.0, "attention_factor": 1.0}, {**YARN, "attention_factor": 1.0}),
+        ({"spectrum": "llama3", "factor": 4.0}, LLAMA3),
+        ({"base": 500_000.0}, {"rope_type": "default", "rope_theta": 500_000.0}),
+    ],
+)
+def test_the_logits_are_those_of_transformers(
+    overrides: dict[str, Any], theirs: dict[str, Any], tmp_path: Path
+) -> None:
+    folder = save_model(tmp_path, "llama")
+    config = make_config("llama", rope_parameters=theirs)
+    reference = LlamaForCausalLM.from_pretrained(folder, config=config).eval()
+    plain = LlamaForCausalLM.from_pretrained(folder).eval()
+    ids_BS = torch.randint(3, 99, (2, 4 * LENGTH), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        expected, before = reference(input_ids=ids_BS).logits, plain(input_ids=ids_BS).logits
+    found = open_language_model(folder, position=overrides).compute_logits(ids_BS)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    assert (found - before).abs().max() > 0.01, "the frequencies changed nothing"
+
+
+def test_layers_that_see_a_window_keep_their_rotation() -> None:
+    config = Gemma3TextConfig(num_hidden_layers=6, head_dim=16)
+    local = dict(config.rope_parameters["sliding_attention"])
+    change_foreign_positions(config, {"spectrum": "linear", "factor": 8.0}, "gemma", 4096)
+    assert config.rope_parameters["sliding_attention"] == local
+    assert find_rotation(config) == {"rope_type": "linear", "rope_theta": 1_000_000.0, "factor": 8.0}
+
+
+def test_a_model_that_rotates_nothing_takes_no_option() -> None:
+    with pytest.raises(UsageError, match=r"gpt \(gpt2\) has no rope_parameters"):
+        change_foreign_positions(GPT2Config(), {"factor": 2.0}, "gpt", 1024)
+
+
+def test_an_option_that_belongs_to_the_weights_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"(?s)position option of llama.*layout"):
+        change_foreign_positions(make_config("llama"), {"layout": "interleaved"}, "llama", LENGTH)

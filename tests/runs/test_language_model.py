@@ -1,0 +1,73 @@
+"""Any causal model is opened with its tokenizer; what is none is refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaModel
+
+from clockhands.errors import CheckpointError, UsageError
+from clockhands.runs import find_trained_length, is_run, open_language_model
+from clockhands.runs.streaming import is_streamed
+from tests.runs.tiny import LENGTH, make_config, make_tokenizer, save_masked_model, save_model
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "mpt"])
+def test_the_logits_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
+    folder = save_model(tmp_path, kind)
+    model = open_language_model(folder)
+    ids_BS = torch.arange(3, 23)[None]
+    with torch.inference_mode():
+        theirs = AutoModelForCausalLM.from_pretrained(folder).eval()(input_ids=ids_BS).logits
+    torch.testing.assert_close(model.compute_logits(ids_BS), theirs)
+    assert model.trained_length == LENGTH == find_trained_length(folder)
+    assert model.longest == (LENGTH if kind == "gpt2" else None)
+    assert not is_run(folder)
+
+
+def test_weights_may_stay_in_their_files(tmp_path: Path) -> None:
+    folder = save_model(tmp_path, "llama")
+    ids_BS = torch.arange(3, 23)[None]
+    streamed = open_language_model(folder, weights="streamed")
+    assert is_streamed(streamed.model)
+    torch.testing.assert_close(streamed.compute_logits(ids_BS), open_language_model(folder).compute_logits(ids_BS))
+
+
+def test_what_stands_before_every_text_is_found(tmp_path: Path) -> None:
+    assert open_language_model(save_model(tmp_path / "plain", "llama")).start == ()
+    assert open_language_model(save_model(tmp_path / "started", "llama", start=True)).start == (2,)
+
+
+def test_a_text_longer_than_the_table_is_refused(tmp_path: Path) -> None:
+    model = open_language_model(save_model(tmp_path, "gpt2"))
+    with pytest.raises(UsageError, match="has a table of 32 positions, and the window has 40 tokens"):
+        model.compute_logits(torch.arange(40)[None])
+
+
+def test_a_model_that_continues_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"\(BertForMaskedLM\) does not continue text"):
+        open_language_model(save_masked_model(tmp_path / "bert"))
+    LlamaModel(make_config("llama")).save_pretrained(tmp_path / "headless")
+    make_tokenizer().save_pretrained(tmp_path / "headless")
+    with pytest.raises(UsageError, match=r"\(LlamaModel\) was saved without its output layer"):
+        open_language_model(tmp_path / "headless")
+
+
+def test_the_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
+    folder = save_model(tmp_path, "llama")
+    larger = make_tokenizer()
+    larger.add_tokens([f"word{n}" for n in range(9)])
+    larger.save_pretrained(folder)
+    with pytest.raises(CheckpointError, match="has ids up to 107, and the model has 100 embeddings"):
+        open_language_model(folder)
+
+
+def test_a_table_of_settings_that_says_no_length_has_none(tmp_path: Path) -> None:
+    folder = save_model(tmp_path, "mpt")
+    raw = json.loads((folder / "config.json").read_text())
+    del raw["max_seq_len"]
+    (folder / "config.json").write_text(json.dumps(raw))
+    assert find_trained_length(folder) is None
