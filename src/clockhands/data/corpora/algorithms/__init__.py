@@ -1,0 +1,99 @@
+"""Tasks on which length generalisation is studied: short to read, exact to answer, and of any length.
+
+Those of the Chomsky-hierarchy suite (Delétang et al. 2022, "Neural Networks and the Chomsky Hierarchy", appendix A.1),
+copying, sorting and decimal addition, and associative recall with several queries (MQAR; Arora et al. 2023, "Zoology").
+A task draws strings and has an algorithm that answers them; symbols are words, so that a tokenizer of kind ``word`` has
+one token for each. The loss and the score are those of the answer alone, which is the target.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import partial
+from zlib import crc32
+
+from clockhands.data.catalogue import corpus
+from clockhands.data.corpora.algorithms.task import Task
+from clockhands.data.corpora.algorithms.tasks import TASKS, Name
+from clockhands.data.pairs import Corpus, Pair
+from clockhands.data.population import Drawn
+from clockhands.data.room import check_sentences
+from clockhands.errors import UsageError
+from clockhands.options import Count, Seed
+
+__all__ = ["TASKS", "Name", "Task", "algorithms"]
+
+PATIENCE, PARTS = 2_000, 10
+"""So many draws in a row that bring nothing new mean that there is hardly anything new left; and of so many parts of
+all strings one is for the test split, one for validation, and the others are for training."""
+
+
+@corpus("algorithms", "translation", one_answer=True, tokenizer="word")
+def algorithms(
+    *,
+    task: Name = "reverse",
+    shortest: Count = 1,
+    longest: Count = 20,
+    beyond: tuple[int, ...] = (40, 80),
+    train: Count = 20_000,
+    validation: Count = 200,
+    test: Count = 500,
+    longer: Count = 200,
+    seed: Seed = 0,
+) -> Corpus:
+    """Make strings and their answers: ``task`` says which; all lengths of the source are equally frequent.
+
+    Strings of ``train``, ``validation`` and ``test`` have ``shortest`` to ``longest`` symbols, and none is in two of
+    these splits; for every length of ``beyond`` there is a split of ``longer`` strings, named ``longer-40`` and so on.
+    A task that has no string of a length takes the next shorter one it has.
+    Raises UsageError for lengths out of order, and where there are too few different strings.
+    """
+    chosen = TASKS[task]
+    least = max(shortest, chosen.shortest)
+    if longest < least:
+        raise UsageError(
+            f"corpus 'algorithms': longest={longest}, but {task} begins at {chosen.shortest} symbols, and "
+            f"shortest={shortest}"
+        )
+    if any(length <= longest for length in beyond):
+        raise UsageError(f"corpus 'algorithms': beyond={list(beyond)} must be longer than longest={longest}")
+    check_sentences(
+        "algorithms", {"train": train, "validation": validation, "test": test, "longer": longer * len(beyond)}
+    )
+    lengths = range(least, longest + 1)
+    rng = random.Random(f"algorithms:{task}:{least}:{longest}:{seed}")
+    splits = {
+        "train": _draw_split(chosen, lengths, train, range(2, PARTS), rng, repeat=True),
+        "validation": _draw_split(chosen, lengths, validation, range(1, 2), rng),
+        "test": _draw_split(chosen, lengths, test, range(1), rng),
+        **{f"longer-{length}": _draw_split(chosen, (length,), longer, range(PARTS), rng) for length in beyond},
+    }
+    populations = (Drawn(partial(chosen.draw_with_rearranged, lengths), "strings"),)
+    description = f"{task} of {least} to {longest} symbols"
+    return Corpus("algorithms", "translation", splits, description, populations=populations)
+
+
+def _draw_split(
+    task: Task, lengths: Sequence[int], size: int, parts: range, rng: random.Random, *, repeat: bool = False
+) -> list[Pair]:
+    """Draw strings that belong to these of ``PARTS`` parts, each once, or as often as it comes with ``repeat``.
+
+    A hash of the string decides its part, so that of the few short ones most are left for training.
+    """
+    pairs: list[Pair] = []
+    seen: set[str] = set()
+    misses = 0
+    while len(pairs) < size and misses < PATIENCE:
+        pair = task.make_pair(task.draw(rng.choice(lengths), rng))
+        fits = crc32(pair.source.encode()) % PARTS in parts and (repeat or pair.source not in seen)
+        misses = 0 if fits else misses + 1
+        if fits:
+            pairs.append(pair)
+            seen.add(pair.source)
+    if len(pairs) == size:
+        return pairs
+    raise UsageError(
+        f"corpus 'algorithms': there are not {size:,} different strings of {min(lengths)} to {max(lengths)} symbols "
+        f"for one split (only {len(pairs):,} were found); ask for fewer or for longer ones"
+    )

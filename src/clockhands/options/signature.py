@@ -1,0 +1,111 @@
+"""The options of a function, class or dataclass, read from its signature and docstring, and values for them checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from clockhands.errors import describe_unknown
+from clockhands.options.annotations import check_value, convert, describe
+
+MISSING = inspect.Parameter.empty
+"""The default of an option that must be given."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: its name, annotated type, default (``MISSING`` if it must be given), and what the docstring says."""
+
+    name: str
+    type: Any
+    default: Any = MISSING
+    meaning: str = ""
+
+    @property
+    def required(self) -> bool:
+        """Whether it has no default."""
+        return self.default is MISSING
+
+
+def options_of(owner: Callable[..., Any]) -> Mapping[str, Option]:
+    """Return the options of a function, class or dataclass by name, in the order of its signature."""
+    return _read_options(owner)
+
+
+@cache
+def _read_options(owner: Any) -> Mapping[str, Option]:
+    """Read the options of an owner, once for each."""
+    _, meanings = read_docstring(owner)
+    if dataclasses.is_dataclass(owner):
+        hints = typing.get_type_hints(owner, include_extras=True)
+        defaults = {field.name: _get_default(field) for field in dataclasses.fields(owner)}
+    else:
+        called = owner.__init__ if inspect.isclass(owner) else owner
+        hints = typing.get_type_hints(called, include_extras=True)
+        parameters = inspect.signature(called).parameters.values()
+        defaults = {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+    return types.MappingProxyType(
+        {
+            name: Option(name, hints.get(name, Any), default, meanings.get(name, ""))
+            for name, default in defaults.items()
+        }
+    )
+
+
+def _get_default(field: dataclasses.Field[Any]) -> Any:
+    """Return the default of a dataclass's field; ``MISSING`` where it has none."""
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return MISSING if field.default is dataclasses.MISSING else field.default
+
+
+def defaults_of(options: Mapping[str, Option]) -> dict[str, Any]:
+    """Return the defaults of the options that have one."""
+    return {name: option.default for name, option in options.items() if not option.required}
+
+
+def read_docstring(owner: Any) -> tuple[str, dict[str, str]]:
+    """Return the prose of a docstring, and what its ``Args:`` say of each parameter."""
+    text = inspect.cleandoc(owner.__doc__ or "").partition("\nExample:\n")[0]
+    prose, _, rest = text.partition("\nArgs:\n")
+    block = re.split(r"\n(?=\S)", rest)[0]
+    meanings = {}
+    for entry in re.split(r"\n(?=    \w)", "\n" + block):
+        name, colon, meaning = entry.strip().partition(":")
+        if colon:
+            meanings[name.strip()] = " ".join(meaning.split())
+    return " ".join(prose.split()), meanings
+
+
+def check_options(
+    values: Mapping[str, Any],
+    options: Mapping[str, Option],
+    owner: str,
+    *,
+    prefix: str | None = None,
+    noun: str | None = None,
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the values that fit, converted as their options want them, and everything wrong, one sentence each.
+
+    ``owner`` is whose options they are, for messages. ``prefix`` stands before the name of an option (default:
+    ``rope.`` of the owner rope); ``noun`` is what one is called (default: ``option of rope``).
+    """
+    prefix = f"{owner}." if prefix is None else prefix
+    right, faults = {}, []
+    for name, value in values.items():
+        if name not in options:
+            faults.append(describe_unknown(noun or f"option of {owner}", name, options))
+            continue
+        converted = convert(value, options[name].type)
+        wrong = check_value(f"{prefix}{name}", converted, options[name].type)
+        faults += wrong
+        right.update({} if wrong else {name: converted})
+    missing = [option for name, option in options.items() if option.required and name not in values]
+    return right, faults + [f"{prefix}{option.name} is missing ({describe(option.type)})" for option in missing]
