@@ -52,6 +52,7 @@ CHANGED = {
     "inspection/reading/reading.py": 1,
     "inspection/reading/capture.py": 1,
     "inspection/subject/subject.py": 1,
+    "inspection/subject/huggingface_model.py": 1,
     "inspection/subject/clockhands_model.py": 1,
     "inspection/estimators/probes.py": 1,
     "inspection/estimators/wave_fit.py": 1,

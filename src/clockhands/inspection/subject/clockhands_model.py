@@ -54,7 +54,6 @@ class ClockhandsSubject(Subject):
             stack,
             tokenizer,
             name or f"{config.get_position_config(side or config.sides[0]).scheme} {config.kind}",
-            None,
             _name_mechanisms(_get_first_scheme(stack)),
             side=side,
             whole=transformer if is_encoder_decoder else None,
@@ -68,9 +67,6 @@ class ClockhandsSubject(Subject):
     def class_name(self) -> str:
         name = f"Clockhands {self.transformer.config.kind} Transformer"
         return name if self.side is None else f"{name}, its {self.side}"
-
-    def find_positions(self) -> None:
-        """Do nothing: the schemes declare how position enters."""
 
     @property
     def unlisted(self) -> bool:
