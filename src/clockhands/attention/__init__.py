@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from clockhands.attention.dispatch import attend
 from clockhands.attention.fused_kernel import attend_rotated
-from clockhands.attention.reference import Attended, attend_reference, current_recorder, record
+from clockhands.attention.reference import Attended, attend_reference, get_recorder, record
 from clockhands.attention.request import AttentionRequest, Mask
 
 __all__ = [
@@ -18,6 +18,6 @@ __all__ = [
     "attend",
     "attend_reference",
     "attend_rotated",
-    "current_recorder",
+    "get_recorder",
     "record",
 ]

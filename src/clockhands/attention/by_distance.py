@@ -18,7 +18,7 @@ __all__ = ["compute", "serves"]
 
 
 def serves(request: AttentionRequest) -> bool:
-    """Whether the bias is a function of the distance of tokens on a line, and tiles are worth their set-up."""
+    """Tell whether the bias is a function of the distance of tokens on a line, and tiles are worth their set-up."""
     scheme, pos = request.scheme, (request.qpos_BS, request.kpos_BT)
     return (
         "bias" in request.hooks
@@ -37,7 +37,7 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
     line, curve, queries = cast(Line, request.line), request.curve_HN, request.num_queries
     by_channel_H = _fit_a_channel(request)
     if request.causal:
-        curve = curve + make_causal_curve(curve.shape[1], line.place(queries - 1), curve.device)
+        curve = curve + make_causal_curve(curve.shape[1], line.get_offset(queries - 1), curve.device)
     flat, steep = by_channel_H.nonzero()[:, 0], (~by_channel_H).nonzero()[:, 0]
     if not len(flat):
         return attend_by_tiles(request, curve, line)

@@ -17,7 +17,7 @@ LONG = 512
 
 
 def serves(request: AttentionRequest) -> bool:
-    """Whether tiles beat the fused kernel without any bias: in 16 bits on a CPU without AMX from 512 tokens on."""
+    """Tell whether tiles beat the fused kernel without any bias: in 16 bits on a CPU without AMX from 512 tokens on."""
     return (
         request.causal
         and request.mask_BHST is None

@@ -17,7 +17,7 @@ class Kernel(Protocol):
     """A module that computes attention in one way."""
 
     def serves(self, request: AttentionRequest) -> bool:
-        """Whether this way is possible for the request, and the fastest of those that come after it."""
+        """Tell whether this way is possible for the request, and the fastest of those that come after it."""
 
     def compute(self, request: AttentionRequest) -> Tensor:
         """Compute the attended values: [B, H, S, Kv]."""
@@ -63,7 +63,7 @@ def attend(
         scheme, q_BHSK, k_BHTK, v_BHTK, qpos_BS, kpos_BT, mask_BHST,
         causal=causal, scale=scale, rotated=rotated, dropout=dropout,
     )  # fmt: skip
-    if (recorder := reference.current_recorder()) is not None:
+    if (recorder := reference.get_recorder()) is not None:
         return reference.compute_recorded(request, recorder)
     if (simpler := scheme.after_rotation()) is not scheme:
         request = replace(request, scheme=simpler, hooks=simpler.active_hooks())

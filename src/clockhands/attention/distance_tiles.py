@@ -65,14 +65,15 @@ class _Tiled(torch.autograd.Function):
         line: Line,
     ) -> Tensor:
         seed = int(torch.randint(1 << 62, ()).item()) if dropout else 0
-        base2, kr, vr = (x.flatten(0, 1) for x in (q * (scale * LOG2E), k.flip(2), v.flip(2)))
-        work = TileWork(base2, kr, vr, curve, mask, dropout, line, seed)
-        out = torch.zeros(*base2.shape[:2], v.shape[-1], dtype=v.dtype, device=v.device)
-        logsum = torch.zeros(*base2.shape[:2], 1, dtype=work.wide, device=v.device)
+        # Logits in units of ln 2, so that weights are powers of 2; keys and values from right to left.
+        q2, kr, vr = (x.flatten(0, 1) for x in (q * (scale * LOG2E), k.flip(2), v.flip(2)))
+        work = TileWork(q2, kr, vr, curve, mask, dropout, line, seed)
+        out = torch.zeros(*q2.shape[:2], v.shape[-1], dtype=v.dtype, device=v.device)
+        logsum = torch.zeros(*q2.shape[:2], 1, dtype=work.wide, device=v.device)
         for number, tile in enumerate(work.make_tiles()):
             weights, total, logsum[tile.query_rows] = work.compute_unnormalised(tile)
             out[tile.query_rows] = work.apply_dropout(weights, number).to(v.dtype) @ work.v[tile.key_rows] / total
-        ctx.save_for_backward(base2, kr, vr, curve, mask, out, logsum)
+        ctx.save_for_backward(q2, kr, vr, curve, mask, out, logsum)
         ctx.rest, ctx.scale = (dropout, line, seed), scale
         return out.unflatten(0, q.shape[:2])
 
@@ -80,6 +81,7 @@ class _Tiled(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         q, k, v, curve, mask, out, logsum = ctx.saved_tensors
         work, grad = TileWork(q, k, v, curve, mask, *ctx.rest), grads[0].contiguous().flatten(0, 1)
+        # The gradient of a softmax is w (dw − Σ w dw), and Σ w dw of a row is the product of its output and gradient.
         row_sums = (grad.to(work.wide) * out).sum(-1, keepdim=True)
         dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k, dtype=work.wide), torch.zeros_like(v, dtype=work.wide)
         diagonals = Diagonals(work) if ctx.needs_input_grad[3] else None
@@ -111,7 +113,7 @@ class Diagonals:
 
     def add(self, tile: Tile, dlogits: Tensor) -> None:
         """Add the gradient of a tile's logits; the gaps between runs of keys are zeros here."""
-        (runs, rows), (groups, keys) = (self.line.parts(part.stop - part.start) for part in (tile.rows, tile.keys))
+        (runs, rows), (groups, keys) = (self.line.count_runs(part.stop - part.start) for part in (tile.rows, tile.keys))
         width = keys if groups == 1 else groups * self.line.step
         heads = len(self.work.curve[tile.heads])
         room = self.work.take_memory("diagonals", torch.Size((len(dlogits) // heads, heads, runs, rows, width + rows)))
@@ -122,7 +124,7 @@ class Diagonals:
         written.copy_(dlogits.view(*room.shape[:4], groups, keys))
         step = width + rows - 1
         sums = room.as_strided((*room.shape[:4], step), (*room.stride()[:3], step, 1)).sum((0, 3))
-        start = self.line.place(tile.rows.start) + self.line.place(tile.keys.start)
+        start = self.line.get_offset(tile.rows.start) + self.line.get_offset(tile.keys.start)
         for run in range(runs):
             begin = start + run * self.line.step
             self.sums[tile.heads, begin : begin + step] += sums[:, run]

@@ -34,7 +34,7 @@ FEW_QUERIES, SHORT = 16, 128
 
 
 def serves(request: AttentionRequest) -> bool:
-    """Whether one row of the bias stands for all, and fits into a channel."""
+    """Tell whether one row of the bias stands for all, and fits into a channel."""
     if (
         "bias" not in request.hooks
         or not request.scheme.rows_differ_by_constant
@@ -53,7 +53,7 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
 
 
 def is_possible(request: AttentionRequest) -> bool:
-    """Whether one more channel for the fused kernel of a CPU is possible and fast.
+    """Tell whether one more channel for the fused kernel of a CPU is possible and fast.
 
     That kernel has no dropout. A GPU has FlexAttention, and its fused kernels want widths that 8 divides.
     """
@@ -73,7 +73,7 @@ def is_possible(request: AttentionRequest) -> bool:
 
 @cache
 def has_fast_low_precision() -> bool:
-    """Whether this processor multiplies tiles of 16-bit numbers (Intel's AMX).
+    """Tell whether this processor multiplies tiles of 16-bit numbers (Intel's AMX).
 
     PyTorch's fused kernel is then the fastest in bfloat16 too.
     """

@@ -24,10 +24,11 @@ __all__ = [
 ]
 
 NO_POSITION = NoPosition()
+"""A scheme that does nothing, for attention whose positions have done all they do."""
 
 
 def serves(request: AttentionRequest) -> bool:
-    """Return True: this kernel computes every request whose scheme has no hook that needs whole rows."""
+    """Accept every request: those whose scheme needs whole rows have been served before."""
     return True
 
 
@@ -72,9 +73,9 @@ def attend_rotated(
     if mask_BHST is None and not prefers_plain_products(q_BHSK, k_BHTK, None):
         return F.scaled_dot_product_attention(q_BHSK, k_BHTK, v_BHTK, scale=scale)
     # No hook reads the positions; only their shapes must be right.
-    nowhere_BT = torch.zeros((), dtype=torch.long, device=q_BHSK.device).expand(len(k_BHTK), k_BHTK.shape[2])
+    zeros_BT = torch.zeros((), dtype=torch.long, device=q_BHSK.device).expand(len(k_BHTK), k_BHTK.shape[2])
     request = AttentionRequest(
-        NO_POSITION, q_BHSK, k_BHTK, v_BHTK, nowhere_BT[:, : q_BHSK.shape[2]], nowhere_BT, mask_BHST, False, scale, 0.0,
+        NO_POSITION, q_BHSK, k_BHTK, v_BHTK, zeros_BT[:, : q_BHSK.shape[2]], zeros_BT, mask_BHST, False, scale, 0.0,
         frozenset(),
     )  # fmt: skip
     return compute_with_bias(request, None)
@@ -96,7 +97,7 @@ def call_fused_kernel(
 def prefers_plain_products(
     q_BHSK: Float[Tensor, "B H S K"], k_BHTK: Float[Tensor, "B H T K"], bias_BHST: Float[Tensor, "#B #H S T"] | None
 ) -> bool:
-    """Whether matrix products around a softmax beat the fused kernel, as measured on a CPU with torch 2.13.
+    """Tell whether matrix products around a softmax beat the fused kernel, as measured on a CPU with torch 2.13.
 
     In bfloat16 its backward pass is 2 to 4 times slower up to some 1,000 keys; with a bias that collects a gradient it
     falls back to a slow form; one query row per batch row is 1.3 to 1.6 times slower from 64 rows on.
@@ -110,6 +111,7 @@ def prefers_plain_products(
 
 
 def _compute_by_plain_products(request: AttentionRequest, bias: Tensor | None) -> Tensor:
+    """Compute softmax(scale·q·kᵀ + bias)·v by matrix products, the softmax in float32 where there is a bias."""
     q, k, v = request.q_BHSK, request.k_BHTK, request.v_BHTK
     masked = request.mask_BHST is not None
     logits = (q * request.scale) @ k.transpose(-1, -2)

@@ -12,16 +12,16 @@ __all__ = ["Line", "find_line"]
 
 
 class Line(NamedTuple):
-    """Runs of ``run`` neighbours that begin ``step`` apart. A text is one run, a grid one for each of its rows."""
+    """Runs of ``run`` neighbours that begin ``step`` apart. A text is one run; a grid has one for each of its rows."""
 
     run: int
     step: int
 
-    def place(self, token: int) -> int:
-        """Return how far the token stands from the first."""
+    def get_offset(self, token: int) -> int:
+        """Return how far a token, counted from 0, stands from the first."""
         return token // self.run * self.step + token % self.run
 
-    def parts(self, tokens: int) -> tuple[int, int]:
+    def count_runs(self, tokens: int) -> tuple[int, int]:
         """Return the number of runs that so many tokens fill, and the tokens in each."""
         return (1, tokens) if tokens < self.run else (tokens // self.run, self.run)
 

@@ -22,7 +22,7 @@ FEW_QUERIES, MANY_PAIRS = 32, 1 << 22
 
 
 def serves(request: AttentionRequest) -> bool:
-    """Whether the whole bias would be large, and each of its rows needs its own query alone."""
+    """Tell whether the whole bias would be large, and each of its rows needs its own query alone."""
     pairs = request.q_BHSK.shape[0] * request.q_BHSK.shape[1] * request.num_queries * request.num_keys
     return (
         "bias" in request.hooks
@@ -49,12 +49,12 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
 
 @dataclass(frozen=True)
 class _Blocks:
-    """The request and the seed of the dropout that all blocks share."""
+    """A request that is computed block by block, and the seed of the dropout that all blocks share."""
 
     request: AttentionRequest
     seed: int
 
-    def parts(self, *inputs: Tensor) -> Iterator[tuple[int, list[Tensor]]]:
+    def cut(self, *inputs: Tensor) -> Iterator[tuple[int, list[Tensor]]]:
         """Yield the first query of each block, and its part of q, k, v and the positions."""
         q, k, v, qpos, kpos = inputs
         queries, keys = q.shape[2], k.shape[2]
@@ -91,7 +91,7 @@ class _Blockwise(torch.autograd.Function):
         out = v.new_empty(*q.shape[:3], v.shape[-1])
         # With gradients, so that the same kernel serves as in the backward pass.
         with torch.set_grad_enabled(any(ctx.needs_input_grad)):
-            for start, parts in blocks.parts(*inputs[:5]):
+            for start, parts in blocks.cut(*inputs[:5]):
                 leaves = _make_leaves(parts, ctx.needs_input_grad[1:])
                 out.narrow(2, start, leaves[0].shape[2]).copy_(blocks.compute(start, *leaves).detach())
         return out
@@ -103,7 +103,7 @@ class _Blockwise(torch.autograd.Function):
         totals = [torch.zeros_like(x) if want else None for x, want in zip(inputs, wanted, strict=True)]
         # The same narrowing finds a block's part of its inputs and of their gradients.
         sums = [x if total is None else total for x, total in zip(inputs[:5], totals, strict=False)]
-        for (start, parts), (_, places) in zip(blocks.parts(*inputs[:5]), blocks.parts(*sums), strict=True):
+        for (start, parts), (_, places) in zip(blocks.cut(*inputs[:5]), blocks.cut(*sums), strict=True):
             leaves = [*_make_leaves(parts, wanted), *inputs[5:]]
             with torch.enable_grad():
                 out = blocks.compute(start, *leaves[:5])
@@ -118,5 +118,5 @@ class _Blockwise(torch.autograd.Function):
 
 
 def _make_leaves(parts: list[Tensor], wanted: tuple[bool, ...]) -> list[Tensor]:
-    """Return the parts as inputs of a graph of their own."""
+    """Return the parts as leaves of a graph of their own, so that gradients stop there."""
     return [part.detach().requires_grad_(want) for part, want in zip(parts, wanted, strict=False)]

@@ -25,7 +25,7 @@ __all__ = [
     "compute",
     "compute_recorded",
     "compute_reference",
-    "current_recorder",
+    "get_recorder",
     "make_request",
     "record",
     "serves",
@@ -52,6 +52,7 @@ class Attended:
 
 
 Recorder = Callable[[Attended], None]
+"""A function that receives an attention."""
 _recorder: ContextVar[Recorder | None] = ContextVar("clockhands_recorder", default=None)
 
 
@@ -68,8 +69,8 @@ def record(recorder: Recorder) -> Iterator[None]:
         _recorder.reset(token)
 
 
-def current_recorder() -> Recorder | None:
-    """Return who receives the next attention; None while a model is compiled."""
+def get_recorder() -> Recorder | None:
+    """Return the function that receives the next attention; None if there is none, and while a model is compiled."""
     return None if torch.compiler.is_compiling() else _recorder.get()
 
 
@@ -113,7 +114,7 @@ def attend_reference(*args: Any, **options: Any) -> Attended:
 
 
 def serves(request: AttentionRequest) -> bool:
-    """Whether the scheme has a hook that needs whole rows."""
+    """Tell whether the scheme has a hook that needs whole rows."""
     return bool(request.hooks & WHOLE_ROWS)
 
 
@@ -130,7 +131,7 @@ def compute_recorded(request: AttentionRequest, recorder: Recorder) -> Float[Ten
 
 
 def compute_reference(request: AttentionRequest) -> Attended:
-    """Call every hook of the scheme in its order, and keep every tensor."""
+    """Compute attention by calling every hook of the scheme in its order, and keep every tensor."""
     scheme, q, k, v = request.scheme, request.q_BHSK, request.k_BHTK, request.v_BHTK
     positions, mask = (request.qpos_BS, request.kpos_BT), request.compute_mask()
     # At least float32 from here: a bias of 1,000 is rounded to 4 in bfloat16, and a softmax to 3 digits.

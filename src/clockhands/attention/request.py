@@ -19,6 +19,7 @@ Mask = Bool[Tensor, "#B #H #S T"]
 """True where a query may attend to a key. Sizes of 1 stand for all rows, heads or queries."""
 
 LOW_PRECISION = (torch.bfloat16, torch.float16)
+"""Types of 16 bits, in which a bias and a softmax would be too coarse."""
 
 
 @dataclass(frozen=True)
@@ -97,4 +98,5 @@ class AttentionRequest:
 
     @cached_property
     def _on_a_line(self) -> tuple[Tensor, Tensor, Curve]:
+        """Whole positions of queries and of keys on a line, and the bias as a function of their distance."""
         return cast(DistanceBias, self.scheme).place_on_line(self.qpos_BS, self.kpos_BT)

@@ -64,7 +64,7 @@ class TileWork:
         self.dropout, self.line, self.seed = dropout, line, seed
         self.wide = torch.promote_types(q.dtype, torch.float32)
         self.spans = _find_spans(
-            self.curve, None if mask is not None else self._compute_reach(), line.place(q.shape[1] - 1)
+            self.curve, None if mask is not None else self._compute_reach(), line.get_offset(q.shape[1] - 1)
         )
         self.lowest = 0.7 * math.log2(torch.finfo(self.wide).smallest_normal)
         self.memory: dict[str, Tensor] = {}
@@ -84,12 +84,12 @@ class TileWork:
             low, high = min(span[0] for span in self.spans[heads]), max(span[1] for span in self.spans[heads])
             for start in range(0, queries, rows):
                 stop = min(start + rows, queries)
-                keys = self._keys_between(low - self.line.place(stop - 1), high - self.line.place(start))
+                keys = self._find_keys(low - self.line.get_offset(stop - 1), high - self.line.get_offset(start))
                 if keys.start < keys.stop:
                     yield Tile(batch_heads, heads, slice(start, stop), keys)
 
     def _split_heads(self, some: int) -> Iterator[tuple[slice, slice]]:
-        """Yield so many heads at a time, as ``batch_heads`` and ``heads``: of one batch row, or all of a few rows."""
+        """Yield ``some`` heads at a time, as ``batch_heads`` and ``heads``: of one batch row, or all of a few rows."""
         batch_heads, heads = self.q.shape[0], len(self.curve)
         if some >= heads:
             step = some // heads * heads
@@ -100,7 +100,7 @@ class TileWork:
                 end = min(at + some, heads)
                 yield slice(row + at, row + end), slice(at, end)
 
-    def _keys_between(self, low: int, high: int) -> slice:
+    def _find_keys(self, low: int, high: int) -> slice:
         """Return the keys between two places (counted from the right), with the rest of their runs in a grid."""
         keys, (run, step) = self.k.shape[1], self.line
         if run >= keys:
@@ -110,22 +110,21 @@ class TileWork:
     def compute_unnormalised(self, tile: Tile) -> tuple[Tensor, Tensor, Tensor]:
         """Compute a tile's weights before they are divided by their sum, that sum, and its logarithm.
 
-        The largest logit of a row is subtracted before its powers are taken, and counts in the logarithm again.
-
-        A row that may attend to no key has zeros, and 1 for their sum.
+        The largest logit of a row is subtracted before its powers are taken, and counts in the logarithm again. A row
+        that may attend to no key has zeros, and 1 for their sum.
         """
         logits = self.compute_logits(tile)
         largest = logits.amax(-1, keepdim=True).clamp_(min=torch.finfo(self.wide).min)
-        weights = self._exp2(logits.sub_(largest))
+        weights = self._compute_powers(logits.sub_(largest))
         total = weights.sum(-1, keepdim=True)
         total.masked_fill_(total == 0, 1.0)
         return weights, total, largest + total.log2()
 
     def compute_weights_again(self, tile: Tile, logsum: Tensor) -> Tensor:
         """Compute the weights of a tile again, in the backward pass."""
-        return self._exp2(self.compute_logits(tile).sub_(logsum))
+        return self._compute_powers(self.compute_logits(tile).sub_(logsum))
 
-    def _exp2(self, logits: Tensor) -> Tensor:
+    def _compute_powers(self, logits: Tensor) -> Tensor:
         """Compute 2^logit in place, and 0 for what is below 2^-88 (of the largest of the row).
 
         Among that are numbers below the normal ones, each of which costs an Intel core a hundred others in the products
@@ -166,8 +165,8 @@ class TileWork:
         Its axes are [heads, runs of queries, queries, runs of keys, keys].
         """
         curve, step = self.curve[tile.heads], self.line.step
-        rows, keys = (self.line.parts(part.stop - part.start) for part in (tile.rows, tile.keys))
-        start = curve.storage_offset() + self.line.place(tile.rows.start) + self.line.place(tile.keys.start)
+        rows, keys = (self.line.count_runs(part.stop - part.start) for part in (tile.rows, tile.keys))
+        start = curve.storage_offset() + self.line.get_offset(tile.rows.start) + self.line.get_offset(tile.keys.start)
         return curve.as_strided((len(curve), *rows, *keys), (curve.stride(0), step, 1, step, 1), start)
 
     def apply_dropout(self, weights: Tensor, number: int) -> Tensor:

@@ -22,6 +22,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu-tanh": partial(F.gelu, approximate="tanh"),
     "silu": F.silu,
 }
+"""The functions that ``TransformerConfig.activation`` names."""
 
 
 class FeedForward(nn.Module):

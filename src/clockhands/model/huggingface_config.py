@@ -16,6 +16,7 @@ from clockhands.schemes.rotary.saved_options import complete_saved_position
 __all__ = ["SPECIAL_TOKEN_IDS", "ClockhandsConfig", "find_id_faults", "find_loss_faults"]
 
 SPECIAL_TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
+"""Keys of a configuration that hold the id of a token, or several."""
 
 
 class ClockhandsConfig(PreTrainedConfig):

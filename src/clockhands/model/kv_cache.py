@@ -168,7 +168,7 @@ class LayerCache:
         return self._values[:, :, : self.length]
 
     def append(self, keys: Float[Tensor, "B H N Kp"], values: Float[Tensor, "B H N Kv"]) -> tuple[Tensor, Tensor]:
-        """Write keys and values behind the cached ones, and return all."""
+        """Write keys and values after the cached ones, and return all: [B, H, T, Kp] and [B, H, T, Kv]."""
         start, end = self.length, self.length + keys.shape[2]
         if end > self._keys.shape[2]:
             self._keys, self._values = _enlarge(keys, self._keys, start), _enlarge(values, self._values, start)
@@ -180,7 +180,7 @@ class LayerCache:
     def select(self, rows: Int[Tensor, " N"]) -> None:
         """Keep these rows of the batch, in this order."""
         if self.length:
-            # With the room behind the cached tokens: without it the next step would copy everything once more.
+            # With the room after the cached tokens: without it the next step would copy everything once more.
             self._keys, self._values = self._keys[rows], self._values[rows]
 
 
@@ -213,6 +213,7 @@ class _SourceLayer(LayerCache):
     """Keys and values of the source in one layer, which are appended once: there is no room for more."""
 
     def append(self, keys: Float[Tensor, "B H N Kp"], values: Float[Tensor, "B H N Kv"]) -> tuple[Tensor, Tensor]:
+        """Keep the keys and values of the whole source, and return them."""
         self._keys, self._values, self.length = keys.contiguous(), values.contiguous(), keys.shape[2]
         return self._keys, self._values
 

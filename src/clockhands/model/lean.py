@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import torch
 from torch import nn
 
-from clockhands.attention import current_recorder
+from clockhands.attention import get_recorder
 from clockhands.errors import PositionError
 from clockhands.model.attention import AttentionContext
 from clockhands.model.kv_cache import GrowingCache, SourceCache, acts_in_attention, needs_stored_positions
@@ -105,7 +105,7 @@ class LeanDecoder:
     ) -> list[tuple[AttentionContext, AttentionContext]]:
         """Return the contexts of self-attention and of cross-attention of each layer."""
         # A recorder needs the attention weights, which the fused kernel does not return.
-        recording = current_recorder() is not None
+        recording = get_recorder() is not None
         return [
             (
                 AttentionContext(

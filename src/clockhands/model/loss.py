@@ -16,6 +16,7 @@ IGNORED = -100
 CHUNK_ROWS = 512
 """Rows whose logits exist at a time: 512 rows of 32,000 float32 logits take 66 MB."""
 SmoothingMode = Literal["all", "others", "others-but-pad"]
+"""Which tokens share the smoothed probability (``LabelSmoothing``)."""
 
 
 @dataclass(frozen=True)

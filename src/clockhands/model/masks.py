@@ -49,8 +49,8 @@ class Placement:
 def count_positions(tokens: TokenBatch, past: int | Tensor = 0) -> Positions:
     """Count the positions of tokens that follow ``past`` cached ones, [B, S], or return those that the batch gives.
 
-    Raises PositionError if the mask does not cover the cached tokens and these, or if packed
-    documents follow cached tokens.
+    Raises PositionError if the mask does not cover the cached tokens and these, or if packed documents follow cached
+    tokens.
     """
     batch, new = tokens.ids_BS.shape
     if tokens.positions_BS is not None:

@@ -89,6 +89,7 @@ def _count_stack(config: TransformerConfig, side: Side) -> int:
 
 
 def _count_layer(config: TransformerConfig, side: Side) -> int:
+    """Count the attention, the feed-forward network and the norms of one layer."""
     attention = _count_attention(config) + _count_norm(config)
     has_cross_attention = config.has_cross_attention(side)
     up = (1 + config.gated) * config.d_ff
@@ -104,10 +105,12 @@ def _count_attention(config: TransformerConfig) -> int:
 
 
 def _count_norm(config: TransformerConfig) -> int:
+    """Count the gain of a norm, and its bias if it has one."""
     return config.d_model * (2 if config.norm_kind == "layer" and config.norm_bias else 1)
 
 
 def _count_output(config: TransformerConfig) -> int:
+    """Count the output matrix, its bias, and the layer before it."""
     width = config.d_model
     transform = width * width + width + _count_norm(config) if config.output_transform else 0
     return width * config.vocab_size + config.output_bias * config.vocab_size + transform
