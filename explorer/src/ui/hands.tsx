@@ -1,0 +1,434 @@
+/** The hands: dials, the encoding, the similarity of positions and the kernel of a head, moved by one drag. */
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { Matrix } from "../engine/api";
+import { Canvas, composePicture, copyPicture, readColours, useDark, type Draw } from "./canvas";
+import { chooseHands, compareToTable, encodePosition, interpolateRow, shortAngle, turnHand, turnTable, type ClockSettings } from "./clock";
+import type { Live } from "./live";
+import { drawAxes, drawDial, drawLine, makeScale, paintMatrix } from "./plots";
+import { MOST_SIZE, type State } from "./state";
+import { Slider, trainedBase } from "./sliders";
+import type { Update } from "./store";
+import { formatNumber, formatPosition, showToken } from "./words";
+
+interface Props {
+  state: State;
+  live: Live;
+  update: Update;
+  say: (text: string) => void;
+}
+
+/** The clock of a state: its hands, and the table of its positions. */
+interface Clock {
+  settings: ClockSettings;
+  table: Matrix;
+  /** Whether the rows were made by hands, so that places between them exist. */
+  turning: boolean;
+}
+
+function useClock(state: State, live: Live): Clock {
+  const { model } = live;
+  const width = state.width ?? model.config.dModel;
+  const base = state.base ?? trainedBase(live);
+  const { name } = model.scheme;
+  const own = name !== "sinusoidal" && name !== "rope" && name !== "none";
+  return useMemo(() => {
+    const learned = own ? model.positionTable(live.controls, state.length) : null;
+    const hands = width / 2;
+    const trained = state.width === null && state.base === null && name !== "none" ? model.frequencies({}) : [];
+    const frequencies = Array.from({ length: hands }, (_, hand) => trained[hand] ?? base ** (-hand / hands));
+    if (state.stoppedHand !== null && state.stoppedHand < hands) frequencies[state.stoppedHand] = 0;
+    const settings = { frequencies, sineOnly: state.sineOnly, loudness: state.loudness };
+    return { settings, table: learned ?? turnTable(state.length, 0, settings), turning: !learned };
+  }, [model, width, base, own, state.length, state.stoppedHand, state.sineOnly, state.loudness, own ? live.controls : null]);
+}
+
+/** Everything about the hands. */
+export function Hands(props: Props) {
+  const { state, live, update, say } = props;
+  const clock = useClock(state, live);
+  const section = useRef<HTMLElement>(null);
+  const most = state.length - 1;
+  const place = Math.min(most, state.clock);
+  const set = (position: number) => update((now) => takePosition(now, live, Math.min(now.length - 1, Math.max(0, position))));
+  const picture = () => {
+    const canvases = [...section.current!.querySelectorAll("canvas")];
+    const words = ["The hands of a positional encoding", `position ${formatPosition(place)}, base ${formatNumber(state.base ?? trainedBase(live))}, width ${clock.table.columns}`];
+    void copyPicture(composePicture(canvases, words), "clockhands").then(say);
+  };
+  return (
+    <section class="card hands" ref={section} aria-labelledby="hands-title">
+      <div class="head">
+        <h2 id="hands-title">The hands</h2>
+        <button type="button" onClick={picture}>
+          Copy picture
+        </button>
+      </div>
+      <p class="lead">
+        A position is written as the angles of {clock.settings.frequencies.length} hands, each slower than the one before it. Sine and cosine are how high and how
+        far to the right a hand points. Turn any hand: all of them, and everything below, turn with it.
+      </p>
+      <Time {...props} place={place} most={most} set={set} />
+      <Dials {...props} clock={clock} place={place} most={most} set={set} />
+      <div class="figures">
+        <Heatmap clock={clock} place={place} set={set} />
+        <Curves state={state} live={live} clock={clock} place={place} set={set} />
+      </div>
+      <Sizes {...props} clock={clock} />
+    </section>
+  );
+}
+
+/** The hands take a position, and so does the token that follows them. */
+function takePosition(now: State, live: Live, position: number): Partial<State> {
+  const rounded = Math.round(position * 100) / 100;
+  if (now.follow === null) return { clock: rounded };
+  const positions = [...live.positions];
+  positions[now.follow] = rounded;
+  return { clock: rounded, positions, frozenAt: null, reversed: false };
+}
+
+/** Play, scrub, and the token that follows. */
+function Time({ state, live, update, place, most, set }: Props & { place: number; most: number; set: (position: number) => void }) {
+  const [playing, setPlaying] = useState(false);
+  const now = useRef(place);
+  now.current = place;
+  useEffect(() => {
+    if (!playing) return;
+    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    let last = performance.now();
+    let frame = requestAnimationFrame(function turn(time) {
+      // Without motion, the clock ticks once a second; with it, it turns four positions a second.
+      const passed = (time - last) / 1000;
+      if (!still || passed >= 1) {
+        set(still ? (Math.floor(now.current) + 1) % (most + 1) : (now.current + 4 * Math.min(passed, 0.1)) % most);
+        last = time;
+      }
+      frame = requestAnimationFrame(turn);
+    });
+    return () => cancelAnimationFrame(frame);
+  }, [playing, most]);
+  const positioned = live.model.applicable.encoder.includes("positions");
+  return (
+    <div class="time">
+      <button type="button" class="play" aria-pressed={playing} onClick={() => setPlaying(!playing)}>
+        {playing ? "❚❚ Pause" : "▶ Play"}
+      </button>
+      <label class="scrub">
+        <span>
+          Position <output>{formatPosition(place)}</output>
+        </span>
+        <input type="range" min={0} max={most} step={0.01} value={place} onInput={(event) => set(Number(event.currentTarget.value))} onKeyDown={stepWhole(place, set)} />
+      </label>
+      {positioned ? (
+        <label>
+          <span>and with it</span>
+          <select
+            value={state.follow === null ? "" : String(state.follow)}
+            onChange={(event) => {
+              const follow = event.currentTarget.value === "" ? null : Number(event.currentTarget.value);
+              update(follow === null ? { follow } : { follow, clock: Math.max(0, live.positions[follow] ?? 0) });
+            }}
+          >
+            <option value="">no word</option>
+            {live.places.map((token, index) => (
+              <option key={index} value={String(index)}>
+                {token.special ? "the end token" : `“${showToken(token.text)}”`}
+              </option>
+            ))}
+          </select>
+        </label>
+      ) : null}
+    </div>
+  );
+}
+
+/** Arrow keys go from one whole position to the next; with shift, by a tenth. */
+function stepWhole(place: number, set: (position: number) => void) {
+  return (event: KeyboardEvent) => {
+    const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+    if (by === undefined) return;
+    event.preventDefault();
+    set(place + (event.shiftKey ? by / 10 : by));
+  };
+}
+
+interface DialProps extends Props {
+  clock: Clock;
+  place: number;
+  most: number;
+  set: (position: number) => void;
+}
+
+function Dials({ state, live, update, clock, place, most, set }: DialProps) {
+  const { frequencies } = clock.settings;
+  const [room, setRoom] = useState(32);
+  const list = useRef<HTMLDivElement>(null);
+  const [active, setActive] = useState(0);
+  useEffect(() => {
+    const watch = new ResizeObserver(([entry]) => {
+      const across = Math.max(3, Math.floor(entry!.contentRect.width / 70));
+      setRoom(across >= 12 ? 2 * across : Math.min(32, 3 * across));
+    });
+    watch.observe(list.current!);
+    return () => watch.disconnect();
+  }, []);
+  const shown = chooseHands(frequencies.length, Math.min(32, room));
+  const tokens = live.positions.map((position) => position + state.offset);
+  const focus = (index: number) => {
+    const next = Math.max(0, Math.min(shown.length - 1, index));
+    setActive(next);
+    (list.current!.children[next] as HTMLElement).focus();
+  };
+  const drag = (frequency: number) => (event: PointerEvent) => {
+    const dial = event.currentTarget as HTMLElement;
+    const box = dial.querySelector("canvas")!.getBoundingClientRect();
+    const angleAt = (pointer: PointerEvent) => Math.atan2(pointer.clientX - box.left - box.width / 2, box.top + box.height / 2 - pointer.clientY);
+    let angle = angleAt(event);
+    let position = place;
+    dial.setPointerCapture(event.pointerId);
+    const go = (next: PointerEvent) => {
+      const now = angleAt(next);
+      position = turnHand(position, shortAngle(angle, now), frequency, most);
+      angle = now;
+      set(position);
+    };
+    const end = () => {
+      dial.removeEventListener("pointermove", go);
+      dial.removeEventListener("pointerup", end);
+      dial.removeEventListener("pointercancel", end);
+    };
+    dial.addEventListener("pointermove", go);
+    dial.addEventListener("pointerup", end);
+    dial.addEventListener("pointercancel", end);
+  };
+  const keys = (index: number) => (event: KeyboardEvent) => {
+    if (event.key === "PageDown" || event.key === "PageUp") {
+      event.preventDefault();
+      return focus(index + (event.key === "PageDown" ? 1 : -1));
+    }
+    if (event.key === "Home" || event.key === "End") {
+      event.preventDefault();
+      return set(event.key === "Home" ? 0 : most);
+    }
+    stepWhole(place, set)(event);
+  };
+  return (
+    <>
+      <div class="dials" ref={list} role="group" aria-label="Hands, from the fastest to the slowest">
+        {shown.map((hand, index) => {
+          const frequency = frequencies[hand]!;
+          const turn = frequency > 0 ? formatNumber((2 * Math.PI) / frequency) : "∞";
+          return (
+            <div
+              key={index}
+              class="dial"
+              role="slider"
+              tabIndex={index === Math.min(active, shown.length - 1) ? 0 : -1}
+              aria-label={`Hand ${hand + 1}, one turn in ${turn} positions`}
+              aria-valuemin={0}
+              aria-valuemax={most}
+              aria-valuenow={place}
+              aria-valuetext={`position ${formatPosition(place)}, ${Math.round((((place * frequency * 180) / Math.PI) % 360) * 10) / 10} degrees`}
+              onPointerDown={drag(frequency)}
+              onFocus={() => setActive(index)}
+              onKeyDown={keys(index)}
+            >
+              <Dial frequency={frequency} place={place} tokens={tokens} chosen={state.follow} stopped={frequency === 0} />
+              <small aria-hidden="true">{turn}</small>
+            </div>
+          );
+        })}
+      </div>
+      <p class="hint">
+        {shown.length < frequencies.length ? `${shown.length} of ${frequencies.length} hands are shown. ` : ""}
+        Below each dial: in how many positions it goes round. Dots on the rim: the tokens of the sentence. Drag, or use the arrow keys (with shift: tenths); page up
+        and down go from hand to hand.
+        {state.stoppedHand !== null ? (
+          <button type="button" class="plain" onClick={() => update({ stoppedHand: null })}>
+            Let the stopped hand turn
+          </button>
+        ) : null}
+      </p>
+    </>
+  );
+}
+
+const DIAL = 56;
+
+function Dial(props: { frequency: number; place: number; tokens: number[]; chosen: number | null; stopped: boolean }) {
+  const { frequency, place, tokens, chosen, stopped } = props;
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const dark = useDark();
+  const angles = tokens.map((token) => token * frequency);
+  const key = `${place * frequency}|${angles.join()}|${chosen}|${stopped}|${dark}`;
+  useEffect(() => {
+    const element = canvas.current!;
+    const ratio = Math.min(3, window.devicePixelRatio || 1);
+    if (element.width !== DIAL * ratio) [element.width, element.height] = [DIAL * ratio, DIAL * ratio];
+    const context = element.getContext("2d")!;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, DIAL, DIAL);
+    drawDial(context, DIAL, readColours(), { angle: place * frequency, tokens: angles, chosen, stopped, moves: !stopped });
+  }, [key]);
+  return <canvas ref={canvas} aria-hidden="true" />;
+}
+
+interface FigureProps {
+  clock: Clock;
+  place: number;
+  set: (position: number) => void;
+}
+
+/** The table of all positions with the row of this one above it. */
+function Heatmap({ clock, place, set }: FigureProps) {
+  const dark = useDark();
+  const { table, settings, turning } = clock;
+  const picture = useMemo(() => {
+    const { card, accent, warm } = readColours();
+    return paintMatrix(table, largest(table), makeScale(warm, card, accent));
+  }, [table, dark]);
+  const row = turning ? encodePosition(place, settings) : interpolateRow(table, place);
+  const [strip, gap, left] = [44, 26, 34];
+  const height = 300;
+  const draw: Draw = (context, width, _, colours) => {
+    const most = largest(table) || 1;
+    const across = width - left;
+    context.font = "12px system-ui, sans-serif";
+    context.fillStyle = colours.ink;
+    context.textBaseline = "top";
+    context.fillText(`The vector of position ${formatPosition(place)}`, left, 0);
+    context.fillStyle = colours.line;
+    context.fillRect(left, 16 + strip / 2, across, 1);
+    const thick = Math.max(1, across / row.length - (across / row.length > 3 ? 1 : 0));
+    row.forEach((value, column) => {
+      context.fillStyle = value < 0 ? colours.warm : colours.accent;
+      const tall = (Math.abs(value) / most) * (strip / 2);
+      context.fillRect(left + (column * across) / row.length, 16 + strip / 2 - (value > 0 ? tall : 0), thick, tall);
+    });
+    const top = 16 + strip + gap;
+    const down = height - top;
+    context.fillStyle = colours.ink;
+    context.fillText(`All positions (down) × ${table.columns} channels (across)`, left, top - 18);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(picture, left, top, across, down);
+    const y = top + ((place + 0.5) / table.rows) * down;
+    context.strokeStyle = colours.ink;
+    context.lineWidth = 1.5;
+    context.strokeRect(left - 0.5, y - Math.max(2, down / table.rows / 2), across, Math.max(4, down / table.rows));
+    context.fillStyle = colours.ink;
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    context.fillText(formatPosition(Math.round(place)), left - 5, Math.min(height - 7, Math.max(top + 6, y)));
+    context.textAlign = "left";
+  };
+  const top = 16 + strip + gap;
+  const read = (event: PointerEvent) => {
+    const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
+    if (event.buttons === 1) set(((event.clientY - box.top - top) / (height - top)) * table.rows - 0.5);
+  };
+  return (
+    <figure>
+      <Canvas class="heatmap" draw={draw} height={height} label={`The encoding: ${table.rows} positions by ${table.columns} channels, the row of position ${formatPosition(place)} marked`} onPointerDown={read} onPointerMove={read} />
+    </figure>
+  );
+}
+
+function largest(table: Matrix): number {
+  let most = 0;
+  for (let cell = 0; cell < table.values.length; cell++) most = Math.max(most, Math.abs(table.values[cell]!));
+  return most;
+}
+
+/** How alike each position is to this one, and what a head gives to a key there. */
+function Curves({ state, live, clock, place, set }: FigureProps & { state: State; live: Live }) {
+  const { table, settings, turning } = clock;
+  const row = turning ? encodePosition(place, settings) : interpolateRow(table, place);
+  const alike = compareToTable(row, table);
+  const layer = Math.min(state.layer, live.model.config.encoderLayers - 1);
+  const head = Math.min(state.head, live.model.config.heads - 1);
+  const kernel = useMemo(() => {
+    try {
+      return live.model.kernel(layer, head, live.controls);
+    } catch {
+      return null;
+    }
+  }, [live.model, layer, head, JSON.stringify(live.controls)]);
+  const rows = table.rows;
+  const height = 300;
+  const draw: Draw = (context, width, _, colours) => {
+    const sides = { left: 34, right: width - 6, least: 0, most: rows - 1 };
+    const upper = { ...sides, top: 22, bottom: 118, low: -1, high: 1 };
+    const axes = drawAxes(context, upper, colours, { x: "position", y: `How alike to position ${formatPosition(place)} (cosine)` });
+    drawLine(context, Array.from(alike, (value, index): [number, number] => [axes.x(index), axes.y(value)]), colours.accent);
+    mark(context, axes.x(place), upper, colours.ink);
+    if (!kernel) return;
+    const near = kernel.distances.map((distance, index) => ({ at: place - distance, value: kernel.values[index]! }));
+    const inside = near.filter(({ at }) => at >= 0 && at <= rows - 1).sort((one, other) => one.at - other.at);
+    const [low, high] = [Math.min(0, ...kernel.values), Math.max(0, ...kernel.values)];
+    const lower = { ...sides, top: 176, bottom: 264, low, high };
+    const below = drawAxes(context, lower, colours, { x: "position of the key", y: `What head ${head + 1} of layer ${layer + 1} gives to a key there (logits)` });
+    drawLine(context, inside.map(({ at, value }): [number, number] => [below.x(at), below.y(value)]), colours.warm);
+    mark(context, below.x(place), lower, colours.ink);
+  };
+  const read = (event: PointerEvent) => {
+    const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
+    if (event.buttons === 1) set(((event.clientX - box.left - 34) / (box.width - 40)) * (rows - 1));
+  };
+  const label = `Similarity of every position to position ${formatPosition(place)}: ${formatNumber(alike[Math.min(rows - 1, Math.round(place) + 1)] ?? 0, 2)} one position on`;
+  return (
+    <figure>
+      <Canvas class="curves" draw={draw} height={height} label={label} onPointerDown={read} onPointerMove={read} />
+      <figcaption>{kernel ? kernel.how : "In this head, position does not enter the scores directly: there is no kernel to draw."}</figcaption>
+    </figure>
+  );
+}
+
+function mark(context: CanvasRenderingContext2D, x: number, frame: { top: number; bottom: number }, colour: string): void {
+  context.strokeStyle = colour;
+  context.lineWidth = 1;
+  context.setLineDash([3, 3]);
+  context.beginPath();
+  context.moveTo(x, frame.top);
+  context.lineTo(x, frame.bottom);
+  context.stroke();
+  context.setLineDash([]);
+}
+
+/** Width and length of the picture: the model keeps its own. */
+function Sizes({ state, live, update, clock }: Props & { clock: Clock }) {
+  const own = live.model.config.dModel;
+  return (
+    <div class="sizes">
+      <Slider
+        label="Width"
+        unit=" channels"
+        can={clock.turning}
+        value={Math.log2(state.width ?? own)}
+        least={2}
+        most={Math.log2(MOST_SIZE)}
+        step={1}
+        usual={Math.log2(own)}
+        shown={formatNumber(clock.table.columns)}
+        set={(power) => update({ width: 2 ** power === own ? null : 2 ** power })}
+        reset={() => update({ width: null })}
+      >
+        Of the picture: this model keeps its {own}.
+      </Slider>
+      <Slider
+        label="Length"
+        unit=" positions"
+        value={Math.log2(state.length)}
+        least={3}
+        most={Math.log2(MOST_SIZE)}
+        step={0.5}
+        usual={6}
+        shown={formatNumber(state.length)}
+        set={(power) => update((now) => ({ length: Math.round(2 ** power), clock: Math.min(now.clock, Math.round(2 ** power) - 1) }))}
+        reset={() => update({ length: 64 })}
+      >
+        How far the clock is drawn.
+      </Slider>
+    </div>
+  );
+}

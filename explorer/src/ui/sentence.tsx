@@ -1,0 +1,314 @@
+/** The sentence: its tokens as chips with their positions, and both translations side by side. */
+
+import { useRef, useState } from "preact/hooks";
+import type { HeldOutProgress, Translation } from "../engine/api";
+import { markChanges } from "./changes";
+import type { Live } from "./live";
+import { moveItem, swapEnds } from "./order";
+import { isTouched, UNTOUCHED, type State } from "./state";
+import type { Update } from "./store";
+import { formatPosition, formatShare, showToken } from "./words";
+
+interface Props {
+  state: State;
+  live: Live;
+  update: Update;
+  say: (text: string) => void;
+}
+
+/** Everything about the sentence. */
+export function Sentence(props: Props & { before: HeldOutProgress | null; after: HeldOutProgress | null }) {
+  const { state, live, update } = props;
+  return (
+    <section class="card sentence" aria-labelledby="sentence-title">
+      <h2 id="sentence-title">The sentence</h2>
+      <label class="field">
+        <span>Type your own, in words that the model knows</span>
+        <input
+          type="text"
+          value={state.text}
+          autocomplete="off"
+          spellcheck={false}
+          onInput={(event) => update({ text: event.currentTarget.value, order: [], positions: [], follow: null })}
+        />
+      </label>
+      <Examples {...props} />
+      <Chips {...props} />
+      <Actions {...props} />
+      <Comparison live={live} state={state} before={props.before} after={props.after} />
+    </section>
+  );
+}
+
+function Examples({ live, update }: Props) {
+  const examples = live.model.heldOut.slice(0, 4).map((pair) => pair.source);
+  return (
+    <p class="examples">
+      <span>Never seen in training:</span>
+      {examples.map((text) => (
+        <button key={text} type="button" class="plain" onClick={() => update({ text, order: [], positions: [], follow: null })}>
+          {text}
+        </button>
+      ))}
+    </p>
+  );
+}
+
+function Actions({ state, live, update, say }: Props) {
+  const swap = swapEnds(live.places.map((token) => token.text), live.places.map((token) => token.special));
+  const positioned = live.model.applicable.encoder.includes("positions");
+  const current = (order: number[]) => order.map((place) => live.order[place]!);
+  return (
+    <div class="actions">
+      {swap ? (
+        <button type="button" onClick={() => update({ order: current(swap.order) })}>
+          Swap “{swap.first}” and “{swap.last}”
+        </button>
+      ) : null}
+      {swap && positioned ? (
+        <button
+          type="button"
+          onClick={() => update({ positions: takePositions(swap.order, live.positions), frozenAt: null, reversed: false })}
+        >
+          Swap their positions alone
+        </button>
+      ) : null}
+      {positioned ? (
+        <button
+          type="button"
+          aria-pressed={state.frozenAt !== null}
+          onClick={() => update({ frozenAt: state.frozenAt === null ? 0 : null })}
+        >
+          Freeze all at one
+        </button>
+      ) : null}
+      {positioned ? (
+        <button type="button" aria-pressed={state.reversed} onClick={() => update({ reversed: !state.reversed })}>
+          Count backwards
+        </button>
+      ) : null}
+      <button
+        type="button"
+        class="reset"
+        disabled={!isTouched(state)}
+        onClick={() => {
+          update(UNTOUCHED);
+          say("Everything is as it was trained.");
+        }}
+      >
+        Undo all
+      </button>
+    </div>
+  );
+}
+
+/** Give each token the position that it would have, had the words changed places: the words stay. */
+function takePositions(order: readonly number[], positions: readonly number[]): number[] {
+  const given = [...positions];
+  order.forEach((from, to) => (given[from] = positions[to]!));
+  return given;
+}
+
+/** The tokens: drag a chip to move the word, drag or press the number below it to give its position away. */
+function Chips({ state, live, update, say }: Props) {
+  const list = useRef<HTMLOListElement>(null);
+  const [taken, setTaken] = useState<number | null>(null);
+  const [dragged, setDragged] = useState<{ place: number; over: number; kind: "word" | "position" } | null>(null);
+  const positioned = live.model.applicable.encoder.includes("positions");
+
+  const move = (from: number, to: number) => {
+    const last = live.places.length - 1;
+    if (to < 0 || to > last || live.places[to]!.special || live.places[from]!.special) return;
+    update({ order: moveItem(live.order, from, to) });
+    say(`${showToken(live.places[from]!.text)} is now at place ${to + 1}.`);
+    requestAnimationFrame(() => requestAnimationFrame(() => chip(to, ".word")?.focus()));
+  };
+  const give = (from: number, to: number) => {
+    if (from === to) return;
+    const positions = [...live.positions];
+    positions[to] = live.positions[from]!;
+    update({ positions, frozenAt: null, reversed: false });
+    say(`${showToken(live.places[to]!.text)} stands at position ${formatPosition(positions[to]!)} too.`);
+  };
+  const shift = (place: number, by: number) => {
+    const positions = [...live.positions];
+    positions[place] = Math.round(100 * Math.max(0, positions[place]! + by)) / 100;
+    update({ positions, frozenAt: null, reversed: false });
+    say(`${showToken(live.places[place]!.text)} stands at position ${formatPosition(positions[place]!)}.`);
+  };
+  const chip = (place: number, kind: string) => list.current?.children[place]?.querySelector<HTMLElement>(kind);
+  const findPlace = (x: number, y: number) => {
+    const item = document.elementsFromPoint(x, y).find((element) => element.closest(".chips > li"))?.closest("li");
+    return item && list.current?.contains(item) ? [...list.current.children].indexOf(item) : -1;
+  };
+
+  const startDrag = (place: number, kind: "word" | "position") => (event: PointerEvent) => {
+    if (event.button !== 0) return;
+    const [startX, startY] = [event.clientX, event.clientY];
+    const target = event.currentTarget as HTMLElement;
+    let over = place;
+    let moved = false;
+    target.setPointerCapture(event.pointerId);
+    const go = (next: PointerEvent) => {
+      moved ||= Math.hypot(next.clientX - startX, next.clientY - startY) > 6;
+      if (!moved) return;
+      const found = findPlace(next.clientX, next.clientY);
+      if (found >= 0) over = found;
+      setDragged({ place, over, kind });
+    };
+    const end = (next: PointerEvent) => {
+      target.removeEventListener("pointermove", go);
+      target.removeEventListener("pointerup", end);
+      target.removeEventListener("pointercancel", end);
+      setDragged(null);
+      if (!moved || next.type === "pointercancel") return;
+      // A drag ends in a click too, which would take the position up again.
+      target.addEventListener("click", (click) => click.stopImmediatePropagation(), { once: true, capture: true });
+      if (kind === "word") move(place, over);
+      else give(place, over);
+    };
+    target.addEventListener("pointermove", go);
+    target.addEventListener("pointerup", end);
+    target.addEventListener("pointercancel", end);
+  };
+  const wordKeys = (place: number) => (event: KeyboardEvent) => {
+    const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+    if (by === 0) return;
+    event.preventDefault();
+    move(place, place + by);
+  };
+  const positionKeys = (place: number) => (event: KeyboardEvent) => {
+    const by = { ArrowUp: 1, ArrowRight: 1, ArrowDown: -1, ArrowLeft: -1 }[event.key];
+    if (event.key === "Escape") setTaken(null);
+    if (by === undefined) return;
+    event.preventDefault();
+    shift(place, event.shiftKey ? by / 10 : by);
+  };
+  const press = (place: number) => {
+    if (taken === null) return setTaken(place);
+    give(taken, place);
+    setTaken(null);
+  };
+
+  return (
+    <>
+      <ol class="chips" ref={list} aria-label="Tokens, in the order in which they stand">
+        {live.places.map((token, place) => {
+          const moved = live.order[place] !== place;
+          const replaced = live.positions[place] !== place;
+          const aim = dragged && dragged.over === place && dragged.place !== place;
+          return (
+            <li key={live.order[place]} class={[aim ? "aim" : "", dragged?.place === place ? "held" : "", token.special ? "special" : ""].join(" ")}>
+              <button
+                type="button"
+                class={`word${moved ? " moved" : ""}${live.unknown[place] ? " unknown" : ""}`}
+                disabled={token.special}
+                aria-label={`${showToken(token.text)}${live.unknown[place] ? ", a word that the model does not know" : ""}, place ${place + 1}. Arrow keys move it.`}
+                onPointerDown={startDrag(place, "word")}
+                onKeyDown={wordKeys(place)}
+              >
+                {token.special ? "end" : showToken(token.text)}
+                {live.unknown[place] ? <sup aria-hidden="true">?</sup> : null}
+              </button>
+              {positioned ? (
+                <button
+                  type="button"
+                  class={`position${replaced ? " moved" : ""}`}
+                  aria-pressed={taken === place}
+                  aria-label={
+                    taken === null
+                      ? `Position ${formatPosition(live.positions[place]!)} of ${showToken(token.text)}. Press to take it; arrow keys change it.`
+                      : `Give position ${formatPosition(live.positions[taken]!)} to ${showToken(token.text)}`
+                  }
+                  onPointerDown={startDrag(place, "position")}
+                  onKeyDown={positionKeys(place)}
+                  onClick={() => press(place)}
+                >
+                  {formatPosition(live.positions[place]! + state.offset)}
+                </button>
+              ) : (
+                <span class="position none" title="This model has no positions">
+                  –
+                </span>
+              )}
+            </li>
+          );
+        })}
+      </ol>
+      <p class="hint">
+        {taken !== null
+          ? `Position ${formatPosition(live.positions[taken]!)} is taken: press the number under another word to give it, Escape to leave it.`
+          : positioned
+            ? "Drag a word to move it. The number below is its position: drag it onto another word, or press it and then that one. Arrow keys do both."
+            : "This model was trained without positions: there are none to take. Drag the words, and see that nothing changes."}
+        {live.unknown.some(Boolean) ? " A word with a question mark is none that the model knows." : ""}
+      </p>
+    </>
+  );
+}
+
+function Comparison({ live, state, before, after }: { live: Live; state: State; before: HeldOutProgress | null; after: HeldOutProgress | null }) {
+  if (live.problem || !live.before || !live.after) return <p class="problem">{live.problem}</p>;
+  const texts = live.before.perToken.map((token) => token.id);
+  const changes = markChanges(texts, live.after.perToken.map((token) => token.id));
+  return (
+    <div class="compare">
+      <Written name="As trained, as typed" translation={live.before} count={before} />
+      <Written name={isTouched(state) ? "With your changes" : "With your changes (none yet)"} translation={live.after} count={after} changes={changes} loud />
+      <p class="verdict" role="status">
+        {tellChange(live.before, live.after)}
+      </p>
+    </div>
+  );
+}
+
+/** Say what became of a translation; true of any two. */
+export function tellChange(before: Translation, after: Translation): string {
+  const from = formatShare(before.confidence);
+  const to = formatShare(after.confidence);
+  if (before.text !== after.text) return `The translation changes. A token of it has a probability of ${to} on average; untouched, of ${from}.`;
+  return from === to
+    ? `The same translation, and as probable: ${to} for each token, on average.`
+    : `The same translation, but a token of it has a probability of ${to} on average; untouched, of ${from}.`;
+}
+
+function Written(props: { name: string; translation: Translation; count: HeldOutProgress | null; changes?: boolean[]; loud?: boolean }) {
+  const { name, translation, count, changes, loud } = props;
+  const shown = translation.perToken.filter((token) => !token.special);
+  return (
+    <div class={`written${loud ? " loud" : ""}`}>
+      <h3>{name}</h3>
+      <p class="text">{translation.text || "(nothing)"}</p>
+      <ol class="tokens" aria-label="Tokens that the model wrote, with their probabilities">
+        {shown.map((token, place) => (
+          <li key={place} class={changes?.[translation.perToken.indexOf(token)] ? "changed" : ""}>
+            {changes?.[translation.perToken.indexOf(token)] ? <span class="sign" title="not in the untouched translation">≠</span> : null}
+            <span>{showToken(token.text)}</span>
+            <meter min={0} max={1} value={token.probability} aria-label={`probability of ${showToken(token.text)}`} />
+            <small>{formatShare(token.probability)}</small>
+          </li>
+        ))}
+      </ol>
+      <p class="count">
+        <Count count={count} />
+      </p>
+    </div>
+  );
+}
+
+/** The count over the held-out sentences, or how far it has come. */
+export function Count({ count }: { count: HeldOutProgress | null }) {
+  if (!count) return <span class="soft">counting…</span>;
+  if (count.done < count.of) {
+    return (
+      <span>
+        <progress max={count.of} value={count.done} aria-label="sentences counted" /> {count.done} of {count.of} counted
+      </span>
+    );
+  }
+  return (
+    <span>
+      <b>{count.right}</b> of {count.of} held-out sentences right
+    </span>
+  );
+}

@@ -1,0 +1,285 @@
+/** The controls of position, each with its unit, a mark where the model was trained, and a way back. */
+
+import type { ComponentChildren } from "preact";
+import type { ControlName } from "../engine/api";
+import type { Live } from "./live";
+import { LEAST_BASE, makeSideControls, MOST_BASE, MOST_LOUDNESS, MOST_OFFSET, type State } from "./state";
+import type { Update } from "./store";
+import { formatNumber } from "./words";
+
+interface Props {
+  state: State;
+  live: Live;
+  update: Update;
+}
+
+/** All controls; what the model has no use for says so. */
+export function Sliders(props: Props) {
+  const { state, live, update } = props;
+  const trained = trainedBase(live);
+  const can = (name: ControlName) => live.model.applicable.encoder.includes(name);
+  return (
+    <section class="card sliders" aria-labelledby="sliders-title">
+      <h2 id="sliders-title">Its positions</h2>
+      <Lengths {...props} />
+      <LoudnessSlider {...props} can={can("loudness")} />
+      <Toggle label="Words times √d" on={state.scaleTokens} usual can={can("scaleTokens")} set={(scaleTokens) => update({ scaleTokens })}>
+        √{live.model.config.dModel} = {formatNumber(Math.sqrt(live.model.config.dModel))}. Off, and the words are that many times quieter beside
+        their positions.
+      </Toggle>
+      <Slider
+        label="Base"
+        unit=""
+        can={can("base")}
+        value={Math.log10(state.base ?? trained)}
+        least={Math.log10(LEAST_BASE)}
+        most={Math.log10(MOST_BASE)}
+        step={0.005}
+        usual={Math.log10(trained)}
+        shown={formatNumber(state.base ?? trained)}
+        set={(power) => update({ base: Math.abs(power - Math.log10(trained)) < 0.01 ? null : roundTo(10 ** power) })}
+        reset={() => update({ base: null })}
+      >
+        {tellHands(live)}
+      </Slider>
+      <Slider
+        label="Counted from"
+        unit=""
+        can={can("offset")}
+        value={state.offset}
+        least={0}
+        most={MOST_OFFSET}
+        step={1}
+        usual={0}
+        shown={formatNumber(state.offset)}
+        set={(offset) => update({ offset })}
+        reset={() => update({ offset: 0 })}
+      >
+        Added to every position: the sentence starts later on every clock.
+      </Slider>
+      <fieldset>
+        <legend>Break the clock</legend>
+        <Toggle label="Sine alone" on={state.sineOnly} can={can("sineOnly")} set={(sineOnly) => update({ sineOnly })}>
+          Every cosine is 0: a hand that shows its height alone.
+        </Toggle>
+        <Toggle
+          label="Shuffled rows"
+          on={state.shuffledRows !== null}
+          can={can("shuffledRows")}
+          set={(on) => update({ shuffledRows: on ? 1 : null })}
+        >
+          {state.shuffledRows === null ? (
+            "Each position gets the vector of another one."
+          ) : (
+            <button type="button" class="plain" onClick={() => update({ shuffledRows: state.shuffledRows! + 1 })}>
+              Shuffle again
+            </button>
+          )}
+        </Toggle>
+        <StoppedHand {...props} can={can("stoppedHand")} />
+      </fieldset>
+      <fieldset class="sides">
+        <legend>These act on</legend>
+        {[false, true].map((both) => (
+          <label key={String(both)}>
+            <input type="radio" name="sides" checked={state.bothSides === both} onChange={() => update({ bothSides: both })} />
+            {both ? "what it reads and what it writes" : "the sentence that it reads"}
+          </label>
+        ))}
+      </fieldset>
+    </section>
+  );
+}
+
+/** Three figures after the point at most, so that an address stays short. */
+function roundTo(value: number): number {
+  return Number(value.toPrecision(4));
+}
+
+/** The base that the model was trained with, or the paper's. */
+export function trainedBase(live: Live): number {
+  const base = live.model.scheme.options["base"] ?? live.model.scheme.options["theta"];
+  return typeof base === "number" ? base : 10_000;
+}
+
+/** How far the slowest hand gets within the sentence: what the base decides. */
+function tellHands(live: Live): string {
+  const frequencies = live.model.frequencies(makeSideControlsOf(live));
+  const slowest = frequencies.filter((frequency) => frequency > 0).at(-1);
+  if (slowest === undefined) return "This model has no hands.";
+  const halves = frequencies.filter((frequency) => frequency * (live.places.length - 1) >= 0.1).length;
+  return (
+    `Sets how slow the slow hands are: the slowest turns once in ${formatNumber((2 * Math.PI) / slowest)} tokens. ` +
+    `Over this sentence ${halves} of ${frequencies.length} hands move by more than 6°.`
+  );
+}
+
+function makeSideControlsOf(live: Live) {
+  const { base, stoppedHand } = live.controls;
+  return { ...(base === undefined ? {} : { base }), ...(stoppedHand === undefined ? {} : { stoppedHand }) };
+}
+
+/** How long the words and the positions of the sentence are, as bars: what √d is for. */
+function Lengths({ live, state }: Props) {
+  const sizes = measureLengths(live, state);
+  if (!sizes) return <p class="note">This model was trained without positions: nothing is added to its words.</p>;
+  const most = Math.max(sizes.word, sizes.position, 1e-9);
+  const times = sizes.word / sizes.position;
+  return (
+    <div class="lengths">
+      <p>
+        What the model reads is <b>word + position</b>. Their lengths in this sentence:
+      </p>
+      <Bar name="word" value={sizes.word} most={most} />
+      <Bar name="position" value={sizes.position} most={most} accent />
+      <p class="soft">
+        {sizes.position === 0
+          ? "No position is left to hear."
+          : times >= 1
+            ? `A word is ${formatNumber(times, 2)} times as long as its position.`
+            : `A position is ${formatNumber(1 / times, 2)} times as long as its word.`}
+      </p>
+    </div>
+  );
+}
+
+function Bar({ name, value, most, accent }: { name: string; value: number; most: number; accent?: boolean }) {
+  return (
+    <div class="bar">
+      <span>{name}</span>
+      <span class="track">
+        <span class={accent ? "fill accent" : "fill"} style={{ width: `${(100 * value) / most}%` }} />
+      </span>
+      <b>{formatNumber(value, 2)}</b>
+    </div>
+  );
+}
+
+/** The mean lengths of the vectors of the words and of their positions; null where no position is added. */
+function measureLengths(live: Live, state: State): { word: number; position: number } | null {
+  if (live.model.scheme.combine !== "add" || live.problem) return null;
+  const ids = live.places.map((token) => token.id);
+  const traced = live.model.forward({ ids, controls: makeSideControls(state, live.model, "encoder"), targetIds: live.after!.tokens });
+  const { embeddings, positionVectors } = traced.encoder;
+  if (!positionVectors) return null;
+  return { word: meanLength(embeddings), position: meanLength(positionVectors) };
+}
+
+function meanLength(matrix: { rows: number; columns: number; values: Float32Array }): number {
+  let sum = 0;
+  for (let row = 0; row < matrix.rows; row++) {
+    let squares = 0;
+    for (let column = 0; column < matrix.columns; column++) squares += matrix.values[row * matrix.columns + column]! ** 2;
+    sum += Math.sqrt(squares);
+  }
+  return matrix.rows > 0 ? sum / matrix.rows : 0;
+}
+
+function LoudnessSlider({ state, update, can }: Props & { can: boolean }) {
+  // Half of the slider is below 1, half above: quiet and loud are equally far.
+  const toSlider = (loudness: number) => (loudness <= 0 ? -5 : Math.max(-5, Math.log2(loudness)));
+  const toLoudness = (place: number) => (place <= -5 ? 0 : Number((2 ** place).toPrecision(3)));
+  return (
+    <Slider
+      label="Loudness of position"
+      unit="×"
+      can={can}
+      value={toSlider(state.loudness)}
+      least={-5}
+      most={Math.log2(MOST_LOUDNESS)}
+      step={0.25}
+      usual={0}
+      shown={formatNumber(state.loudness)}
+      set={(place) => update({ loudness: toLoudness(place) })}
+      reset={() => update({ loudness: 1 })}
+    >
+      0 takes positions away from a model that was trained with them.
+    </Slider>
+  );
+}
+
+function StoppedHand({ state, live, update, can }: Props & { can: boolean }) {
+  const hands = live.model.scheme.frequencies.length;
+  return (
+    <div class={can ? "control" : "control off"}>
+      <label>
+        <span>Stop one hand</span>
+        <select
+          disabled={!can}
+          value={state.stoppedHand === null ? "" : String(state.stoppedHand)}
+          onChange={(event) => update({ stoppedHand: event.currentTarget.value === "" ? null : Number(event.currentTarget.value) })}
+        >
+          <option value="">all turn</option>
+          {Array.from({ length: hands }, (_, hand) => (
+            <option key={hand} value={String(hand)}>
+              hand {hand + 1} of {hands}
+            </option>
+          ))}
+        </select>
+      </label>
+    </div>
+  );
+}
+
+interface SliderProps {
+  label: string;
+  unit: string;
+  value: number;
+  least: number;
+  most: number;
+  step: number;
+  /** Where the model was trained. */
+  usual: number;
+  shown: string;
+  can?: boolean;
+  set: (value: number) => void;
+  reset: () => void;
+  children?: ComponentChildren;
+}
+
+/** One slider; a mark stands where the model was trained. */
+export function Slider(props: SliderProps) {
+  const { label, unit, value, least, most, step, usual, shown, can = true, set, reset, children } = props;
+  const place = (100 * (usual - least)) / (most - least);
+  const away = Math.abs(value - usual) > step / 2;
+  return (
+    <div class={can ? "control" : "control off"}>
+      <label>
+        <span>
+          {label} <output>{can ? `${shown}${unit}` : "none"}</output>
+        </span>
+        <span class="rail">
+          <input
+            type="range"
+            min={least}
+            max={most}
+            step={step}
+            value={value}
+            disabled={!can}
+            aria-valuetext={`${shown}${unit}`}
+            onInput={(event) => set(Number(event.currentTarget.value))}
+          />
+          <span class="usual" style={{ left: `calc(${place}% + ${(0.5 - place / 100) * 16}px)` }} title="as trained" />
+        </span>
+      </label>
+      <button type="button" class="plain back" disabled={!away} aria-label={`${label}: as trained`} title="as trained" onClick={reset}>
+        ↺
+      </button>
+      {children ? <p>{can ? children : "This model has no use for it."}</p> : null}
+    </div>
+  );
+}
+
+function Toggle(props: { label: string; on: boolean; usual?: boolean; can: boolean; set: (on: boolean) => void; children?: ComponentChildren }) {
+  const { label, on, usual = false, can, set, children } = props;
+  return (
+    <div class={can ? "control toggle" : "control toggle off"}>
+      <label>
+        <input type="checkbox" role="switch" checked={can && on} disabled={!can} onChange={(event) => set(event.currentTarget.checked)} />
+        <span>{label}</span>
+        {on !== usual && can ? <small class="away">changed</small> : null}
+      </label>
+      <p>{can ? children : "This model has no use for it."}</p>
+    </div>
+  );
+}

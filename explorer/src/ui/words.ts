@@ -1,0 +1,33 @@
+/** Numbers and lists as a reader reads them. */
+
+/** A number with few digits: 12,345, 17.8, 0.62, with a true minus sign. */
+export function formatNumber(value: number, digits = 3): string {
+  if (!Number.isFinite(value)) return value < 0 ? "−∞" : value > 0 ? "∞" : "–";
+  const size = Math.abs(value);
+  const text =
+    size >= 1000 || Number.isInteger(value)
+      ? Math.round(value).toLocaleString("en-US")
+      : value.toLocaleString("en-US", { maximumSignificantDigits: digits });
+  return text.replace("-", "−");
+}
+
+/** A position: whole, or with at most two digits behind the point. */
+export function formatPosition(value: number): string {
+  return value.toLocaleString("en-US", { maximumFractionDigits: 2 }).replace("-", "−");
+}
+
+/** A share as a percentage that says 100 % and 0 % only where that is so. */
+export function formatShare(share: number): string {
+  if (share >= 1) return "100 %";
+  if (share <= 0) return "0 %";
+  if (share > 0.999) return "over 99.9 %";
+  if (share < 0.001) return "under 0.1 %";
+  const percent = 100 * share;
+  return `${percent >= 10 && percent <= 99 ? percent.toFixed(0) : percent.toFixed(1)} %`;
+}
+
+/** The text of a token as a reader sees it: a visible mark for what would be blank. */
+export function showToken(text: string): string {
+  const shown = text.trim();
+  return shown === "" ? "␣" : shown;
+}

@@ -1,0 +1,68 @@
+import { describe, expect, it } from "vitest";
+import { markChanges } from "../../src/ui/changes";
+import { isOrder } from "../../src/ui/live";
+import { moveItem, swapEnds } from "../../src/ui/order";
+import { formatNumber, formatShare, showToken } from "../../src/ui/words";
+
+describe("changes", () => {
+  it("marks what is in no longest common part", () => {
+    expect(markChanges(["Tomo", "mordis", "hundon"], ["hundo", "mordis", "Tomon"])).toEqual([true, false, true]);
+    expect(markChanges(["a", "b", "c"], ["x", "a", "b", "c"])).toEqual([true, false, false, false]);
+    expect(markChanges(["a", "b"], ["b", "a"]).filter(Boolean)).toHaveLength(1);
+    expect(markChanges([], ["a"])).toEqual([true]);
+    expect(markChanges(["a"], [])).toEqual([]);
+  });
+});
+
+describe("order", () => {
+  it("moves one item and keeps the rest in order", () => {
+    expect(moveItem(["a", "b", "c", "d"], 0, 2)).toEqual(["b", "c", "a", "d"]);
+    expect(moveItem(["a", "b", "c"], 2, 0)).toEqual(["c", "a", "b"]);
+    expect(moveItem(["a", "b"], 0, 9)).toEqual(["b", "a"]);
+  });
+
+  it("swaps the ends of a sentence with their articles, and leaves the end token", () => {
+    const texts = ["Tom", "bit", "a", "dog", "</s>"];
+    const swap = swapEnds(texts, [false, false, false, false, true])!;
+    expect(swap.order.map((index) => texts[index])).toEqual(["a", "dog", "bit", "Tom", "</s>"]);
+    expect([swap.first, swap.last]).toEqual(["Tom", "a dog"]);
+    const back = swapEnds(["a", "dog", "bit", "Tom"], [false, false, false, false])!;
+    expect(back.order).toEqual([3, 2, 0, 1]);
+  });
+
+  it("has nothing to swap in a sentence of one word", () => {
+    expect(swapEnds(["Tom", "</s>"], [false, true])).toBeNull();
+    expect(swapEnds(["a", "dog"], [false, false])).toBeNull();
+    expect(swapEnds([], [])).toBeNull();
+  });
+
+  it("knows an order from a list that is none", () => {
+    expect(isOrder([1, 0, 2], 3)).toBe(true);
+    expect(isOrder([1, 1, 2], 3)).toBe(false);
+    expect(isOrder([0, 1], 3)).toBe(false);
+    expect(isOrder([0, 3, 1], 3)).toBe(false);
+  });
+});
+
+describe("words", () => {
+  it("writes numbers with a minus and few digits", () => {
+    expect(formatNumber(-1234.4)).toBe("−1,234");
+    expect(formatNumber(0.12345)).toBe("0.123");
+    expect(formatNumber(17.82, 2)).toBe("18");
+    expect(formatNumber(-Infinity)).toBe("−∞");
+  });
+
+  it("says 100 % and 0 % only where that is so", () => {
+    expect(formatShare(1)).toBe("100 %");
+    expect(formatShare(0.9999)).toBe("over 99.9 %");
+    expect(formatShare(0.996)).toBe("99.6 %");
+    expect(formatShare(0.5)).toBe("50 %");
+    expect(formatShare(0.00001)).toBe("under 0.1 %");
+    expect(formatShare(0)).toBe("0 %");
+  });
+
+  it("shows a blank token as a sign", () => {
+    expect(showToken(" ")).toBe("␣");
+    expect(showToken(" dog")).toBe("dog");
+  });
+});
