@@ -179,7 +179,7 @@ ATTACKS = {
     "pickle": evil_pickle,
     "shards": evil_shards,
 }
-MODEL = ("translate", "evaluate", "generate", "inspect", "check", "begin_from")
+MODEL = ("translate", "evaluate", "generate", "inspect", "explore", "check", "begin_from")
 VERBS = {
     "tokenizer": ("translate", "evaluate", "generate", "inspect", "tokenizer.name", "begin_from", "compare"),
     **dict.fromkeys([name for name in ATTACKS if name.startswith("tokenizer is")], ("tokenizer.name", "inspect")),
@@ -208,6 +208,7 @@ def command(verb: str, evil: Path, corpus: list[str]) -> list[str]:
         "generate": ["generate", str(evil), "--prompt", "the", "--tokens", "2"],
         "inspect": ["inspect", str(evil), "--texts", "8", "--length", "8", "--json"],
         "check": ["check", str(evil), "--only", "order.matters"],
+        "explore": ["explore", str(evil), "--out", str(evil.parent / "page.html"), "--quiet"],
         "explain": ["explain", str(evil)],
         "tokenizer.name": ["train", *text, f"tokenizer.name={evil}", "--out", "out"],
         "begin_from": ["train", *text, f"training.begin_from={evil}", "--out", "out"],
