@@ -161,4 +161,5 @@ def test_a_scheme_that_places_tokens_leaves_their_positions_to_the_others() -> N
     data = inputs(both)
     where = place(both, data)
     assert where.shape == (2, HEADS, LENGTH, 2)
+    assert set(both.state_dict()) == {"own.0.gate_HD", "own.0.start_H"}, "a part is saved once"
     torch.testing.assert_close(where[..., 1], data.pos[:, None].float().expand(-1, HEADS, -1))

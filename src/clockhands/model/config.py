@@ -22,8 +22,9 @@ from clockhands.model.config_types import (
     Width,
 )
 from clockhands.model.faults import find_faults, find_position_faults_without_sizes, find_vocabulary_faults
+from clockhands.model.layer_schemes import BuiltSchemes, build_schemes
 from clockhands.model.position_config import SINUSOIDAL, PositionConfig
-from clockhands.model.scheme_summary import SchemeSummary, SpareSchemes, build_scheme_for_summary
+from clockhands.model.scheme_summary import SchemeSummary, SpareSchemes, build_for_summary, build_scheme_for_summary
 from clockhands.options import Positive, Range, Share, check_options, options_of
 from clockhands.schemes import CATALOGUE, Scheme, Sizes, construct
 
@@ -160,9 +161,7 @@ class TransformerConfig:
         """Return plain data that ``from_dict`` reads back, ready for JSON or TOML."""
         table = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         for side in ("encoder", "decoder", "cross"):
-            table[side] = {f.name: getattr(table[side], f.name) for f in dataclasses.fields(PositionConfig)}
-            table[side]["options"] = dict(table[side]["options"])
-            table[side]["transform_options"] = dict(table[side]["transform_options"])
+            table[side] = table[side].to_dict()
         return {**table, "dropout_places": list(self.dropout_places)}
 
     @property
@@ -235,15 +234,28 @@ class TransformerConfig:
         position = self.get_position_config(side)
         return construct(CATALOGUE, position.scheme, self.get_sizes(side), position.options)
 
-    def summarise_scheme(self, side: Side) -> SchemeSummary:
-        """Return the summary of a side's scheme, which is built once for it.
+    def build_schemes(self, side: Side) -> BuiltSchemes:
+        """Build new instances of all schemes of a side. Raises ConfigError where one refuses the sizes or another."""
+        sizes = self.get_sizes(side)
+        return build_schemes(
+            self.get_position_config(side),
+            self.count_layers(side),
+            lambda: self.take_scheme(side),
+            lambda part: construct(CATALOGUE, part.scheme, sizes, part.options),
+        )
 
-        Raises ConfigError where the scheme refuses these sizes.
+    def summarise_scheme(self, side: Side) -> SchemeSummary:
+        """Return the summary of a side's schemes, which are built once for it.
+
+        Raises ConfigError where a scheme refuses these sizes.
         """
         if side not in self._summaries:
-            scheme = build_scheme_for_summary(self, side)
-            self._summaries[side] = SchemeSummary.of(scheme)
-            self._spare_schemes.keep(side, scheme)
+            if self.get_position_config(side).is_plain:
+                scheme = build_scheme_for_summary(self, side)
+                self._summaries[side] = SchemeSummary.of(scheme)
+                self._spare_schemes.keep(side, scheme)
+            else:
+                self._summaries[side] = SchemeSummary.of_side(build_for_summary(self, side, self.build_schemes))
         return self._summaries[side]
 
     @cached_property

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from clockhands.errors import ConfigError, Fault, show_value
 from clockhands.model.config_types import LARGEST_HEAD_WIDTH, SIDES_BY_ARCHITECTURE, Side
+from clockhands.model.layer_schemes import find_count_faults, find_layer_faults, list_parts
 from clockhands.model.position_config import PositionConfig
 from clockhands.model.scheme_summary import SchemeSummary
 from clockhands.options import check_options, check_value, options_of
@@ -132,6 +133,7 @@ def _find_tying_faults(config: TransformerConfig, side: Side) -> list[str]:
 def find_position_faults(position: PositionConfig, side: Side) -> list[str]:
     """Return what is wrong with how one side gets position, whatever the sizes of the model."""
     faults = [f"{side}: {fault}" for fault in find_option_faults(CATALOGUE, position.scheme, position.options)]
+    faults += find_layer_faults(position, side)
     faults += find_transform_faults(position, side)
     if position.skip_every < 0 or position.skip_every == 1:
         faults.append(f"{side}.skip_every is {position.skip_every}; it must be 0 (no layer skips) or at least 2")
@@ -141,13 +143,23 @@ def find_position_faults(position: PositionConfig, side: Side) -> list[str]:
 def find_scheme_faults(config: TransformerConfig, side: Side) -> list[str]:
     """Return why the scheme of a side refuses the sizes of the model, or cannot act on that side."""
     position = config.get_position_config(side)
+    count_faults = find_count_faults(position, side, config.count_layers(side))
+    if count_faults:
+        return count_faults
     try:
         summary = config.summarise_scheme(side)
+        for parts in list_parts(position, config.count_layers(side)):
+            adding = [part.scheme for part in parts if "encode" in CATALOGUE[part.scheme].hooks()]
+            if adding:
+                return [
+                    f"{side}.layers: {adding[0]} adds vectors at the token embedding, before all layers; give it as "
+                    f"{side}.scheme"
+                ]
     except ConfigError as error:
         return [f"{side}: {sentence}" for sentence in error.faults]
     except (RuntimeError, TypeError, ValueError, ArithmeticError, MemoryError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return [f"{side}: {position.scheme} cannot be built with these sizes and options: {reason}"]
+        return [f"{side}: {position.name} cannot be built with these sizes and options: {reason}"]
     return find_hook_faults(summary, position, side, config.is_causal(side))
 
 
@@ -193,20 +205,20 @@ def find_hook_faults(summary: SchemeSummary, position: PositionConfig, side: Sid
     faults = []
     attention = "cross-attention" if side == "cross" else f"the {side}"
     if not causal and summary.declares.causal_only:
-        faults.append(f"{side}: {position.scheme} is defined only under a causal mask, and {attention} has none")
+        faults.append(f"{side}: {position.name} is defined only under a causal mask, and {attention} has none")
     if side == "cross" and summary.hooks & {"encode", "locate"}:
         faults.append(
-            f"cross: {position.scheme} enters at the token embedding or reads the layer's input to place tokens, which "
+            f"cross: {position.name} enters at the token embedding or reads the layer's input to place tokens, which "
             "cross-attention cannot; choose another scheme"
         )
     if "encode" not in summary.hooks and (position.combine != "add" or position.every_layer):
         setting = "every_layer = true" if position.every_layer else f"combine = {position.combine!r}"
         faults.append(
-            f"{side}: {setting} needs a scheme that adds vectors at the token embedding; {position.scheme} adds none"
+            f"{side}: {setting} needs a scheme that adds vectors at the token embedding; {position.name} adds none"
         )
     if position.every_layer and position.combine != "add":
         faults.append(f"{side}.every_layer adds the encoding again, so combine must be 'add', not {position.combine!r}")
     transform = position.make_transform()
     if transform is not None and transform.real_valued and not summary.declares.real_valued:
-        faults.append(f"{side}: {position.transform} gives real numbers, and {position.scheme} takes whole positions")
+        faults.append(f"{side}: {position.transform} gives real numbers, and {position.name} takes whole positions")
     return faults

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from clockhands.errors import ConfigError, show_value
 from clockhands.options import Count, check_options, options_of
 from clockhands.positions import Transform, make_transform
+from clockhands.schemes.layouts import LAYOUTS
 
-__all__ = ["SINUSOIDAL", "PositionConfig"]
+__all__ = ["SINUSOIDAL", "PositionConfig", "spell_out_short_forms"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,10 @@ class PositionConfig:
         width: d_p, which ``concatenate`` and ``project`` need.
         every_layer: add the encoding again before every layer.
         skip_every: with n, every n-th layer has no position (iRoPE: 4); with 0, every layer has it.
+        layers: what layers have besides ``scheme``, which all of them have: an entry for each layer, or a pattern that
+            repeats, and that may be cut at the last layer if it ends with "...". An entry is a scheme's name, a table
+            of a name and options, a table ``{schemes = [...]}``, or the name of one of ``kinds``.
+        kinds: such entries by name, as in ``kinds.local.schemes``.
         transform: a name of ``positions.TRANSFORMS``, which changes the positions before the scheme reads them; None:
             the scheme reads them as they are counted.
         transform_options: the options of the transform.
@@ -37,6 +44,8 @@ class PositionConfig:
     width: Count | None = None
     every_layer: bool = False
     skip_every: int = 0
+    layers: Sequence[str | Mapping[str, Any]] | None = None
+    kinds: Mapping[str, Any] = field(default_factory=dict)
     transform: str | None = None
     transform_options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -44,7 +53,9 @@ class PositionConfig:
     def from_dict(cls, table: Any, origin: str = "position") -> PositionConfig:
         """Make a configuration from a scheme's name or a table; keys that are no field are options of the scheme.
 
-        An example of a table is ``{"scheme": "rope", "base": 500.0}``. ``origin``: where it comes from, for messages.
+        An example of a table is ``{"scheme": "rope", "base": 500.0}``; ``preset`` names a layout of ``LAYOUTS``, which
+        other keys change, and without ``scheme``, ``schemes`` are the parts of a composition. ``origin``: where it
+        comes from, for messages.
         Raises ConfigError for values of a wrong type or out of range.
         """
         if isinstance(table, PositionConfig):
@@ -53,10 +64,13 @@ class PositionConfig:
             return cls(scheme=table)
         if not isinstance(table, Mapping):
             raise ConfigError([f"{origin} is {show_value(table)}, but must be the name of a scheme or a table"], origin)
-        tables = {name: table.get(name, {}) for name in ("options", "transform_options")}
+        table = spell_out_short_forms(table)
+        if "preset" in table:
+            raise ConfigError([f"{origin}.preset: {LAYOUTS.unknown(table['preset'])}"], origin)
+        tables = {name: table.get(name, {}) for name in ("options", "transform_options", "kinds")}
         fields = {name: option for name, option in options_of(cls).items() if name not in tables}
         values, faults = check_options({key: table[key] for key in table if key in fields}, fields, origin)
-        # The contents of the two tables are checked later, with their scheme and transform (find_position_faults).
+        # The contents of the tables are checked later, with their schemes and transform (find_position_faults).
         faults += [
             f"{origin}.{name} is {show_value(content)}, but must be a table"
             for name, content in tables.items()
@@ -65,9 +79,35 @@ class PositionConfig:
         if faults:
             raise ConfigError(faults, origin)
         scheme_options = {key: value for key, value in table.items() if key not in (*fields, *tables)}
-        return cls(
-            options={**tables["options"], **scheme_options}, transform_options=tables["transform_options"], **values
-        )
+        options = {**tables.pop("options"), **scheme_options}
+        return cls(options=options, kinds=tables["kinds"], transform_options=tables["transform_options"], **values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data that ``from_dict`` reads back; a schedule is left out where there is none."""
+        table = {own.name: getattr(self, own.name) for own in dataclasses.fields(self)}
+        table["options"], table["transform_options"] = dict(self.options), dict(self.transform_options)
+        if self.layers is None:
+            return {key: value for key, value in table.items() if key not in ("layers", "kinds")}
+        return {**table, "layers": list(self.layers), "kinds": dict(self.kinds)}
+
+    @property
+    def name(self) -> str:
+        """The schemes in words, for messages and names: ``rope``, ``rope + window`` or ``rope + window | none``."""
+        common = [] if self.scheme == "none" and self.layers else [_name_entry({"scheme": self.scheme, **self.options})]
+        layers = [
+            _name_entry(self.kinds.get(entry, entry) if isinstance(entry, str) else entry) for entry in self._pattern
+        ]
+        whole = [" + ".join([*common, *([] if layer == "none" and common else [layer])]) for layer in layers]
+        return " | ".join(dict.fromkeys(whole)) or common[0]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the side has one scheme of the catalogue and nothing beside it."""
+        return self.layers is None and self.scheme != "composition"
+
+    @property
+    def _pattern(self) -> list[Any]:
+        return [entry for entry in self.layers or () if entry != "..."]
 
     def compute_encoding_width(self, d_model: int) -> int:
         """Return the width of the encoding at the embedding: d_model where it is added, else d_p."""
@@ -83,3 +123,26 @@ class PositionConfig:
 
 
 SINUSOIDAL = PositionConfig("sinusoidal")
+
+
+def spell_out_short_forms(table: Any) -> Any:
+    """Return a position table with what its short forms stand for: ``preset``, ``schemes``, ``layers`` without scheme.
+
+    A preset that does not exist stays, for the caller to name.
+    """
+    if not isinstance(table, Mapping):
+        return table
+    layout = LAYOUTS.find(table.get("preset"))
+    if layout is not None:
+        table = {**copy.deepcopy(layout), **{key: value for key, value in table.items() if key != "preset"}}
+    if "scheme" not in table and "schemes" in table:
+        return {"scheme": "composition", **table}
+    return {"scheme": "none", **table} if "scheme" not in table and "layers" in table else dict(table)
+
+
+def _name_entry(entry: Any) -> str:
+    """Return the schemes of an entry of ``layers`` in words."""
+    if not isinstance(entry, Mapping):
+        return str(entry)
+    parts = entry.get("schemes", ())
+    return " + ".join(map(_name_entry, parts)) if parts else str(entry.get("scheme"))

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
+from clockhands.errors import ConfigError
+from clockhands.model.layer_schemes import BuiltSchemes
+from clockhands.schemes.composition_rules import combine_declarations
 from clockhands.schemes.scheme import Declares, Scheme
 
 if TYPE_CHECKING:
     from clockhands.model.config import TransformerConfig
     from clockhands.model.config_types import Side
 
-__all__ = ["BYTES_OF_FLOAT32", "SMALL_TABLE_BYTES", "SchemeSummary", "SpareSchemes", "build_scheme_for_summary"]
+__all__ = [
+    "BYTES_OF_FLOAT32",
+    "SMALL_TABLE_BYTES",
+    "SchemeSummary",
+    "SpareSchemes",
+    "build_for_summary",
+    "build_scheme_for_summary",
+]
+
+Built = TypeVar("Built")
 
 SMALL_TABLE_BYTES = 2**26
 """Bytes of the largest table with which a scheme is built as it is; with a larger one it is built on the meta device,
@@ -24,10 +36,11 @@ BYTES_OF_FLOAT32 = 4
 
 @dataclass(frozen=True)
 class SchemeSummary:
-    """What validation and parameter counts need to know about one side's scheme.
+    """What validation and parameter counts need to know about one side's schemes.
 
-    ``parameters``: how many one instance has. ``per_layer``: whether every layer of the side has its own instance.
-    ``hooks``: the names of those that the class overrides. ``declares``: what the instance declares.
+    ``parameters``: how many one instance has; of several schemes, all of the side together. ``per_layer``: whether
+    every layer of the side has an instance of its own besides. ``hooks``: the names of those that are active.
+    ``declares``: what holds for all.
     """
 
     parameters: int
@@ -40,6 +53,20 @@ class SchemeSummary:
         """Summarise a scheme."""
         parameters = sum(parameter.numel() for parameter in scheme.parameters())
         return cls(parameters, scheme.per_layer, frozenset(type(scheme).hooks()), scheme.declares)
+
+    @classmethod
+    def of_side(cls, built: BuiltSchemes) -> SchemeSummary:
+        """Summarise all schemes of a side. Raises ConfigError where layers read positions of different axes."""
+        used = [built.at_input, *(built.modules[at] for at in dict.fromkeys(built.index))]
+        axes = sorted({scheme.declares.axes for scheme in used if scheme.declares.axes is not None})
+        if len(axes) > 1:
+            counts = " and ".join(map(str, axes))
+            raise ConfigError(
+                [f"the layers read positions of {counts} coordinates, and a token has those of one kind"], ""
+            )
+        owned = {id(parameter): parameter.numel() for scheme in built.modules for parameter in scheme.parameters()}
+        hooks = frozenset[str]().union(*(scheme.active_hooks() for scheme in used))
+        return cls(sum(owned.values()), False, hooks, combine_declarations(used))
 
 
 class SpareSchemes:
@@ -69,12 +96,17 @@ def _read_torch_defaults() -> tuple[object, ...]:
 
 
 def build_scheme_for_summary(config: TransformerConfig, side: Side) -> Scheme:
-    """Build one scheme of a side, on the meta device if its tables could be large; the random state stays as it was."""
+    """Build one scheme of a side as ``build_for_summary`` does."""
+    return build_for_summary(config, side, config.build_scheme)
+
+
+def build_for_summary(config: TransformerConfig, side: Side, build: Callable[[Side], Built]) -> Built:
+    """Call ``build``, on the meta device if tables could be large; the random state stays as it was."""
     with torch.random.fork_rng(devices=[]):
         if BYTES_OF_FLOAT32 * _compute_most_table_entries(config, side) <= SMALL_TABLE_BYTES:
-            return config.build_scheme(side)
+            return build(side)
         with torch.device("meta"):
-            return config.build_scheme(side)
+            return build(side)
 
 
 def _compute_most_table_entries(config: TransformerConfig, side: Side) -> int:
@@ -84,7 +116,9 @@ def _compute_most_table_entries(config: TransformerConfig, side: Side) -> int:
     """
     sizes = config.get_sizes(side)
     dimensions = [sizes.width, sizes.d_model, sizes.num_heads * sizes.head_dim]
-    dimensions += [abs(int(number)) for number in _find_integers(config.get_position_config(side).options)]
+    position = config.get_position_config(side)
+    tables = (position.options, position.layers or (), position.kinds)
+    dimensions += [abs(int(number)) for table in tables for number in _find_integers(table)]
     first, second = sorted([*dimensions, 1], reverse=True)[:2]
     return first * second
 

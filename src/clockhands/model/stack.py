@@ -28,24 +28,30 @@ __all__ = ["CacheLimit", "SideSchemes", "Stack"]
 
 
 class SideSchemes(nn.ModuleList):
-    """The schemes of one side: one for all layers, or one for each layer if the scheme is ``per_layer``."""
+    """The schemes of one side: one for all layers that are alike, or one for each layer if a part is ``per_layer``."""
 
     def __init__(self, config: TransformerConfig, side: Side) -> None:
-        first = config.take_scheme(side)
-        count = config.count_layers(side) if first.per_layer else 1
-        super().__init__([first, *(config.take_scheme(side) for _ in range(count - 1))])
+        built = config.build_schemes(side)
+        super().__init__(built.modules)
         # On the meta device, as in from_pretrained, tables have no values: ``restore_tables`` makes them after loading.
         self.built_on_meta = torch.get_default_device().type == "meta"
         self.skip_every = config.get_position_config(side).skip_every
-        self.axes = first.declares.axes
-        self.has_locate = "locate" in first.active_hooks()
-        self._no_position = (NoPosition(),)  # in a tuple, so that nn.Module does not register it
+        self._index = tuple(built.index)
+        self.axes = next((scheme.declares.axes for scheme in built.modules if scheme.declares.axes is not None), None)
+        self.has_locate = any("locate" in scheme.active_hooks() for scheme in built.modules)
+        # In a tuple, so that nn.Module does not register them.
+        self._no_position, self._at_input = (NoPosition(),), (built.at_input,)
+
+    @property
+    def at_input(self) -> Scheme:
+        """The scheme that acts at the token embedding, which may be another than that of any layer."""
+        return self._at_input[0]
 
     def for_layer(self, layer: int) -> Scheme:
         """Return the scheme of a layer; every ``skip_every``-th layer has no position."""
         if self.skip_every and (layer + 1) % self.skip_every == 0:
             return self._no_position[0]
-        return cast(Scheme, self[layer if len(self) > 1 else 0])
+        return cast(Scheme, self[self._index[layer]])
 
 
 class CacheLimit(NamedTuple):
@@ -79,11 +85,11 @@ class Stack(nn.Module):
         # No keys are computed from the states of the last layer, so its scheme may change.
         below = [self.schemes.for_layer(layer) for layer in range(len(self.blocks) - 1)]
         changing = [scheme for scheme in below if scheme.declares.depends_on_length]
-        first = self.schemes.for_layer(0)
+        first = self.schemes.at_input
         if first.declares.depends_on_length and "encode" in first.active_hooks():
             changing.append(first)
         lengths = [scheme.declares.steady_length for scheme in changing]
-        return CacheLimit(self.position_config.scheme, min(lengths)) if changing else None
+        return CacheLimit(self.position_config.name, min(lengths)) if changing else None
 
     def refuse_stale_cache(self, length: int | None) -> None:
         """Raise PositionError if cached keys are stale in a text of ``length`` tokens (None: not known in tracing)."""
@@ -134,8 +140,8 @@ class Stack(nn.Module):
 
     def encode_positions(self, pos_BS: Positions) -> Float[Tensor, "#B S P"] | None:
         """Compute the encoding of positions that the input layer combines with the tokens; None if there is none."""
-        # Not for_layer(0), which may skip position; and rows at the same positions share one encoding.
-        return cast(Scheme, self.schemes[0]).encode(take_shared_row(pos_BS))
+        # Rows at the same positions share one encoding.
+        return self.schemes.at_input.encode(take_shared_row(pos_BS))
 
     def run_blocks(
         self,

@@ -101,9 +101,9 @@ class Transformer(nn.Module):
             if schemes is None or not schemes.built_on_meta:
                 continue
             with torch.device("cpu"), torch.random.fork_rng(devices=[]):
-                restored = self.config.build_scheme(side)
-            for scheme in schemes:
-                copy_tables(restored, scheme)
+                restored = self.config.build_schemes(side)
+            for source, scheme in zip(restored.modules, schemes, strict=True):
+                copy_tables(source, scheme)
 
     def encode(self, tokens: TokenBatch, layer_states: list[Tensor] | None = None) -> EncodedSource:
         """Encode a source: the encoder's last states, [B, T, D], with positions and mask.
@@ -165,7 +165,7 @@ class Transformer(nn.Module):
             )
         if stack.schemes.has_locate:
             raise PositionError(
-                f"{stack.position_config.scheme} locates its tokens itself and cannot be traced with a cache; "
+                f"{stack.position_config.name} locates its tokens itself and cannot be traced with a cache; "
                 f"pass use_cache=False, or do not compile the model"
             )
         return counted_BS, Placement(pos_BS, pos_BS, make_static_cache_mask(tokens, past, get_cache_capacity(cache)))

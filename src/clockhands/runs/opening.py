@@ -15,6 +15,7 @@ import torch
 from clockhands.data import Tokenizers
 from clockhands.errors import CheckpointError, UsageError, describe_unknown
 from clockhands.model.config import TransformerConfig
+from clockhands.model.layer_schemes import REPEAT
 from clockhands.model.size import find_memory_fault
 from clockhands.model.validation_cache import validate_table
 from clockhands.options import options_of
@@ -205,12 +206,10 @@ def change_positions(config: ClockhandsConfig, overrides: Mapping[str, Any]) -> 
     table = transformer_config.to_dict()
     known: set[str] = set()
     for side in transformer_config.sides:
-        options = options_of(CATALOGUE[transformer_config.get_position_config(side).scheme])
-        known |= set(options)
-        table[side]["options"].update({key: value for key, value in overrides.items() if key in options})
+        table[side] = _change_options(table[side], overrides, known)
     unknown = [key for key in overrides if key not in known]
     if unknown:
-        schemes = {transformer_config.get_position_config(side).scheme for side in transformer_config.sides}
+        schemes = {transformer_config.get_position_config(side).name for side in transformer_config.sides}
         names = ", ".join(sorted(schemes))
         if len(unknown) == 1:
             raise UsageError(describe_unknown(f"position option of this model ({names})", unknown[0], known))
@@ -219,6 +218,31 @@ def change_positions(config: ClockhandsConfig, overrides: Mapping[str, Any]) -> 
             f"they have {', '.join(sorted(known)) or 'none'}"
         )
     return type(config)(**{**_other_fields(config), "transformer": table})
+
+
+def _change_options(position: Mapping[str, Any], overrides: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
+    """Return a side's table with the options of all its schemes changed; the options that they have join ``known``."""
+    common = _change_entry({"scheme": position["scheme"], **position["options"]}, overrides, known)
+    assert isinstance(common, dict)
+    table = {**position, "options": {key: value for key, value in common.items() if key != "scheme"}}
+    if "layers" not in position:
+        return table
+    kinds = {name: _change_entry(entry, overrides, known) for name, entry in position["kinds"].items()}
+    layers = [
+        entry if entry in (*kinds, REPEAT) else _change_entry(entry, overrides, known) for entry in position["layers"]
+    ]
+    return {**table, "layers": layers, "kinds": kinds}
+
+
+def _change_entry(entry: Any, overrides: Mapping[str, Any], known: set[str]) -> Any:
+    """Return a scheme's name or table, or a table of several, with the options that it has changed."""
+    if not isinstance(entry, str) and "schemes" in entry:
+        return {**entry, "schemes": [_change_entry(part, overrides, known) for part in entry["schemes"]]}
+    table = {"scheme": entry} if isinstance(entry, str) else entry
+    names = options_of(CATALOGUE[table["scheme"]]).keys()
+    known |= names
+    changed = {key: value for key, value in overrides.items() if key in names}
+    return {**table, **changed} if changed else entry
 
 
 def _other_fields(config: ClockhandsConfig) -> dict[str, Any]:

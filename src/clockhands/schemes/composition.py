@@ -72,11 +72,12 @@ class Composition(Scheme):
         biases = [part for part in parts if "bias" in part.active_hooks()]
         self.rows_differ_by_constant = all(part.rows_differ_by_constant for part in biases)
         self.lean_score_mod = all(part.lean_score_mod for part in biases)
-        self._locating = next((part for part in parts if "locate" in part.active_hooks()), None)
-        self._keeps_positions = self._locating is not None and any(
-            part.declares.axes is not None for part in parts if part is not self._locating
+        # In tuples, so that nn.Module does not register them.
+        self._locating = tuple(part for part in parts if "locate" in part.active_hooks())
+        self._after_rotation = (_find_after_rotation(self),)
+        self._keeps_positions = bool(self._locating) and any(
+            part.declares.axes is not None for part in parts if part not in self._locating
         )
-        self._after_rotation = (_find_after_rotation(self),)  # in a tuple, so that nn.Module does not register it
 
     @property
     def parts(self) -> tuple[Scheme, ...]:
@@ -132,9 +133,9 @@ class Composition(Scheme):
         Raises PositionError for real-valued positions where a part takes whole ones, and for several coordinates where
         they are read as one.
         """
-        part = self._locating
-        if part is None:
+        if not self._locating:
             return None
+        (part,) = self._locating
         for other in self.parts:
             if not other.declares.real_valued and other.active_hooks() != {"encode"}:
                 check_integer(pos_BS, type(other).__name__.lower())
@@ -154,7 +155,7 @@ class Composition(Scheme):
         if not self._keeps_positions or pos[0].dim() < 4:
             return list(pos)
         axes = self.declares.axes or 1
-        if part is self._locating:
+        if part in self._locating:
             return [located[..., :-axes] for located in pos]
         had = [located[:, 0, :, -axes:] for located in pos]
         had = [place if part.declares.real_valued else place.round().long() for place in had]
@@ -267,7 +268,7 @@ class Composition(Scheme):
 def _find_after_rotation(composition: Composition) -> Scheme | None:
     """Return the one scheme that does all that is left after ``rotate``; None where there is no such scheme."""
     late = [part for part in composition.parts if part.active_hooks() & AFTER_ROTATE]
-    if composition._locating is not None or not late:
+    if composition._locating or not late:
         return None
     if len(late) == 1:
         return late[0]

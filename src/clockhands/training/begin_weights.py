@@ -174,7 +174,8 @@ def _model_faults(new: TransformerConfig, old: TransformerConfig, source: Path) 
 def _list_changed(new: TransformerConfig, old: TransformerConfig) -> Iterator[str]:
     """Yield where the schemes stand whose numbers mean something else now: on sides that have another scheme."""
     for side in new.sides:
-        if new.get_position_config(side).scheme != old.get_position_config(side).scheme:
+        ours, theirs = new.get_position_config(side), old.get_position_config(side)
+        if ours.name != theirs.name or (ours.layers, ours.kinds.keys()) != (theirs.layers, theirs.kinds.keys()):
             yield "model.cross_schemes." if side == "cross" else f"model.{side}.schemes."
 
 

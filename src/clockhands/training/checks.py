@@ -60,7 +60,7 @@ def _check_lengths(recipe: Recipe, material: Material) -> None:
         limit = declares.max_length
         if limit is not None and declares.beyond == "raise" and position.transform is None and sides[side] > limit:
             raise UsageError(
-                f"the {side}'s {position.scheme} has {limit} positions and the longest example {sides[side]} tokens; "
+                f"the {side}'s {position.name} has {limit} positions and the longest example {sides[side]} tokens; "
                 f"raise position.max_length, or bound the examples (batches.max_length, batches.longer = 'drop')"
             )
 

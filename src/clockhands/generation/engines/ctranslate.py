@@ -160,13 +160,15 @@ def _list_side_obstacles(stack: Stack) -> Iterator[str]:
         yield "positions that are added again at every layer (every_layer)"
     if position.skip_every:
         yield "layers without position (skip_every)"
+    if position.layers is not None:
+        yield f"layers with schemes of their own ({position.name})"
     if position.transform is not None:
         yield f"positions that are transformed ({position.transform})"
     schemes = _list_schemes(stack.schemes)
     if any(scheme.declares.depends_on_length for scheme in schemes):
-        yield f"positions that depend on the length of the text ({position.scheme!r})"
+        yield f"positions that depend on the length of the text ({position.name!r})"
     elif any(map(acts_in_attention, schemes)) and not all(map(_is_plain_rope, schemes)):
-        yield f"positions of the scheme {position.scheme!r} (what is added, and plain rotary embedding, it can do)"
+        yield f"positions of the scheme {position.name!r} (what is added, and plain rotary embedding, it can do)"
 
 
 def _list_schemes(schemes: nn.ModuleList) -> list[Scheme]:

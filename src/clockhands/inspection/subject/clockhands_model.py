@@ -53,7 +53,7 @@ class ClockhandsSubject(Subject):
         subject = cls(
             stack,
             tokenizer,
-            name or f"{config.get_position_config(side or config.sides[0]).scheme} {config.kind}",
+            name or f"{config.get_position_config(side or config.sides[0]).name} {config.kind}",
             _name_mechanisms(_get_first_scheme(stack)),
             side=side,
             whole=transformer if is_encoder_decoder else None,

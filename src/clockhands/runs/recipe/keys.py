@@ -9,11 +9,11 @@ from typing import Any
 
 from clockhands.data import CORPORA
 from clockhands.model.config import TransformerConfig
-from clockhands.model.position_config import PositionConfig
+from clockhands.model.position_config import PositionConfig, spell_out_short_forms
 from clockhands.model.presets import PRESETS
 from clockhands.options import Option, options_of, takes_path
 from clockhands.runs.recipe.sections import Batching, Tokenization, Training
-from clockhands.schemes import CATALOGUE
+from clockhands.schemes import CATALOGUE, Composition
 
 __all__ = [
     "FROM_DATA",
@@ -75,7 +75,8 @@ def find_keys(tables: Mapping[str, Any], table: str) -> Mapping[str, Option]:
         return {"corpus": Option("corpus", str, None), **({} if corpus is None else corpus.options)}
     if table == "model":
         return {"preset": Option("preset", str, None), **list_model_options()}
-    return list_position_options({"scheme": _get_scheme(tables, table)})
+    short = {"preset": Option("preset", str, None), "schemes": options_of(Composition)["schemes"]}
+    return {**list_position_options({"scheme": _get_scheme(tables, table)}), **short}
 
 
 def _get_scheme(tables: Mapping[str, Any], table: str) -> Any:
@@ -96,12 +97,22 @@ def has_unknown_selector(tables: Mapping[str, Any], table: str) -> bool:
 
 
 def add_default_position(tables: Tables) -> Tables:
-    """Return the tables with the preset's scheme, or the paper's, where ``[position]`` names none."""
+    """Return the tables with the preset's scheme, or the paper's, where ``[position]`` names none.
+
+    What short forms of ``[position]`` stand for is spelled out.
+    """
     position, model = tables.get("position", {}), tables.get("model", {})
+    if isinstance(position, Mapping):
+        position = {
+            key: spell_out_short_forms(value) if key in SIDES else value
+            for key, value in spell_out_short_forms(position).items()
+        }
+        tables = {**tables, "position": position} if "position" in tables else tables
     if not isinstance(position, Mapping) or "scheme" in position or {"encoder", "decoder"} <= set(position):
         return tables
     preset = PRESETS.get(str(model.get("preset")), {}) if isinstance(model, Mapping) else {}
-    return {**tables, "position": {**preset.get("decoder", {"scheme": "sinusoidal"}), **position}}
+    default = spell_out_short_forms(preset.get("decoder", {"scheme": "sinusoidal"}))
+    return {**tables, "position": {**default, **position}}
 
 
 def add_default_tokenizer(tables: Tables) -> Tables:

@@ -18,6 +18,7 @@ from clockhands.runs.recipe.keys import (
     find_keys,
     has_unknown_selector,
 )
+from clockhands.runs.recipe.part_keys import is_part, set_in_part
 
 __all__ = ["BESIDE_MORPHEMES", "EXCLUSIVE", "NESTED", "apply_overrides", "set_key", "try_overrides"]
 
@@ -35,6 +36,9 @@ def set_key(tables: Tables, dotted: str, value: Any, *, written: bool = False) -
     Raises UsageError for a table or a key that does not exist, with the nearest that does.
     """
     table, _, key = dotted.rpartition(".")
+    if is_part(table):
+        set_in_part(tables["position"], table, key, value, written=written)
+        return
     if table.split(".")[0] not in TABLES or (table.startswith("position.") and table[9:] not in (*SIDES, *NESTED)):
         raise UsageError(f"cannot set {dotted!r}: {_describe_missing_key(dotted)}")
     if table[9:] in NESTED:
@@ -93,7 +97,8 @@ def _remove_morphemes(tables: Tables, overrides: Mapping[str, Any]) -> None:
 def _order_keys(overrides: Mapping[str, Any]) -> Iterator[list[str]]:
     """Yield the keys in three lists, to be set one after the other: corpus and preset, schemes, everything else."""
     first = [key for key in overrides if key in ("data.corpus", "model.preset")]
-    schemes = [key for key in overrides if key.startswith("position.") and key.endswith(".scheme")]
+    ends = (".scheme", ".schemes", ".preset")
+    schemes = [key for key in overrides if key.startswith("position.") and key.endswith(ends) and not is_part(key)]
     yield first
     yield sorted(schemes, key=len)
     yield [key for key in overrides if key not in (*first, *schemes)]
@@ -109,7 +114,8 @@ def _set_in_table(tables: Tables, table: str, key: str, value: Any) -> None:
         if not isinstance(inner, dict):
             raise UsageError(f"cannot set '{table}.{key}': {table} is {show_value(inner)}, and must be a table")
         place = inner
-    if SELECTORS.get(table.split(".")[0]) == key and place.get(key) != value:
+    selectors = (SELECTORS.get(table.split(".")[0]), *(("schemes", "preset") if table.startswith("position") else ()))
+    if key in selectors and place.get(key) != value:
         for other in [name for name in place if name not in KEPT]:
             del place[other]
     place[key] = value

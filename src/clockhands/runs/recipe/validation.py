@@ -24,6 +24,7 @@ from clockhands.runs.recipe.keys import (
 )
 from clockhands.runs.recipe.sections import Tokenization
 from clockhands.schemes import CATALOGUE
+from clockhands.schemes.layouts import LAYOUTS
 
 __all__ = [
     "SHAPE",
@@ -165,6 +166,8 @@ def _read_sides(position: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]
     for side, table in split_by_side(position):
         name = f"position.{side}" if side in position else "position"
         scheme = table.get("scheme", "none")
+        if "preset" in table:
+            faults.append(f"{name}.preset: {LAYOUTS.unknown(table.pop('preset'))}")
         if CATALOGUE.find(scheme) is None:
             wrong_type = f"{name}.scheme is {show_value(scheme)}, but must be the name of a scheme"
             faults.append(f"{name}.scheme: {CATALOGUE.unknown(scheme)}" if isinstance(scheme, str) else wrong_type)

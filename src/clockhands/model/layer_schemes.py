@@ -1,0 +1,179 @@
+"""Which schemes act in which layer of a side: the schedule of a ``PositionConfig``, read, judged and built."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from clockhands.errors import ConfigError, describe_unknown, show_value
+from clockhands.model.position_config import PositionConfig
+from clockhands.schemes import CATALOGUE, Composition, Scheme, find_option_faults, read_part
+
+__all__ = ["REPEAT", "BuiltSchemes", "Part", "build_schemes", "find_count_faults", "find_layer_faults", "list_parts"]
+
+REPEAT = "..."
+"""The last entry of ``layers``, after which the pattern begins anew until all layers are served."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One scheme of a layer: its name and its options."""
+
+    scheme: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_entry(entry: Any, kinds: Mapping[str, Any]) -> list[Part]:
+    """Return the schemes that an entry of ``layers`` names: a kind of layer, a scheme, or a table of one or several.
+
+    Raises ConfigError for an entry of another form.
+    """
+    if isinstance(entry, str) and entry in kinds:
+        return read_entry(kinds[entry], {})
+    if isinstance(entry, Mapping) and "schemes" in entry and "scheme" not in entry:
+        strange = [key for key in entry if key != "schemes"]
+        if strange or not isinstance(entry["schemes"], (list, tuple)):
+            raise ConfigError(
+                [f"{show_value(entry)} must be a table with a list of schemes and nothing else"], "layers"
+            )
+        return [Part(*read_part(part)) for part in entry["schemes"]]
+    return [Part(*read_part(entry))]
+
+
+def list_parts(position: PositionConfig, num_layers: int) -> list[tuple[Part, ...]]:
+    """Return the schemes that each layer has besides the one that all layers have; a valid configuration is assumed."""
+    if not position.layers:
+        return [()] * num_layers
+    pattern = [entry for entry in position.layers if entry != REPEAT]
+    return [
+        tuple(part for part in read_entry(pattern[layer % len(pattern)], position.kinds) if part.scheme != "none")
+        for layer in range(num_layers)
+    ]
+
+
+def find_layer_faults(position: PositionConfig, side: str) -> list[str]:
+    """Return what is wrong with the names and options in a schedule, whatever the number of layers."""
+    faults = []
+    if position.kinds and not position.layers:
+        faults.append(
+            f"{side}.kinds is given and {side}.layers is not; name in {side}.layers which layer is of which kind"
+        )
+    if position.layers and position.skip_every:
+        faults.append(f"{side}.skip_every and {side}.layers both say which layers have a position; give one of them")
+    used = {entry for entry in position.layers or () if isinstance(entry, str)}
+    faults += [f"{side}.kinds.{name} is in no entry of {side}.layers" for name in position.kinds if name not in used]
+    for name, entry in position.kinds.items():
+        faults += [f"{side}.kinds.{name}: {fault}" for fault in _find_entry_faults(entry, {})]
+    for number, entry in enumerate(position.layers or ()):
+        is_kind = isinstance(entry, str) and entry in position.kinds
+        if entry != REPEAT and not is_kind:
+            faults += [f"{side}.layers[{number}]: {fault}" for fault in _find_entry_faults(entry, position.kinds)]
+        elif entry == REPEAT and number != len(position.layers or ()) - 1:
+            faults.append(f"{side}.layers[{number}] is '{REPEAT}', which can only be the last entry")
+    return faults
+
+
+def _find_entry_faults(entry: Any, kinds: Mapping[str, Any]) -> list[str]:
+    try:
+        parts = read_entry(entry, kinds)
+    except ConfigError as fault:
+        return list(fault.faults)
+    faults = []
+    for part in parts:
+        if part.scheme not in CATALOGUE and isinstance(entry, str) and kinds:
+            faults.append(describe_unknown("kind of layer or scheme", part.scheme, [*kinds, *CATALOGUE]))
+        elif part.scheme == "composition":
+            faults.append("name the parts of a composition as schemes = [...]")
+        else:
+            faults += find_option_faults(CATALOGUE, part.scheme, part.options)
+    return faults
+
+
+def find_count_faults(position: PositionConfig, side: str, num_layers: int) -> list[str]:
+    """Return why a schedule does not fit the number of layers."""
+    if position.layers is None:
+        return []
+    pattern = [entry for entry in position.layers if entry != REPEAT]
+    count, said = len(pattern), f"{side}.layers has {len(pattern)} {'entry' if len(pattern) == 1 else 'entries'}"
+    if not count:
+        return [f"{side}.layers is empty; name a scheme for each layer, or leave it out"]
+    if count > num_layers:
+        return [f"{said} and there are {num_layers} layers; give one for each, or a shorter pattern"]
+    if num_layers % count and REPEAT not in position.layers:
+        return [
+            f"{said}, a pattern that does not come out even in {num_layers} layers; give one for each layer, or end "
+            f"the pattern with '{REPEAT}', which repeats it and cuts it at the last layer"
+        ]
+    return []
+
+
+@dataclass(frozen=True)
+class BuiltSchemes:
+    """The schemes of a side.
+
+    ``modules``: the instances, which share parts as ``Composition.borrow`` says. ``index``: the module of each layer.
+    ``at_input``: the scheme that acts at the token embedding.
+    """
+
+    modules: Sequence[Scheme]
+    index: Sequence[int]
+    at_input: Scheme
+
+
+def build_schemes(
+    position: PositionConfig, num_layers: int, take_common: Callable[[], Scheme], build_part: Callable[[Part], Scheme]
+) -> BuiltSchemes:
+    """Build the schemes of a side: one for all layers that are alike, or one for each if a part is ``per_layer``.
+
+    ``take_common`` builds the scheme that all layers have. What is not ``per_layer`` exists once for all layers that
+    have it. Raises ConfigError where schemes refuse the sizes, or each other.
+    """
+    first = take_common()
+    if position.layers is None:
+        rest = [take_common() for _ in range(num_layers - 1 if first.per_layer else 0)]
+        for scheme in rest:
+            _share(first, scheme)
+        return BuiltSchemes([first, *rest], [layer if rest else 0 for layer in range(max(num_layers, 1))], first)
+    modules: list[Scheme] = [] if first.per_layer else [first]
+    index, known = [], dict[str, int]()
+    for layer, parts in enumerate(list_parts(position, num_layers)):
+        key = json.dumps([[part.scheme, dict(part.options)] for part in parts], sort_keys=True)
+        alike = modules[known[key]] if key in known else None
+        if alike is None or alike.per_layer:
+            common = first if layer == 0 or not first.per_layer else take_common()
+            scheme = _put_together(first, common, [build_part(part) for part in parts])
+            if alike is not None:
+                _share(alike, scheme)
+            if scheme not in modules:
+                modules.append(scheme)
+            known.setdefault(key, modules.index(scheme))
+            index.append(modules.index(scheme))
+        else:
+            index.append(known[key])
+    return BuiltSchemes(modules, index, modules[index[0]] if first.per_layer else first)
+
+
+def _put_together(first: Scheme, common: Scheme, parts: list[Scheme]) -> Scheme:
+    """Return the scheme of one layer: what all layers have, and its own parts.
+
+    ``first`` is the scheme that all layers have, of which this layer shares what is not ``per_layer``. ``common`` is
+    that scheme too, or another instance for this layer.
+    """
+    if not parts:
+        _share(first, common)
+        return common
+    if not common.active_hooks():
+        return parts[0] if len(parts) == 1 else Composition(schemes=parts)
+    shared = first.parts if isinstance(first, Composition) else (first,)
+    scheme = Composition(schemes=[*(common.parts if isinstance(common, Composition) else (common,)), *parts])
+    if common is not first or not first.per_layer:
+        scheme.borrow({at: part for at, part in enumerate(shared) if not part.per_layer})
+    return scheme
+
+
+def _share(alike: Scheme, scheme: Scheme) -> None:
+    """Let a composition share with another one that is alike what is not ``per_layer``."""
+    if scheme is not alike and isinstance(alike, Composition) and isinstance(scheme, Composition):
+        scheme.borrow({at: part for at, part in enumerate(alike.parts) if not part.per_layer})
