@@ -32,6 +32,7 @@ VERBS = {
     "study": "run one of the built-in studies of the questions people ask",
     "check": "test whether a model handles position correctly",
     "explore": "write a page in which trained translators run and their positions can be changed",
+    "extend": "say how long a text a model reads, and make it read further",
     "explain": "say what a position configuration means, and where two of them part",
 }
 

@@ -96,13 +96,25 @@ def _to_transformers4(positions: Positions) -> str:
     return json.dumps({**written, **_claimed(positions)}, indent=2)
 
 
-def _to_vllm(positions: Positions) -> str:
-    table = _rope_table(_only_rotation(positions, "--hf-overrides of vLLM"))
+def _make_vllm_table(positions: Positions, program: str) -> dict[str, Any]:
+    """Return ``rope_parameters`` as vLLM reads them, and SGLang, which took its rotations from there."""
+    table = _rope_table(_only_rotation(positions, program))
     if table["rope_type"] == "yarn":
         # vLLM multiplies what it computes itself by attn_factor, and reads no attention_factor.
         table["attn_factor"] = table.pop("attention_factor") / temperature_of(table["factor"], 1.0)
+    return table
+
+
+def _to_vllm(positions: Positions) -> str:
+    table = _make_vllm_table(positions, "--hf-overrides of vLLM")
     length = f" --max-model-len {positions.claimed_length}" if positions.claimed_length else ""
     return f"--hf-overrides '{json.dumps({'rope_parameters': table})}'{length}"
+
+
+def _to_sglang(positions: Positions) -> str:
+    table = _make_vllm_table(positions, "--json-model-override-args of SGLang")
+    length = f" --context-length {positions.claimed_length}" if positions.claimed_length else ""
+    return f"--json-model-override-args '{json.dumps({'rope_parameters': table})}'{length}"
 
 
 def _to_gguf(positions: Positions) -> str:
@@ -162,6 +174,7 @@ FORMATS: dict[str, Callable[[Positions], str]] = {
     "hf5": _to_transformers5,
     "hf4": _to_transformers4,
     "vllm": _to_vllm,
+    "sglang": _to_sglang,
     "gguf": _to_gguf,
     "llama.cpp": _to_llama,
 }

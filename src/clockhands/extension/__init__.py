@@ -1,0 +1,47 @@
+"""How far a model can read, and how it is made to read further.
+
+::
+
+    from clockhands.extension import choose_lengths, encode_text, measure
+    from clockhands.runs import open_language_model
+
+    model = open_language_model("runs/facts")
+    lengths = choose_lengths(model.trained_length, 8 * model.trained_length)
+    measure(model, encode_text(model, documents), lengths, model.trained_length, texts=48, items=60).usable.length
+"""
+
+from __future__ import annotations
+
+from clockhands.extension.archive import Archive
+from clockhands.extension.card import write_card
+from clockhands.extension.choice_findings import make_choice_findings
+from clockhands.extension.choose import GUARD, Choice, choose_method
+from clockhands.extension.measure import Measurement, choose_lengths, measure
+from clockhands.extension.measure_findings import make_measure_findings
+from clockhands.extension.methods import Method, apply, list_methods
+from clockhands.extension.text import encode_text, split_stream
+from clockhands.extension.usable import DRIFT_MARGIN, Usable
+from clockhands.extension.write import list_engine_lines, refuse_taken, write_extended
+
+__all__ = [
+    "DRIFT_MARGIN",
+    "GUARD",
+    "Archive",
+    "Choice",
+    "Measurement",
+    "Method",
+    "Usable",
+    "apply",
+    "choose_lengths",
+    "choose_method",
+    "encode_text",
+    "list_engine_lines",
+    "list_methods",
+    "make_choice_findings",
+    "make_measure_findings",
+    "measure",
+    "refuse_taken",
+    "split_stream",
+    "write_card",
+    "write_extended",
+]

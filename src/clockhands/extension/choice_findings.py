@@ -1,0 +1,141 @@
+"""What was chosen, as findings: every finalist by length beside its cost on short text, and what was tried before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from clockhands.extension.choose import GUARD, Choice, Judged
+from clockhands.extension.retrieval import CHANCE
+from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table
+
+__all__ = ["describe_choice", "make_choice_findings"]
+
+GROUP = "What makes it read further"
+
+
+def make_choice_findings(choice: Choice, *, command: str, basis: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield the finding of the judgement, and that of the trials before it."""
+    yield _make_judgement(choice, command, basis)
+    yield _make_trials(choice, command, basis)
+
+
+def describe_choice(choice: Choice) -> str:
+    """Say what was chosen, what it gains at the longest length, and what it costs on short text."""
+    chosen, plain = choice.chosen, choice.judged[0]
+    before, after = (float(entry.drift.losses_NR[:, -1].mean()) for entry in (plain, chosen))
+    if chosen is plain:
+        rivals = [entry for entry in choice.judged[1:] if not entry.passes]
+        why = (
+            f"; {len(rivals)} of {len(choice.judged) - 1} others are not shown to cost less than {GUARD:.0%} within "
+            "the trained length"
+            if rivals
+            else ""
+        )
+        return f"Nothing that was judged is better than the model as it is{why}."
+    start = f"as trained it is {before:.3f}" if np.isfinite(before) else "as trained the model cannot read so far"
+    cost = chosen.cost
+    price = ""
+    if cost is not None:
+        low, high = (100 * bound / chosen.short_loss for bound in (cost.low, cost.high))
+        price = f" Within the trained length it costs {100 * chosen.relative_cost:+.2f} % [{low:+.2f}, {high:+.2f}]."
+    return (
+        f"Chosen: {chosen.method.name}, {chosen.method.description}. At {choice.longest:,} tokens the loss is "
+        f"{after:.3f}; {start}.{price}"
+    )
+
+
+def _make_judgement(choice: Choice, command: str, basis: Mapping[str, str]) -> Finding:
+    lengths = choice.judged[0].drift.lengths
+    columns = ["method", *(f"loss at {length:,}" for length in lengths), *(f"rank at {length:,}" for length in lengths),
+               "cost within the trained length, %", "low", "high", "passes the guard", "chosen"]  # fmt: skip
+    rows = [_make_row(entry, choice) for entry in choice.judged]
+    chosen = choice.chosen
+    after = float(chosen.drift.losses_NR[:, -1].mean())
+    before = float(choice.judged[0].drift.losses_NR[:, -1].mean())
+    references = (Reference("as trained", before),) if np.isfinite(before) else ()
+    return Finding(
+        "extend.choice",
+        f"What makes it read {choice.longest:,} tokens, and what does that cost on short text?",
+        describe_choice(choice),
+        after,
+        "nats per token",
+        references=references,
+        light="good" if chosen is not choice.judged[0] else "warn",
+        table=Table.of(columns, rows),
+        figure=_draw(choice),
+        method=(
+            f"{len(chosen.drift.losses_NR)} texts and {len(chosen.retrieval.depths_N)} questions a task that neither "
+            f"the halving nor the search has read. Guard: the cost on texts of {choice.trained:,} tokens is shown to "
+            f"be below {GUARD:.0%} of the loss (one-sided bound, simultaneous over methods). Of those that pass, the "
+            f"smallest mean loss beyond the trained length; of those within {GUARD:.0%} of it, the highest rank."
+        ),
+        source="LongRoPE (Ding et al. 2024) for the search; the rules name their own",
+        command=command,
+        details={"group": GROUP},
+        basis=basis,
+    )
+
+
+def _make_row(entry: Judged, choice: Choice) -> tuple[object, ...]:
+    losses = entry.drift.losses_NR.mean(0)
+    cost = entry.cost
+    spans = (0.0, None, None) if cost is None else (
+        100 * entry.relative_cost, 100 * cost.low / entry.short_loss, 100 * cost.high / entry.short_loss
+    )  # fmt: skip
+    marks = ("yes" if entry.passes else "no", "chosen" if entry is choice.chosen else "")
+    return (entry.method.name, *losses, *_mean_ranks(entry, choice), *spans, *marks)
+
+
+def _mean_ranks(entry: Judged, choice: Choice) -> np.ndarray:
+    """Return the mean rank by length, over the tasks that the model has learned; over all where it has learned none."""
+    tasks = choice.learned or tuple(entry.retrieval.ranks)
+    return np.mean([entry.retrieval.ranks[task].mean(0) for task in tasks], axis=0)
+
+
+def _draw(choice: Choice) -> Figure:
+    lengths = choice.judged[0].drift.lengths
+    losses: list[Mark] = []
+    ranks: list[Mark] = []
+    for entry in choice.judged:
+        emphasis = "main" if entry is choice.chosen else "reference" if entry is choice.judged[0] else ""
+        for marks, values in ((losses, entry.drift.losses_NR.mean(0)), (ranks, _mean_ranks(entry, choice))):
+            kept = [(length, float(value)) for length, value in zip(lengths, values, strict=True) if np.isfinite(value)]
+            xs, ys = (tuple(column) for column in zip(*kept, strict=True)) if kept else ((), ())
+            marks.append(Mark("line", entry.method.name, x=xs, y=ys, emphasis=emphasis))  # type: ignore[arg-type]
+    costs = [entry for entry in choice.judged if entry.cost is not None]
+    bars = Mark("bars", "cost", x=tuple(entry.method.name for entry in costs),
+                y=tuple(100 * entry.relative_cost for entry in costs))  # fmt: skip
+    guard = Mark("hline", "guard", y=(100 * GUARD,), emphasis="reference")
+    chance = Mark("hline", "chance", y=(CHANCE,), emphasis="reference")
+    panels = (
+        Panel(tuple(losses), "Loss of the same last tokens", "tokens of text", "nats per token", xscale="log"),
+        Panel((*ranks, chance), "Retrieval", "tokens of text", "rank of the right value", xscale="log", ylim=(0, 1.02)),
+        Panel((bars, guard), "Cost within the trained length", "", "% of the loss"),
+    )
+    return Figure(panels, "Each method by length of text, and what it costs on texts of the trained length.", columns=3)
+
+
+def _make_trials(choice: Choice, command: str, basis: Mapping[str, str]) -> Finding:
+    rows = sorted(choice.tried.items(), key=lambda pair: (-pair[1][1], pair[1][0]))
+    table = Table.of(
+        ["method", f"loss at {choice.longest:,}", "texts"],
+        [(name, loss if np.isfinite(loss) else None, count) for name, (loss, count) in rows],
+    )
+    best = min(choice.tried.items(), key=lambda pair: pair[1][0])
+    return Finding(
+        "extend.tried",
+        "What was tried before the judgement?",
+        f"{len(choice.tried)} methods; the smallest loss at {choice.longest:,} tokens was that of {best[0]} "
+        f"({best[1][0]:.3f} nats on {best[1][1]} texts).",
+        light="info",
+        table=table,
+        method=(
+            "Successive halving on paired losses: every method on few texts, the better half on twice as many. These "
+            "losses chose the finalists, so they are no measure of them; the judgement is."
+        ),
+        command=command,
+        details={"group": GROUP},
+        basis=basis,
+    )

@@ -1,0 +1,178 @@
+"""What was measured of a model as it is, as findings: its usable length, its drift, its retrieval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from clockhands.extension.measure import Measurement
+from clockhands.extension.retrieval import CHANCE, DEPTHS, FACTS
+from clockhands.extension.usable import KEPT
+from clockhands.findings import Figure, Finding, Mark, Panel, Reference, Table
+
+__all__ = ["make_measure_findings"]
+
+GROUP = "As it is"
+
+
+def make_measure_findings(
+    measurement: Measurement, *, margin: float, command: str, basis: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Yield the findings of a measurement; ``margin``: nats that a length may cost."""
+    yield _make_usable(measurement, margin, command, basis)
+    yield _make_drift(measurement, margin, command, basis)
+    yield _make_retrieval(measurement, command, basis)
+
+
+def _times(length: int, trained: int) -> str:
+    return f"{length / trained:g}×"
+
+
+def describe_usable(measurement: Measurement, margin: float) -> str:
+    """Say in a sentence or two how far the model reads, and what it rests on."""
+    usable, trained = measurement.usable, measurement.trained
+    longest = usable.rungs[-1].length
+    rests = "" if usable.learned else (
+        " No task of retrieval is shown to be above chance at a trained length, so this rests on the loss alone."
+    )  # fmt: skip
+    if usable.length == longest:
+        kept = f", and {' and '.join(usable.learned)} keep {KEPT:.0%} of the lead over chance" * bool(usable.learned)
+        return (
+            f"It reads at least {longest:,} tokens ({_times(longest, trained)} the trained length), the longest that "
+            f"was tried: the loss of the same tokens rises by less than {margin:g} nats{kept}.{rests}"
+        )
+    failing = next(rung for rung in usable.rungs if not rung.holds)
+    until = f"up to {usable.length:,} tokens ({_times(usable.length, trained)} the trained length)"
+    if usable.undecided:
+        return (
+            f"It is shown to read {until}; {failing.length:,} is undecided ({failing.reason}), which more --texts and "
+            f"--items can decide.{rests}"
+        )
+    if not usable.length:
+        return f"It reads none of the lengths that were tried: at {failing.length:,} tokens {failing.reason}.{rests}"
+    return f"It reads {until}; at {failing.length:,} tokens {failing.reason}.{rests}"
+
+
+def _make_usable(measurement: Measurement, margin: float, command: str, basis: Mapping[str, str]) -> Finding:
+    usable, trained = measurement.usable, measurement.trained
+    rows = [
+        (rung.length, rung.length / trained, "yes" if rung.holds else "no" if rung.shown_not else "undecided",
+         rung.reason)
+        for rung in usable.rungs
+    ]  # fmt: skip
+    return Finding(
+        "extend.usable",
+        "How long a text can this model read as it is?",
+        describe_usable(measurement, margin),
+        usable.length,
+        "tokens",
+        references=(Reference("trained length", trained),),
+        light="good" if usable.length >= trained else "warn",
+        table=Table.of(["tokens", "times trained", "reads", "because"], rows),
+        method=(
+            f"A length counts as read if the loss of the same last tokens is shown to be less than {margin:g} nats "
+            f"above that at the best trained length, and each learned task is shown to keep {KEPT:.0%} of its lead "
+            "over chance; so must every shorter length. One-sided bounds, simultaneous over lengths and tasks (max-t)."
+        ),
+        command=command,
+        details={"group": GROUP},
+        basis=basis,
+    )
+
+
+def _make_drift(measurement: Measurement, margin: float, command: str, basis: Mapping[str, str]) -> Finding:
+    drift, usable = measurement.drift, measurement.usable
+    means_R = drift.losses_NR.mean(0)
+    errors_R = drift.losses_NR.std(0, ddof=1) / np.sqrt(len(drift.losses_NR))
+    rows = []
+    for place, rung in enumerate(usable.rungs):
+        change = rung.drift
+        spans = (None, None, None) if change is None else (change.value, change.low, change.high)
+        rows.append((rung.length, rung.length / measurement.trained, means_R[place], *spans))
+    read = [place for place in range(len(means_R)) if not np.isnan(means_R[place])]
+    last = usable.rungs[read[-1]]
+    change = last.drift
+    if change is None:
+        verdict = f"No length beyond {usable.drift_reference:,} tokens could be compared."
+        value, interval = None, None
+    else:
+        verdict = (
+            f"At {last.length:,} tokens the same tokens cost {change.value:+.3f} nats [{change.low:+.3f}, "
+            f"{change.high:+.3f}] against {usable.drift_reference:,} tokens of text."
+        )
+        value, interval = change.value, (change.low, change.high)
+    xs = tuple(drift.lengths[place] for place in read)
+    marks = (
+        Mark("band", "2 standard errors", x=xs, low=tuple(float(means_R[p] - 2 * errors_R[p]) for p in read),
+             high=tuple(float(means_R[p] + 2 * errors_R[p]) for p in read)),
+        Mark("line", "loss of the last tokens", x=xs, y=tuple(float(means_R[p]) for p in read), emphasis="main"),
+        Mark("vline", "trained length", x=(measurement.trained,), emphasis="reference"),
+    )  # fmt: skip
+    panel = Panel(marks, xlabel="tokens of text", ylabel="nats per token", xscale="log")
+    return Finding(
+        "extend.drift",
+        "Does more text in front make the same tokens easier, or harder?",
+        verdict,
+        value,
+        "nats per token",
+        interval,
+        light="info",
+        table=Table.of(["tokens", "times trained", "loss", "against the best trained length", "low", "high"], rows),
+        figure=Figure((panel,), f"Loss of the same last {drift.tail} tokens of {len(drift.losses_NR)} texts."),
+        method=(
+            f"The last {drift.tail} tokens of {len(drift.losses_NR)} texts, scored after contexts of different length; "
+            "differences are paired by text."
+        ),
+        command=command,
+        details={"group": GROUP},
+        basis=basis,
+    )
+
+
+def _make_retrieval(measurement: Measurement, command: str, basis: Mapping[str, str]) -> Finding:
+    retrieval, learned = measurement.retrieval, measurement.usable.learned
+    columns = ["task", "tokens", "mean rank", *(f"depth {depth:g}" for depth in DEPTHS), "without the facts"]
+    rows, marks = [], []
+    for task, ranks_NR in retrieval.ranks.items():
+        control = float(retrieval.control[task].mean())
+        read = [place for place in range(ranks_NR.shape[1]) if not np.isnan(ranks_NR[:, place]).any()]
+        for place in read:
+            depths = [ranks_NR[retrieval.depths_N == depth, place].mean() for depth in DEPTHS]
+            rows.append((task, retrieval.lengths[place], ranks_NR[:, place].mean(), *depths, control))
+        marks.append(Mark("line", task, x=tuple(retrieval.lengths[place] for place in read),
+                          y=tuple(float(ranks_NR[:, place].mean()) for place in read)))  # fmt: skip
+    marks += [
+        Mark("hline", "chance", y=(CHANCE,), emphasis="reference"),
+        Mark("vline", "trained length", x=(measurement.trained,), emphasis="reference"),
+    ]
+    panel = Panel(tuple(marks), xlabel="tokens of text", ylabel="rank of the right value", xscale="log", ylim=(0, 1.02))
+    absent = [task for task in retrieval.ranks if task not in learned]
+    left_out = f" Not learned, and left out of the judgement: {', '.join(absent)}." if absent else ""
+    verdict = (
+        f"Above chance at a trained length: {', '.join(learned)}.{left_out}"
+        if learned
+        else "No task is shown to be above chance at a trained length: this model has not learned to recall."
+    )
+    references = [Reference("chance", CHANCE)]
+    references += [Reference(f"{task}, without the facts", float(control_N.mean()))
+                   for task, control_N in retrieval.control.items()]  # fmt: skip
+    items = len(retrieval.depths_N)
+    return Finding(
+        "extend.retrieval",
+        "Does it find again what stands in the text?",
+        verdict,
+        references=tuple(references),
+        light="info" if learned else "warn",
+        table=Table.of(columns, rows),
+        figure=Figure((panel,), "Rank of the right value among wrong ones: 1 is the best, 0.5 is chance."),
+        method=(
+            f"{items} questions of each task by depth and length; facts are written {retrieval.writing!r}. passkey: "
+            f"one fact. recall: {FACTS['recall']} facts, the wrong values are the others'. tracking: "
+            f"{FACTS['tracking']} chains of two facts. The rank is the share of wrong values with a smaller logit."
+        ),
+        source="RULER (Hsieh et al. 2024), by rank",
+        command=command,
+        details={"group": GROUP},
+        basis=basis,
+    )

@@ -1,0 +1,186 @@
+"""Ways to make a model read further without training, by name, and how each is laid over an opened model."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from clockhands.errors import UsageError
+from clockhands.extension.tables import STRETCHES, stretch_table
+from clockhands.runs import LanguageModel, is_run, open_language_model
+from clockhands.runs.foreign_positions import change_foreign_positions, find_rotation, measure_channels
+from clockhands.runs.language_model import find_position_table
+from clockhands.schemes.rotary.spectra import make_spectrum
+
+__all__ = ["Method", "apply", "find_rope", "list_methods", "make_longrope"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way: options of position in the names of our scheme *rope*, or a way to stretch a learned table.
+
+    Args:
+        name: what it is called in tables and options.
+        description: what it does, in a few words.
+        options: of position; empty to leave them as trained.
+        table: a key of ``STRETCHES``, for a model with a learned table; empty for others.
+        rows: of the table that it makes.
+    """
+
+    name: str
+    description: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    table: str = ""
+    rows: int = 0
+
+
+def find_rope(model: LanguageModel) -> tuple[int, float] | None:
+    """Return how many channels of a head rotate, and the base; None for a model whose frequencies cannot be set.
+
+    A model that rotates by another rule than the plain one already is as it is: the rule would be replaced.
+    """
+    if is_run(model.source):
+        config = model.model.config.transformer_config
+        position = config.get_position_config("decoder")
+        if position.scheme != "rope" or position.options.get("learned"):
+            return None
+        share = position.options.get("fraction") or 1.0
+        return int(config.d_head * share) // 2 * 2, float(position.options.get("base") or 10_000.0)
+    rotation = find_rotation(model.model.config)
+    if rotation is None or "rope_theta" not in rotation:
+        return None
+    return measure_channels(model.model.config, rotation), float(rotation["rope_theta"])
+
+
+def list_methods(model: LanguageModel, trained: int, longest: int) -> list[Method]:
+    """List what can be tried to reach ``longest`` tokens; the first leaves the model as it is.
+
+    Raises UsageError for a model whose positions cannot be extended.
+    """
+    plain = Method("none", "as trained")
+    rope = find_rope(model)
+    if rope is not None:
+        return [plain, *_list_rope_methods(*rope, trained, longest / trained)]
+    if find_position_table(model.model) is not None and not is_run(model.source):
+        ways = {name: what for name, (what, _) in STRETCHES.items()}
+        return [plain, *(Method(name, what, table=name, rows=longest) for name, what in ways.items())]
+    raise UsageError(
+        f"{model.source} has no positions that can be extended: its configuration rotates nothing and it has no "
+        "learned table; --only measure says how far it reads as it is"
+    )
+
+
+def _list_rope_methods(channels: int, base: float, trained: int, factor: float) -> Iterator[Method]:
+    """Yield the rules that change frequencies, each with the factor that is needed."""
+    yield Method("linear", "all hands slower (position interpolation)", {"spectrum": "linear", "factor": factor})
+    if channels > 2:
+        yield Method("ntk", "a larger base", {"spectrum": "ntk", "factor": factor})
+        dynamic = {"spectrum": "dynamic", "original_length": trained}
+        yield Method("dynamic", "a base that grows with the text", {**dynamic, "factor": factor})
+        yield Method("dynamic-1", "a base that grows with the text, by no more than it", {**dynamic, "factor": 1.0})
+    yarn = {"spectrum": "yarn", "factor": factor, "original_length": trained}
+    yield Method("by-parts", "YaRN without its temperature", {**yarn, "attention_factor": 1.0})
+    yield Method("yarn", "slow hands slower, and sharper attention", yarn)
+    llama3 = {"spectrum": "llama3", "factor": factor, "original_length": trained}
+    yield Method("llama3", "slow hands slower, as in Llama 3.1", llama3)
+    share = _share_that_came_round(channels, base, trained)
+    yield Method("clipped", "hands that never came round stand still", {"spectrum": "proportional", "share": share})
+    slower = _compare_with_plain("yarn", yarn, channels, base)
+    yield make_longrope("by-parts-beyond", "by-parts, only beyond the trained length", slower, trained, factor)
+    if channels > 2:
+        slower = _compare_with_plain("ntk", {"factor": factor}, channels, base)
+        yield make_longrope("ntk-beyond", "a larger base, only beyond the trained length", slower, trained, factor)
+
+
+def make_longrope(
+    name: str, description: str, slower: tuple[float, ...], trained: int, factor: float, attention_factor: float = 1.0
+) -> Method:
+    """Return the method that divides each frequency by its own number beyond the trained length, and up to it by 1."""
+    return Method(
+        name,
+        description,
+        {
+            "spectrum": "longrope", "factor": factor, "original_length": trained, "long_factor": slower,
+            "short_factor": (1.0,) * len(slower), "attention_factor": attention_factor,
+        },
+    )  # fmt: skip
+
+
+def _share_that_came_round(channels: int, base: float, trained: int) -> float:
+    """Return the share of the pairs that come round at least once within the trained length."""
+    omega_F = make_spectrum("default", channels, {}).frequencies(channels, base)
+    return float((omega_F * trained >= 2 * torch.pi).double().mean())
+
+
+def _compare_with_plain(name: str, options: Mapping[str, Any], channels: int, base: float) -> tuple[float, ...]:
+    """Return by how much a rule slows each frequency down."""
+    options = {key: value for key, value in options.items() if key != "spectrum"}
+    plain_F = make_spectrum("default", channels, {}).frequencies(channels, base)
+    return tuple((plain_F / make_spectrum(name, channels, options).frequencies(channels, base)).tolist())
+
+
+@contextmanager
+def apply(model: LanguageModel, method: Method) -> Iterator[LanguageModel]:
+    """Lay a method over a model inside the context, and take it off again. A run is opened once more for it."""
+    if method.table:
+        with _swap_table(model, method):
+            yield LanguageModel(model.source, model.model, model.tokenizer)
+    elif not method.options:
+        yield model
+    elif is_run(model.source):
+        device = str(model.device)
+        yield open_language_model(model.source, device=device, dtype=model.model.dtype, position=method.options)
+    else:
+        with _swap_rotation(model, method.options):
+            yield model
+
+
+@contextmanager
+def _swap_rotation(model: LanguageModel, options: Mapping[str, Any]) -> Iterator[None]:
+    """Rebuild the modules that hold the frequencies of a model of transformers, from another configuration."""
+    config = copy.deepcopy(model.model.config)
+    length = options.get("original_length") or model.trained_length
+    change_foreign_positions(config, options, model.source, length)
+    text = config.get_text_config(decoder=True)
+    if options.get("spectrum") == "dynamic":
+        # transformers takes the length in the configuration for the trained one.
+        text.max_position_embeddings = options["original_length"]
+    places = [
+        (parent, name, part)
+        for parent in model.model.modules()
+        for name, part in parent.named_children()
+        if hasattr(part, "inv_freq") or any(key.endswith("_inv_freq") for key, _ in part.named_buffers(recurse=False))
+    ]
+    if not places:
+        raise UsageError(f"{model.source} ({config.model_type}) keeps its frequencies where they cannot be replaced")
+    try:
+        for parent, name, part in places:
+            setattr(parent, name, type(part)(config=text).to(model.device))
+        yield
+    finally:
+        for parent, name, part in places:
+            setattr(parent, name, part)
+
+
+@contextmanager
+def _swap_table(model: LanguageModel, method: Method) -> Iterator[None]:
+    """Put a stretched table into a model of transformers."""
+    named_table = find_position_table(model.model)
+    if named_table is None:
+        raise UsageError(f"{model.source} has no learned table of positions")
+    _, table = named_table
+    before, rows = table.weight, table.num_embeddings
+    first = int(getattr(table, "offset", 0))
+    longer_PD = stretch_table(before.detach()[first:], method.rows, method.table)
+    table.weight = nn.Parameter(torch.cat([before.detach()[:first], longer_PD.to(before.dtype)]))
+    table.num_embeddings = len(table.weight)
+    try:
+        yield
+    finally:
+        table.weight, table.num_embeddings = before, rows

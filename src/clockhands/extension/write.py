@@ -1,0 +1,145 @@
+"""Writes an extended model as a folder that transformers opens, and opens it again to compare."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clockhands.errors import CheckpointError, ConfigError, UsageError
+from clockhands.explanation import convert, read_positions
+from clockhands.extension.methods import Method, apply
+from clockhands.files import write_text
+from clockhands.pretrained import CONFIG, read_json
+from clockhands.runs import LanguageModel, is_run, open_language_model
+from clockhands.runs.foreign_positions import change_foreign_positions
+from clockhands.runs.opening import change_positions
+
+__all__ = ["CONFIG4", "list_engine_lines", "refuse_taken", "write_extended"]
+
+CONFIG4 = "config.transformers4.json"
+"""The same configuration in the spelling of transformers 4, which is not read from the usual file."""
+TOLERANCE = 1e-5
+"""The largest difference of a logit between the model that was judged and the one that was written."""
+LEFT = (CONFIG, "README.md", "recipe.toml", "run.json", "metrics.jsonl", "curves.svg", CONFIG4)
+"""Files of a model folder that are written again, or that tell of another training."""
+
+
+def refuse_taken(folder: Path) -> None:
+    """Raise UsageError for a folder that holds a model: nothing is overwritten."""
+    if (folder / CONFIG).exists():
+        raise UsageError(f"{folder} holds a model already; name another folder with --out")
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file; name a folder with --out")
+
+
+def write_extended(model: LanguageModel, method: Method, trained: int, longest: int, folder: Path) -> float:
+    """Write a model with a method into a folder, and return the largest difference of its logits from those judged.
+
+    Weights of a folder are copied as they are. Raises UsageError where the folder holds a model, CheckpointError where
+    what was written does not compute what was judged.
+    """
+    refuse_taken(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".writing-") as name:
+        place = Path(name)
+        with apply(model, method) as extended:
+            _write_files(extended, method, longest, place)
+            ids_BS = _make_probe(model, longest)
+            expected = extended.compute_logits(ids_BS).cpu()
+        written = open_language_model(place, device=str(model.device), dtype=_find_dtype(model))
+        error = float((written.compute_logits(ids_BS).cpu() - expected).abs().max())
+        if not error <= TOLERANCE * max(1.0, float(expected.abs().max())):
+            raise CheckpointError(
+                f"what was written for {model.source} differs by {error:.2g} in its logits from what was judged; "
+                "nothing was kept"
+            )
+        for path in sorted(place.iterdir(), key=lambda path: path.name == CONFIG):
+            path.replace(folder / path.name)
+    return error
+
+
+def _find_dtype(model: LanguageModel) -> torch.dtype:
+    dtype: torch.dtype = next(model.model.parameters()).dtype
+    return dtype
+
+
+def _make_probe(model: LanguageModel, longest: int) -> torch.Tensor:
+    """Return one text of the longest length, of ordinary tokens."""
+    size = len(model.tokenizer)
+    generator = torch.Generator().manual_seed(0)
+    ids_BS = torch.randint(0, size, (1, longest), generator=generator)
+    ids_BS[0, : len(model.start)] = torch.tensor(model.start, dtype=torch.long)
+    return ids_BS
+
+
+def _write_files(extended: LanguageModel, method: Method, longest: int, place: Path) -> None:
+    """Write configuration, weights and tokenizer."""
+    source = Path(extended.source)
+    if is_run(extended.source):
+        _copy(source, place)
+        config = change_positions(copy.deepcopy(extended.model.config), method.options)
+        config.architectures = extended.model.config.architectures or [type(extended.model).__name__]
+        config.save_pretrained(place)
+        return
+    if method.table or not source.is_dir():
+        extended.model.save_pretrained(place)
+        extended.tokenizer.save_pretrained(place)
+    else:
+        _copy(source, place)
+    config = copy.deepcopy(extended.model.config)
+    if method.options:
+        change_foreign_positions(config, method.options, extended.source, extended.trained_length)
+    text = config.get_text_config(decoder=True)
+    # transformers takes this number for the trained length where the base grows with the text.
+    text.max_position_embeddings = method.options["original_length"] if _is_dynamic(method) else longest
+    _make_json_plain(text)
+    config.save_pretrained(place)
+    _write_for_version_4(place)
+
+
+def _is_dynamic(method: Method) -> bool:
+    return method.options.get("spectrum") == "dynamic"
+
+
+def _make_json_plain(text: Any) -> None:
+    """Turn tuples in ``rope_parameters`` into lists, as they are read back."""
+    if getattr(text, "rope_parameters", None):
+        text.rope_parameters = json.loads(json.dumps(text.rope_parameters))
+
+
+def _copy(source: Path, place: Path) -> None:
+    """Copy the files of a model folder, those that are written anew left out."""
+    for path in sorted(source.iterdir()):
+        if path.is_file() and path.name not in LEFT and not path.name.startswith("."):
+            shutil.copyfile(path, place / path.name)
+
+
+def _write_for_version_4(place: Path) -> None:
+    """Write the configuration as transformers 4 spells it, where it can be said there."""
+    raw = read_json(place / CONFIG)
+    if "rope_parameters" not in raw:
+        return
+    try:
+        spelling = json.loads(convert(read_positions(place), "hf4"))
+    except ConfigError:
+        return
+    del raw["rope_parameters"]
+    write_text(place / CONFIG4, json.dumps({**raw, **spelling}, indent=2))
+
+
+def list_engine_lines(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield how each program is told the positions of a folder, or why it cannot be."""
+    positions = read_positions(folder)
+    names = {"vllm": "vLLM", "sglang": "SGLang", "llama.cpp": "llama.cpp", "gguf": "GGUF"}
+    for form, name in names.items():
+        try:
+            yield name, convert(positions, form)
+        except ConfigError as fault:
+            yield name, f"cannot be told: {'; '.join(fault.faults)}"

@@ -1,0 +1,66 @@
+"""``extend`` from the command line: what it writes, and one sentence for what it cannot do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clockhands.cli import main
+from tests.runs.tiny import save_masked_model, save_model
+
+TEXT = "The clock has many hands, and each turns at its own speed. " * 80
+FEW = ["--text", "book.txt", "--texts", "8", "--items", "10", "--trained", "64"]
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("book.txt").write_text(TEXT)
+    Path("short.txt").write_text(TEXT[:100])
+    Path("russian.txt").write_text("Часы идут. " * 400)
+    save_model(tmp_path / "llama", "llama")
+    save_model(tmp_path / "mpt", "mpt", attn_config={"alibi": True})
+    save_masked_model(tmp_path / "bert")
+    return tmp_path
+
+
+def test_a_chosen_model_is_written_with_card_and_page(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["extend", "llama", "--to", "2x", *FEW, "--evaluations", "4", "--out", "longer", "--json"]
+    assert main(words) == 0
+    findings = json.loads(capsys.readouterr().out)
+    names = [item["name"] for item in findings["items"]]
+    assert names[:5] == ["extend.usable", "extend.drift", "extend.retrieval", "extend.choice", "extend.tried"]
+    assert Path("longer/report/index.html").is_file()
+    if "written" in findings["facts"]:
+        assert Path("longer/README.md").is_file() and names[-1] == "extend.engines"
+        assert main(words) == 2
+        assert "longer holds a model already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["mpt"], "has no positions that can be extended"),
+        (["bert", "--only", "measure"], "does not continue text"),
+        (["llama", "--to", "0.5x"], "is 32 tokens, less than the 64 that the model was trained on"),
+        (["llama", "--to", "1x"], "--to 1x is the trained length"),
+        (["llama", "--to", "far"], "neither a number of tokens nor a multiple"),
+        (["llama", "--text", "short.txt"], "too few for 8 texts of 512"),
+        (["llama", "--text", "russian.txt"], "are tokens that the tokenizer of llama does not know"),
+        (["llama", "--texts", "3"], "--texts is 3; at least 8"),
+        (["llama", "--margin", "0"], "give a number of nats above 0"),
+        (["llama", "--trained", "20"], "a trained length of 20 tokens is too short"),
+        (["llama", "--out", "llama"], "llama holds a model already"),
+        (["nowhere"], "there is no folder nowhere"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(path.name for path in Path().iterdir())
+    assert main(["extend", words[0], *FEW, *words[1:]]) in (1, 2)
+    said = capsys.readouterr().err.strip().splitlines()
+    assert len(said) == 1 and message in said[0], said
+    assert sorted(path.name for path in Path().iterdir()) == before

@@ -1,0 +1,72 @@
+"""The choice: the guard first, then the loss, then the rank; and the whole of it on a tiny model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clockhands.comparison.simultaneous import compare_with_baseline
+from clockhands.extension import Archive, choose_method, make_choice_findings, write_card
+from clockhands.extension.choose import Judged, _pick
+from clockhands.extension.drift import Drift
+from clockhands.extension.methods import Method
+from clockhands.extension.retrieval import Retrieval
+from clockhands.findings import Findings
+from clockhands.runs import open_language_model
+from tests.runs.tiny import LENGTH, save_model
+
+RNG = np.random.default_rng(0)
+SHORT = RNG.normal(2, 0.3, 60)
+
+
+def make_judged(name: str, long_loss: float, cost: float, rank: float = 0.8) -> Judged:
+    drift = Drift((32, 64), 8, np.stack([np.full(20, 2.0), np.full(20, long_loss)], 1))
+    retrieval = Retrieval((32, 64), {"recall": np.full((20, 2), rank)}, {}, np.zeros(20), "")
+    paired = SHORT + 2 * cost + RNG.normal(0, 0.005, 60)
+    (difference,) = compare_with_baseline([paired[:, None]], [SHORT[:, None]])
+    return Judged(Method(name, ""), drift, retrieval, None if name == "none" else difference, float(SHORT.mean()))
+
+
+@pytest.mark.parametrize(
+    ("rivals", "chosen"),
+    [
+        ([("best", 2.0, 0.05), ("cheap", 2.3, 0.0)], "cheap"),
+        ([("best", 2.0, 0.004), ("cheap", 2.3, 0.0)], "best"),
+        ([("best", 2.000, 0.0, 0.7), ("near", 2.015, 0.0, 0.9)], "near"),
+        ([("best", 2.000, 0.0, 0.7), ("far", 2.2, 0.0, 0.9)], "best"),
+        ([("dear", 2.0, 0.02), ("worse", 3.5, 0.0)], "none"),
+    ],
+)
+def test_the_guard_comes_before_the_loss_and_the_loss_before_the_rank(
+    rivals: list[tuple[str, float, float]], chosen: str
+) -> None:
+    judged = [make_judged("none", 3.0, 0.0), *(make_judged(*rival) for rival in rivals)]
+    assert _pick(judged, 32, ("recall",)).method.name == chosen
+
+
+def test_a_cost_that_is_not_shown_to_be_small_does_not_pass() -> None:
+    noise = RNG.normal(0, 0.5, 60)
+    noisy = SHORT + noise - noise.mean()
+    (difference,) = compare_with_baseline([noisy[:, None]], [SHORT[:, None]])
+    assert not replace(make_judged("noisy", 2.0, 0.0), cost=difference).passes
+
+
+def test_a_choice_is_made_written_down_and_not_measured_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = open_language_model(save_model(tmp_path / "model", "llama"))
+    stream = np.random.default_rng(0).integers(3, 99, 4000)
+    options = {"texts": 8, "items": 10, "evaluations": 6, "learned": ()}
+    archive = tmp_path / "measured.json"
+    choice = choose_method(model, stream[:2000], stream[2000:], LENGTH * 2, 128, archive=Archive(archive), **options)
+    names = [entry.method.name for entry in choice.judged]
+    assert names[0] == "none" and names[-1] == "searched" and len(choice.tried) == 12
+    assert all(entry.passes for entry in choice.judged if entry.relative_cost == 0)
+    findings = Findings("t", tuple(make_choice_findings(choice, command="c", basis={})))
+    card = write_card(findings, choice, "model", tmp_path).read_text()
+    assert "| method |" in card and choice.chosen.method.name in card
+    monkeypatch.setattr("clockhands.extension.choose.measure_losses", None)
+    monkeypatch.setattr("clockhands.extension.choose.measure_drift", None)
+    again = choose_method(model, stream[:2000], stream[2000:], LENGTH * 2, 128, archive=Archive(archive), **options)
+    assert again.chosen.method == choice.chosen.method

@@ -1,0 +1,61 @@
+"""A method laid over a model computes what transformers computes with that configuration, and leaves no trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from clockhands.errors import UsageError
+from clockhands.extension import apply, list_methods
+from clockhands.runs import open_language_model
+from tests.runs.tiny import LENGTH, save_model
+
+LONG = 4 * LENGTH
+
+
+def make_ids(length: int) -> torch.Tensor:
+    return torch.randint(3, 99, (2, length), generator=torch.Generator().manual_seed(0))
+
+
+def test_every_rule_is_transformers_own(tmp_path: Path) -> None:
+    folder = save_model(tmp_path, "llama")
+    model = open_language_model(folder)
+    long_BS, short_BS = make_ids(LONG), make_ids(LENGTH - 1)
+    before = model.compute_logits(long_BS), model.compute_logits(short_BS)
+    methods = list_methods(model, LENGTH, LONG)
+    assert [method.name for method in methods][:3] == ["none", "linear", "ntk"] and len(methods) == 11
+    for method in methods[1:]:
+        opened = open_language_model(folder, position=method.options)
+        with apply(model, method) as extended:
+            short = extended.compute_logits(short_BS)
+            found = extended.compute_logits(long_BS)
+        torch.testing.assert_close(found, opened.compute_logits(long_BS), atol=1e-5, rtol=0)
+        assert (found - before[0]).abs().max() > 1e-3, method.name
+        if "beyond" in method.name or "dynamic" in method.name:
+            torch.testing.assert_close(short, before[1])
+    assert torch.equal(model.compute_logits(long_BS), before[0])
+
+
+def test_a_learned_table_is_made_longer(tmp_path: Path) -> None:
+    model = open_language_model(save_model(tmp_path, "gpt2"))
+    short_BS = make_ids(LENGTH)
+    before = model.compute_logits(short_BS)
+    for method in list_methods(model, LENGTH, LONG)[1:]:
+        with apply(model, method) as extended:
+            assert extended.longest == LONG
+            assert extended.compute_logits(make_ids(LONG)).shape == (2, LONG, 100)
+            same = torch.allclose(extended.compute_logits(short_BS), before, atol=1e-5)
+            assert same == (method.name != "interpolated"), method.name
+    assert torch.equal(model.compute_logits(short_BS), before)
+    with pytest.raises(UsageError, match="a table of 32 positions"):
+        model.compute_logits(make_ids(LONG))
+
+
+def test_a_model_without_extendable_positions_is_refused(tmp_path: Path) -> None:
+    model = open_language_model(save_model(tmp_path, "mpt"))
+    with pytest.raises(UsageError, match="has no positions that can be extended"):
+        list_methods(model, LENGTH, LONG)
+    assert isinstance(model.model, type(AutoModelForCausalLM.from_config(model.model.config)))
