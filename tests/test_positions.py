@@ -15,7 +15,17 @@ from scipy.stats import kstest, pearsonr
 
 from clockhands import positions
 from clockhands.errors import PositionError, UsageError
-from clockhands.positions import TRANSFORMS, Cape, Randomised, Scaled, Shifted, make_transform
+from clockhands.positions import (
+    TRANSFORMS,
+    Cape,
+    Jittered,
+    RandomFloat,
+    Randomised,
+    Scaled,
+    Shifted,
+    Skipping,
+    make_transform,
+)
 
 masks = st.lists(st.lists(st.booleans(), min_size=5, max_size=5), min_size=1, max_size=4).map(torch.tensor)
 
@@ -205,6 +215,53 @@ def test_cape_moves_each_axis_by_draws_of_its_own_and_scales_all_alike() -> None
     assert scaled[0, 0, 0] != scaled[1, 0, 0]
 
 
+def test_random_floats_are_sorted_uniform_draws_that_fill_the_range() -> None:
+    """Sorted uniform draws: the n-th of N has the mean (n + 1)/(N + 1)·maximum, as order statistics have."""
+    generator, pos = torch.Generator().manual_seed(1), positions.count_up(1, 4)
+    draws = torch.cat([RandomFloat(maximum=10.0)(pos, training=True, generator=generator) for _ in range(4000)])
+    assert (draws.diff(dim=1) > 0).all() and draws.min() >= 0 and draws.max() < 10
+    torch.testing.assert_close(draws.mean(0), torch.tensor([2.0, 4.0, 6.0, 8.0]).double(), atol=0.1, rtol=0)
+    fixed = RandomFloat(maximum=10.0, length=6, seed=3)
+    assert torch.equal(fixed(pos), fixed(positions.count_up(1, 6))[:, :4]), "a token at a time is the same"
+    assert not torch.equal(fixed(pos), RandomFloat(maximum=10.0, length=6, seed=4)(pos))
+    with pytest.raises(PositionError, match=r"7 positions do not fit 6 draws; raise random-float.length"):
+        fixed(positions.count_up(1, 7))
+
+
+def test_skipping_cuts_a_row_into_chunks_that_stand_further_on() -> None:
+    """PoSE: chunks keep their order and their inner distances; every position below the maximum is met."""
+    mask = torch.tensor([[True] * 8, [False, False, *[True] * 6]])
+    pos, generator = positions.count_from_mask(mask), torch.Generator().manual_seed(1)
+    rows = [Skipping(maximum=20, chunks=3)(pos, mask, training=True, generator=generator) for _ in range(600)]
+    for row in rows[:100]:
+        steps = [row[0].diff(), row[1, 2:].diff()]
+        assert all((step >= 1).all() and (step > 1).sum() <= 2 for step in steps)
+        assert row.min() >= 0 and row.max() < 20
+    met = torch.stack(rows)
+    assert set(met[:, 0].flatten().tolist()) == set(range(20))
+    assert (met[:, 0] != met[:, 1]).any(), "each row by itself"
+    assert torch.equal(Skipping(maximum=20)(pos, mask), pos), "outside training nothing changes"
+    assert torch.equal(Skipping(maximum=8)(pos[:1], training=True, generator=generator), pos[:1]), "no room, no skip"
+    with pytest.raises(PositionError, match=r"a text of 8 tokens does not fit skipping.maximum, which is 7"):
+        Skipping(maximum=7)(pos, training=True)
+
+
+@pytest.mark.parametrize(
+    "options", [{"shift": 0.3}, {"jitter": 1.5, "rescale": None}, {"shift": 0.2, "jitter": 1.2, "rescale": 3.0}]
+)
+def test_jittered_coordinates_are_those_of_dinov3(options: dict[str, Any]) -> None:
+    from transformers.models.dinov3_vit import modeling_dinov3_vit as dinov3
+
+    centres = positions.make_patch_centres(2, 3, 4)
+    peer = dinov3.get_patches_center_coordinates(3, 4, torch.float32, torch.device("cpu"))
+    torch.testing.assert_close(centres[0], peer)
+    torch.manual_seed(5)
+    wanted = dinov3.augment_patches_center_coordinates(peer, **{"rescale": 2.0, **options})
+    got = Jittered(**options)(centres, training=True, generator=torch.Generator().manual_seed(5))
+    torch.testing.assert_close(got, wanted.expand(2, -1, -1))
+    assert torch.equal(Jittered(**options)(centres), centres)
+
+
 def test_scaled_divides() -> None:
     assert Scaled(factor=4.0)(positions.count_up(1, 3)).tolist() == [[0.0, 0.25, 0.5]]
 
@@ -235,6 +292,13 @@ def test_the_same_generator_draws_the_same(name: str) -> None:
         ("shifted", {"maximun": 3}, "unknown option of shifted 'maximun'; did you mean 'maximum'"),
         ("shifted", {"maximum": -1}, "maximum is -1"),
         ("randomised", {"length": 10, "maximum": 5}, "length is 10 and maximum 5"),
+        ("random-float", {"maximum": 0.0, "length": 0}, r"maximum is 0.0, but must be above 0"),
+        ("skipping", {"maximum": 0, "chunks": 0}, r"(?s)maximum is 0.*chunks is 0"),
+        (
+            "jittered",
+            {"shift": -1.0, "jitter": 0.5, "rescale": 0.1},
+            r"(?s)shift is -1.0.*jitter is 0.5.*rescale is 0.1",
+        ),
         ("cape", {"max_scale": 0.5, "max_local_shift": -1.0}, r"(?s)must be 0 or more.*max_scale is 0.5"),
         ("scaled", {"factor": 0.0}, "factor is 0.0"),
     ],

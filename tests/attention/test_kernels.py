@@ -188,7 +188,7 @@ BY_BLOCKS = [
 ROWS, COLUMNS = 32, 40
 OPTIONS: dict[str, dict[str, Any]] = {
     "dynamic": {"hidden": 4}, "log-cpb": {"hidden": 4}, "swin": {"rows": ROWS, "columns": COLUMNS},
-    "learned": {"max_length": ROWS * COLUMNS}, "deberta": {"span": 16},
+    "learned": {"max_length": ROWS * COLUMNS}, "diet": {"max_length": ROWS * COLUMNS}, "deberta": {"span": 16},
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from transformers.models.whisper.modeling_whisper import sinusoids
 from x_transformers.x_transformers import AbsolutePositionalEmbedding, ScaledSinusoidalEmbedding
 
 from clockhands import positions
-from clockhands.schemes import Learned, Sinusoidal, SinusoidalAxes, Time2Vec
+from clockhands.schemes import FourierBands, Learned, Sinusoidal, SinusoidalAxes, Time2Vec
 
 LENGTH, WIDTH = 50, 32
 
@@ -218,3 +218,17 @@ def test_trap_03_a_long_table_is_exact_wherever_it_begins(start: int) -> None:
     if start:
         naive = (pos[0, :, None].float() * omega.float()).sin().double()
         assert float((naive - angle.sin()).abs().max()) > 1e-2, "float32 angles are off by this much"
+
+
+@pytest.mark.parametrize("shape", [(7,), (4, 5)])
+def test_linear_bands_are_perceivers(shape: tuple[int, ...]) -> None:
+    from transformers.models.perceiver.modeling_perceiver import generate_fourier_features
+
+    axes, bands = len(shape), 3
+    lines = [torch.linspace(-1, 1, size) for size in (shape if axes == 1 else (6, 6))]
+    grid = torch.stack(torch.meshgrid(*lines, indexing="ij"), -1).reshape(1, -1, axes)
+    wanted = generate_fourier_features(grid, bands, [len(lines[0])] * axes)
+    scheme = FourierBands(axes * (1 + 2 * bands) + 3, axes=axes, resolution=len(lines[0]), bands=bands)
+    got = scheme.encode(positions.make_grid(1, *(len(line) for line in lines)))
+    torch.testing.assert_close(got[..., :-3], wanted, atol=2e-6, rtol=0)
+    assert not got[..., -3:].any(), "what the bands leave of the width stays empty"

@@ -21,7 +21,8 @@ from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as lla
 from x_transformers import x_transformers as X
 
 from clockhands import positions
-from clockhands.schemes import Axial, MRoPE, PoPE, RoPE, Temperature, XPos
+from clockhands.attention import attend_reference
+from clockhands.schemes import Axial, MRoPE, PoPE, RoPE, SSMax, Temperature, XPos
 
 HEADS, LENGTH, HEAD_DIM = 3, 20, 16
 Pair = tuple[Tensor, Tensor]
@@ -105,6 +106,8 @@ SPECTRA: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"spectrum": "yarn", "factor": 4.0, "original_length": 64, "truncate": False, "beta_fast": 8.0}, {}),
     ({"spectrum": "llama3", "factor": 8.0, "original_length": 128}, {}),
     ({"spectrum": "proportional", "share": 0.5}, {}),
+    ({"spectrum": "hope", "original_length": 64}, {}),
+    ({"spectrum": "hope", "original_length": 3000}, {}),
     (
         {
             "spectrum": "longrope",
@@ -330,6 +333,47 @@ def test_llama4_scales_queries_where_nothing_turns() -> None:
     got, k = Temperature().rotate(q, q, pos, pos)
     torch.testing.assert_close(got, q * theirs[:, None, :, None])
     assert torch.equal(k, q)
+
+
+def test_mistral_large_4_scales_each_head_by_the_log_of_its_position() -> None:
+    from transformers.models.mistral_large4.modeling_mistral_large4 import MistralLarge4TextSoftmaxScaling
+
+    peer, ours = MistralLarge4TextSoftmaxScaling(HEADS), SSMax(HEADS, bias=True)
+    assert ours.bias_H is not None
+    with torch.no_grad():
+        peer.scale.copy_(ours.slope_H.normal_())
+        peer.bias.copy_(ours.bias_H.normal_())
+    q, pos = torch.randn(2, HEADS, 5, HEAD_DIM), torch.tensor([[0, 1, 7, 500, 100_000], [4, 3, 2, 1, 0]])
+    got, k = ours.rotate(q, q, pos, pos)
+    torch.testing.assert_close(got, peer(q, pos, head_dim_first=True))
+    assert torch.equal(k, q)
+
+
+def test_ssmax_counts_the_tokens_of_a_packed_document() -> None:
+    """By position and by mask alike, a document in a row of several is as sharp as it is alone."""
+    documents = torch.tensor([[0] * 3 + [1] * 5])
+    mask = positions.make_document_mask(documents)[:, None] & torch.ones(8, 8, dtype=torch.bool).tril()
+    q, pos = torch.randn(1, HEADS, 8, HEAD_DIM), positions.count_packed(documents)
+    by_position, by_mask = (
+        attend_reference(SSMax(HEADS, count=count), q, q, q, pos, pos, mask).weights_BHST  # type: ignore[arg-type]
+        for count in ("position", "visible")
+    )
+    torch.testing.assert_close(by_position, by_mask)
+    with torch.no_grad():
+        scores = q @ q.mT / math.sqrt(HEAD_DIM) * 0.168 * torch.tensor([1, 2, 3, 1, 2, 3, 4, 5]).log()[:, None]
+    torch.testing.assert_close(by_mask, scores.masked_fill(~mask, -math.inf).softmax(-1))
+
+
+def test_rothp_is_rope_on_real_times() -> None:
+    """Two events meet by the time between them: R(t_i)q·R(t_j)k is q·R(t_j - t_i)k, whenever the record began."""
+    times = positions.check_times([[0.0, 0.37, 5.25, 1000.125]])
+    q, k = torch.randn(2, 1, 1, 4, HEAD_DIM, dtype=torch.float64).unbind(0)
+    scheme = RoPE(HEAD_DIM)
+    a, b = scheme.rotate(q, k, times, times)
+    apart = times[0, None, :] - times[0, :, None]
+    for i in range(4):
+        _, turned = scheme.rotate(k, k, apart[i : i + 1], apart[i : i + 1])
+        torch.testing.assert_close((a @ b.mT)[0, 0, i], (q[0, 0, i] * turned[0, 0]).sum(-1))
 
 
 def test_trap_02_bfloat16_positions_are_not_ours() -> None:

@@ -7,6 +7,7 @@ masked away, and 0 is inside every table.
 ``TRANSFORMS`` are the changes of positions that a configuration can name, under any scheme.
 """
 
+from clockhands.positions.drawn import Jittered, RandomFloat, Skipping
 from clockhands.positions.making import (
     Mask,
     centre,
@@ -30,10 +31,13 @@ from clockhands.positions.transforms import TRANSFORMS, Cape, Randomised, Scaled
 __all__ = [
     "TRANSFORMS",
     "Cape",
+    "Jittered",
     "Mask",
+    "RandomFloat",
     "Randomised",
     "Scaled",
     "Shifted",
+    "Skipping",
     "Transform",
     "centre",
     "check_times",

@@ -1,4 +1,4 @@
-"""Changes of positions that a configuration names: shifted (SHAPE), randomised, CAPE's augmentation, scaled.
+"""Changes of positions that a configuration names: shifted (SHAPE), randomised, CAPE's augmentation, scaled, drawn.
 
 A transform is a frozen dataclass; its fields are its options. It is called with the positions, the mask of
 tokens, whether the model trains, and a generator for what training draws::
@@ -23,6 +23,8 @@ import torch
 from clockhands.catalogue import Catalogue
 from clockhands.errors import ConfigError, PositionError
 from clockhands.options import Seed, check_options, options_of
+from clockhands.positions.drawn import Jittered, RandomFloat, Skipping
+from clockhands.positions.faults import refuse_faults
 from clockhands.positions.making import Mask, centre, scale, shift
 from clockhands.shapes import Float, Int, Num, Tensor
 
@@ -65,7 +67,7 @@ class Shifted:
     real_valued = False
 
     def __post_init__(self) -> None:
-        _check("shifted", (self.maximum < 0, f"maximum is {self.maximum}, but must be 0 or more"))
+        refuse_faults("shifted", (self.maximum < 0, f"maximum is {self.maximum}, but must be 0 or more"))
 
     def __call__(
         self,
@@ -101,7 +103,7 @@ class Randomised:
 
     def __post_init__(self) -> None:
         length = self.length or 1
-        _check("randomised", (not 1 <= length <= self.maximum, f"length is {length} and maximum {self.maximum}"))
+        refuse_faults("randomised", (not 1 <= length <= self.maximum, f"length is {length} and maximum {self.maximum}"))
 
     @property
     def depends_on_length(self) -> bool:
@@ -157,7 +159,7 @@ class Cape:
 
     def __post_init__(self) -> None:
         shifts = (self.max_global_shift, self.max_local_shift)
-        _check(
+        refuse_faults(
             "cape",
             (min(shifts) < 0, f"the largest shifts are {shifts}, but must be 0 or more"),
             (self.max_scale < 1, f"max_scale is {self.max_scale}, but must be at least 1"),
@@ -198,7 +200,7 @@ class Scaled:
     real_valued = True
 
     def __post_init__(self) -> None:
-        _check("scaled", (self.factor <= 0, f"factor is {self.factor}, but must be above 0"))
+        refuse_faults("scaled", (self.factor <= 0, f"factor is {self.factor}, but must be above 0"))
 
     def __call__(
         self,
@@ -212,8 +214,17 @@ class Scaled:
         return scale(pos_BS, self.factor)
 
 
-TRANSFORMS: Catalogue[type[Shifted] | type[Randomised] | type[Cape] | type[Scaled]] = Catalogue(
-    "position transform", {"shifted": Shifted, "randomised": Randomised, "cape": Cape, "scaled": Scaled}
+TRANSFORMS: Catalogue[type[Any]] = Catalogue(
+    "position transform",
+    {
+        "shifted": Shifted,
+        "randomised": Randomised,
+        "random-float": RandomFloat,
+        "skipping": Skipping,
+        "cape": Cape,
+        "jittered": Jittered,
+        "scaled": Scaled,
+    },
 )
 
 
@@ -222,11 +233,5 @@ def make_transform(name: str, options: Mapping[str, Any] | None = None) -> Trans
     values, faults = check_options(options or {}, options_of(TRANSFORMS[name]), name)
     if faults:
         raise ConfigError(faults, f"position transform {name!r}")
-    return TRANSFORMS[name](**values)
-
-
-def _check(name: str, *checks: tuple[bool, str]) -> None:
-    """Raise ConfigError with the sentence of every check that is True, if any is."""
-    faults = [f"{name}: {sentence}" for failed, sentence in checks if failed]
-    if faults:
-        raise ConfigError(faults, f"position transform {name!r}")
+    made: Transform = TRANSFORMS[name](**values)
+    return made

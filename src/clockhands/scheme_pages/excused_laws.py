@@ -34,6 +34,14 @@ _DIGITS = "and float32 carries seven digits of a million through it"
 _LONGEST = "its frequencies follow the longest document of the row"
 
 EXCEPTIONS: dict[str, tuple[BrokenLaw, ...]] = {
+    "shift": (
+        BrokenLaw(
+            "self-extend", "its window is longer than the texts of the law, which it reads as RoPE", {"window": 512}
+        ),
+        BrokenLaw(
+            "dual-chunk", "its chunks are longer than the texts of the law, which it reads as RoPE", {"chunk": None}
+        ),
+    ),
     "packing": (
         BrokenLaw("index", "it reads the longest document of the row", {"normalise": "length"}),
         BrokenLaw("rope", _LONGEST, {"spectrum": "dynamic"}),
@@ -44,6 +52,7 @@ EXCEPTIONS: dict[str, tuple[BrokenLaw, ...]] = {
         BrokenLaw("dynamic", f"its network is fed distances as they are, {_DIGITS}", {"log_distance": False}),
         BrokenLaw("xpos", "its factors leave the range of float32 over such spans, which it refuses"),
         BrokenLaw("swin", "offsets beyond its window raise PositionError"),
+        BrokenLaw("diet", "distances beyond its table raise PositionError", {"form": "relative"}),
     ),
     "finite differences of parameters": (
         BrokenLaw("dape", f"its bias {_FLOAT32}"),

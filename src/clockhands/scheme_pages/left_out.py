@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 LEFT_OUT: dict[str, str] = {
-    "ReRoPE, Self-Extend, Dual Chunk Attention": "each pair of tokens chooses between two rotations of q and k; "
-    "`rotate` gives one, and a correction in `bias` would do all the work twice",
     "TAPE": "its position tensors are rewritten by every layer; a scheme has no state that travels through the stack",
     "GRAPE-AP and additive GRAPE": "the additive form has ALiBi and forgetting as its members, which are here; the "
     "path-dependent form sums a product over every stretch of the path for each pair, and its cache would grow with it",
@@ -13,11 +11,12 @@ LEFT_OUT: dict[str, str] = {
     "FLOATER": "the encoding is the solution of a differential equation and its code could not be checked",
     "Complex-order embeddings": "every word has frequencies of its own, which are a token embedding and not a scheme",
     "Wavelet relative encoding": "no official code was found to settle the scales and shifts that the paper leaves",
-    "Rotated values (DeepSeek-V4)": "keys and values share one latent vector there; values are never turned here, and "
-    "the output would have to be turned back",
-    "LieRE, ComRoPE": "positions act by a dense matrix exponential for each token; GRAPE is the cheap relative part",
-    "SeqPE, RFS, PJ-RoPE, RoPE-ID, HoPE, HARoPE, Circle-RoPE, VRoPE, DoPE, DIET, RoTHP, CLEX": "read as abstracts, "
-    "with nothing to be exact to",
+    "Rotated values and outputs (DeepSeek-V4)": "keys and values share one latent vector there, so that values are "
+    "turned with the keys and the output back by the query's angle; here values never turn, and a hook between them "
+    "and the weights would take every scheme from the fused kernels",
+    "RePo above RoPE": "a schedule of layers, not a scheme: repo in the upper ones, rope in the lower",
+    "SeqPE, PJ-RoPE, RoPE-ID, HARoPE, Circle-RoPE, VRoPE, DoPE, CLEX, TAPA, BAM": "read as abstracts, with nothing to "
+    "be exact to",
     "mTAN's attention over time": "it replaces self-attention by attention from reference times; its time embeddings "
     "are here, as time2vec and as a sinusoid of base 10",
     "LOOPE and Hilbert orders": "an order of patches, which is data: pass the order's number as the position",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from clockhands.catalogue import Catalogue, get_module_line
 from clockhands.schemes.absolute.axes import SinusoidalAxes
+from clockhands.schemes.absolute.bands import FourierBands
 from clockhands.schemes.absolute.binary import Binary
 from clockhands.schemes.absolute.fourier import LearnableFourier
 from clockhands.schemes.absolute.index import Index
@@ -14,7 +15,9 @@ from clockhands.schemes.absolute.sinusoidal import Sinusoidal
 from clockhands.schemes.absolute.time2vec import Time2Vec
 from clockhands.schemes.absolute.universal import Universal
 from clockhands.schemes.bias.alibi import Alibi
+from clockhands.schemes.bias.alibi_axes import AlibiAxes
 from clockhands.schemes.bias.chunks import Chunks
+from clockhands.schemes.bias.diet import DIET
 from clockhands.schemes.bias.fire import Fire
 from clockhands.schemes.bias.kerple import Kerple
 from clockhands.schemes.bias.mlp import DynamicPositionBias
@@ -40,13 +43,18 @@ from clockhands.schemes.content.transformer_xl import TransformerXL
 from clockhands.schemes.content.tupe import TUPE
 from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.rotary.axial import Axial
+from clockhands.schemes.rotary.dual_chunk import DualChunk
 from clockhands.schemes.rotary.fope import FoPE
 from clockhands.schemes.rotary.grape import GRAPE
+from clockhands.schemes.rotary.liere import LieRE
 from clockhands.schemes.rotary.mixed import Mixed
 from clockhands.schemes.rotary.multimodal import MRoPE
 from clockhands.schemes.rotary.pope import PoPE
+from clockhands.schemes.rotary.rerope import ReRoPE
 from clockhands.schemes.rotary.rope import RoPE
 from clockhands.schemes.rotary.rotation import compile_rotation
+from clockhands.schemes.rotary.self_extend import SelfExtend
+from clockhands.schemes.rotary.ssmax import SSMax
 from clockhands.schemes.rotary.temperature import Temperature
 from clockhands.schemes.rotary.xpos import XPos
 from clockhands.schemes.scheme import Declares, Scheme
@@ -62,6 +70,7 @@ CATALOGUE: Catalogue[type[Scheme]] = Catalogue(
         "sinusoidal-axes": SinusoidalAxes,
         "learned": Learned,
         "learnable-fourier": LearnableFourier,
+        "fourier-bands": FourierBands,
         "time2vec": Time2Vec,
         "universal": Universal,
         "rope": RoPE,
@@ -71,9 +80,16 @@ CATALOGUE: Catalogue[type[Scheme]] = Catalogue(
         "axial": Axial,
         "mixed": Mixed,
         "mrope": MRoPE,
+        "rerope": ReRoPE,
+        "self-extend": SelfExtend,
+        "dual-chunk": DualChunk,
+        "liere": LieRE,
         "temperature": Temperature,
+        "ssmax": SSMax,
         "alibi": Alibi,
+        "alibi-axes": AlibiAxes,
         "t5": T5Bias,
+        "diet": DIET,
         "kerple": Kerple,
         "fire": Fire,
         "sandwich": Sandwich,
@@ -105,9 +121,11 @@ CATALOGUE: Catalogue[type[Scheme]] = Catalogue(
 __all__ = [
     "CATALOGUE",
     "DAPE",
+    "DIET",
     "GRAPE",
     "TUPE",
     "Alibi",
+    "AlibiAxes",
     "Axial",
     "Binary",
     "CARoPE",
@@ -117,15 +135,18 @@ __all__ = [
     "DeBERTa",
     "Declares",
     "DistanceBias",
+    "DualChunk",
     "DynamicPositionBias",
     "Fire",
     "FoPE",
     "Forgetting",
+    "FourierBands",
     "Index",
     "Inkling",
     "Kerple",
     "LearnableFourier",
     "Learned",
+    "LieRE",
     "LogCPB",
     "MRoPE",
     "Mixed",
@@ -134,10 +155,13 @@ __all__ = [
     "PoPE",
     "RandomVectors",
     "RePo",
+    "ReRoPE",
     "RoPE",
+    "SSMax",
     "Sandwich",
     "Scheme",
     "SelectiveRoPE",
+    "SelfExtend",
     "Shaw",
     "Sinks",
     "Sinusoidal",

@@ -22,7 +22,7 @@ pytest.importorskip("ctranslate2", reason="the extra ctranslate2 is not installe
 
 ADDED = {
     "none", "index", "binary", "random", "sinusoidal", "sinusoidal-axes", "learned", "learnable-fourier", "time2vec",
-    "universal", "rope",
+    "universal", "rope", "fourier-bands",
 }  # fmt: skip
 """The schemes that the engine can express."""
 BLOCKS: list[dict[str, Any]] = [

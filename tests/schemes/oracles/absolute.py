@@ -178,3 +178,17 @@ def universal(case: Case) -> Expected:
             function = math.sin if is_sine else math.cos
             table[s, channel] = function((p + start) * omega) + function(start * omega)
     return Expected(encode_SP=table)
+
+
+@oracle("fourier-bands", {"axes": 2, "resolution": 4, "bands": 3})
+def fourier_bands(case: Case) -> Expected:
+    """Jaegle et al. 2021, section 3.2: coordinates, sines, cosines; frequencies from 1 to half the resolution."""
+    axes, resolution = case.options.get("axes", 1), case.options.get("resolution", 512)
+    bands = case.options.get("bands", (case.width // axes - 1) // 2)
+    rows = []
+    for place in case.kpos_T.reshape(len(case.kpos_T), -1).tolist():
+        x = [2 * p / (resolution - 1) - 1 for p in place]
+        angles = [math.pi * at * (1 + (resolution / 2 - 1) * f / (bands - 1)) for at in x for f in range(bands)]
+        row = [*x, *map(math.sin, angles), *map(math.cos, angles)]
+        rows.append(row + [0.0] * (case.width - len(row)))
+    return Expected(encode_SP=torch.tensor(rows, dtype=torch.float64))

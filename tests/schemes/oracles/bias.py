@@ -204,3 +204,29 @@ def log_cpb(case: Case) -> Expected:
         return 16 / (1 + math.exp(-perceptron(case.scheme.mlp, offset, "relu")[h]))
 
     return case.add(term)
+
+
+@oracle("alibi-axes", {"norm": "manhattan"})
+def alibi_axes(case: Case) -> Expected:
+    """Fuller et al. 2023: slopes for six heads, those of four and every other one of eight, times the distance."""
+    slopes = [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]
+
+    def term(h: int, i: int, j: int) -> float:
+        apart = [abs(float(a - b)) for a, b in zip(case.qpos_S[i], case.kpos_T[j], strict=True)]
+        return -slopes[h] * (sum(apart) if case.options.get("norm") == "manhattan" else math.hypot(*apart))
+
+    return case.add(term)
+
+
+@oracle("diet", {"rank": 3}, {"form": "relative", "max_length": 12})
+def diet(case: Case) -> Expected:
+    """Chen et al. 2021: P_Q[i]·P_K[j], or R[i - j], not scaled."""
+    scheme = case.scheme
+
+    def term(h: int, i: int, j: int) -> float:
+        m, n = int(case.qpos_S[i]), int(case.kpos_T[j])
+        if case.options.get("form") == "relative":
+            return float(scheme.table_HR[h, m - n + 11])
+        return float(scheme.query_HPR[h, m].double() @ scheme.key_HPR[h, n].double())
+
+    return case.add(term)

@@ -290,7 +290,7 @@ def tupe(case: Case) -> Expected:
     return Expected(logits_HST=logits)
 
 
-@oracle("inkling", {"rank": 3, "extent": 4})
+@oracle("inkling", {"rank": 3, "extent": 4}, {"rank": 2, "sharpen_after": 3, "slope": 0.5})
 def inkling(case: Case) -> Expected:
     """Inkling 2026: the mixture of the query's token over profiles of distance; zero outside the extent."""
     scheme, heads = case.scheme, case.q_HSK.shape[0]
@@ -303,10 +303,14 @@ def inkling(case: Case) -> Expected:
         mixture = linear(scheme.mixture_GD, case.x_TD[i]).view(heads, -1)[h]
         return float(mixture @ basis[:, r])
 
-    return case.add(term)
+    expected, after = case.add(term), case.options.get("sharpen_after")
+    if after is not None:
+        for i, p in enumerate(case.qpos_S.tolist()):
+            expected.logits_HST[:, i] *= 1 + 0.5 * math.log(max((p + 1) / after, 1.0))
+    return expected
 
 
-@oracle("path", {"rank": 3, "taps": 2})
+@oracle("path", {"rank": 3, "taps": 2}, {"forget": True})
 def path(case: Case) -> Expected:
     """Yang et al. 2025, equations 3 and 4: the key's view of the query after every reflection on the way."""
     scheme, heads, width = case.scheme, case.q_HSK.shape[0], case.q_HSK.shape[-1]
@@ -320,7 +324,10 @@ def path(case: Case) -> Expected:
         betas = [2 * sigmoid(float(linear(scheme.beta, x)[h])) for x in case.x_TD]
         for i in range(logits.shape[1]):
             arriving = case.q_HSK[h, i].clone()
+            forgotten = 0.0
             for j in range(i, -1, -1):
-                logits[h, i, j] = arriving @ case.k_HTK[h, j] / math.sqrt(width)
+                logits[h, i, j] = arriving @ case.k_HTK[h, j] / math.sqrt(width) + forgotten
+                if scheme.gate is not None:
+                    forgotten -= softplus(-float(linear(scheme.gate, case.x_TD[j])[h]))
                 arriving = arriving - betas[j] * (ws[j] @ arriving) * ws[j]
     return Expected(logits_HST=logits)

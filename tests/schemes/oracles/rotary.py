@@ -72,6 +72,8 @@ def bent(o: dict[str, Any], c: int, turned: int, longest: int, p: int) -> float:
             return theta
         smooth = (length / wave - low) / (high - low)
         return (1 - smooth) * theta / factor + smooth * theta
+    if spectrum == "hope":  # with base 10,000 and eight channels hands come round in 6, 63, 628 and 6,283 tokens
+        return theta if c < 2 else 0.0
     if spectrum == "proportional":
         return theta if c < int(o.get("share", 0.25) * turned // 2) else 0.0
     return theta
@@ -106,6 +108,7 @@ def bent(o: dict[str, Any], c: int, turned: int, longest: int, p: int) -> float:
     },
     {"spectrum": "llama3", "factor": 8.0, "original_length": 64, "base": 100.0},
     {"spectrum": "proportional", "share": 0.5},
+    {"spectrum": "hope", "original_length": 64},
 )
 def rope(case: Case) -> Expected:
     o = case.options
@@ -274,3 +277,90 @@ def temperature(case: Case) -> Expected:
         inside = (p + 1) // length if form == "floor" else p / length
         logits[:, i] *= 1 + c * (math.log(o["factor"]) if form == "constant" else math.log(1 + inside))
     return Expected(logits_HST=logits)
+
+
+def at_distances(case: Case, distance: Callable[[int, int], float]) -> Expected:
+    """RoPE (half layout) whose pairs of tokens meet at distances that are told."""
+    base, width = case.options.get("base", 10_000.0), case.q_HSK.shape[-1]
+    logits = torch.zeros(case.q_HSK.shape[0], len(case.qpos_S), len(case.kpos_T), dtype=torch.float64)
+    places = list(product(enumerate(case.qpos_S.tolist()), enumerate(case.kpos_T.tolist())))
+    for h, ((i, m), (j, n)) in product(range(logits.shape[0]), places):
+        q, k = case.q_HSK[h, i].tolist(), case.k_HTK[h, j].tolist()
+        for c in range(width // 2):
+            turn = cmath.exp(1j * distance(m, n) * base ** (-2 * c / width))
+            met = complex(q[c], q[c + width // 2]) * complex(k[c], -k[c + width // 2]) * turn
+            logits[h, i, j] += met.real / math.sqrt(width)
+    return Expected(logits_HST=logits)
+
+
+@oracle("rerope", {"window": 3}, {"window": 2, "factor": 3.0})
+def rerope(case: Case) -> Expected:
+    """Su 2023: min(r, w), or w + (r - w)/k beyond the window."""
+    window, leak = case.options.get("window", 512), case.options.get("factor", math.inf)
+    return at_distances(case, lambda m, n: m - n if m - n < window else window + (m - n - window) / leak)
+
+
+@oracle("self-extend", {"window": 3, "group": 2})
+def self_extend(case: Case) -> Expected:
+    """Jin et al. 2024, section 3: far positions are divided by the group's size and rounded down."""
+    window, group = case.options.get("window", 512), case.options.get("group", 8)
+    return at_distances(
+        case, lambda m, n: m - n if m - n < window else m // group - n // group + window - window // group
+    )
+
+
+@oracle("dual-chunk", {"original_length": 5, "chunk": 3})
+def dual_chunk(case: Case) -> Expected:
+    """An et al. 2024, section 3: intra-chunk, successive-chunk and inter-chunk attention."""
+    trained, chunk = case.options.get("original_length", 4096), case.options.get("chunk", 3072)
+
+    def distance(m: int, n: int) -> float:
+        chunks = m // chunk - n // chunk
+        if chunks == 0:
+            return m % chunk - n % chunk
+        return (min(m % chunk + chunk, trained - 1) if chunks == 1 else trained - 1) - n % chunk
+
+    return at_distances(case, distance)
+
+
+@oracle("ssmax", {"bias": True}, {"count": "visible"})
+def ssmax(case: Case) -> Expected:
+    """Nakanishi 2025: (s·ln n)·z for each head; Mistral Large 4 adds b."""
+    logits, scheme = case.scores(), case.scheme
+    for h, i in product(range(logits.shape[0]), range(logits.shape[1])):
+        seen = i + 1 + logits.shape[2] - logits.shape[1] if case.causal else logits.shape[2]
+        count = seen if case.options.get("count") == "visible" else int(case.qpos_S[i]) + 1
+        logits[h, i] *= float(scheme.slope_H[h]) * math.log(count) + (
+            float(scheme.bias_H[h]) if case.options.get("bias") else 0.0
+        )
+    return Expected(logits_HST=logits)
+
+
+@oracle("liere", {"block": 4, "form": "partition"}, {"block": 4, "form": "dependent"})
+def liere(case: Case) -> Expected:
+    """Ostmeier et al. 2025; Yu et al. 2025: exp of a skew matrix by the eigenvectors of the Hermitian i·A."""
+    scheme, heads = case.scheme, case.q_HSK.shape[0]
+    half = scheme.generator_HANCC.detach().double()
+    skew = half - half.transpose(-1, -2)
+
+    def rotated(x: torch.Tensor, h: int, pos: list[float]) -> torch.Tensor:
+        out = []
+        for n, part in enumerate(x.split(scheme.block)):
+            if scheme.form == "free":
+                generator = sum(p * skew[h, a, n] for a, p in enumerate(pos))
+            elif scheme.form == "partition":
+                generator = pos[n % 2] * skew[h, 0, n]
+            else:
+                generator = sum(p * float(scheme.rate_HAN[h, a, n]) for a, p in enumerate(pos)) * skew[h, 0, n]
+            values, vectors = torch.linalg.eigh(1j * generator)
+            turn = vectors @ torch.diag(torch.exp(-1j * values)) @ vectors.conj().T
+            out.append((turn @ part.to(turn.dtype)).real)
+        return torch.cat(out)
+
+    q, k = (
+        torch.stack(
+            [torch.stack([rotated(x, h, p) for x, p in zip(rows[h], pos.tolist(), strict=True)]) for h in range(heads)]
+        )
+        for rows, pos in ((case.q_HSK, case.qpos_S), (case.k_HTK, case.kpos_T))
+    )
+    return Expected(logits_HST=q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1]))

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clockhands.schemes.content.running_sum import Coordinates, accumulate
+from clockhands.schemes.content.running_sum import Coordinates, accumulate, subtract_sums
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
@@ -81,5 +81,4 @@ class Forgetting(Scheme):
         kpos_BT: KeyPositions,
     ) -> Float[Tensor, "B H S T"]:
         """Return c_i - c_j of every pair: [B, H, S, T]."""
-        high_BHST, low_BHST = (qpos_BS[..., part, None] - kpos_BT[..., None, :, part] for part in (0, 1))
-        return high_BHST + low_BHST
+        return subtract_sums(qpos_BS, kpos_BT)

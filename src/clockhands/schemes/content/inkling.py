@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from clockhands.errors import ConfigError
 from clockhands.schemes.content.running_sum import Coordinates
 from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, check_integer
@@ -21,13 +22,16 @@ class Inkling(Scheme):
     """Relative logits over a learned basis of distances (Inkling, 2026): (W_r x_i)·P[:, i - j], nothing beyond it.
 
     Unscaled, and zero for distances outside 0 .. extent - 1. A token's coordinates are its position and its mixture
-    W_r x, which makes keys carry a mixture that only queries use.
+    W_r x, which makes keys carry a mixture that only queries use. With ``sharpen_after``, n0, all logits are multiplied
+    by τ = 1 + α·ln(max((p + 1)/n0, 1)), as in its global layers.
 
     Args:
         d_model: width of the layer's input.
         num_heads: H.
         rank: numbers in a mixture.
         extent: distances in the basis.
+        sharpen_after: n0, tokens after which τ begins to rise; None: τ is 1.
+        slope: α.
 
     Example:
         >>> import torch
@@ -43,9 +47,20 @@ class Inkling(Scheme):
     models = ("Inkling",)
     per_layer = True
 
-    def __init__(self, d_model: int, num_heads: int, *, rank: int = 16, extent: int = 1024) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        rank: int = 16,
+        extent: int = 1024,
+        sharpen_after: int | None = None,
+        slope: float = 0.1,
+    ) -> None:
         super().__init__()
-        self.num_heads, self.extent = num_heads, extent
+        self.num_heads, self.extent, self.sharpen_after, self.slope = num_heads, extent, sharpen_after, slope
+        if sharpen_after is not None and sharpen_after < 1:
+            raise ConfigError([f"inkling.sharpen_after is {sharpen_after}, but must be at least 1"], "the scheme")
         self.mixture_GD = nn.Parameter(torch.empty(num_heads * rank, d_model))
         self.basis_GR = nn.Parameter(torch.empty(rank, extent))
         self.reset_parameters()
@@ -58,8 +73,28 @@ class Inkling(Scheme):
 
     @property
     def declares(self) -> Declares:
-        """The promises of Inkling: only distances matter, and they are integers."""
-        return Declares(translation_invariant=True)
+        """The promises of Inkling: only distances matter, and they are integers; τ depends on the query's position."""
+        return Declares(translation_invariant=self.sharpen_after is None)
+
+    def active_hooks(self) -> frozenset[str]:
+        """Return the hooks that this instance needs: without τ no query is touched."""
+        return type(self).hooks() - (frozenset({"rotate"}) if self.sharpen_after is None else frozenset())
+
+    def rotate(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
+        """Multiply queries [B, H, S, K] by τ; keys stay as they are."""
+        if self.sharpen_after is None:
+            return q_BHSK, k_BHTK
+        return (q_BHSK.float() * self._tau(qpos_BS)).to(q_BHSK.dtype), k_BHTK
+
+    def _tau(self, place_BHSA: Tensor) -> Float[Tensor, "B H S 1"]:
+        count_BHS1 = (place_BHSA[..., :1] + 1) / (self.sharpen_after or 1)
+        return 1 + self.slope * torch.log(count_BHS1.clamp(min=1.0))
 
     def locate(
         self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
@@ -85,4 +120,5 @@ class Inkling(Scheme):
         profile_BHSR = qpos_BS[..., 1:] @ self.basis_GR.float()
         distance_BHST = (qpos_BS[..., :1] - kpos_BT[..., :1].transpose(-1, -2)).long()
         inside_BHST = (distance_BHST >= 0) & (distance_BHST < self.extent)
-        return profile_BHSR.gather(-1, distance_BHST.clamp(0, self.extent - 1)).where(inside_BHST, 0.0)
+        bias_BHST = profile_BHSR.gather(-1, distance_BHST.clamp(0, self.extent - 1)).where(inside_BHST, 0.0)
+        return bias_BHST if self.sharpen_after is None else bias_BHST * self._tau(qpos_BS)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from clockhands.schemes.content.running_sum import Coordinates
+from clockhands.schemes.content.running_sum import Coordinates, accumulate, subtract_sums
 from clockhands.schemes.content.selective import convolve_causally
 from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
@@ -26,8 +26,10 @@ class PaTH(Scheme):
     block of one triangular inverse, M = (I + B·low(WWᵀ))⁻¹·B, so that what the path takes away from q_i·k_j is
     low(QWᵀ)·M·low(WKᵀ): no key is ever rewritten, and the cache holds each token's β and w beside its key.
 
-    A token's coordinates are its position, β, w, and w before the convolution. Keys must be in the order of the text
-    and the queries its last tokens, as for every causal mask here.
+    With ``forget`` (PaTH-FoX) the logit gains Σ_{s=j+1..i} ln f_s besides, as in ``forgetting``.
+
+    A token's coordinates are its position, β, w, w before the convolution, and the gates' sums. Keys must be in the
+    order of the text and the queries its last tokens, as for every causal mask here.
 
     Args:
         d_model: width of the layer's input.
@@ -35,6 +37,8 @@ class PaTH(Scheme):
         head_dim: width of a head.
         rank: of the map to w.
         taps: width of the convolution.
+        forget: whether gates f = σ(v·x + c) let what lies further back be forgotten. Their sum is added as in
+            ``forgetting``; flash-linear-attention divides it by √d_head too.
 
     Example:
         >>> import torch
@@ -51,20 +55,24 @@ class PaTH(Scheme):
     reads_heads = True
     rowwise = False
 
-    def __init__(self, d_model: int, num_heads: int, head_dim: int, *, rank: int = 32, taps: int = 3) -> None:
+    def __init__(
+        self, d_model: int, num_heads: int, head_dim: int, *, rank: int = 32, taps: int = 3, forget: bool = False
+    ) -> None:
         super().__init__()
         self.num_heads, self.head_dim = num_heads, head_dim
         self.beta = nn.Linear(d_model, num_heads)
         self.down = nn.Linear(d_model, rank, bias=False)
         self.up = nn.Linear(rank, num_heads * head_dim, bias=False)
         self.taps_HKW = nn.Parameter(torch.empty(num_heads, head_dim, taps))
+        self.gate = nn.Linear(d_model, num_heads) if forget else None
         self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Draw the weights as PyTorch draws linear layers and convolutions of one channel."""
-        for layer in (self.beta, self.down, self.up):
-            layer.reset_parameters()
+        for layer in (self.beta, self.down, self.up, self.gate):
+            if layer is not None:
+                layer.reset_parameters()
         nn.init.uniform_(self.taps_HKW, -(self.taps_HKW.shape[-1] ** -0.5), self.taps_HKW.shape[-1] ** -0.5)
 
     @property
@@ -75,7 +83,7 @@ class PaTH(Scheme):
     def locate(
         self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Coordinates | None
     ) -> Float[Tensor, "B H S A"]:
-        """Return position, β, w, and w before the convolution, in float32: [B, H, S, 2 + 2K].
+        """Return position, β, w, w before the convolution, and the gates' sums, in float32: [B, H, S, 2 + 2K], or + 2.
 
         Raises PositionError for positions of several coordinates.
         """
@@ -84,10 +92,15 @@ class PaTH(Scheme):
         raw_BHSK = raw_BSD.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
         beta_BSH = 2 * torch.sigmoid(F.linear(x, self.beta.weight.float(), self.beta.bias.float()))
         pos_BHS1 = drop_axis(pos_BS, "path").float()[:, None, :, None].expand(-1, self.num_heads, -1, -1)
-        past = (None,) * 4 if past_BHTA is None else past_BHTA.split([1, 1, width, width], dim=-1)
+        sums = 0 if self.gate is None else 2
+        past = (None,) * 5 if past_BHTA is None else past_BHTA.split([1, 1, width, width, sums], dim=-1)
         smooth_BHSK = convolve_causally(raw_BHSK, self.taps_HKW.float(), pos_BHS1, past[3], past[0])
         w_BHSK = F.normalize(F.silu(smooth_BHSK), dim=-1)
-        return torch.cat([pos_BHS1, beta_BSH.transpose(1, 2)[..., None], w_BHSK, raw_BHSK], dim=-1)
+        parts = [pos_BHS1, beta_BSH.transpose(1, 2)[..., None], w_BHSK, raw_BHSK]
+        if self.gate is not None:
+            open_BSH = F.linear(x, self.gate.weight.float(), self.gate.bias.float())
+            parts.append(accumulate(F.logsigmoid(open_BSH).transpose(1, 2)[..., None], past[4]))
+        return torch.cat(parts, dim=-1)
 
     def bias(
         self,
@@ -105,4 +118,5 @@ class PaTH(Scheme):
         meets_key_BHTT = beta_BHT1 * (w_BHTK @ k_BHTK.to(wide).transpose(-1, -2)).tril(-1)
         gathered_BHTT = torch.linalg.solve_triangular(lower_BHTT, meets_key_BHTT, upper=False, unitriangular=True)
         meets_query_BHST = (q_BHSK.to(wide) @ w_BHTK.transpose(-1, -2)).tril(keys - queries)
-        return -self.scale(self.head_dim) * (meets_query_BHST @ gathered_BHTT)
+        taken_BHST = -self.scale(self.head_dim) * (meets_query_BHST @ gathered_BHTT)
+        return taken_BHST if self.gate is None else taken_BHST + subtract_sums(qpos_BS[..., -2:], kpos_BT[..., -2:])

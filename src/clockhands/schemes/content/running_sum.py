@@ -7,7 +7,7 @@ import torch
 from clockhands.schemes.frequencies import choose_angle_dtype
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["Coordinates", "accumulate", "read_sums"]
+__all__ = ["Coordinates", "accumulate", "read_sums", "subtract_sums"]
 
 Coordinates = Float[Tensor, "B H T A"]
 
@@ -29,3 +29,9 @@ def read_sums(parts_BHTA: Coordinates) -> Float[Tensor, "B H T A1"]:
     """Return the sums, in float64, of the two float32 parts that ``accumulate`` made of them: [B, H, T, A/2]."""
     high, low = parts_BHTA.to(choose_angle_dtype(parts_BHTA.device)).chunk(2, dim=-1)
     return high + low
+
+
+def subtract_sums(query_BHS2: Float[Tensor, "B H S 2"], key_BHT2: Float[Tensor, "B H T 2"]) -> Float[Tensor, "B H S T"]:
+    """Return the sum of each query less that of each key, [B, H, S, T], from the parts that ``accumulate`` made."""
+    high_BHST, low_BHST = (query_BHS2[..., part, None] - key_BHT2[..., None, :, part] for part in (0, 1))
+    return high_BHST + low_BHST

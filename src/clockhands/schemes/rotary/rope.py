@@ -29,7 +29,8 @@ __all__ = ["RoPE"]
 class RoPE(Rotary):
     """Rotary position embedding (Su et al. 2021, equation 34): q and k of position p are rotated by p·θ_c.
 
-    Values are never rotated. The spectrum changes θ so that texts longer than the trained ones fit; options that a
+    Values are never rotated. Positions may be real numbers: over measured times this is RoTHP's encoding of events (Gao
+    and Dai 2024, 2405.06985). The spectrum changes θ so that texts longer than the trained ones fit; options that a
     spectrum has no use for are refused, and those left at None take the spectrum's own default (``rotary/spectra.py``).
 
     Args:
@@ -39,13 +40,14 @@ class RoPE(Rotary):
             (2c, 2c + 1), as in the paper and GPT-J. On a CPU the latter are faster, unless ``compile_rotation()`` was
             called, which takes seconds once.
         fraction: share of the head's channels that rotate (partial rotary); the rest carries no position.
-        learned: multiply every θ_c by e^(α_c) with α learned, beginning at 0 (Mistral Large 4).
+        learned: multiply every θ_c by e^(α_c) with α learned, beginning at 0: learned frequencies, LeRoPE (2607.10134),
+            which Mistral Large 4 has.
         spectrum: ``default``; ``linear`` (position interpolation); ``ntk``; ``dynamic`` (NTK by the row's length);
-            ``yarn``; ``longrope``; ``llama3``; ``proportional`` (p-RoPE).
+            ``yarn``; ``longrope``; ``llama3``; ``proportional`` (p-RoPE); ``hope`` (high frequencies alone).
         factor: how many times longer than trained; for all spectra but ``default``, and ``linear``, ``ntk``,
             ``dynamic``, ``yarn`` and ``longrope`` need it.
-        original_length: the trained length L; ``dynamic``, ``yarn``, ``longrope`` and ``llama3`` need it. A run that is
-            opened or trained further with another spectrum knows it.
+        original_length: the trained length L; ``dynamic``, ``yarn``, ``longrope``, ``llama3`` and ``hope`` need it. A
+            run that is opened or trained further with another spectrum knows it.
         share: of the frequencies, the highest, that rotate; for ``proportional``.
         beta_fast: hands that come round this often within L are kept; for ``yarn``.
         beta_slow: hands that come round less often than this within L are interpolated; for ``yarn``.
@@ -85,7 +87,7 @@ class RoPE(Rotary):
         fraction: float = 1.0,
         learned: bool = False,
         spectrum: Literal[
-            "default", "linear", "ntk", "dynamic", "yarn", "longrope", "llama3", "proportional"
+            "default", "linear", "ntk", "dynamic", "yarn", "longrope", "llama3", "proportional", "hope"
         ] = "default",
         factor: float | None = None,
         original_length: int | None = None,

@@ -24,6 +24,7 @@ __all__ = [
     "Device",
     "Dynamic",
     "Frequencies",
+    "Hope",
     "Length",
     "Linear",
     "Llama3",
@@ -357,6 +358,28 @@ class Proportional(Spectrum):
         return wrong if 0 <= self.share <= 1 else [*wrong, f"rope.share is {self.share}, but must be between 0 and 1"]
 
 
+@dataclass(frozen=True)
+class Hope(Spectrum):
+    """HoPE (Chen et al. 2025): high frequencies turn, and hands that do not come round within L carry no position.
+
+    The paper keeps high-frequency components and makes the low ones independent of position; the line between them is
+    drawn here at one turn within the trained length, θ_c = 2π/L.
+    """
+
+    original_length: int
+
+    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
+        """Return the frequencies, of which those below 2π/L are 0: [F]."""
+        omega_F = compute_frequencies(channels, base, device=device)
+        return omega_F * (omega_F >= 2 * math.pi / self.original_length)
+
+    def to_hf(self, base: float, channels: int) -> dict[str, Any]:
+        """Return ``rope_parameters`` of the type ``proportional`` with as many frequencies."""
+        kept = int((self.frequencies(channels, base) > 0).sum())
+        # A little more than the share, so that rounding down gives as many pairs.
+        return {"rope_type": "proportional", "rope_theta": base, "partial_rotary_factor": (2 * kept + 0.5) / channels}
+
+
 SPECTRA: dict[str, type[Spectrum]] = {
     "default": Spectrum,
     "linear": Linear,
@@ -366,6 +389,7 @@ SPECTRA: dict[str, type[Spectrum]] = {
     "longrope": LongRope,
     "llama3": Llama3,
     "proportional": Proportional,
+    "hope": Hope,
 }
 
 

@@ -1,0 +1,14 @@
+"""What is wrong with the options of a transform, all at once."""
+
+from __future__ import annotations
+
+from clockhands.errors import ConfigError
+
+__all__ = ["refuse_faults"]
+
+
+def refuse_faults(name: str, *checks: tuple[bool, str]) -> None:
+    """Raise ConfigError with the sentence of every check that is True, if any is."""
+    faults = [f"{name}: {sentence}" for failed, sentence in checks if failed]
+    if faults:
+        raise ConfigError(faults, f"position transform {name!r}")

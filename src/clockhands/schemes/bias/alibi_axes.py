@@ -1,0 +1,66 @@
+"""ALiBi on a grid: a straight penalty on the distance between cells."""
+
+from __future__ import annotations
+
+from typing import Literal, final
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.bias.alibi import alibi_slopes
+from clockhands.schemes.frequencies import check_axes, choose_angle_dtype
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
+from clockhands.shapes import Float, Tensor
+
+__all__ = ["AlibiAxes"]
+
+
+@final
+class AlibiAxes(Scheme):
+    """2D-ALiBi (Fuller et al. 2023): -m_h·|p_i - p_j| with the distance between the cells of a grid.
+
+    Args:
+        num_heads: H; the slopes m_h are those of ``alibi``.
+        axes: coordinates of a position.
+        norm: ``euclidean`` distance (CROMA) or ``manhattan``, the sum over the axes.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import AlibiAxes
+        >>> q, pos = torch.ones(1, 1, 2, 4), torch.tensor([[[0, 0], [3, 4]]])
+        >>> AlibiAxes(num_heads=1).bias(q, q, pos, pos)[0, 0, 0].tolist()
+        [-0.0, -0.01953125]
+    """
+
+    equation = r"\ell_{ij} = q_i \cdot k_j / \sqrt{d_h} - m_h \lVert p_i - p_j \rVert"
+    source = "Fuller et al. 2023 (CROMA, 2311.00566)"
+    peers = ("antofuller/CROMA (the authors' code)",)
+    models = ("CROMA",)
+
+    def __init__(self, num_heads: int, *, axes: int = 2, norm: Literal["euclidean", "manhattan"] = "euclidean") -> None:
+        super().__init__()
+        if axes < 1:
+            raise ConfigError([f"alibi-axes needs positions of at least one coordinate; axes is {axes}"], "the scheme")
+        self.num_heads, self.axes, self.norm = num_heads, axes, norm
+
+    @property
+    def declares(self) -> Declares:
+        """The promises of this instance: only differences matter, in any direction; positions may be real-valued."""
+        return Declares(translation_invariant=True, real_valued=True, axes=self.axes)
+
+    def bias(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "B H S T"]:
+        """Return -m_h·distance of each pair: [B, H, S, T], float32, from distances in float64.
+
+        Raises PositionError for positions with another number of coordinates.
+        """
+        dtype = choose_angle_dtype(q_BHSK.device)
+        q, k = (check_axes(pos, self.axes, "alibi-axes").to(dtype) for pos in (qpos_BS, kpos_BT))
+        apart = (q[..., :, None, :] - k[..., None, :, :]).abs()
+        distance = apart.sum(-1) if self.norm == "manhattan" else apart.square().sum(-1).sqrt()
+        distance_BHST = distance if distance.dim() == 4 else distance[:, None]
+        slopes_H = alibi_slopes(self.num_heads).to(distance.device, dtype)
+        return (-slopes_H[:, None, None] * distance_BHST).float()

@@ -1,0 +1,110 @@
+"""DIET: learned logits for pairs of positions, apart from the contents."""
+
+from __future__ import annotations
+
+from typing import Literal, final
+
+import torch
+from torch import nn
+
+from clockhands.errors import ConfigError, PositionError
+from clockhands.schemes.distance import compute_distances
+from clockhands.schemes.frequencies import drop_axis
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, check_integer, check_length
+from clockhands.shapes import Float, Tensor
+
+__all__ = ["DIET"]
+
+
+@final
+class DIET(Scheme):
+    """Decoupled positional attention (Chen et al. 2021): positions meet positions only in the logits.
+
+    ``absolute`` (DIET-ABS): + P_Q[i]·P_K[j] with tables of rank r for each head. ``relative`` (DIET-REL): + R[i - j],
+    one number for each head and distance, without buckets.
+
+    Args:
+        num_heads: H.
+        form: ``absolute`` or ``relative``.
+        max_length: positions in the tables; a relative table has the distances between them.
+        rank: r; for ``absolute``.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import DIET
+        >>> q, pos = torch.randn(1, 2, 3, 8), torch.tensor([[0, 1, 2]])
+        >>> DIET(num_heads=2).bias(q, q, pos, pos).shape
+        torch.Size([1, 2, 3, 3])
+    """
+
+    equation = r"\ell_{ij} \mathrel{+}= p^Q_i \cdot p^K_j \quad \text{or} \quad R_{i-j}"
+    source = "Chen et al. 2021 (2104.08698)"
+    per_layer = True
+
+    def __init__(
+        self,
+        num_heads: int,
+        *,
+        form: Literal["absolute", "relative"] = "absolute",
+        max_length: int = 512,
+        rank: int = 64,
+    ) -> None:
+        super().__init__()
+        if max_length < 1 or rank < 1:
+            raise ConfigError(
+                [f"diet needs max_length and rank of at least 1; got {max_length} and {rank}"], "the scheme"
+            )
+        self.form, self.max_length = form, max_length
+        absolute = form == "absolute"
+        self.query_HPR = nn.Parameter(torch.empty(num_heads, max_length, rank)) if absolute else None
+        self.key_HPR = nn.Parameter(torch.empty(num_heads, max_length, rank)) if absolute else None
+        self.table_HR = None if absolute else nn.Parameter(torch.empty(num_heads, 2 * max_length - 1))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw the tables from N(0, 0.02²)."""
+        for table in self.parameters():
+            nn.init.normal_(table, std=0.02)
+
+    @property
+    def declares(self) -> Declares:
+        """The promises of this instance: positions of the tables, or distances between them."""
+        relative = self.form == "relative"
+        return Declares(
+            translation_invariant=relative, max_length=None if relative else self.max_length, beyond="raise"
+        )
+
+    def bias(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "B H S T"]:
+        """Return the learned logit of each pair of positions: [B, H, S, T].
+
+        Raises PositionError for positions or distances outside the tables, real-valued ones, and several coordinates.
+        """
+        qpos_BS, kpos_BT = drop_axis(qpos_BS, "diet"), drop_axis(kpos_BT, "diet")
+        for pos in (qpos_BS, kpos_BT):
+            check_integer(pos, "diet")
+        if self.table_HR is not None:
+            distance_BST = compute_distances(qpos_BS, kpos_BT)
+            self._check_distance(distance_BST)
+            return self.table_HR.float()[:, distance_BST + self.max_length - 1].transpose(0, 1)
+        assert self.query_HPR is not None and self.key_HPR is not None
+        for pos in (qpos_BS, kpos_BT):
+            check_length(pos, self.max_length, "diet")
+        query_HBSR, key_HBTR = self.query_HPR.float()[:, qpos_BS], self.key_HPR.float()[:, kpos_BT]
+        return (query_HBSR @ key_HBTR.transpose(-1, -2)).transpose(0, 1)
+
+    def _check_distance(self, distance_BST: Tensor) -> None:
+        if torch.compiler.is_compiling() or not distance_BST.numel():
+            return
+        largest = int(distance_BST.abs().max())
+        if largest >= self.max_length:
+            raise PositionError(
+                f"distance {largest} is outside the table of diet, which reaches {self.max_length - 1}; shorten the "
+                f"text, raise max_length, or choose a scheme that extrapolates"
+            )

@@ -1,0 +1,75 @@
+"""ReRoPE: beyond a window every key stands at the window's edge, or moves away more slowly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import final
+
+import torch
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.rotary.rotation import Layout
+from clockhands.schemes.rotary.two_rotations import FarPairs, TwoRotations
+from clockhands.schemes.scheme import Declares
+from clockhands.shapes import Num, Tensor
+
+__all__ = ["ReRoPE"]
+
+
+@final
+class ReRoPE(TwoRotations):
+    """Rectified RoPE (Su 2023): distances r < w are RoPE's; from the window w on, every distance is w, or, in the leaky
+    form, w + (r - w)/k. A model that was trained with RoPE reads longer texts so without training.
+
+    Args:
+        head_dim: width of a head; even.
+        base: θ_c = base^(-2c/d).
+        layout: pairs ``half`` or ``interleaved``, as in ``rope``.
+        window: w, in tokens; below the trained length.
+        factor: k of the leaky form; None: distances beyond the window are all w.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.attention import attend_reference
+        >>> from clockhands.schemes import ReRoPE
+        >>> q, pos = torch.ones(1, 1, 4, 2), torch.tensor([[0, 1, 2, 3]])
+        >>> attend_reference(ReRoPE(head_dim=2, window=2), q, q, q, pos, pos).logits_BHST[0, 0, 3]
+        tensor([-0.5885, -0.5885,  0.7641,  1.4142])
+    """
+
+    equation = (
+        r"\ell_{ij} = q_i^\top R(\rho(i - j)) k_j / \sqrt{d_h}, \quad "
+        r"\rho(r) = r \text{ if } r < w \text{ else } w + (r - w)/k"
+    )
+    source = "Su 2023 (bojone/rerope, ReRoPE and Leaky ReRoPE)"
+    peers = ("bojone/rerope (the author's code; in no library)", "jquesnelle/yarn LlamaReRoPE")
+
+    def __init__(
+        self,
+        head_dim: int,
+        *,
+        base: float = 10_000.0,
+        layout: Layout = "half",
+        window: int = 512,
+        factor: float | None = None,
+    ) -> None:
+        super().__init__("rerope", head_dim, base, layout)
+        if window < 1 or (factor is not None and factor < 1):
+            raise ConfigError(
+                [f"rerope needs window and factor of at least 1; got {window} and {factor}"], "the scheme"
+            )
+        self.window, self.factor = window, factor
+
+    @property
+    def declares(self) -> Declares:
+        """The promises of ReRoPE: only distances matter, under a causal mask."""
+        return Declares(translation_invariant=True, causal_only=True, real_valued=True)
+
+    def list_far_pairs(self, qpos_BS: Num[Tensor, "B S"], kpos_BT: Num[Tensor, "B T"]) -> Iterator[FarPairs]:
+        """Return where queries and keys stand for distances from the window on."""
+        far_BST = qpos_BS[:, :, None] - kpos_BT[:, None, :] >= self.window
+        if self.factor is None:
+            yield torch.full_like(qpos_BS, self.window), torch.zeros_like(kpos_BT), far_BST
+        else:
+            qto_BS = self.window + (qpos_BS.double() - self.window) / self.factor
+            yield qto_BS, kpos_BT.double() / self.factor, far_BST

@@ -1,0 +1,67 @@
+"""Self-Extend: near tokens are counted one by one, far ones in groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import final
+
+import torch
+
+from clockhands.errors import ConfigError
+from clockhands.schemes.rotary.rotation import Layout
+from clockhands.schemes.rotary.two_rotations import FarPairs, TwoRotations
+from clockhands.schemes.scheme import Declares
+from clockhands.shapes import Num, Tensor
+
+__all__ = ["SelfExtend"]
+
+
+@final
+class SelfExtend(TwoRotations):
+    """Self-Extend (Jin et al. 2024): distances below the window W are RoPE's; beyond it, positions are
+    counted in groups of G, ⌊i/G⌋ - ⌊j/G⌋ + W - ⌊W/G⌋. A model that was trained with RoPE reads texts about G times as
+    long so without training.
+
+    Args:
+        head_dim: width of a head; even.
+        base: θ_c = base^(-2c/d).
+        layout: pairs ``half`` or ``interleaved``, as in ``rope``.
+        window: W, in tokens; well below the trained length.
+        group: G, in tokens.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.attention import attend_reference
+        >>> from clockhands.schemes import SelfExtend
+        >>> q, pos = torch.ones(1, 1, 4, 2), torch.tensor([[0, 1, 2, 3]])
+        >>> attend_reference(SelfExtend(head_dim=2, window=2, group=2), q, q, q, pos, pos).logits_BHST[0, 0, 3]
+        tensor([-0.5885, -0.5885,  0.7641,  1.4142])
+    """
+
+    equation = (
+        r"\ell_{ij} = q_i^\top R(\rho) k_j / \sqrt{d_h}, \quad "
+        r"\rho = \lfloor i/G \rfloor - \lfloor j/G \rfloor + W - \lfloor W/G \rfloor \text{ for } i - j \ge W"
+    )
+    source = "Jin et al. 2024 (2401.01325)"
+    peers = ("datamllab/LongLM (the authors' code)", "llama.cpp --grp-attn-n, --grp-attn-w")
+
+    def __init__(
+        self, head_dim: int, *, base: float = 10_000.0, layout: Layout = "half", window: int = 512, group: int = 8
+    ) -> None:
+        super().__init__("self-extend", head_dim, base, layout)
+        if window < 1 or group < 1:
+            raise ConfigError(
+                [f"self-extend needs window and group of at least 1; got {window} and {group}"], "the scheme"
+            )
+        self.window, self.group = window, group
+
+    @property
+    def declares(self) -> Declares:
+        """The promises of Self-Extend: groups begin at position 0, so that a shift of all positions changes them."""
+        return Declares(causal_only=True, real_valued=True)
+
+    def list_far_pairs(self, qpos_BS: Num[Tensor, "B S"], kpos_BT: Num[Tensor, "B T"]) -> Iterator[FarPairs]:
+        """Return the groups' numbers, those of queries moved on, for distances from the window on."""
+        far_BST = qpos_BS[:, :, None] - kpos_BT[:, None, :] >= self.window
+        qgroup_BS, kgroup_BT = (torch.div(pos, self.group, rounding_mode="floor") for pos in (qpos_BS, kpos_BT))
+        yield qgroup_BS + self.window - self.window // self.group, kgroup_BT, far_BST

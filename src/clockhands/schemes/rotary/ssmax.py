@@ -1,0 +1,110 @@
+"""Scalable softmax: attention that stays as sharp in longer texts, by as much as each head learns."""
+
+from __future__ import annotations
+
+from typing import Literal, final
+
+import torch
+from torch import nn
+
+from clockhands.schemes.frequencies import choose_working_dtype, drop_axis
+from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme
+from clockhands.shapes import Bool, Float, Tensor
+
+__all__ = ["SSMax"]
+
+
+@final
+class SSMax(Scheme):
+    """Scalable softmax (Nakanishi 2025): logits are multiplied by s_h·ln n, with n the tokens that the query sees and s
+    learned for each head and layer. Nothing turns.
+
+    Args:
+        num_heads: H.
+        count: what n is: ``position``, one more than the query's position in its document, which packed documents and
+            padding count by themselves; ``visible``, how many keys the mask shows to the query, in any direction and
+            within a window.
+        bias: whether a learned b_h is added to the factor (Mistral Large 4: s_h·ln(p + 1) + b_h).
+        start: where s begins; 0.168 is 1 over the mean of ln n up to 1,024 tokens. b begins at 1.
+
+    Example:
+        >>> import torch
+        >>> from clockhands.schemes import SSMax
+        >>> q, pos = torch.ones(1, 1, 3, 1), torch.tensor([[0, 1, 2]])
+        >>> SSMax(num_heads=1, start=1.0).rotate(q, q, pos, pos)[0].flatten().tolist()
+        [0.0, 0.6931471824645996, 1.0986123085021973]
+    """
+
+    equation = r"\ell_{ij} = (s_h \ln n_i + b_h)\, q_i \cdot k_j / \sqrt{d_h}"
+    source = "Nakanishi 2025 (2501.19399); Mistral Large 4 (2026), transformers"
+    peers = ("transformers MistralLarge4TextSoftmaxScaling (bias=true)",)
+    models = ("Mistral Large 4",)
+    per_layer = True
+
+    def __init__(
+        self,
+        num_heads: int,
+        *,
+        count: Literal["position", "visible"] = "position",
+        bias: bool = False,
+        start: float = 0.168,
+    ) -> None:
+        super().__init__()
+        self.count, self.start, self.scales_queries = count, start, count == "position"
+        self.slope_H = nn.Parameter(torch.empty(num_heads))
+        self.bias_H = nn.Parameter(torch.empty(num_heads)) if bias else None
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Set s to ``start`` and b to 1."""
+        self.slope_H.fill_(self.start)
+        if self.bias_H is not None:
+            self.bias_H.fill_(1.0)
+
+    @property
+    def declares(self) -> Declares:
+        """The promises of this instance; counting what is visible, it reads no position."""
+        by_mask = self.count == "visible"
+        return Declares(translation_invariant=by_mask, real_valued=True, axes=None if by_mask else 1)
+
+    def active_hooks(self) -> frozenset[str]:
+        """Return the one hook that this instance needs: queries are multiplied, or whole rows of logits."""
+        return frozenset({"rotate" if self.count == "position" else "logits"})
+
+    def rotate(
+        self,
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H T K"]]:
+        """Multiply queries [B, H, S, K] by their factor, where n is counted by position; keys stay as they are.
+
+        Raises PositionError for positions of several coordinates.
+        """
+        if self.count == "visible":
+            return q_BHSK, k_BHTK
+        pos = drop_axis(qpos_BS, "ssmax")
+        return self._sharpen(q_BHSK, (pos if pos.dim() == 3 else pos[:, None]) + 1), k_BHTK
+
+    def logits(
+        self,
+        logits_BHST: Float[Tensor, "B H S T"],
+        mask_BHST: Bool[Tensor, "#B #H S T"],
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "B H S T"]:
+        """Multiply the logits of each query by its factor, where n is counted by the mask: [B, H, S, T]."""
+        if self.count == "position":
+            return logits_BHST
+        return self._sharpen(logits_BHST, mask_BHST.sum(-1).clamp(min=1))
+
+    def _sharpen(self, x_BHSK: Tensor, count_BHS: Tensor) -> Tensor:
+        dtype = choose_working_dtype(x_BHSK.dtype)
+        factor_BHS = self.slope_H.to(dtype)[:, None] * count_BHS.to(dtype).log()
+        if self.bias_H is not None:
+            factor_BHS = factor_BHS + self.bias_H.to(dtype)[:, None]
+        return (x_BHSK * factor_BHS[..., None]).to(x_BHSK.dtype)

@@ -1,0 +1,74 @@
+"""The base of the schemes that rotate far pairs of tokens otherwise than near ones, so that a text may be longer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from clockhands.schemes.frequencies import (
+    check_above_zero,
+    choose_working_dtype,
+    compute_cos_sin,
+    compute_frequencies,
+    drop_axis,
+    take_shared_row,
+)
+from clockhands.schemes.rotary.base import CosSin, Rotary, add_head_axis, check_pairs, rotate_pairs
+from clockhands.schemes.rotary.rotation import Layout
+from clockhands.schemes.scheme import KeyPositions, Positions
+from clockhands.shapes import Bool, Float, Num, Tensor
+
+__all__ = ["FarPairs", "TwoRotations"]
+
+FarPairs = tuple[Num[Tensor, "B S"], Num[Tensor, "B T"], Bool[Tensor, "B S T"]]
+
+
+class TwoRotations(Rotary):
+    """RoPE whose far pairs of tokens meet as if query and key stood elsewhere. A subclass says which, and where.
+
+    ``rotate`` is that of RoPE, so that keys are cached once; far pairs are rotated on from there, from p to where they
+    are to stand. All logits of a row are computed twice or three times over, and exist whole.
+    """
+
+    def __init__(self, name: str, head_dim: int, base: float, layout: Layout) -> None:
+        super().__init__(layout)
+        check_pairs(name, head_dim, "head_dim")
+        self.name, self.head_dim, self.base = name, head_dim, check_above_zero(f"{name}.base", base)
+
+    def list_far_pairs(self, qpos_BS: Num[Tensor, "B S"], kpos_BT: Num[Tensor, "B T"]) -> Iterator[FarPairs]:
+        """Return where queries and keys stand for pairs that are far, and which pairs those are."""
+        raise NotImplementedError(f"{type(self).__name__} must say which pairs are far")
+
+    def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
+        """Return cosine and sine of every pair's angle, [#B, #H, S, F], from angles in float64.
+
+        Raises PositionError for positions of several coordinates.
+        """
+        own = take_shared_row(drop_axis(pos, self.name))
+        return add_head_axis(
+            *compute_cos_sin(own, compute_frequencies(self.head_dim, self.base, device=own.device), dtype)
+        )
+
+    def logits(
+        self,
+        logits_BHST: Float[Tensor, "B H S T"],
+        mask_BHST: Bool[Tensor, "#B #H S T"],
+        q_BHSK: Float[Tensor, "B H S K"],
+        k_BHTK: Float[Tensor, "B H T K"],
+        qpos_BS: Positions,
+        kpos_BT: KeyPositions,
+    ) -> Float[Tensor, "B H S T"]:
+        """Exchange q·k of far pairs, and leave what else was added to their logits: [B, H, S, T]."""
+        qpos_BS, kpos_BT = drop_axis(qpos_BS, self.name), drop_axis(kpos_BT, self.name)
+        scale = self.scale(self.head_dim)
+        near_BHST = (q_BHSK @ k_BHTK.transpose(-1, -2) * scale).to(logits_BHST.dtype)
+        for qto_BS, kto_BT, far_BST in self.list_far_pairs(qpos_BS, kpos_BT):
+            q, k = self._rotate_on(q_BHSK, qto_BS - qpos_BS), self._rotate_on(k_BHTK, kto_BT - kpos_BT)
+            far_BHST = (q @ k.transpose(-1, -2) * scale).to(logits_BHST.dtype)
+            logits_BHST = logits_BHST + (far_BHST - near_BHST).where(far_BST[:, None], 0.0)
+        return logits_BHST
+
+    def _rotate_on(self, x_BHSK: Tensor, distance_BS: Num[Tensor, "B S"]) -> Tensor:
+        # Not rotate_heads: its memo is for the positions that all layers share.
+        return rotate_pairs(x_BHSK, *self.compute_cos_sin(distance_BS, choose_working_dtype(x_BHSK.dtype)), self.layout)
