@@ -18,8 +18,9 @@ tour: $(VENV)/.installed
 explore: $(VENV)/.installed
 	$(BIN)/clockhands explore --out explore.html --overwrite
 
-explorer:
+explorer: $(VENV)/.test-installed
 	cd explorer && npm ci && npm run build && npm test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/exploring
 
 install: $(VENV)/.installed
 

@@ -18,8 +18,10 @@ from tests.exploring.models import PAIRS, make_run
 def test_untouched_texts_are_those_of_translate(translator: Run, beam: int) -> None:
     recipe = translator.recipe
     sources = open_corpus(recipe.corpus, **recipe.corpus_options).sources("test")
-    expected = [translation.text for translation in translate(translator, sources, Search(beam))]
-    assert translate_controlled(translator, sources, Controls(), beam) == expected
+    ours = translate_controlled(translator, sources, Controls(), beam)
+    for translation, expected in zip(ours, translate(translator, sources, Search(beam)), strict=True):
+        assert (translation.source, translation.text) == (expected.source, expected.text)
+        assert translation.score == pytest.approx(expected.score, abs=1e-4)
 
 
 def test_a_translator_without_its_positions_gets_less_right(translator: Run) -> None:
@@ -27,7 +29,8 @@ def test_a_translator_without_its_positions_gets_less_right(translator: Run) -> 
     pairs = open_corpus(recipe.corpus, **recipe.corpus_options).pairs("test")
     rows = {row["name"]: row for row in measure(translator, pairs)}
     assert list(rows) == list(MEASURED)
-    assert rows[UNTOUCHED]["right"] == count_right(translator, pairs, Controls()) > 20
+    assert rows[UNTOUCHED]["right"] == count_right(translator, pairs, Controls())["right"] > 20
+    assert 0 < rows["tokens without √d"]["confidence"] < rows[UNTOUCHED]["confidence"] <= 1
     assert rows["every token at position 1"]["right"] <= rows[UNTOUCHED]["right"] // 2
     assert {row["of"] for row in rows.values()} == {len(pairs)}
 

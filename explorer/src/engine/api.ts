@@ -208,6 +208,8 @@ export interface MeasuredCount {
   controls: Controls;
   right: number;
   of: number;
+  /** The mean of `Translation.confidence`. */
+  confidence: number;
 }
 
 /** A model that runs in the page. */
@@ -241,9 +243,13 @@ export interface LiveModel {
   kernel(layer: number, head: number, controls: Controls): Kernel | null;
 }
 
-/** How far a count over the held-out sentences has come: `right` of the `done` so far, of `of` altogether. */
+/**
+ * How far a count over the held-out sentences has come: `right` of the `done` so far, of `of` altogether. `confidence`
+ * is the mean of `Translation.confidence` over those that are done: it moves before any translation does.
+ */
 export interface HeldOutProgress {
   right: number;
+  confidence: number;
   done: number;
   of: number;
 }

@@ -10,8 +10,9 @@ export function forEverySentence(controls: Controls): Controls {
   return { ...rest, targetControls: target };
 }
 
-/** Whether the greedy translation of a source is its right translation, letter by letter. */
-export function isRight(model: LiveModel, pair: HeldOutPair, controls: Controls): boolean {
+/** Whether the greedy translation of a source is its right translation, letter by letter, and its confidence. */
+export function judge(model: LiveModel, pair: HeldOutPair, controls: Controls): { right: boolean; confidence: number } {
   const { ids } = model.encodeText(pair.source);
-  return model.translate({ ids, controls }).text === pair.target;
+  const { text, confidence } = model.translate({ ids, controls });
+  return { right: text === pair.target, confidence };
 }

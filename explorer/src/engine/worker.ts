@@ -1,7 +1,7 @@
 /** The worker: translates, and counts over all held-out sentences, while the page stays quick. */
 
 import type { Controls, HeldOutProgress } from "./api";
-import { forEverySentence, isRight } from "./evaluate";
+import { forEverySentence, judge } from "./evaluate";
 import type { Answer, Request } from "./messages";
 import { Transformer } from "./model";
 
@@ -17,11 +17,13 @@ const rest = () => new Promise((resolve) => setTimeout(resolve, 0));
 
 async function count(job: number, model: Transformer, controls: Controls): Promise<void> {
   const common = forEverySentence(controls);
-  const progress: HeldOutProgress = { right: 0, done: 0, of: model.heldOut.length };
+  const progress: HeldOutProgress = { right: 0, confidence: 0, done: 0, of: model.heldOut.length };
   let since = performance.now();
   for (const pair of model.heldOut) {
-    progress.right += Number(isRight(model, pair, common));
+    const { right, confidence } = judge(model, pair, common);
+    progress.right += Number(right);
     progress.done++;
+    progress.confidence += (confidence - progress.confidence) / progress.done;
     if (performance.now() - since < SLICE) continue;
     say({ kind: "progress", job, progress });
     await rest();

@@ -1,7 +1,11 @@
-"""How many held-out sentences a trained translator gets right under the controls of the page, counted by PyTorch."""
+"""How many held-out sentences a trained translator gets right under the controls of the page, and how sure it is.
+
+PyTorch counts here what the script of the page counts there.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +14,7 @@ import torch
 
 from clockhands.data import Pair, encode_texts
 from clockhands.exploring.controls import Controls, apply_controls
-from clockhands.generation import Search
+from clockhands.generation import Search, Translation
 from clockhands.generation.engines import Decoding
 from clockhands.generation.translate import bound_length
 from clockhands.runs import Run
@@ -45,7 +49,7 @@ MEASURED: Mapping[str, Controls] = {
 
 
 def measure(run: Run, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
-    """Return for each change its name, its controls as the page names them, and how many pairs are right.
+    """Return for each change its name, its controls as the page names them, and what ``count_right`` counts.
 
     A model without sinusoids of both waves, added or not, is measured untouched alone.
     """
@@ -56,25 +60,30 @@ def measure(run: Run, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     for name, controls in MEASURED.items():
         if controls != Controls() and (not whole or (controls.stopped_hand or 0) >= hands):
             continue
-        right = count_right(run, pairs, controls)
-        rows.append({"name": name, "controls": controls.to_page(), "right": right, "of": len(pairs)})
+        rows.append({"name": name, "controls": controls.to_page(), **count_right(run, pairs, controls)})
     return rows
 
 
-def count_right(run: Run, pairs: Sequence[Pair], controls: Controls) -> int:
-    """Count the pairs whose greedy translation is their target, letter by letter."""
-    texts = translate_controlled(run, [pair.source for pair in pairs], controls)
-    return sum(text == pair.target for text, pair in zip(texts, pairs, strict=True))
+def count_right(run: Run, pairs: Sequence[Pair], controls: Controls) -> dict[str, Any]:
+    """Count the pairs whose greedy translation is their target, letter by letter.
+
+    Returns ``right``, ``of`` and ``confidence``: the mean over texts of the geometric mean of their tokens'
+    probabilities.
+    """
+    translations = translate_controlled(run, [pair.source for pair in pairs], controls)
+    right = sum(translation.text == pair.target for translation, pair in zip(translations, pairs, strict=True))
+    confidence = sum(math.exp(translation.score) for translation in translations) / len(translations)
+    return {"right": right, "of": len(pairs), "confidence": round(confidence, 4)}
 
 
-def translate_controlled(run: Run, sources: Sequence[str], controls: Controls, beam: int = 1) -> list[str]:
+def translate_controlled(run: Run, sources: Sequence[str], controls: Controls, beam: int = 1) -> list[Translation]:
     """Translate texts under controls, those of one length together, so that there is no padding."""
     engine = Search(beam).make_engine(run)
     rows: dict[int, list[int]] = defaultdict(list)
     ids = encode_texts(run.tokenizers.source, list(sources))
     for index, row in enumerate(ids):
         rows[len(row)].append(index)
-    texts = [""] * len(ids)
+    translations: dict[int, Translation] = {}
     with apply_controls(run, controls):
         for length, indices in rows.items():
             ids_BT = torch.tensor([ids[index] for index in indices], device=run.model.device)
@@ -82,6 +91,7 @@ def translate_controlled(run: Run, sources: Sequence[str], controls: Controls, b
             written = run.tokenizers.target.batch_decode(
                 [output.tokens for output in outputs], skip_special_tokens=True
             )
-            for index, text in zip(indices, written, strict=True):
-                texts[index] = text
-    return texts
+            for index, output, text in zip(indices, outputs, written, strict=True):
+                score = output.log_probability / len(output.tokens)
+                translations[index] = Translation(sources[index], text, score)
+    return [translations[index] for index in range(len(sources))]

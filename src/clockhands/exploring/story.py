@@ -54,6 +54,7 @@ def _find_untouched(models: Sequence[ExplorerModel]) -> Finding:
 def _find_effects(data: dict[str, Any]) -> Finding:
     counts = {count["name"]: count for count in data["measured"]}
     before = counts[UNTOUCHED]
+    columns = ("the encoder's positions", "right", "of", "confidence")
     loud = ", ".join(f"{name} {counts[name]['right']}" for name in _LOUDNESS)
     return Finding(
         name=f"explore.controls.{data['id']}",
@@ -61,8 +62,7 @@ def _find_effects(data: dict[str, Any]) -> Finding:
         verdict=f"Of {before['of']} held-out sentences {before['right']} are right {UNTOUCHED}; {loud}.",
         value=before["right"],
         unit=f"of {before['of']} right",
-        table=Table.of(
-            ("the encoder's positions", "right", "of"), [(c["name"], c["right"], c["of"]) for c in counts.values()]
-        ),
-        method="Nothing is trained again: the encoder's input is changed and the same weights translate, greedily.",
+        table=Table.of(columns, [(row["name"], row["right"], row["of"], row["confidence"]) for row in counts.values()]),
+        method="Nothing is trained again: the encoder's input is changed and the same weights translate, greedily. "
+        "Confidence: the geometric mean of the tokens' probabilities, the mean over sentences.",
     )
