@@ -3,13 +3,15 @@
     python docs/studies/generate.py            # writes the pages and their pictures
     python docs/studies/generate.py --check    # exit code 1 if a page is not what this writes
 
-``--take NAME FOLDER`` first copies the results of ``clockhands study NAME --out FOLDER`` here.
+``--take NAME FOLDER`` first copies the results of ``clockhands study NAME --out FOLDER`` here; ``--exact`` first
+computes again what needs no training. The pictures of the mechanisms are drawn by ``mechanisms.py``.
 """
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +20,26 @@ from clockhands.comparison.formats import as_markdown
 from clockhands.files import write_text
 from clockhands.findings import Finding
 from clockhands.studies import STUDIES, Study, answer_question, draw_study
+from clockhands.studies.answer_page import Facts, Measured, write_answers
+from clockhands.studies.exact import FACTS
 from clockhands.studies.literature import check_orderings
+from clockhands.studies.question import read_questions
+from clockhands.studies.soundness import describe_earlier_plan
 
 HERE = Path(__file__).parent
-Measured = Mapping[str, Comparison]
-"""Comparisons by the name of their study."""
+ANSWERS = HERE.parent / "answers.md"
+EXACT = HERE / "exact.json"
 
 
 def write_pages() -> dict[Path, str]:
     """Return every page by its path."""
     measured = read_measured()
     pages = {HERE / f"{name}.md": write_study(STUDIES[name], comparison) for name, comparison in measured.items()}
-    return {**pages, HERE / "README.md": write_index(measured), HERE.parent / "answers.md": write_answers(measured)}
+    return {
+        **pages,
+        HERE / "README.md": write_index(measured),
+        ANSWERS: write_answers(read_questions().values(), measured, read_facts()),
+    }
 
 
 def read_measured() -> Measured:
@@ -43,28 +53,16 @@ def path_of_results(name: str) -> Path:
     return HERE / "results" / f"{name}.json"
 
 
-def write_answers(measured: Measured) -> str:
-    """Return the page of answers: each question, the answer with its numbers, the picture, the command."""
-    budgets = [int(c.plan.budget[1]) for name, c in measured.items() if not STUDIES[name].unscored]
-    parts = ["# Answers", "", INTRODUCTION.format(fewest=min(budgets), most=max(budgets)), ""]
-    for name, study in STUDIES.items():
-        parts += [f"## {study.question}", ""]
-        if name in measured:
-            picture = f"![{study.question}](studies/figures/{name}.svg)"
-            more = f"[How it was measured](studies/{name}.md); again with `clockhands study {name}`."
-            parts += [answer_question(study, measured[name]), "", picture, "", more, ""]
-        else:
-            parts += [f"Not measured yet. The study is ready: `clockhands study {name}`.", ""]
-    return "\n".join(parts)
+def read_facts() -> Facts:
+    """Return what was computed without training, by fact."""
+    facts: Facts = json.loads(EXACT.read_text("utf8"))
+    return facts
 
 
-INTRODUCTION = (
-    "Measured answers to the questions that people ask about positional encodings. Every number comes from a study "
-    "that anyone can run again; brackets hold 95 % intervals, over seeds and test items. The models are tiny (one "
-    "layer on each side and 64 channels, unless it is said) and trained for {fewest} to {most} steps, and the task "
-    "is one (German number words to English, unless another is named): the direction of an effect is what carries "
-    "over, not its size. Written by `python docs/studies/generate.py`."
-)
+def write_facts() -> None:
+    """Compute every fact again, and keep them."""
+    facts = {name: dict(FACTS[name]()) for name in FACTS}
+    write_text(EXACT, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 
 
 def write_index(measured: Measured) -> str:
@@ -89,8 +87,10 @@ def write_study(study: Study, comparison: Comparison) -> str:
         f"{study.design} {len(plan.variants)} variants × {len(plan.seeds)} seeds, {amount:g} {kind} each, equal "
         f"{plan.match}; corpus *{plan.recipe.corpus}*, d_model {plan.recipe.model.d_model}."
     )
+    earlier = describe_earlier_plan(study, comparison)
     body = [
-        f"# {study.question}", "", "## What people answer", "", *claims, "", "## Design", "", setting, "",
+        f"# {study.question}", "", *([f"*{earlier}*", ""] if earlier else []),
+        "## What people answer", "", *claims, "", "## Design", "", setting, "",
         items[0].method, "", "## Result", "", f"![{study.question}](figures/{study.name}.svg)", "",
         *_write_tables(study, comparison, items), "## Verdict", "", answer_question(study, comparison), "",
         "## What would change it", "", study.change, "", "## The command", "",
@@ -192,6 +192,8 @@ def main(arguments: list[str]) -> int:
     """Write, or check."""
     if arguments[:1] == ["--take"]:
         write_text(path_of_results(arguments[1]), read_comparison(arguments[2]).to_json())
+    if arguments == ["--exact"]:
+        write_facts()
     pages = write_pages()
     if arguments == ["--check"]:
         stale = [path for path, text in pages.items() if not path.is_file() or path.read_text("utf8") != text]

@@ -96,19 +96,9 @@ def test_every_result_has_its_study() -> None:
     assert {path.stem for path in RESULTS.glob("*.json")} == set(MEASURED)
 
 
-def test_an_equality_to_the_item_is_one() -> None:
-    """ "the same on every test item of every seed" is said of equal items alone, and is not called equal for that."""
-    trials = {(trial["variant"], trial["seed"]): trial["items"] for trial in raw("order-at-all")}
-    assert re.search(
-        r"positions anywhere it is 100.0 \[98.8, 100.0\] % \(undecided: the same on every test item of every seed; ",
-        answer("order-at-all"),
-    )
-    assert all(trials["causal encoder, neither", seed] == trials["both", seed] for seed in range(1, 6))
-
-
 def test_the_ceiling_is_that_of_the_plan() -> None:
     share = find_plan_ceiling(STUDIES["order-at-all"].make_plan()).share
-    assert f"{100 * share:.1f} %" in answer("order-at-all") and 0.4 < share < 0.45
+    assert f"{100 * share:.1f} %" in answer("order-at-all") and 0.22 < share < 0.28
 
 
 def test_the_literature_is_counted() -> None:

@@ -40,8 +40,7 @@ def test_equal_parameters_are_equal() -> None:
         variant.name: count_recipe_parameters(plan.recipe_of(variant.name, 1), material) for variant in plan.variants
     }
     equal = [name for name in count if name.endswith("equal parameters")]
-    assert len(equal) == 5, "every split, the learned table, and the projection"
-    for name in equal:
-        wanted = count["sum, learned" if "learned" in name else "sum"]
-        assert abs(count[name] - wanted) <= CLOSE * wanted
-        assert abs(count[name.removesuffix(", equal parameters")] - wanted) > CLOSE * wanted
+    assert equal == ["concatenate 16 + 48, equal parameters"]
+    wanted = count["sum"]
+    assert abs(count[equal[0]] - wanted) <= CLOSE * wanted
+    assert abs(count["concatenate 16 + 48"] - wanted) > CLOSE * wanted

@@ -7,7 +7,7 @@ from clockhands.comparison.floor_finding import list_above
 from clockhands.comparison.verdicts import score_matrix
 from clockhands.data import Ceiling
 from clockhands.data.trigram import Floor
-from clockhands.errors import ClockhandsError, UsageError
+from clockhands.errors import ClockhandsError, UsageError, show_value
 from clockhands.studies.study import Study
 
 MOST_BLIND = 60.0
@@ -69,3 +69,20 @@ def check_floor(study: Study, comparison: Comparison, floor: Floor | None) -> No
             f"token. {floor.sentence} Its trials are kept. Train longer or a larger model, or say why in its plan: "
             'despite = { floor = "..." }'
         )
+
+
+def describe_earlier_plan(study: Study, comparison: Comparison) -> str:
+    """Return a sentence on results of another task than the study has now, naming what differs; "" for the same."""
+    then, now = comparison.plan.recipe.tables, study.make_plan().recipe.tables
+    changed = [
+        f"{table}.{key} was {show_value(then[table].get(key))}, now {show_value(now[table].get(key))}"
+        for table in ("data", "tokenizer")
+        for key in sorted({*then[table], *now[table]})
+        if then[table].get(key) != now[table].get(key)
+    ]
+    if not changed:
+        return ""
+    return (
+        f"The results of the study {study.name} are of an earlier task, which was found too easy "
+        f"({'; '.join(changed)}); until it is run again, no conclusion here rests on its scores."
+    )

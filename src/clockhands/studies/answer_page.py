@@ -1,0 +1,187 @@
+"""The page of answers as Markdown: a list of one-sentence answers, then each question with its evidence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from clockhands.comparison import Comparison
+from clockhands.comparison.verdicts import judge
+from clockhands.errors import ConfigError
+from clockhands.studies import STUDIES
+from clockhands.studies.answer import fill_slots
+from clockhands.studies.question import Claim, Question, Rests
+from clockhands.studies.soundness import describe_earlier_plan
+
+Measured = Mapping[str, Comparison]
+"""Comparisons by the name of their study."""
+Facts = Mapping[str, Mapping[str, Any]]
+"""What was computed exactly: values by key, by the name of the fact."""
+
+SLOT = re.compile(r"\[\[([\w-]+)/(.+?)\]\]", re.DOTALL)
+TOPICS = {
+    "input": "The input: words and positions",
+    "layers": "Order, layers and length",
+    "rotation": "Rotary embedding",
+}
+VERDICTS = {"true": "True", "false": "False", "only if": "Only if", "undecided": "Not decided here"}
+
+
+def write_answers(questions: Iterable[Question], measured: Measured, facts: Facts) -> str:
+    """Return the page. Raises ConfigError where a sentence rests on verdicts that did not come out."""
+    ordered = sorted(questions, key=lambda question: (list(TOPICS).index(question.topic), question.place))
+    check_rests(ordered, measured)
+    parts = ["# Answers", "", INTRODUCTION, ""]
+    parts += _write_contents(ordered)
+    for question in ordered:
+        parts += [fill(line, measured, facts) for line in _write_question(question, measured)]
+    parts += _write_further(ordered, measured)
+    parts += _write_claims(ordered)
+    return "\n".join(parts)
+
+
+INTRODUCTION = (
+    "What people ask about the input of a Transformer, each with a one-sentence answer, the mechanism, something to "
+    "run, and what was measured. Brackets hold 95 % intervals over seeds and test items; the models of the studies are "
+    "small, so that the direction of an effect is what carries over, not its size. *Undecided* means that what was "
+    "measured allows both. Written by `python docs/studies/generate.py`."
+)
+
+
+def _write_contents(questions: Sequence[Question]) -> list[str]:
+    parts = []
+    for topic, title in TOPICS.items():
+        own = [question for question in questions if question.topic == topic]
+        if own:
+            parts += [f"**{title}**", ""]
+            parts += [f"- [{question.asked}](#{question.name}) {question.answer}" for question in own]
+            parts += [""]
+    return [*parts, "What people say, claim by claim: [the list](#claims).", ""]
+
+
+def _write_question(question: Question, measured: Measured) -> list[str]:
+    parts = [
+        f'<a id="{question.name}"></a>', "", f"## {question.asked}", "", f"**{question.answer}**", "",
+        question.why, "", f"![{question.caption}](studies/figures/mechanism-{question.name}.svg)", "",
+        f"*{question.caption}*", "", "**Try it**", "", "```python", question.attempt.code.strip(), "```", "",
+        "```text", question.attempt.prints.strip(), "```", "",
+    ]  # fmt: skip
+    if question.rows:
+        parts += ["**What was measured**", "", *write_table(question.columns, question.rows), ""]
+    parts += _tell_earlier(question, measured)
+    if question.claims:
+        parts += ["**People also say**", "", *map(_write_claim, question.claims), ""]
+    parts += [f"**Where this does not hold.** {question.limits}", ""]
+    return parts + _write_details(question, measured)
+
+
+def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table in Markdown."""
+    return ["| " + " | ".join(cells) + " |" for cells in (columns, ["---"] * len(columns), *rows)]
+
+
+def _tell_earlier(question: Question, measured: Measured) -> list[str]:
+    """What the reader must know of results that are not of today's plan."""
+    told = [describe_earlier_plan(STUDIES[name], measured[name]) for name in question.studies if name in measured]
+    return [part for sentence in told if sentence for part in (f"*{sentence}*", "")]
+
+
+def _write_claim(claim: Claim) -> str:
+    anchor = f'<a id="claim-{claim.number}"></a>' if claim.number is not None else ""
+    end = "" if claim.verdict == "only if" else "."
+    return f"- {anchor}“{claim.says}” **{VERDICTS[claim.verdict]}{end}** {claim.because}"
+
+
+def _write_details(question: Question, measured: Measured) -> list[str]:
+    """What is folded away: further words, and for each study its answer in figures with its page and command."""
+    folded = [question.details] if question.details else []
+    for name in question.studies:
+        if name in measured:
+            folded.append(
+                f"[{STUDIES[name].question}](studies/{name}.md): {STUDIES[name].design} Again with "
+                f"`clockhands study {name}`."
+            )
+        else:
+            folded.append(f"Not measured yet; the study is ready: `clockhands study {name}`.")
+    if not folded:
+        return []
+    return ['<details markdown="1"><summary>Details</summary>', "", "\n\n".join(folded), "", "</details>", ""]
+
+
+def _write_further(questions: Iterable[Question], measured: Measured) -> list[str]:
+    """Studies that no answer here draws on."""
+    told = {name for question in questions for name in question.studies}
+    lines = [f"- [{STUDIES[name].question}](studies/{name}.md)" for name in measured if name not in told]
+    return ["## Further studies", "", *lines, ""] if lines else []
+
+
+def _write_claims(questions: Iterable[Question]) -> list[str]:
+    """The numbered claims with their verdicts, as links."""
+    told = {claim.number: claim for question in questions for claim in question.claims if claim.number is not None}
+    if not told:
+        return []
+    rows = [
+        (str(number), f"[{told[number].says}](#claim-{number})", VERDICTS[told[number].verdict].lower())
+        for number in sorted(told)
+    ]
+    return ['<a id="claims"></a>', "", "## Claim by claim", "", *write_table(("", "claim", "verdict"), rows), ""]
+
+
+def fill(text: str, measured: Measured, facts: Facts) -> str:
+    """Return the text with what was measured and computed in its slots. Raises KeyError for a slot of nothing."""
+
+    def replace(slot: re.Match[str]) -> str:
+        name, rest = slot[1], slot[2]
+        if name == "exact":
+            return format_fact(rest, facts)
+        comparison = measured[name]
+        verdicts = {verdict.variant: verdict for verdict in _judge(name, comparison)}
+        return fill_slots(f"[[{rest}]]", comparison, verdicts)
+
+    return SLOT.sub(replace, text)
+
+
+_JUDGED: dict[str, tuple[Comparison, list[Any]]] = {}
+
+
+def _judge(name: str, comparison: Comparison) -> list[Any]:
+    """The verdicts of a comparison, computed once for all of its slots."""
+    if name not in _JUDGED or _JUDGED[name][0] is not comparison:
+        _JUDGED[name] = (comparison, judge(comparison))
+    return _JUDGED[name][1]
+
+
+def format_fact(rest: str, facts: Facts) -> str:
+    """Return a computed value as text; ``FACT.KEY:2`` has two decimals, and whole numbers have none."""
+    path, _, digits = rest.partition(":")
+    name, _, key = path.partition(".")
+    value = facts[name][key]
+    if digits:
+        return f"{value:,.{int(digits)}f}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
+
+
+def check_rests(questions: Iterable[Question], measured: Measured) -> None:
+    """Raise ConfigError with every verdict that a sentence rests on and that is of another task or did not come out."""
+    faults = []
+    for question in questions:
+        faults += _find_fallen(f"the answer of {question.name}", question.rests, measured)
+        for claim in question.claims:
+            faults += _find_fallen(f"{question.name}: {claim.says!r}", claim.rests, measured)
+    if faults:
+        raise ConfigError(faults, "the answers")
+
+
+def _find_fallen(sentence: str, rests: Rests, measured: Measured) -> list[str]:
+    faults = []
+    for name, kinds in rests.items():
+        if earlier := describe_earlier_plan(STUDIES[name], measured[name]):
+            faults.append(f"{sentence} rests on the study {name}. {earlier}")
+        verdicts = {verdict.variant: verdict.kind for verdict in _judge(name, measured[name])}
+        faults += [
+            f"{sentence} rests on {variant!r} being {kind}, and the study {name} found {verdicts[variant]}"
+            for variant, kind in kinds.items()
+            if verdicts[variant] != kind
+        ]
+    return faults

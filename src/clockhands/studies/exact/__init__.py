@@ -1,0 +1,41 @@
+"""What can be said of positions by computing, without training: facts by name, each a function that returns numbers.
+
+::
+
+    FACTS["hands"]()["never round in 512"]     # of 256 hands, those that do not come round once in 512 tokens
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from clockhands.catalogue import Catalogue, import_later
+
+Values = Mapping[str, float | int]
+"""Numbers by what they are."""
+
+FACTS: Catalogue[Callable[[], Values]] = Catalogue(
+    "fact",
+    {
+        "score-shares": import_later("clockhands.studies.exact.added", "compute_score_shares"),
+        "by-channel": import_later("clockhands.studies.exact.added", "measure_by_channel"),
+        "directions": import_later("clockhands.studies.exact.added", "measure_directions"),
+        "concatenation": import_later("clockhands.studies.exact.added", "compare_concatenation"),
+        "shift": import_later("clockhands.studies.exact.waves", "measure_shift"),
+        "similarity": import_later("clockhands.studies.exact.waves", "measure_similarity"),
+        "hands": import_later("clockhands.studies.exact.waves", "count_hands"),
+        "orthogonal": import_later("clockhands.studies.exact.waves", "measure_orthogonality"),
+        "index": import_later("clockhands.studies.exact.index", "measure_index"),
+        "permutation": import_later("clockhands.studies.exact.order", "measure_permutation"),
+        "layouts": import_later("clockhands.studies.exact.rotated", "compare_layouts"),
+        "cached-keys": import_later("clockhands.studies.exact.rotated", "compare_cached_keys"),
+        "values": import_later("clockhands.studies.exact.rotated", "compare_values"),
+        "padding": import_later("clockhands.studies.exact.rotated", "compare_shifted"),
+        "partial": import_later("clockhands.studies.exact.rotated", "measure_partial"),
+        "base": import_later("clockhands.studies.exact.longer", "find_bases"),
+        "yarn": import_later("clockhands.studies.exact.longer", "measure_yarn"),
+        "temperature": import_later("clockhands.studies.exact.longer", "measure_temperature"),
+    },
+    describe=lambda fact: (fact.__doc__ or "").partition("\n")[0],
+)
+"""Every fact by its name; computing one takes at most a second or two."""

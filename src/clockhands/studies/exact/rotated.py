@@ -1,0 +1,129 @@
+"""Rotary embedding: layouts, caches, padding and what is not rotated, computed on random queries and keys."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from clockhands.schemes import RoPE
+from clockhands.schemes.convert import convert_rows
+from clockhands.schemes.frequencies import compute_frequencies
+from clockhands.schemes.rotary.rotation import Layout
+from clockhands.shapes import Float, Int, Tensor
+from clockhands.studies.exact.added import Numbers
+
+WIDTH, LENGTH = 64, 32
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    """Return standard normal numbers in float64."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def rotate(
+    x_SK: Float[Tensor, "S K"], positions_S: Int[Tensor, " S"], base: float = 10_000.0, layout: Layout = "half"
+) -> Float[Tensor, "S K"]:
+    """Return rows rotated by rotary embedding at their positions."""
+    scheme = RoPE(x_SK.shape[1], base=base, layout=layout).double()
+    rotated, _ = scheme.rotate(x_SK[None, None], x_SK[None, None], positions_S[None], positions_S[None])
+    return rotated[0, 0]
+
+
+def score(q_SK: Tensor, k_TK: Tensor) -> Float[Tensor, "S T"]:
+    """Return the scores of queries and keys, divided by the square root of their width."""
+    return q_SK @ k_TK.T / math.sqrt(q_SK.shape[-1])
+
+
+def compare_layouts() -> Numbers:
+    """Return how far scores of the two layouts differ, with the rows of W_q and W_k permuted and with them as they are.
+
+    In standard deviations of the scores.
+    """
+    states, positions = draw(LENGTH, WIDTH), torch.arange(LENGTH)
+    weights = [draw(WIDTH, WIDTH, seed=seed) / math.sqrt(WIDTH) for seed in (1, 2)]
+
+    def attend(layout: Layout, q_weight: Tensor, k_weight: Tensor) -> Tensor:
+        return score(*(rotate(states @ weight.T, positions, layout=layout) for weight in (q_weight, k_weight)))
+
+    neighbours = attend("interleaved", *weights)
+    permuted = attend("half", *(convert_rows(weight, 1, "half") for weight in weights))
+    wrong = attend("half", *weights)
+    spread = neighbours.std()
+    return {
+        "permuted": float((permuted - neighbours).abs().max() / spread),
+        "not permuted": float((wrong - neighbours).abs().max() / spread),
+    }
+
+
+def compare_cached_keys() -> Numbers:
+    """Return how far scores are off for keys that were rotated before they were cached, in standard deviations.
+
+    Against keys that are rotated when they are read; the same after the base has changed in between; and after the
+    cached keys were moved by 7 tokens, once rotated by the difference and once left as they were.
+    """
+    query, keys, positions = draw(LENGTH, WIDTH, seed=1), draw(LENGTH, WIDTH, seed=2), torch.arange(LENGTH)
+    cached, fresh = rotate(keys, positions), rotate(keys, positions, base=500_000.0)
+    asked, asked_anew = rotate(query, positions), rotate(query, positions, base=500_000.0)
+    true, true_anew = score(asked, rotate(keys, positions)), score(asked_anew, fresh)
+    moved = score(asked, rotate(keys, positions + 7))
+    spread = true.std()
+    return {
+        "as cached": float((score(asked, cached) - true).abs().max() / spread),
+        "base changed": float((score(asked_anew, cached) - true_anew).abs().max() / spread),
+        "moved, rotated on": float(
+            (score(asked, rotate(cached, torch.full_like(positions, 7))) - moved).abs().max() / spread
+        ),
+        "moved, left": float((score(asked, cached) - moved).abs().max() / spread),
+    }
+
+
+def compare_values() -> Numbers:
+    """Return what a common shift of 100 positions changes in the output of attention, over the size of the output.
+
+    With queries and keys rotated; and with values rotated too.
+    """
+    q, k, v = (draw(LENGTH, WIDTH, seed=seed) for seed in (1, 2, 3))
+
+    def attend(shift: int, *, rotated_values: bool) -> Tensor:
+        positions = torch.arange(LENGTH) + shift
+        weights = score(rotate(q, positions), rotate(k, positions)).softmax(-1)
+        return weights @ (rotate(v, positions) if rotated_values else v)
+
+    told: Numbers = {}
+    for name, rotated_values in (("plain values", False), ("rotated values", True)):
+        before, after = (attend(shift, rotated_values=rotated_values) for shift in (0, 100))
+        told[name] = float((after - before).norm() / before.norm())
+    return told
+
+
+def compare_shifted() -> Numbers:
+    """Return what a start at position 37 in place of 0 changes in scores, in standard deviations of the scores.
+
+    So much do left padding, or a document that is packed behind another, change if positions are not counted anew:
+    for rotary embedding, and for the sinusoid that is added.
+    """
+    from clockhands.studies.exact.added import make_rows
+
+    words, positions = draw(LENGTH, WIDTH), torch.arange(LENGTH)
+    weights = [draw(WIDTH, WIDTH, seed=seed) / math.sqrt(WIDTH) for seed in (1, 2)]
+    rows = make_rows(WIDTH, LENGTH + 37)
+    told: Numbers = {}
+    rotary = [score(*(rotate(words @ weight.T, positions + start) for weight in weights)) for start in (0, 37)]
+    added = [score(*((words + rows[start : start + LENGTH]) @ weight.T for weight in weights)) for start in (0, 37)]
+    for name, (first, second) in (("rotary", rotary), ("added", added)):
+        told[name] = float((second - first).abs().max() / first.std())
+    return told
+
+
+def measure_partial() -> Numbers:
+    """Return what is left of the score of a query with a key like it, by distance, with all or a quarter rotated.
+
+    For independent channels it is the mean of cos(ω·distance) over all pairs; a pair that does not rotate adds 1.
+    """
+    told: Numbers = {}
+    for distance in (10, 100, 1000, 10_000):
+        for name, rotated in (("all", 128), ("quarter", 32)):
+            cosines = (distance * compute_frequencies(rotated, 10_000.0)).cos()
+            told[f"{name}, {distance}"] = 100 * float((cosines.sum() + (128 - rotated) / 2) / 64)
+    return told

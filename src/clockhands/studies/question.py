@@ -1,0 +1,151 @@
+"""A question that people ask and its answer as a TOML file of the folder ``questions``, from which its page is written.
+
+::
+
+    asked = "Why is the embedding multiplied by √d_model?"   # in the words of those who ask
+    place = 1                                    # among the questions
+    topic = "input"                              # input, layers or rotation: the part of the page
+    answer = "So that ..."                       # one sentence of at most 25 words, without a bracket
+    why = "..."                                  # three sentences, with the formula
+    caption = "..."                              # what the picture of the mechanism shows
+    limits = "..."                               # where the answer does not hold
+    studies = ["scale"]                          # those that measure it; none if it is computed alone
+    details = "..."                              # optional: what is folded away
+
+    [rests.scale]                                # optional: the verdicts without which the answer falls
+    "1, shared" = "worse"
+
+    [try]                                        # what a reader can run in 20 seconds
+    code = "..."
+    prints = "..."
+
+    [table]                                      # over tasks and sizes: effect and interval
+    columns = ["task and size", "..."]
+    rows = [["...", "[[scale/score:√d, shared]]"]]
+
+    [[claim]]                                    # what people also say
+    number = 2                                   # optional: in the list of claims
+    says = "It makes positions small."
+    verdict = "only if"                          # true, false, only if, undecided
+    because = "..."                              # the evidence
+    rests = { scale = { "1, shared" = "worse" } }
+
+No measured number is typed: ``[[STUDY/SLOT]]`` is a slot of a study's answer (`study.py`), and ``[[exact/FACT.KEY:2]]``
+a value of `FACTS` with so many decimals.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from clockhands.comparison.verdicts import Kind
+from clockhands.errors import ConfigError, describe_unknown
+from clockhands.files import read_toml
+
+Judgement = Literal["true", "false", "only if", "undecided"]
+Topic = Literal["input", "layers", "rotation"]
+MOST_WORDS = 25
+"""An answer of more words cannot be said back after one reading."""
+
+Rests = Mapping[str, Mapping[str, Kind]]
+"""Verdicts by study and variant, without which a sentence falls."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What people say, whether it is true, and the evidence."""
+
+    says: str
+    verdict: Judgement
+    because: str
+    number: int | None = None
+    rests: Rests = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Code that a reader can run, and what it prints."""
+
+    code: str
+    prints: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question, its one-sentence answer, and what supports and limits it; texts have slots for what is measured."""
+
+    name: str
+    asked: str
+    place: int
+    topic: Topic
+    answer: str
+    why: str
+    caption: str
+    limits: str
+    attempt: Trial
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    claims: tuple[Claim, ...] = ()
+    studies: tuple[str, ...] = ()
+    details: str = ""
+    rests: Rests = field(default_factory=dict)
+
+
+JUDGEMENTS = get_args(Judgement)
+REQUIRED = ("asked", "place", "topic", "answer", "why", "caption", "limits", "try")
+KEYS = (*REQUIRED, "table", "claim", "studies", "details", "rests")
+
+
+def read_questions(folder: str | Path | None = None) -> dict[str, Question]:
+    """Return the questions of a folder (default: the built-in ones) by name. Raises as `read_question` does."""
+    paths = sorted((Path(__file__).parent / "questions" if folder is None else Path(folder)).glob("*.toml"))
+    return {path.stem: read_question(path) for path in paths}
+
+
+def read_question(path: str | Path) -> Question:
+    """Return the question in a file. Raises DataError if it cannot be read, ConfigError with all of its faults."""
+    path = Path(path)
+    tables = read_toml(path, "the question")
+    faults = [describe_unknown("key", key, KEYS) for key in tables if key not in KEYS]
+    faults += [f"{key} is missing" for key in REQUIRED if key not in tables]
+    faults = faults or _check_texts(tables)
+    if faults:
+        raise ConfigError(faults, str(path))
+    table = tables.get("table", {"columns": (), "rows": ()})
+    return Question(
+        name=path.stem,
+        attempt=Trial(**tables["try"]),
+        columns=tuple(table["columns"]),
+        rows=tuple(map(tuple, table["rows"])),
+        claims=tuple(Claim(**claim) for claim in tables.get("claim", ())),
+        studies=tuple(tables.get("studies", ())),
+        **{key: tables[key] for key in ("asked", "place", "topic", "answer", "why", "caption", "limits")},
+        **{key: tables[key] for key in ("details", "rests") if key in tables},
+    )
+
+
+def _check_texts(tables: Mapping[str, Any]) -> list[str]:
+    """Return the faults of the answer, of the rows and of the verdicts."""
+    faults = []
+    words = len(tables["answer"].split())
+    if words > MOST_WORDS:
+        faults.append(f"answer has {words} words; at most {MOST_WORDS} can be said back after one reading")
+    if re.search(r"[()\[\]{}]", tables["answer"]):
+        faults.append("answer has a bracket; say it in plain words, and put what it held into why")
+    if not re.fullmatch(r"[^.?!]*(?:\.(?=\d)[^.?!]*)*\.", tables["answer"]):
+        faults.append("answer must be one sentence, with one full stop at its end")
+    width = len(tables.get("table", {}).get("columns", ()))
+    faults += [
+        f"a row of the table has {len(row)} cells and there are {width} columns"
+        for row in tables.get("table", {}).get("rows", ())
+        if len(row) != width
+    ]
+    if tables["topic"] not in get_args(Topic):
+        faults.append(describe_unknown("topic", tables["topic"], get_args(Topic)))
+    verdicts = [claim["verdict"] for claim in tables.get("claim", ())]
+    faults += [describe_unknown("verdict", told, get_args(Judgement)) for told in verdicts if told not in JUDGEMENTS]
+    return faults

@@ -1,0 +1,96 @@
+"""docs/answers.md: its code runs, its numbers are computed or measured, its claims are all there, its links lead."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from clockhands.comparison import Comparison
+from clockhands.studies import STUDIES
+from clockhands.studies.exact import FACTS
+from clockhands.studies.question import Question, read_questions
+from clockhands.studies.soundness import describe_earlier_plan
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+RESULTS = DOCS / "studies" / "results"
+PAGE = (DOCS / "answers.md").read_text("utf8")
+QUESTIONS = read_questions()
+ALL_CLAIMS: set[int] = {1, 2, 3, 4, 5, 13, 23, 24, 28, 33, 36}
+each = pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
+
+
+@each
+def test_what_a_reader_tries_prints_what_the_page_says(question: Question) -> None:
+    assert len(question.attempt.code.strip().splitlines()) <= 14
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        exec(compile(question.attempt.code, question.name, "exec"), {"__name__": "attempt"})
+    assert printed.getvalue().strip() == question.attempt.prints.strip()
+
+
+def texts(question: Question) -> str:
+    """What a person reads of a question, without code, formulas and slots."""
+    claims = [text for claim in question.claims for text in (claim.because,)]
+    text = "\n".join([question.answer, question.why, question.caption, question.limits, question.details, *claims])
+    return re.sub(r"\[\[.+?\]\]|`[^`]*`", "", text, flags=re.DOTALL)
+
+
+@each
+def test_no_measured_number_is_typed(question: Question) -> None:
+    typed = re.findall(r"\d+(?:\.\d+)? ?%|(?<![\d.])\d+\.\d+(?! and (?:below|above))", texts(question))
+    assert [number for number in typed if number not in ("0.9", "0.1")] == []
+
+
+@each
+def test_the_reasons_are_three_sentences_and_have_a_formula(question: Question) -> None:
+    bare = re.sub(r"\[\[.+?\]\]|`[^`]*`", "x", question.why, flags=re.DOTALL)
+    assert len(re.findall(r"[.](?:\s|$)", bare)) == 3, bare
+    assert "`" in question.why
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_a_fact_is_what_is_computed_again(name: str) -> None:
+    kept = json.loads((DOCS / "studies" / "exact.json").read_text("utf8"))
+    assert set(kept) == set(FACTS)
+    values = dict(FACTS[name]())
+    assert set(values) == set(kept[name])
+    for key, value in values.items():
+        same = (
+            value == kept[name][key]
+            if isinstance(value, str)
+            else math.isclose(value, kept[name][key], rel_tol=1e-6, abs_tol=1e-9)
+        )
+        assert same, f"{key}: {value} is kept as {kept[name][key]}; run python docs/studies/generate.py --exact"
+
+
+def test_every_claim_has_its_verdict_once() -> None:
+    numbers = [claim.number for question in QUESTIONS.values() for claim in question.claims if claim.number is not None]
+    assert sorted(numbers) == sorted(ALL_CLAIMS)
+
+
+def test_no_verdict_is_drawn_from_scores_of_a_task_that_was_too_easy() -> None:
+    earlier = {
+        path.stem for path in RESULTS.glob("*.json") if path.stem in STUDIES
+        and describe_earlier_plan(STUDIES[path.stem], Comparison.from_json(path.read_text("utf8")))
+    }  # fmt: skip
+    for question in QUESTIONS.values():
+        for claim in question.claims:
+            drawn = set(re.findall(r"\[\[([\w-]+)/(?:score|verdict):", claim.because))
+            assert claim.verdict == "undecided" or not drawn & earlier, f"{question.name}: {claim.says}"
+        assert not set(re.findall(r"\[\[([\w-]+)/(?:score|verdict):", question.answer + question.why)) & earlier
+
+
+def test_pictures_and_anchors_are_there() -> None:
+    for picture in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", PAGE):
+        assert (DOCS / picture).is_file(), picture
+    anchors = re.findall(r'<a id="([\w-]+)"></a>', PAGE)
+    assert len(anchors) == len(set(anchors))
+    assert set(re.findall(r"\]\(#([\w-]+)\)", PAGE)) <= set(anchors)
+    for address in re.findall(r"\]\(((?!#|https?:)[^)#]+)", PAGE):
+        assert (DOCS / address).exists(), address

@@ -1,0 +1,64 @@
+"""A question's file: what it holds, and all that is wrong with it in one message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clockhands.errors import ConfigError
+from clockhands.studies.question import read_question, read_questions
+
+TEXT = """
+asked = "Why?"
+place = 1
+topic = "input"
+answer = "Because it is so."
+why = "One. Two. Three."
+caption = "A picture."
+limits = "Nowhere."
+[try]
+code = "print(1)"
+prints = "1"
+[table]
+columns = ["a", "b"]
+rows = [["1", "2"]]
+[[claim]]
+number = 7
+says = "It is."
+verdict = "only if"
+because = "it is."
+"""
+
+
+def test_a_file_is_a_question(tmp_path: Path) -> None:
+    (tmp_path / "so.toml").write_text(TEXT, "utf8")
+    question = read_question(tmp_path / "so.toml")
+    assert (question.name, question.attempt.prints, question.rows, question.studies) == ("so", "1", (("1", "2"),), ())
+    assert question.claims[0].number == 7 and question.claims[0].rests == {}
+    assert read_questions(tmp_path) == {"so": question}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("Because it is so.", "word " * 25 + "word.", "answer has 26 words; at most 25"),
+        ("it is so.", "it is (so).", "answer has a bracket"),
+        ("it is so.", "it is. So.", "answer must be one sentence"),
+        ("it is so.", "it is so", "answer must be one sentence"),
+        ('[["1", "2"]]', '[["1"]]', "a row of the table has 1 cells and there are 2 columns"),
+        ('"input"', '"inputs"', "unknown topic 'inputs'; did you mean 'input'"),
+        ('"only if"', '"maybe"', "unknown verdict 'maybe'"),
+        ('why = "One. Two. Three."', "", "why is missing"),
+        ("place = 1", "place = 1\nplaces = 2", "unknown key 'places'; did you mean 'place'"),
+    ],
+)
+def test_a_fault_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:
+    (tmp_path / "so.toml").write_text(TEXT.replace(old, new), "utf8")
+    with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
+        read_question(tmp_path / "so.toml")
+
+
+def test_a_decimal_is_no_end_of_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "so.toml").write_text(TEXT.replace("it is so.", "it is 1.5 times so."), "utf8")
+    assert read_question(tmp_path / "so.toml").answer == "Because it is 1.5 times so."
