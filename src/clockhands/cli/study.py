@@ -19,14 +19,25 @@ __all__ = ["EXAMPLES", "arguments", "run"]
 EXAMPLES = (
     "clockhands study",
     "clockhands study scale --dry-run",
+    "clockhands study scale --scale long --dry-run",
 )
+
+
+SCALES = ("cpu", "long", "gpu", "paper")
+"""The names of `clockhands.studies.sizes.SIZES`, without its imports; a test compares."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("name", nargs="?", help="the study to run; without one they are listed")
     parser.add_argument("--seeds", type=whole, help="how many (default: as the study says, 5 or more)")
-    parser.add_argument("--out", help="results and page (default: runs/studies/NAME)")
+    parser.add_argument(
+        "--scale",
+        choices=SCALES,
+        default="cpu",
+        help="as planned (cpu), trained longer (long), or with wider and deeper models (gpu, paper)",
+    )
+    parser.add_argument("--out", help="results and page (default: runs/studies/NAME, or NAME-SCALE)")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and what it costs; train nothing")
     parser.add_argument("--format", choices=FORMATS, default="page", help="a page, or the table on standard output")
     add_running(parser)
@@ -40,20 +51,22 @@ def run(options: argparse.Namespace) -> int:
         return _list()
     from clockhands.comparison.ceiling_finding import find_plan_ceiling
     from clockhands.comparison.floor_finding import find_plan_floor
+    from clockhands.studies.sizes import SIZES
     from clockhands.studies.soundness import check_baseline, check_ceiling, check_floor
 
     study = STUDIES[options.name]
-    plan = study.make_plan(options.seeds)
+    plan = study.make_plan(options.seeds, options.scale)
     check_ceiling(study, find_plan_ceiling(plan))
     if options.dry_run:
         from clockhands.cli.trials import describe
 
-        print(study.question)
+        print(f"{study.question}\nsize {options.scale}: {SIZES[options.scale].says}")
         return describe(plan, options.workers)
     from clockhands.cli.compare import execute
     from clockhands.files import write_text
 
-    options.out = options.out or str(Path("runs") / "studies" / options.name)
+    folder = options.name if options.scale == "cpu" else f"{options.name}-{options.scale}"
+    options.out = options.out or str(Path("runs") / "studies" / folder)
     with telling_new_folder(options.out, quiet=options.quiet):
         comparison = execute(plan, options, options.out)
     write_text(Path(options.out) / "study.json", comparison.to_json())
@@ -67,13 +80,14 @@ def _present(study: Study, comparison: Comparison, options: argparse.Namespace) 
     from clockhands.cli.compare import find_task, present
 
     seeds = "" if options.seeds is None else f" --seeds {options.seeds}"
+    scale = "" if options.scale == "cpu" else f" --scale {options.scale}"
     if options.format != "page":
         return present(comparison, options, "")
     from clockhands.cli.trials import print_verdicts
     from clockhands.report import show, write
     from clockhands.studies import conclude_study
 
-    findings = conclude_study(study, comparison, f"clockhands study {study.name}{seeds}")
+    findings = conclude_study(study, comparison, f"clockhands study {study.name}{seeds}{scale}")
     findings = replace(findings, items=(*findings.items, *find_task(comparison)))
     page = write(findings, Path(options.out), name="report.html")[0]
     show(findings)

@@ -69,7 +69,7 @@ def _write_question(question: Question, measured: Measured) -> list[str]:
     ]  # fmt: skip
     if question.rows:
         parts += ["**What was measured**", "", *write_table(question.columns, question.rows), ""]
-    parts += _tell_earlier(question, measured)
+    parts += _describe_earlier(question, measured)
     if question.claims:
         parts += ["**People also say**", "", *map(_write_claim, question.claims), ""]
     parts += [f"**Where this does not hold.** {question.limits}", ""]
@@ -81,10 +81,10 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[s
     return ["| " + " | ".join(cells) + " |" for cells in (columns, ["---"] * len(columns), *rows)]
 
 
-def _tell_earlier(question: Question, measured: Measured) -> list[str]:
+def _describe_earlier(question: Question, measured: Measured) -> list[str]:
     """What the reader must know of results that are not of today's plan."""
-    told = [describe_earlier_plan(STUDIES[name], measured[name]) for name in question.studies if name in measured]
-    return [part for sentence in told if sentence for part in (f"*{sentence}*", "")]
+    sentences = [describe_earlier_plan(STUDIES[name], measured[name]) for name in question.studies if name in measured]
+    return [part for sentence in sentences if sentence for part in (f"*{sentence}*", "")]
 
 
 def _write_claim(claim: Claim) -> str:
@@ -111,19 +111,19 @@ def _write_details(question: Question, measured: Measured) -> list[str]:
 
 def _write_further(questions: Iterable[Question], measured: Measured) -> list[str]:
     """Studies that no answer here draws on."""
-    told = {name for question in questions for name in question.studies}
-    lines = [f"- [{STUDIES[name].question}](studies/{name}.md)" for name in measured if name not in told]
+    verdicts = {name for question in questions for name in question.studies}
+    lines = [f"- [{STUDIES[name].question}](studies/{name}.md)" for name in measured if name not in verdicts]
     return ["## Further studies", "", *lines, ""] if lines else []
 
 
 def _write_claims(questions: Iterable[Question]) -> list[str]:
     """The numbered claims with their verdicts, as links."""
-    told = {claim.number: claim for question in questions for claim in question.claims if claim.number is not None}
-    if not told:
+    numbered = {claim.number: claim for question in questions for claim in question.claims if claim.number is not None}
+    if not numbered:
         return []
     rows = [
-        (str(number), f"[{told[number].says}](#claim-{number})", VERDICTS[told[number].verdict].lower())
-        for number in sorted(told)
+        (str(number), f"[{numbered[number].says}](#claim-{number})", VERDICTS[numbered[number].verdict].lower())
+        for number in sorted(numbered)
     ]
     return ['<a id="claims"></a>', "", "## Claim by claim", "", *write_table(("", "claim", "verdict"), rows), ""]
 

@@ -146,6 +146,5 @@ def _check_texts(tables: Mapping[str, Any]) -> list[str]:
     ]
     if tables["topic"] not in get_args(Topic):
         faults.append(describe_unknown("topic", tables["topic"], get_args(Topic)))
-    verdicts = [claim["verdict"] for claim in tables.get("claim", ())]
-    faults += [describe_unknown("verdict", told, get_args(Judgement)) for told in verdicts if told not in JUDGEMENTS]
-    return faults
+    verdicts = {claim["verdict"] for claim in tables.get("claim", ())}
+    return faults + [describe_unknown("verdict", verdict, JUDGEMENTS) for verdict in sorted(verdicts - {*JUDGEMENTS})]

@@ -27,6 +27,8 @@
 
     [figure]                                  # optional: see figure.py
 
+    [size.gpu]                                # optional: what differs in this size, see sizes.py
+
 The slots of an answer are filled from the trials, so that no figure is typed: ``[[score:VARIANT]]``,
 ``[[verdict:VARIANT]]``, ``[[before:VARIANT:MEASURE]]``, ``[[after:VARIANT:MEASURE]]``, ``[[longer:VARIANT:SPLIT]]``,
 ``[[ceiling]]`` (the best that a reader who is blind to order could score), ``[[items]]`` (of the test split),
@@ -37,7 +39,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
@@ -46,6 +48,7 @@ from clockhands.comparison.plan_file import plan_from_tables
 from clockhands.comparison.verdicts import Kind
 from clockhands.errors import ConfigError, describe_unknown
 from clockhands.files import read_toml
+from clockhands.studies.sizes import SIZES, scale_plan
 
 SECONDS_A_TRIAL = 6
 """On one core of an ordinary laptop, for the list alone; ``--dry-run`` measures."""
@@ -96,11 +99,18 @@ class Study:
     readings: tuple[Reading, ...] = ()
     orderings: tuple[Ordering, ...] = ()
     figure: Mapping[str, Any] | None = None
+    sizes: Mapping[str, Any] = field(default_factory=dict)
 
-    def make_plan(self, seeds: int | None = None) -> Plan:
-        """Return the plan, with another number of seeds if one is given. Raises ConfigError with its faults."""
-        tables = {**self.plan, "title": self.question, **({} if seeds is None else {"seeds": seeds})}
-        return plan_from_tables(tables, self.folder, f"the study {self.name}")
+    def make_plan(self, seeds: int | None = None, size: str = "cpu") -> Plan:
+        """Return the plan in a size of `SIZES`, with another number of seeds if one is given.
+
+        Raises ConfigError with its faults.
+        """
+        source = f"the study {self.name}"
+        own = self.sizes.get(size, {})
+        scaled = self.plan if size == "cpu" else scale_plan(self.plan, own, size, self.folder, f"{source}, size {size}")
+        tables = {**scaled, "title": self.question, **({} if seeds is None else {"seeds": seeds})}
+        return plan_from_tables(tables, self.folder, source)
 
     @property
     def despite(self) -> Mapping[str, str]:
@@ -121,7 +131,7 @@ class Study:
 
 
 REQUIRED = ("question", "place", "claims", "design", "answer", "change", "plan")
-KEYS = (*REQUIRED, "unscored", "reading", "ordering", "figure")
+KEYS = (*REQUIRED, "unscored", "reading", "ordering", "figure", "size")
 
 
 def read_study(path: str | Path) -> Study:
@@ -130,6 +140,7 @@ def read_study(path: str | Path) -> Study:
     tables = read_toml(path, "the study")
     faults = [describe_unknown("key", key, KEYS) for key in tables if key not in KEYS]
     faults += [f"{key} is missing" for key in REQUIRED if key not in tables]
+    faults += [describe_unknown("size", size, SIZES) for size in tables.get("size", ()) if size not in SIZES]
     kinds = [kind for reading in tables.get("reading", ()) for kind in reading["when"].values()]
     faults += [describe_unknown("verdict", kind, get_args(Kind)) for kind in kinds if kind not in get_args(Kind)]
     if faults:
@@ -143,6 +154,7 @@ def read_study(path: str | Path) -> Study:
             Ordering(**{**ordering, "alike": tuple(ordering.get("alike", ()))})
             for ordering in tables.get("ordering", ())
         ),
+        sizes=tables.get("size", {}),
         **{key: tables[key] for key in ("question", "place", "design", "answer", "change", "plan")},
         **{key: tables[key] for key in ("unscored", "figure") if key in tables},
     )

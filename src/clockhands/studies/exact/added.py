@@ -36,26 +36,26 @@ def compute_score_shares() -> Numbers:
 
     A row of N(0, 1/d) has length 1, times √d with the factor; a row of the sinusoid has length √(d/2).
     """
-    told: Numbers = {}
+    values: Numbers = {}
     for width in (64, 512):
         position = float(make_rows(width, 2)[1].norm())
         for name, word in (("with", math.sqrt(width)), ("without", 1.0)):
             shares = share_scores(word / position)
-            told[f"ratio {name} {width}"] = word / position
+            values[f"ratio {name} {width}"] = word / position
             for term, share in zip(("words", "mixed", "positions"), shares, strict=True):
-                told[f"{term} {name} {width}"] = 100 * share
-    return told
+                values[f"{term} {name} {width}"] = 100 * share
+    return values
 
 
 def measure_by_channel() -> Numbers:
     """Return how the change that positions bring is spread over the 512 channels of the sinusoid, in percent."""
-    told: Numbers = {}
+    values: Numbers = {}
     for length in (50, 512):
         variance_D = make_rows(WIDTH, length).var(0, correction=0)
-        told[f"first half {length}"] = 100 * float(variance_D[: WIDTH // 2].sum() / variance_D.sum())
-        told[f"still channels {length}"] = int((variance_D.sqrt() < 0.1).sum())
-        told[f"loudest channel {length}"] = float(variance_D.sqrt().max())
-    return told
+        values[f"first half {length}"] = 100 * float(variance_D[: WIDTH // 2].sum() / variance_D.sum())
+        values[f"still channels {length}"] = int((variance_D.sqrt() < 0.1).sum())
+        values[f"loudest channel {length}"] = float(variance_D.sqrt().max())
+    return values
 
 
 def measure_directions() -> Numbers:
@@ -64,15 +64,15 @@ def measure_directions() -> Numbers:
     The cosine of a fixed direction and a uniformly random one has mean 0 and standard deviation 1/√d. Participation
     ratio: (Σλ)²/Σλ² over the eigenvalues of a covariance, the number of directions that equal variance would fill.
     """
-    told: Numbers = {f"cosine {width}": 1 / math.sqrt(width) for width in (64, 256, 512)}
-    told |= {f"angle {width}": math.degrees(math.asin(1 / math.sqrt(width))) for width in (64, 256, 512)}
+    values: Numbers = {f"cosine {width}": 1 / math.sqrt(width) for width in (64, 256, 512)}
+    values |= {f"angle {width}": math.degrees(math.asin(1 / math.sqrt(width))) for width in (64, 256, 512)}
     generator = torch.Generator().manual_seed(0)
     for length in (50, 512):
         rows = make_rows(WIDTH, length)
         random = torch.randn(rows.shape, generator=generator, dtype=torch.float64)
-        told[f"filled {length}"] = compute_participation(rows)
-        told[f"filled by random rows {length}"] = compute_participation(random)
-    return told
+        values[f"filled {length}"] = compute_participation(rows)
+        values[f"filled by random rows {length}"] = compute_participation(random)
+    return values
 
 
 def compute_participation(rows_ND: Float[Tensor, "N D"]) -> float:

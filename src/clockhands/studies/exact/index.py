@@ -11,15 +11,15 @@ from clockhands.studies.exact.added import WIDTH, Numbers
 
 def measure_index() -> Numbers:
     """Return the length of an index beside that of a word, the step of index/length, and what low precision keeps."""
-    told: Numbers = {f"over the word at {index}": index / math.sqrt(WIDTH) for index in (10, 500, 5000)}
-    told |= {f"step of {length} words": 1 / (length - 1) for length in (5, 50, 500)}
-    told["place of the second of 5"] = 100 * 1 / (5 - 1)
+    values: Numbers = {f"over the word at {index}": index / math.sqrt(WIDTH) for index in (10, 500, 5000)}
+    values |= {f"step of {length} words": 1 / (length - 1) for length in (5, 50, 500)}
+    values["place of the second of 5"] = 100 * 1 / (5 - 1)
     for name, dtype in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):
-        told[f"{name} counts to"] = count_whole(dtype)
-        told[f"{name}, different of 4096"] = len(torch.arange(4096).to(dtype).unique())
+        values[f"{name} counts to"] = count_whole(dtype)
+        values[f"{name}, different of 4096"] = len(torch.arange(4096).to(dtype).unique())
         shares = (torch.arange(4096, dtype=torch.float64) / 4095).to(dtype)
-        told[f"{name}, different shares of 4096"] = len(shares.unique())
-    return told
+        values[f"{name}, different shares of 4096"] = len(shares.unique())
+    return values
 
 
 def count_whole(dtype: torch.dtype) -> int:

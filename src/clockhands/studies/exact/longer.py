@@ -15,12 +15,12 @@ HEAD = 128
 
 def find_bases() -> Numbers:
     """Return hands that come round not once, by base and length, and the least base for some lengths."""
-    told: Numbers = {"hands": HEAD // 2}
+    values: Numbers = {"hands": HEAD // 2}
     for base in (10_000, 500_000):
         wavelengths = 2 * math.pi / compute_frequencies(HEAD, float(base))
         for length in (4096, 32_768, 131_072):
-            told[f"never round in {length}, base {base}"] = int((wavelengths > length).sum())
-    return {**told, **{f"least base for {length}": find_least_base(length) for length in (1024, 4096)}}
+            values[f"never round in {length}, base {base}"] = int((wavelengths > length).sum())
+    return {**values, **{f"least base for {length}": find_least_base(length) for length in (1024, 4096)}}
 
 
 def find_least_base(length: int) -> int:
@@ -42,20 +42,20 @@ def measure_yarn() -> Numbers:
     The factor of all scores is (0.1 ln s + 1)²; the change of angles is over distances up to 100, in degrees, and as
     the change of Σ_c cos(m·θ_c) over the number of pairs.
     """
-    told: Numbers = {}
+    values: Numbers = {}
     distances = torch.arange(101, dtype=torch.float64)[:, None]
     plain = distances * torch.tensor(Rotation(HEAD, HEAD, 10_000.0).frequencies(), dtype=torch.float64)
     for factor in (4, 32):
         rotation = Rotation(HEAD, HEAD, 10_000.0, rule="yarn", factor=float(factor), original_length=4096)
         stretched = distances * torch.tensor(rotation.frequencies(), dtype=torch.float64)
-        told[f"scores times, factor {factor}"] = (0.1 * math.log(factor) + 1) ** 2
-        told[f"degrees, factor {factor}"] = math.degrees(float((stretched - plain).abs().max()))
-        told[f"similarity, factor {factor}"] = float((stretched.cos() - plain.cos()).mean(1).abs().max())
+        values[f"scores times, factor {factor}"] = (0.1 * math.log(factor) + 1) ** 2
+        values[f"degrees, factor {factor}"] = math.degrees(float((stretched - plain).abs().max()))
+        values[f"similarity, factor {factor}"] = float((stretched.cos() - plain.cos()).mean(1).abs().max())
         kept = [
             a == b for a, b in zip(rotation.frequencies(), Rotation(HEAD, HEAD, 10_000.0).frequencies(), strict=True)
         ]
-        told[f"hands kept, factor {factor}"] = sum(kept)
-    return told
+        values[f"hands kept, factor {factor}"] = sum(kept)
+    return values
 
 
 def measure_temperature() -> Numbers:
@@ -63,8 +63,8 @@ def measure_temperature() -> Numbers:
 
     e^a / (e^a + n − 1); and with all scores times log n / log 1,000, as a temperature by log position has it.
     """
-    told: Numbers = {}
+    values: Numbers = {}
     for count in (1000, 100_000, 1_000_000):
         for name, factor in (("plain", 1.0), ("scaled", math.log(count) / math.log(1000))):
-            told[f"{name}, {count}"] = 100 / (1 + (count - 1) * math.exp(-10 * factor))
-    return told
+            values[f"{name}, {count}"] = 100 / (1 + (count - 1) * math.exp(-10 * factor))
+    return values

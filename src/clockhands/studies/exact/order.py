@@ -40,8 +40,10 @@ def measure_permutation() -> Numbers:
         "sinusoid": make_encoder("sinusoidal"),
         "causal": make_encoder("none", causal=True),
     }
-    told: Numbers = {name: _change(read(model, ids[order]), read(model, ids)[order]) for name, model in models.items()}
-    return {**told, "causal percent": 100 * told["causal"]}
+    values: Numbers = {
+        name: _change(read(model, ids[order]), read(model, ids)[order]) for name, model in models.items()
+    }
+    return {**values, "causal percent": 100 * values["causal"]}
 
 
 def _change(states: Tensor, others: Tensor) -> float:

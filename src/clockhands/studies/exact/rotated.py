@@ -90,11 +90,11 @@ def compare_values() -> Numbers:
         weights = score(rotate(q, positions), rotate(k, positions)).softmax(-1)
         return weights @ (rotate(v, positions) if rotated_values else v)
 
-    told: Numbers = {}
+    values: Numbers = {}
     for name, rotated_values in (("plain values", False), ("rotated values", True)):
         before, after = (attend(shift, rotated_values=rotated_values) for shift in (0, 100))
-        told[name] = float((after - before).norm() / before.norm())
-    return told
+        values[name] = float((after - before).norm() / before.norm())
+    return values
 
 
 def compare_shifted() -> Numbers:
@@ -108,12 +108,12 @@ def compare_shifted() -> Numbers:
     words, positions = draw(LENGTH, WIDTH), torch.arange(LENGTH)
     weights = [draw(WIDTH, WIDTH, seed=seed) / math.sqrt(WIDTH) for seed in (1, 2)]
     rows = make_rows(WIDTH, LENGTH + 37)
-    told: Numbers = {}
+    values: Numbers = {}
     rotary = [score(*(rotate(words @ weight.T, positions + start) for weight in weights)) for start in (0, 37)]
     added = [score(*((words + rows[start : start + LENGTH]) @ weight.T for weight in weights)) for start in (0, 37)]
     for name, (first, second) in (("rotary", rotary), ("added", added)):
-        told[name] = float((second - first).abs().max() / first.std())
-    return told
+        values[name] = float((second - first).abs().max() / first.std())
+    return values
 
 
 def measure_partial() -> Numbers:
@@ -121,9 +121,9 @@ def measure_partial() -> Numbers:
 
     For independent channels it is the mean of cos(ω·distance) over all pairs; a pair that does not rotate adds 1.
     """
-    told: Numbers = {}
+    values: Numbers = {}
     for distance in (10, 100, 1000, 10_000):
         for name, rotated in (("all", 128), ("quarter", 32)):
             cosines = (distance * compute_frequencies(rotated, 10_000.0)).cos()
-            told[f"{name}, {distance}"] = 100 * float((cosines.sum() + (128 - rotated) / 2) / 64)
-    return told
+            values[f"{name}, {distance}"] = 100 * float((cosines.sum() + (128 - rotated) / 2) / 64)
+    return values

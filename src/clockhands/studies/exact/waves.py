@@ -31,27 +31,27 @@ def measure_shift() -> Numbers:
     rows = make_rows(WIDTH, 576)
     steps = range(1, 65)
     error = max(float((rotate_rows(rows[:512], step) - rows[step : step + 512]).abs().max()) for step in steps)
-    told: Numbers = {"error": error}
+    values: Numbers = {"error": error}
     both = make_rows(16, 400, base=100.0)
     for name, table in (("both", both), ("sine", both[:, 0::2])):
-        told[f"rank {name}"] = int(torch.linalg.matrix_rank(table[:-1], rtol=1e-9))
-        told[f"rank {name}, with the next"] = int(
+        values[f"rank {name}"] = int(torch.linalg.matrix_rank(table[:-1], rtol=1e-9))
+        values[f"rank {name}, with the next"] = int(
             torch.linalg.matrix_rank(torch.cat([table[:-1], table[1:]], 1), rtol=1e-9)
         )
-    return told
+    return values
 
 
 def measure_similarity() -> Numbers:
     """Return the cosine of two rows of 512 channels by their distance, and how the product of the sine alone varies."""
     rows = make_rows(WIDTH, 512)
-    told: Numbers = {f"at {distance}": _cosine(rows[0], rows[distance]) for distance in (1, 10, 100)}
-    told["spread at 10"] = max(_cosine(rows[t], rows[t + 10]) for t in range(500)) - min(
+    values: Numbers = {f"at {distance}": _cosine(rows[0], rows[distance]) for distance in (1, 10, 100)}
+    values["spread at 10"] = max(_cosine(rows[t], rows[t + 10]) for t in range(500)) - min(
         _cosine(rows[t], rows[t + 10]) for t in range(500)
     )
     alone = rows[:, 0::2]
     products = [float(alone[t] @ alone[t + 10]) for t in range(1, 500)]
-    told |= {"sine alone, least at 10": min(products), "sine alone, most at 10": max(products)}
-    return {**told, "length": float(rows[5].norm()), "largest entry": float(rows.abs().max())}
+    values |= {"sine alone, least at 10": min(products), "sine alone, most at 10": max(products)}
+    return {**values, "length": float(rows[5].norm()), "largest entry": float(rows.abs().max())}
 
 
 def _cosine(first: Tensor, second: Tensor) -> float:
@@ -60,16 +60,16 @@ def _cosine(first: Tensor, second: Tensor) -> float:
 
 def count_hands() -> Numbers:
     """Return the wavelengths of the 256 hands of 512 channels, and how many come round not once, by length and base."""
-    told: Numbers = {}
+    values: Numbers = {}
     lengths_F = 2 * math.pi / compute_frequencies(WIDTH, 10000.0)
-    told |= {"hands": len(lengths_F), "shortest": float(lengths_F.min()), "longest": float(lengths_F.max())}
+    values |= {"hands": len(lengths_F), "shortest": float(lengths_F.min()), "longest": float(lengths_F.max())}
     for length in (50, 512, 5000):
-        told[f"never round in {length}"] = int((lengths_F > length).sum())
+        values[f"never round in {length}"] = int((lengths_F > length).sum())
     for base in (10, 100, 10_000, 1_000_000):
         longer = 2 * math.pi / compute_frequencies(WIDTH, float(base))
-        told[f"never round in 512, base {base}"] = int((longer > 512).sum())
-        told[f"nearest rows, base {base}"] = _find_nearest(base)
-    return told
+        values[f"never round in 512, base {base}"] = int((longer > 512).sum())
+        values[f"nearest rows, base {base}"] = _find_nearest(base)
+    return values
 
 
 def _find_nearest(base: float) -> float:

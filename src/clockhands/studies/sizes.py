@@ -1,0 +1,96 @@
+"""The sizes in which a study can be run: as planned, with longer training, or with wider and deeper models.
+
+A study's file may change a size, for what is meant relative to the width::
+
+    [size.gpu]
+    variants = ["sum", "concatenate 48 + 16"]         # optional: only these
+    budget = { steps = 600 }                          # optional: in place of the size's multiple of the plan's
+    [[size.gpu.change]]
+    variant = "concatenate 48 + 16"                   # one of the plan's
+    name = "concatenate 192 + 64"                     # optional: what it is called at this size
+    set = { "position.width" = 64 }                   # laid over its own settings
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from clockhands.errors import ConfigError, describe_unknown
+from clockhands.runs.recipe import load_recipe, vary_recipe
+
+Tables = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Size:
+    """``says``: what it is; ``times``: of the plan's budget; ``shape``: settings that all variants share."""
+
+    says: str
+    times: int = 1
+    shape: Tables = field(default_factory=dict)
+
+
+def _wide(width: int, layers: int, rate: float, warmup: int) -> dict[str, Any]:
+    return {
+        "model.d_model": width, "model.num_heads": 8, "model.d_ff": 4 * width, "model.encoder_layers": layers,
+        "model.decoder_layers": layers, "training.learning_rate": rate, "training.warmup_steps": warmup,
+        "training.device": "auto",
+    }  # fmt: skip
+
+
+SIZES = {
+    "cpu": Size("as planned: seconds to a minute a trial on one core"),
+    "long": Size("as planned, with four times the budget, which tells slow from impossible", 4),
+    "gpu": Size(
+        "width 256 and 3 layers a side unless a variant sets its own, three times the budget: for one GPU",
+        3,
+        _wide(256, 3, 1e-3, 100),
+    ),
+    "paper": Size(
+        "width 512 and 6 layers a side unless a variant sets its own, ten times the budget: for several GPUs and Ray",
+        10,
+        _wide(512, 6, 5e-4, 200),
+    ),
+}
+"""What ``clockhands study NAME --scale`` takes."""
+KEYS = ("variants", "budget", "change")
+
+
+def scale_plan(plan: Tables, own: Tables, name: str, folder: Path, source: str) -> dict[str, Any]:
+    """Return the tables of a plan in a size of `SIZES`; ``own`` is what the study's file says of that size.
+
+    Raises ConfigError for an unknown key, or a variant that the plan does not have.
+    """
+    size = SIZES[name]
+    variants = [dict(variant) for variant in plan.get("variant", ())]
+    _check(own, [variant["name"] for variant in variants], source)
+    scaled = {**plan, "budget": own.get("budget", {kind: size.times * n for kind, n in plan["budget"].items()})}
+    if size.shape:
+        recipe = load_recipe(folder / plan["recipe"])
+        unused = "model.encoder_layers" if recipe.model.kind == "decoder" else ""
+        scaled["recipe"] = vary_recipe(recipe, {key: value for key, value in size.shape.items() if key != unused})
+    kept = own.get("variants") or [variant["name"] for variant in variants]
+    changes = {change["variant"]: change for change in own.get("change", ())}
+    if variants:
+        scaled["variant"] = [
+            _change(variant, changes.get(variant["name"], {})) for variant in variants if variant["name"] in kept
+        ]
+    return scaled
+
+
+def _change(variant: Tables, change: Tables) -> dict[str, Any]:
+    return {
+        "name": change.get("name", variant["name"]),
+        "set": {**variant.get("set", {}), **change.get("set", {})},
+    }
+
+
+def _check(own: Tables, names: Sequence[str], source: str) -> None:
+    faults = [describe_unknown("key", key, KEYS) for key in own if key not in KEYS]
+    named = [*own.get("variants", ()), *(change.get("variant", "") for change in own.get("change", ()))]
+    faults += [describe_unknown("variant", name, names) for name in named if name not in names]
+    if faults:
+        raise ConfigError(faults, source)

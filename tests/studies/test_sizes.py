@@ -1,0 +1,58 @@
+"""Sizes of studies: what they change, and that every study has each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from clockhands.cli import main
+from clockhands.cli.study import SCALES
+from clockhands.errors import ConfigError
+from clockhands.studies import STUDIES
+from clockhands.studies.sizes import SIZES
+
+
+def test_the_command_knows_every_size() -> None:
+    assert tuple(SIZES) == SCALES
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_has_a_plan_in_every_size(name: str, size: str) -> None:
+    planned, scaled = STUDIES[name].make_plan(), STUDIES[name].make_plan(size=size)
+    assert scaled.budget[1] == SIZES[size].times * planned.budget[1]
+    assert scaled.recipe.model.d_model == {"gpu": 256, "paper": 512}.get(size, planned.recipe.model.d_model)
+    assert (scaled.baseline, scaled.seeds, scaled.recipe.corpus) == (
+        planned.baseline,
+        planned.seeds,
+        planned.recipe.corpus,
+    )
+
+
+def test_what_is_relative_to_the_width_grows_with_it() -> None:
+    plan = STUDIES["sum-or-concatenate"].make_plan(size="gpu")
+    assert plan.variant("concatenate 192 + 64").overrides["position.width"] == 64
+    assert STUDIES["scale"].make_plan(size="gpu").variant("1, shared, encoding/√d").overrides[
+        "position.amplitude"
+    ] == pytest.approx(256**-0.5)
+    longer = STUDIES["scale"].make_plan(size="long")
+    assert [variant.name for variant in longer.variants] == ["√d, shared", "1, shared"]
+
+
+def test_a_fault_is_named() -> None:
+    own = {"gpu": {"variants": ["sun"], "steps": 3, "change": [{"variant": "summ"}]}}
+    with pytest.raises(ConfigError, match="3 faults") as raised:
+        replace(STUDIES["sum-or-concatenate"], sizes=own).make_plan(size="gpu")
+    assert "the study sum-or-concatenate, size gpu" in str(raised.value)
+    assert "unknown key 'steps'" in str(raised.value) and "unknown variant 'summ'; did you mean 'sum'" in str(
+        raised.value
+    )
+
+
+def test_the_command_states_the_size(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["study", "scale", "--scale", "huge"]) == 2
+    assert "invalid choice: 'huge'" in capsys.readouterr().err
+    monkeypatch.setattr("clockhands.cli.trials.describe", lambda plan, workers: print(plan.budget, workers) or 0)
+    assert main(["study", "scale", "--scale", "long", "--dry-run"]) == 0
+    assert "size long: as planned, with four times the budget" in capsys.readouterr().out
