@@ -74,6 +74,10 @@ class Correct(nn.Module):
         cache.layers = {i: (k[:, :, :-tokens], v[:, :, :-tokens]) for i, (k, v) in cache.layers.items()}
         cache.positions, cache.documents = cache.positions[:, :-tokens], cache.documents[:, :-tokens]
 
+    def reorder(self, cache: Cache, rows: Tensor) -> None:
+        cache.layers = {i: (k[rows], v[rows]) for i, (k, v) in cache.layers.items()}
+        cache.positions, cache.documents = cache.positions[rows], cache.documents[rows]
+
     def forward(
         self,
         ids: Tensor,
@@ -171,13 +175,32 @@ class Absolute(Correct):
         return x
 
 
+class Alibi(Correct):
+    """A bias by distance in place of rotation, made in float32."""
+
+    max_length = 600
+
+    def make_tables(self) -> None:
+        self.register_buffer("steep", torch.tensor([0.5, 0.25]))
+
+    def score(self, q: Tensor, k: Tensor, cache: Cache) -> Tensor:
+        return super().score(q, k, cache) + self.bias(cache.positions, q.shape[2]).to(q.dtype)
+
+    def bias(self, positions: Tensor, new: Tensor) -> Tensor:
+        distance = positions[:, None, -new:, None] - positions[:, None, None]
+        return -self.steep.float()[:, None, None] * distance
+
+    def rotate(self, x: Tensor, places: Tensor) -> Tensor:
+        return x
+
+
 class Encoder(Correct):
     causal = False
 
     new_cache = None  # type: ignore[assignment]
 
 
-@fails(*STEPS, "cache.rollback")
+@fails(*STEPS, "cache.rollback", "cache.prefix", "cache.reorder")
 class OffsetDropped(Correct):
     def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
         return super().positions_of(ids, mask, positions, 0)
@@ -186,7 +209,20 @@ class OffsetDropped(Correct):
         return torch.zeros_like(places) if positions is None else super().documents_of(ids, places, positions, cache)
 
 
-@fails(*STEPS, "causal.future", "causal.prefix", "cache.rollback", "cache.padded", "packing.block_mask")
+@fails(
+    *STEPS,
+    "causal.future",
+    "causal.prefix",
+    "cache.rollback",
+    "cache.padded",
+    "packing.block_mask",
+    "cache.left_mask",
+    "cache.mask",
+    "cache.prefill",
+    "cache.prefix",
+    "cache.reorder",
+    "length.short",
+)
 class NoCausalMask(Correct):
     """Every token of a document sees all of it."""
 
@@ -215,13 +251,13 @@ class TheLastButOneSeesTheNext(SeesTheNext):
     place = 22
 
 
-@fails(*LEFT)
+@fails(*LEFT, "cache.prefill")
 class PadsRead(Correct):
     def allowed(self, ids, mask, documents, cache):  # type: ignore[no-untyped-def]
         return super().allowed(ids, mask if mask is not None and mask.dim() == 4 else None, documents, cache)
 
 
-@fails(*(LEFT - {"cache.padded"}), "padding.right")
+@fails(*(LEFT - {"cache.padded"}), "padding.right", "batch.unequal")
 class PadsReadByEncoder(Encoder, PadsRead):
     pass
 
@@ -233,7 +269,18 @@ class CountedFromTheFirstPad(Absolute):
         return super().positions_of(ids, None, positions, start)
 
 
-@fails("positions.matter", "cache.steps", "cache.chunks", "cache.rollback", "cache.padded")
+@fails(
+    "positions.matter",
+    "cache.steps",
+    "cache.chunks",
+    "cache.rollback",
+    "cache.padded",
+    "cache.left_mask",
+    "cache.mask",
+    "cache.prefill",
+    "cache.prefix",
+    "cache.reorder",
+)
 class PositionsDropped(Correct):
     """The rotation is made from the default positions, whatever is passed."""
 
@@ -241,7 +288,7 @@ class PositionsDropped(Correct):
         return super().angles(torch.arange(places.shape[1], device=x.device).expand_as(places), x)
 
 
-@fails("cache.padded")
+@fails("cache.padded", "cache.left_mask")
 class OnePositionForAllRows(Correct):
     def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
         places = super().positions_of(ids, mask, positions, start)
@@ -260,7 +307,7 @@ class DraftsStay(Correct):
             cache.layers[index] = (k[:, :, order], v[:, :, order])
 
 
-@fails(*STEPS, "cache.padded")
+@fails(*STEPS, "cache.padded", "cache.left_mask", "cache.mask", "cache.prefill", "cache.reorder")
 class WindowCut(Correct):
     """Old keys are overwritten beyond sixteen, though no window was asked for."""
 
@@ -278,6 +325,13 @@ class WindowCut(Correct):
     "cache.rollback",
     "packing.positions",
     "packing.block_mask",
+    "batch.unequal",
+    "cache.left_mask",
+    "cache.mask",
+    "cache.prefill",
+    "cache.prefix",
+    "cache.reorder",
+    "length.short",
 )
 class ScaledByLength(Correct):
     def score(self, q, k, cache):  # type: ignore[no-untyped-def]
@@ -290,7 +344,7 @@ class BagOfWords(Encoder):
         return x
 
 
-@fails("batch.alone", "batch.order", "causal.future")
+@fails("batch.alone", "batch.order", "causal.future", "batch.unequal", "cache.prefill", "cache.reorder")
 class RowTable(Correct):
     """A position table indexed by the row of the batch, as with axes exchanged."""
 
@@ -304,7 +358,7 @@ class DropoutLeftOn(Correct):
         return nn.functional.dropout(self.embed(ids), 0.2, training=True)
 
 
-@fails("positions.explicit", "padding.left.positions", "cache.padded")
+@fails("positions.explicit", "padding.left.positions", "cache.padded", "cache.prefill")
 class ExplicitOffByOne(Absolute):
     max_length = 66
 
@@ -356,13 +410,13 @@ class TableFollowsTheCast(Correct):
         return nn.Module._apply(self, function, recurse)
 
 
-@fails("precision.distance")
+@fails("precision.distance", "precision.autocast")
 class AnglesInLowPrecision(Correct):
     def angles(self, places, x):  # type: ignore[no-untyped-def]
         return places[:, None, :, None].to(x.dtype) * self.inv_freq.to(x.dtype)
 
 
-@fails("precision.distance")
+@fails("precision.distance", "precision.autocast")
 class AnglesOfLongTextsInLowPrecision(AnglesInLowPrecision):
     max_length = 20_000
 
@@ -392,7 +446,7 @@ class GrowingTable(Correct):
         return super().enter(ids, places)
 
 
-@fails("state.short", "state.medium")
+@fails("state.short", "state.medium", "length.mask")
 class StretchedForGood(Correct):
     """Frequencies are lowered by a long text and never come back."""
 
@@ -402,7 +456,7 @@ class StretchedForGood(Correct):
         return super().enter(ids, places)
 
 
-@fails("length.claimed")
+@fails("length.claimed", "length.mask", "precision.long")
 class TableTooShort(Absolute):
     def make_tables(self) -> None:
         self.position_embedding = nn.Embedding(self.max_length - 2, WIDTH)
@@ -433,3 +487,123 @@ class TableTooShortForItsClaim(Absolute):
 
     def make_tables(self) -> None:
         self.position_embedding = nn.Embedding(4096, WIDTH)
+
+
+@fails("cache.mask", "cache.left_mask")
+class CountsTheNewMaskAlone(Correct):
+    """With a cache, positions are counted from the part of the mask that belongs to the new tokens."""
+
+    def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
+        cut = mask if mask is None or mask.dim() == 4 else mask[:, -ids.shape[1] :]
+        return super().positions_of(ids, cut, positions, start)
+
+
+@fails("cache.left_mask")
+class CountsPadsWhenDecoding(Correct):
+    def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
+        return super().positions_of(ids, None if start and ids.shape[1] == 1 else mask, positions, start)
+
+
+@fails("cache.prefill")
+class ChunkReadsOldPads(Correct):
+    """The mask of a later chunk covers that chunk alone."""
+
+    def allowed(self, ids, mask, documents, cache):  # type: ignore[no-untyped-def]
+        if mask is not None and mask.dim() == 2 and mask.shape[1] > ids.shape[1] > 1:
+            mask = torch.cat([torch.ones_like(mask[:, : -ids.shape[1]]), mask[:, -ids.shape[1] :]], 1)
+        return super().allowed(ids, mask, documents, cache)
+
+
+@fails("cache.rollback_rows")
+class OnlyLeadingPadsAreMasked(Correct):
+    """Of a mask only where the text begins is read: holes in it are attended to."""
+
+    packs = False
+
+    def documents_of(self, ids, places, positions, cache):  # type: ignore[no-untyped-def]
+        return torch.zeros_like(places)
+
+    def allowed(self, ids, mask, documents, cache):  # type: ignore[no-untyped-def]
+        if mask is not None and mask.dim() == 2 and mask[:, -1].all():
+            mask = mask.long().cummax(1).values.bool()
+        return super().allowed(ids, mask, documents, cache)
+
+
+@fails("cache.prefix", "cache.rollback")
+class CountsBesideTheCache(Correct):
+    """How much was read is kept in the model, which knows one text at a time."""
+
+    def positions_of(self, ids, mask, positions, start):  # type: ignore[no-untyped-def]
+        start = self.read if start else 0
+        self.read = start + ids.shape[1]
+        return super().positions_of(ids, mask, positions, start)
+
+
+@fails("cache.reorder")
+class KeysAreReorderedAlone(Correct):
+    def reorder(self, cache: Cache, rows: Tensor) -> None:
+        values = {index: v for index, (_, v) in cache.layers.items()}
+        super().reorder(cache, rows)
+        cache.layers = {index: (k, values[index]) for index, (k, _) in cache.layers.items()}
+
+
+@fails("cache.padded", "cache.prefill")
+class OneMaskForAllRows(Correct):
+    def allowed(self, ids, mask, documents, cache):  # type: ignore[no-untyped-def]
+        shared = mask if mask is None or mask.dim() == 4 else mask.any(0, keepdim=True).expand_as(mask)
+        return super().allowed(ids, shared, documents, cache)
+
+
+@fails("length.mask")
+class MaskCutAtTheEnd(Correct):
+    """The mask is made one shorter than the longest text."""
+
+    def allowed(self, ids, mask, documents, cache):  # type: ignore[no-untyped-def]
+        if mask is not None and mask.dim() == 2 and mask.shape[1] == self.max_length:
+            mask = mask.clone()
+            mask[:, 0] = False
+        return super().allowed(ids, mask, documents, cache)
+
+
+@fails("length.short")
+class AxesGuessedByShape(Correct):
+    """Where there are as many rows as tokens, the axes are exchanged."""
+
+    def enter(self, ids, places):  # type: ignore[no-untyped-def]
+        entered = super().enter(ids, places)
+        return entered.transpose(0, 1) if ids.shape == (2, 2) else entered
+
+
+@fails("precision.autocast")
+class AnglesByProduct(Correct):
+    """A matrix product, which autocast rounds."""
+
+    def angles(self, places, x):  # type: ignore[no-untyped-def]
+        return places[:, None, :, None].float() @ self.inv_freq[None].float()
+
+
+@fails("precision.long", "precision.autocast")
+class BiasInLowPrecision(Alibi):
+    """A column of slope times position, as large as the text is long, in the precision of the weights."""
+
+    def bias(self, positions, new):  # type: ignore[no-untyped-def]
+        dtype = self.head.weight.dtype
+        return self.steep.to(dtype)[:, None, None] * positions[:, None, None].to(dtype)
+
+
+@fails("precision.order")
+class KeepsTheFirstPrecision(Correct):
+    def rotate(self, x, places):  # type: ignore[no-untyped-def]
+        tables = self.__dict__.setdefault("tables", {})
+        key = (places.shape, int(places[0, 0]), int(places.sum()))
+        if key not in tables:
+            angles = self.angles(places, x)
+            tables[key] = [t.repeat(1, 1, 1, 2).to(x.dtype) for t in (angles.cos(), angles.sin())]
+        cos, sin = tables[key]
+        first, second = x.chunk(2, -1)
+        return (x * cos + torch.cat([-second, first], -1) * sin).to(x.dtype)
+
+
+@fails("batch.unequal")
+class OneMaskForAllRowsOfAnEncoder(Encoder, OneMaskForAllRows):
+    pass

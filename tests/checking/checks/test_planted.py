@@ -34,7 +34,7 @@ def named(found: dict[str, str], verdict: str) -> set[str]:
     return {check for check, each in found.items() if each == verdict}
 
 
-@pytest.mark.parametrize("kind", [p.Correct, p.Absolute, p.Encoder])
+@pytest.mark.parametrize("kind", [p.Correct, p.Absolute, p.Alibi, p.Encoder])
 def test_a_correct_model_passes(kind: type[p.Correct]) -> None:
     found = verdicts(kind)
     assert named(found, "FAIL") == set()
@@ -67,7 +67,10 @@ def test_absolute_positions_that_count_the_pads_are_a_property_and_no_fault() ->
 
 
 def test_a_bare_index_error_beyond_the_table_is_a_warning() -> None:
-    assert verdicts(p.BareIndexError, ["length"]) == {"length.claimed": "PASS", "length.beyond": "WARN"}
+    assert verdicts(p.BareIndexError, ["length.claimed", "length.beyond"]) == {
+        "length.claimed": "PASS",
+        "length.beyond": "WARN",
+    }
     assert verdicts(p.Absolute, ["length"])["length.beyond"] == "PASS"
 
 
@@ -92,7 +95,7 @@ def test_a_model_that_runs_on_is_asked_with_which_places(kind: type[p.Correct], 
 
 def test_of_a_very_long_claim_the_last_place_is_tried() -> None:
     (subject,) = from_model(adapter(p.TableTooShortForItsClaim), "short")
-    claimed, beyond = run_checks(subject, select(["length"]))
+    claimed, beyond = run_checks(subject, select(["length.claimed", "length.beyond"]))
     assert (claimed.verdict, claimed.note) == ("FAIL", "a token at 4999: index out of range in self")
     assert beyond.note.startswith("a token at 5007: refused with 'position 5007 is beyond the maximum")
 

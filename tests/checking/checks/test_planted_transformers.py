@@ -14,19 +14,23 @@ from transformers import (
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
     PhiConfig,
     PhiForCausalLM,
     StaticCache,
+    T5ForConditionalGeneration,
 )
 
 from clockhands.checking.checks.check import select
-from clockhands.checking.models.make_subjects import from_build
-from clockhands.checking.models.tiny import Build, find, tiny_config
+from clockhands.checking.models.make_subjects import from_build, from_model
+from clockhands.checking.models.tiny import Build, build_model, find, tiny_config
 from clockhands.checking.verdict.run import run_checks
 from tests.checking.checks import planted
 
 # What the library itself does wrong, with or without a planted bug.
 LIBRARY = {"llama": {"packing.gaps", "precision.to"}, "gpt2": {"packing.gaps"}, "phi": {"packing.gaps", "precision.to"}}
+LIBRARY["mistral"] = LIBRARY["llama"]
 
 
 class GenerationOffByOne(GPT2LMHeadModel):
@@ -42,14 +46,14 @@ class GenerationForgetsPositions(GPT2LMHeadModel):
 
 
 class SecondTurnFromNought(LlamaForCausalLM):
-    def forward(self, input_ids, attention_mask=None, position_ids=None, past_key_values=None, **named):  # type: ignore
+    def forward(self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None, **named):  # type: ignore
         if past_key_values is not None and past_key_values.get_seq_length() and input_ids.shape[1] > 1:
             position_ids = torch.arange(input_ids.shape[1])[None]
         return super().forward(input_ids, attention_mask, position_ids, past_key_values, **named)
 
 
 class StaticStandsStill(LlamaForCausalLM):
-    def forward(self, input_ids, attention_mask=None, position_ids=None, past_key_values=None, **named):  # type: ignore
+    def forward(self, input_ids=None, attention_mask=None, position_ids=None, past_key_values=None, **named):  # type: ignore
         if isinstance(past_key_values, StaticCache):
             position_ids = torch.zeros_like(input_ids)
         return super().forward(input_ids, attention_mask, position_ids, past_key_values, **named)
@@ -103,15 +107,48 @@ class LostInTheFile(LlamaForCausalLM):
     pass
 
 
+class EmbeddingsStandAtTheFirst(LlamaForCausalLM):
+    def forward(self, input_ids=None, attention_mask=None, position_ids=None, *given, **named):  # type: ignore
+        if named.get("inputs_embeds") is not None:
+            position_ids = torch.zeros(named["inputs_embeds"].shape[:2], dtype=torch.long)
+        return super().forward(input_ids, attention_mask, position_ids, *given, **named)
+
+
+class ChangedBySaving(LlamaForCausalLM):
+    def save_pretrained(self, *given: Any, **named: Any) -> Any:
+        super().save_pretrained(*given, **named)
+        self.config.rope_parameters = {"rope_type": "default", "rope_theta": 77.0}
+
+
+class WindowFixed(MistralForCausalLM):
+    def __init__(self, config: MistralConfig) -> None:
+        fixed = copy.deepcopy(config)
+        fixed.sliding_window = 16
+        super().__init__(fixed)
+
+
+class RowsStay(LlamaForCausalLM):
+    def forward(self, *given: Any, **named: Any) -> Any:
+        output = super().forward(*given, **named)
+        if output.past_key_values is not None:
+            output.past_key_values.reorder_cache = lambda rows: None
+        return output
+
+
+SECOND = {"cache.prefill", "cache.prefix", "cache.rollback_rows"}
 PLANTED: dict[type, set[str]] = {
+    EmbeddingsStandAtTheFirst: {"inputs.embeds"},
+    ChangedBySaving: {"load.config"},
+    WindowFixed: {"config.keys"},
+    RowsStay: {"cache.reorder", "generate.beam"},
     GenerationOffByOne: {"generate.forward"},
     GenerationForgetsPositions: {"generate.left_padded"},
-    SecondTurnFromNought: {"generate.resume", "cache.chunks", "cache.rollback"},
+    SecondTurnFromNought: {"generate.resume", "cache.chunks", "cache.rollback", *SECOND},
     StaticStandsStill: {"cache.static"},
     ThetaOverwritten: {"config.theta", "config.scaling"},
     PartialFixed: {"config.partial"},
     EagerLouder: {"attention.sdpa"},
-    BufferNotSaved: {"load.round_trip"},
+    BufferNotSaved: {"load.round_trip", "load.config"},
     RoundedWhileLoading: {"precision.load"},
     LostInTheFile: {"config.round_trip", "load.round_trip", "precision.load"},
 }
@@ -161,7 +198,22 @@ def test_without_a_bug_only_the_library_fails(name: str) -> None:
     assert {o.check for o in run_checks(subject, select()) if o.verdict == "FAIL"} == LIBRARY[name]
 
 
+class LouderFromOutside(T5ForConditionalGeneration):
+    def forward(self, *given: Any, **named: Any) -> Any:
+        if named.get("encoder_outputs") is not None:
+            named["encoder_outputs"].last_hidden_state = named["encoder_outputs"].last_hidden_state * 1.5
+        return super().forward(*given, **named)
+
+
+@pytest.mark.parametrize(("cls", "verdict"), [(T5ForConditionalGeneration, "PASS"), (LouderFromOutside, "FAIL")])
+def test_a_source_that_was_encoded_before_is_told_from_its_ids(cls: type, verdict: str) -> None:
+    (build,) = find("t5:seq2seq")
+    model = build_model(tiny_config(build), "seq2seq", cls=cls)
+    (outcome,) = run_checks(from_model(model)[0], select(["inputs.encoder_outputs"]))
+    assert outcome.verdict == verdict
+
+
 def test_every_check_has_a_planted_bug() -> None:
-    by_hand = {"deterministic", "length.beyond", "packing.mask", "packing.cache", "size.odd"}
+    by_hand = {"inputs.encoder_outputs", "deterministic", "length.beyond", "packing.mask", "packing.cache", "size.odd"}
     broken = set().union(*PLANTED.values(), *planted.PLANTED.values()) | by_hand
     assert {each.name for each in select()} - broken == set()

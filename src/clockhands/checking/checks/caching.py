@@ -99,12 +99,13 @@ def static(subject: Subject) -> Measurement:
     """Read a prompt and single tokens into the StaticCache of transformers."""
     ids = subject.tokens(1, 24)
     cache = _new(subject)
-    cache.state = _static_cache(subject)
+    cache.state = make_static_cache(subject)
     actual = [subject.logits(ids[:, a:b], cache=cache) for a, b in pairwise([0, 8, *range(9, 25)])]
     return Measurement(difference(torch.cat(actual, 1), subject.logits(ids)))
 
 
-def _static_cache(subject: Subject) -> Any:
+def make_static_cache(subject: Subject) -> Any:
+    """Return a static cache for 32 tokens. Raises Inapplicable where the model has none."""
     from transformers import StaticCache
 
     if getattr(subject.adapter, "task", "") != "causal" or getattr(subject.adapter, "cache_name", "") != _PAST:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
+import functools
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -71,6 +73,46 @@ def scaling(subject: Subject) -> Measurement:
         _at(changed, path[:-1]).update(rope_type="linear", factor=8.0)
         effects.append(Measurement(_built(subject, _config(subject, changed)), _dotted(path[:-1]), True))
     return largest(*effects)
+
+
+_KEYS = {
+    "factor": 2.0,
+    "attention_factor": 2.0,
+    "relative_attention_num_buckets": 2,
+    "relative_attention_max_distance": 2,
+    "sliding_window": 0.5,
+    "rotary_dim": 0.5,
+    "rotary_pct": 0.5,
+}
+"""Keys of a configuration that are about position, besides those with checks of their own, and what each is times."""
+
+
+@check(
+    "config.keys",
+    "Every other key of the configuration that is about position has an effect or is refused.",
+    "a factor, a window or a number of buckets that is stored and not read",
+    uses=("a changed configuration",),
+    huggingface=True,
+)
+def keys(subject: Subject) -> Measurement:
+    """Change each alone; the weights stay where their shapes do."""
+    effects = []
+    for key, times in _KEYS.items():
+        for path in _used(subject, key):
+            with contextlib.suppress(Inapplicable):  # refused: that is an answer too
+                effects.append(
+                    Measurement(_changed(subject, path, functools.partial(_times, times)), _dotted(path), True)
+                )
+    if not effects:
+        raise Inapplicable("no such key in the configuration")
+    return largest(*effects)
+
+
+def _times(times: float, value: Any) -> Any:
+    """A number, times a factor, of its own kind. Raises Inapplicable for what is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value:
+        raise Inapplicable("no number")
+    return type(value)(value * times)
 
 
 @check(
@@ -163,11 +205,14 @@ def _built(subject: Subject, config: Any) -> float:
     # Tables are made from the configuration, also where a model saves them.
     tables = angle_tables(module)
     weights = {name: value for name, value in module.state_dict().items() if name not in tables}
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    if any(name in shapes and shapes[name] != tensor.shape for name, tensor in weights.items()):
+        return float("inf")  # a table of another size: these weights do not fit into it any more
     model.load_state_dict(weights, strict=False)
     twin = dataclasses.replace(subject, adapter=type(adapter)(model, adapter.task))
     return difference(_read(twin), _read(subject))
 
 
 def _read(subject: Subject) -> Tensor:
-    length = min(36, (subject.facts.limit or 40) - 4)
+    length = 44 if subject.facts.stretches else min(36, (subject.facts.limit or 40) - 4)
     return subject.logits(subject.tokens(2, length))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from clockhands.checking.checks.caching import make_static_cache
 from clockhands.checking.checks.check import Inapplicable, Measurement, check, difference, largest
 from clockhands.checking.models.subject import Subject
 from clockhands.runs.streaming import is_streamed
@@ -63,6 +65,33 @@ def exported(subject: Subject) -> Measurement:
         ids = subject.tokens(1, size)
         effects.append(Measurement(difference(module(ids), subject.logits(ids)), f"{size} tokens"))
     return largest(*effects)
+
+
+@check(
+    "export.static",
+    "Compiled, with a cache of fixed size, single steps equal all at once.",
+    "a length of the cache frozen into the graph",
+    uses=("compile and export", "static cache"),
+    needs=("cache",),
+    causal=True,
+    huggingface=True,
+    optional=True,
+    precise=False,
+    refusable=True,
+)
+def static(subject: Subject) -> Measurement:
+    """Read a prompt and single tokens into a static cache with the model compiled, as generate() does on a GPU."""
+    adapter: Any = subject.adapter
+    twin: Any = type(adapter)(adapter.module, adapter.task)
+    twin.module = torch.compile(adapter.module, backend="eager")
+    ids, cache = subject.tokens(1, 24), twin.new_cache()
+    cache.state = make_static_cache(subject)
+    other = dataclasses.replace(subject, adapter=twin)
+    try:
+        actual = [other.logits(ids[:, a:b], cache=cache) for a, b in pairwise([0, 8, *range(9, 25)])]
+    finally:
+        torch.compiler.reset()
+    return Measurement(difference(torch.cat(actual, 1), subject.logits(ids)))
 
 
 class _IdsToLogits(nn.Module):

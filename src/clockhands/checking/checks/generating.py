@@ -70,6 +70,24 @@ def resume(subject: Subject) -> Measurement:
     return _compare(resumed, _generate(subject, turn))
 
 
+@check(
+    "generate.beam",
+    "Beam search over a batch finds with a cache what it finds without.",
+    "a cache whose rows do not follow the beams",
+    uses=("beam search",),
+    causal=True,
+    huggingface=True,
+    needs=("cache",),
+)
+def beam(subject: Subject) -> Measurement:
+    """Search with three beams from two prompts, and compare the scores of what was found."""
+    _decoder_only(subject)
+    ids = subject.tokens(2, 10)
+    options = {"num_beams": 3, "num_return_sequences": 3, "output_scores": True}
+    scores = [_run(subject, ids, **options, use_cache=use_cache).sequences_scores for use_cache in (True, False)]
+    return Measurement(difference(*scores), "the scores of three beams for each of two prompts")
+
+
 def _compare(actual: tuple[Tensor, Tensor], alone: tuple[Tensor, Tensor]) -> Measurement:
     """Step by step until the chosen tokens part."""
     effects = []
@@ -103,12 +121,13 @@ def _run(subject: Subject, ids: Tensor, **extra: Any) -> Any:
     module: Any = subject.module
     if not getattr(module, "can_generate", lambda: False)():
         raise Inapplicable("the model does not generate")
-    extra.setdefault("attention_mask", torch.ones_like(ids))
-    options = {"max_new_tokens": _NEW, "min_new_tokens": _NEW, "do_sample": False, "num_beams": 1}
+    options: dict[str, Any] = {"max_new_tokens": _NEW, "min_new_tokens": _NEW, "do_sample": False, "num_beams": 1}
+    options |= extra
     config = module.generation_config
     if getattr(module.config, "is_encoder_decoder", False) and config.decoder_start_token_id is None:
-        extra["decoder_start_token_id"] = 2
-    output = module.generate(ids, **options, **extra, pad_token_id=0, output_logits=True, return_dict_in_generate=True)
+        options["decoder_start_token_id"] = 2
+    options = {"attention_mask": torch.ones_like(ids), **options}
+    output = module.generate(ids, **options, pad_token_id=0, output_logits=True, return_dict_in_generate=True)
     if len(output.logits) != _NEW:
         raise Inapplicable(f"generate() made {len(output.logits)} tokens of {_NEW}")
     return output

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clockhands.checking.checks.check import TOLERANCE, Inapplicable, Measurement, check, difference
+from clockhands.checking.checks.check import TOLERANCE, Inapplicable, Measurement, check, difference, largest
 from clockhands.checking.models.subject import Subject
 from clockhands.checking.models.tiny import build_model
 
@@ -43,6 +43,42 @@ def beyond(subject: Subject) -> Measurement:
         return Measurement(float(bool(repetition)), f"{read}: runs on{repetition}")
     clear = bool(_CLEAR.search(fault))
     return Measurement(float(not clear), f"{read}: refused with '{fault}'")
+
+
+@check(
+    "length.mask",
+    "At the claimed length a mask of ones changes nothing.",
+    "a mask that is cut, or made of another length than the text",
+    uses=("texts of the claimed length",),
+    needs=("mask",),
+)
+def full_mask(subject: Subject) -> Measurement:
+    """Read the longest text that the model claims, with a mask and without."""
+    limit = _limit(subject)
+    if limit > _LARGEST:
+        raise Inapplicable(f"{limit} tokens are too many to try here")
+    ids = subject.tokens(1, limit - subject.facts.first)
+    mask = torch.ones(ids.shape, dtype=torch.bool, device=ids.device)
+    return Measurement(difference(subject.logits(ids, mask), subject.logits(ids)), f"{ids.shape[1]} tokens")
+
+
+@check(
+    "length.short",
+    "Texts of one to five tokens are read as in a batch and as the beginnings of longer ones.",
+    "an axis of length 1 that is dropped or broadcast",
+    uses=("one text after another", "batches"),
+)
+def short(subject: Subject) -> Measurement:
+    """Every length from one to five: a row alone against two rows, and, if causal, against the longer text."""
+    ids = subject.tokens(2, 12)
+    whole = subject.logits(ids)
+    effects = []
+    for length in range(1, 6):
+        alone, both = subject.logits(ids[:1, :length]), subject.logits(ids[:, :length])
+        effects.append(Measurement(difference(both[:1], alone), f"{length} tokens, in a batch of two"))
+        if subject.causal and subject.aligned:
+            effects.append(Measurement(difference(both, whole[:, :length]), f"{length} tokens of 12"))
+    return largest(*effects)
 
 
 @check(

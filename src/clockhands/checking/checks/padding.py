@@ -103,6 +103,27 @@ def order(subject: Subject) -> Measurement:
 
 
 @check(
+    "batch.unequal",
+    "Rows of unequal length, padded on the right, answer what each answers alone.",
+    "one length or one mask for all rows",
+    uses=("batches", "right padding"),
+    needs=("mask",),
+)
+def unequal(subject: Subject) -> Measurement:
+    """Three rows of 20, 13 and 6 tokens in one batch."""
+    ids, lengths = subject.tokens(3, _LENGTH), (_LENGTH, 13, 6)
+    mask = torch.arange(_LENGTH, device=ids.device)[None] < torch.tensor(lengths, device=ids.device)[:, None]
+    together = subject.logits(ids, mask)
+    effects = []
+    for row, length in enumerate(lengths):
+        actual = _real(subject, together[row : row + 1], slice(0, length))
+        effects.append(
+            Measurement(difference(actual, _alone(subject, ids[row : row + 1, :length])), f"{length} tokens")
+        )
+    return largest(*effects)
+
+
+@check(
     "deterministic",
     "The same call twice gives the same logits.",
     "randomness left on",

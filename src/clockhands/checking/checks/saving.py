@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import shutil
 import tempfile
@@ -15,6 +16,7 @@ from clockhands.checking.checks.check import Inapplicable, Measurement, check, d
 from clockhands.checking.models.adapter import device_of
 from clockhands.checking.models.copies import is_large, reload
 from clockhands.checking.models.subject import Subject
+from clockhands.runs.streaming import is_streamed
 
 _SHARD = "256MB"  # streamed weights are in memory while their shard is written
 
@@ -40,6 +42,32 @@ def round_trip(subject: Subject) -> Measurement:
         twin = dataclasses.replace(subject, adapter=type(adapter)(loaded, adapter.task))
         ids = subject.tokens(1, 24)
         return Measurement(difference(twin.logits(ids), subject.logits(ids)))
+
+
+@check(
+    "load.config",
+    "After saving, the class and the configuration of the model give the same model.",
+    "a configuration that saving changes",
+    uses=("saving and loading",),
+    huggingface=True,
+)
+def config(subject: Subject) -> Measurement:
+    """Save, build ``type(model)(model.config)``, and give it the weights."""
+    if is_large(subject.adapter) or is_streamed(subject.module):  # type: ignore[arg-type]
+        raise Inapplicable("too large for a second copy")
+    twin = subject.copy_untouched()
+    module: Any = twin.module
+    with tempfile.TemporaryDirectory() as folder:
+        _room(module, folder)
+        module.save_pretrained(folder)
+    again = type(module)(copy.deepcopy(module.config)).to(device_of(subject.adapter), subject.dtype).eval()
+    again.load_state_dict(module.state_dict())
+    if hasattr(again, "set_experts_implementation"):
+        again.set_experts_implementation("eager")
+    adapter: Any = subject.adapter
+    ids = subject.tokens(1, 24)
+    rebuilt = dataclasses.replace(subject, adapter=type(adapter)(again, adapter.task))
+    return Measurement(difference(rebuilt.logits(ids), subject.logits(ids)))
 
 
 def _room(module: nn.Module, folder: str) -> None:

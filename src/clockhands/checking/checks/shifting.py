@@ -8,6 +8,9 @@ from clockhands.checking.checks.check import Inapplicable, Measurement, check, d
 from clockhands.checking.models.subject import Subject
 
 _LENGTH = 20
+_BORDERS = (250, 300, 2040, 4000, 32760, 40000)
+"""Around 256, 2,048 and 32,768, where numbers of 8 bits, of float16 and bfloat16, and of 16 bits come to their end."""
+_ROUNDING = 2.5e-6  # of an angle, in float32, for each position further, and what weights make of it
 
 
 @check(
@@ -52,12 +55,27 @@ def matter(subject: Subject) -> Measurement:
     uses=("moved positions",),
 )
 def shift(subject: Subject) -> Measurement:
-    """Shift by 5 and by 60 (less where the table ends sooner)."""
+    """Shift by 5 and by 60 (less where the table ends sooner), and to where positions of 8 and 16 bits end."""
     ids = subject.tokens(2, _LENGTH)
     before = subject.logits(ids, positions=subject.arange(2, _LENGTH))
     far = min(60, (subject.facts.limit or 1000) - _LENGTH - 4)
-    moved = (subject.logits(ids, positions=subject.arange(2, _LENGTH, by)) for by in (5, max(far, 6)))
-    return largest(*(Measurement(difference(after, before)) for after in moved))
+    effects = []
+    for by in (5, max(far, 6), *_find_far(subject)):
+        try:
+            gap = difference(subject.logits(ids, positions=subject.arange(2, _LENGTH, by)), before)
+        except (IndexError, RuntimeError, ValueError):
+            if by <= 60:
+                raise
+            break  # it has no such places, which length.beyond is about
+        effects.append(Measurement(gap if gap > _ROUNDING * by else 0.0, f"by {by}"))
+    return largest(*effects)
+
+
+def _find_far(subject: Subject) -> tuple[int, ...]:
+    """Where angles are computed for any position; elsewhere places beyond the claim need not differ."""
+    limit = subject.facts.limit
+    computed = "RoPE" in subject.facts.scheme and not subject.facts.absolute
+    return tuple(by for by in _BORDERS if computed or limit is None or by + _LENGTH <= limit)
 
 
 def _contiguous(subject: Subject, ids: Tensor, positions: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ class Adapter(Protocol):
 
     Optional attributes: ``causal`` (default true), ``max_length``, ``packs`` (falling positions begin a document),
     ``module`` (the ``nn.Module``, for precision and saving), ``new_cache()``, ``roll_back(cache, tokens)``,
-    ``fresh()`` (a new model of the same configuration).
+    ``reorder(cache, rows)`` (row i becomes a copy of ``rows[i]``), ``fresh()`` (a new model of the same configuration).
     """
 
     vocabulary: int
@@ -60,7 +60,7 @@ class ModuleAdapter(FunctionAdapter):
     def __init__(self, module: nn.Module, vocabulary: int | None = None, **optional: Any) -> None:
         self.module = module.eval()
         super().__init__(self._forward, vocabulary or _vocabulary(module), **optional)
-        for name in ("new_cache", "roll_back", "max_length", "causal", "packs"):
+        for name in ("new_cache", "roll_back", "reorder", "max_length", "causal", "packs"):
             if name not in optional and getattr(module, name, None) is not None:
                 setattr(self, name, getattr(module, name))
 
@@ -68,7 +68,7 @@ class ModuleAdapter(FunctionAdapter):
         return self.module(ids, **arguments)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ModuleAdapter:
-        skip = ("module", "function", "vocabulary", "new_cache", "roll_back")
+        skip = ("module", "function", "vocabulary", "new_cache", "roll_back", "reorder")
         rest = {name: value for name, value in vars(self).items() if name not in skip}
         return type(self)(copy.deepcopy(self.module, memo), self.vocabulary, **rest)
 

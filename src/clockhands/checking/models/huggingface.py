@@ -37,7 +37,7 @@ class HFModel:
         self.takes = self._takes()
 
     def _takes(self) -> frozenset[str]:
-        names = _arguments(self.module)
+        names = list_arguments(self.module)
         prefix = "decoder_" if self.task == "seq2seq" else ""
         spellings = {
             "mask": f"{prefix}attention_mask",
@@ -67,6 +67,12 @@ class HFModel:
             raise NotImplementedError(f"{type(cache.state).__name__} cannot be cropped")
         cache.state.crop(-tokens)
         cache.length -= tokens
+
+    def reorder(self, cache: Held, rows: Tensor) -> None:
+        """Make row i a copy of ``rows[i]``, as beam search does. Raises NotImplementedError where the cache cannot."""
+        if not hasattr(cache.state, "reorder_cache"):
+            raise NotImplementedError(f"the rows of {type(cache.state).__name__} cannot be reordered")
+        cache.state.reorder_cache(rows)
 
     def logits(
         self,
@@ -167,7 +173,7 @@ def _vocabularies(model: PreTrainedModel, task: str) -> tuple[int, int]:
     return int(read if written is None else written.shape[0]), int(read)
 
 
-def _arguments(model: PreTrainedModel) -> set[str]:
+def list_arguments(model: PreTrainedModel) -> set[str]:
     """What ``forward`` takes, by name or handed on to the base model."""
     parameters = inspect.signature(model.forward).parameters
     names = set(parameters)
@@ -178,5 +184,5 @@ def _arguments(model: PreTrainedModel) -> set[str]:
 
 
 def _cache_name(model: PreTrainedModel) -> str | None:
-    names = _arguments(model)
+    names = list_arguments(model)
     return next((name for name in _CACHES if name in names), None) if "use_cache" in names else None

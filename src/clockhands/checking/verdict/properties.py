@@ -50,6 +50,14 @@ def _claims_no_packing(subject: Subject) -> bool:
 _SILENT = {"NoPosition", "Window", "RePo"}
 
 
+# What sums over the tokens before, those under a mask too.
+_SUMS = {"CARoPE", "Forgetting", "PaTH", "SelectiveRoPE"}
+
+
+def _sums(subject: Subject) -> bool:
+    return bool(set(subject.facts.scheme.split(" + ")) & _SUMS)
+
+
 def _bag_of_words(subject: Subject) -> bool:
     return not subject.causal and set(subject.facts.scheme.split(" + ")) <= _SILENT
 
@@ -107,10 +115,20 @@ _RULES = (
         ),
     ),
     _Rule(
-        ("padding.", "packing.", "cache.padded", "shift", "generate.left_padded", "batch."),
+        (
+            *("padding.", "packing.", "cache.padded", "cache.prefill", "cache.rollback_rows", "shift"),
+            *("generate.left_padded", "batch."),
+        ),
         _recurrent,
         Declared(
             "PROPERTY", "a running state or convolution carries what stands before", "pad on the right; no packing"
+        ),
+    ),
+    _Rule(
+        ("cache.rollback_rows",),
+        _sums,
+        Declared(
+            "PROPERTY", "what a token adds to a running sum stays there, also under a mask", "roll all rows back alike"
         ),
     ),
     _Rule(
@@ -142,7 +160,10 @@ _RULES = (
         Declared("PROPERTY", "hashed attention: the buckets depend on all tokens, also on later ones and on pads"),
     ),
     _Rule(
-        ("shift", "causal.prefix", "cache.steps", "cache.chunks", "generate."),
+        (
+            *("shift", "causal.prefix", "cache.steps", "cache.chunks", "cache.mask", "cache.left_mask"),
+            *("cache.prefill", "cache.prefix", "cache.reorder", "generate."),
+        ),
         lambda subject: subject.facts.stretches,
         Declared(
             "PROPERTY",
