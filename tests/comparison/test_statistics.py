@@ -18,6 +18,7 @@ from clockhands.comparison.statistics import (
     group_items,
     interquartile_mean,
     mean_interval,
+    pair_items,
     probability_of_improvement,
 )
 from clockhands.errors import DataError, UsageError
@@ -158,3 +159,11 @@ def test_middle_half_and_probability_by_hand() -> None:
     assert interquartile_mean(np.array([0.0, 1.0, 2.0, 3.0, 100.0, 4.0, 5.0, -50.0])) == 2.5
     assert probability_of_improvement(np.array([1.0, 2.0]), np.array([0.0, 1.0])) == 0.875
     assert probability_of_improvement(np.array([0.0, 1.0]), np.array([1.0, 2.0])) == 0.125
+
+
+def test_two_seeds_have_an_interval_and_one_has_none() -> None:
+    ours, theirs = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]), np.zeros((2, 3))
+    gaps_SG, _ = pair_items(ours, theirs, None)
+    np.testing.assert_array_equal(gaps_SG, ours)
+    with pytest.raises(UsageError, match="1 seed has no spread; an interval needs two at least"):
+        pair_items(ours[:1], theirs[:1], None)

@@ -106,3 +106,9 @@ def test_the_catalogue_names_all_faults_at_once() -> None:
     )
     assert corpus_options("numbers")["largest"].default == 999_999
     assert {"numbers", "roles", "stdlib"} <= set(CORPORA)
+
+
+def test_only_corpora_whose_answers_are_unique_count_exact_matches() -> None:
+    """Text that people translated has many right translations."""
+    unique = {name for name, entry in CORPORA.items() if entry.one_answer}
+    assert unique == {"roles", "numbers", "algorithms"} & set(CORPORA)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from clockhands.attention import attend
+from clockhands.errors import PositionError
 from clockhands.schemes import Alibi
+from clockhands.schemes.distance import compute_distances
 
 
 def test_three_texts_at_the_same_positions_have_the_bias_of_each_alone() -> None:
@@ -17,3 +20,10 @@ def test_three_texts_at_the_same_positions_have_the_bias_of_each_alone() -> None
     torch.testing.assert_close(scheme.bias(q, k, shared, shared).expand_as(expected), expected)
     attended = [attend(scheme, q, k, k + 1, at, at) for at in (shared, shared.contiguous())]
     torch.testing.assert_close(*attended)
+
+
+def test_positions_of_several_coordinates_have_no_distance_whichever_side_has_them() -> None:
+    line, plane = torch.zeros(1, 4), torch.zeros(1, 4, 2)
+    for query, key in ((plane, line), (line, plane), (plane, plane)):
+        with pytest.raises(PositionError, match="a distance needs positions of one coordinate"):
+            compute_distances(query, key)
