@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from clockhands.comparison.statistics import (
+    Parts,
     detectable,
     difference,
     effective_groups,
@@ -167,3 +168,9 @@ def test_two_seeds_have_an_interval_and_one_has_none() -> None:
     np.testing.assert_array_equal(gaps_SG, ours)
     with pytest.raises(UsageError, match="1 seed has no spread; an interval needs two at least"):
         pair_items(ours[:1], theirs[:1], None)
+
+
+def test_degrees_of_freedom_are_those_of_satterthwaite() -> None:
+    """By hand: (2 + 3 - 1)² / (2²/4 + 3²/10 + 1²/40) = 8.312, and never fewer than the seeds give."""
+    assert Parts(seed=2, item=3, cell=1, seeds=5, groups=11).freedom == pytest.approx(16 / 1.925)
+    assert Parts(seed=2, item=0, cell=2, seeds=5, groups=11).freedom == 4

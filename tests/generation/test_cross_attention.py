@@ -16,7 +16,7 @@ def test_cross_attention_is_a_distribution_over_the_source(translator: Run) -> N
     assert sources[:3] == ["Tom", "bit", "Anna"] or [word.strip() for word in sources[:3]] == ["Tom", "bit", "Anna"]
     torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
     figure = draw_cross_attention(translator, "Tom bit Anna")
-    assert len(figure.panels) == 2
+    assert [panel.title for panel in figure.panels] == ["layer 1, head 1", "layer 1, head 2"]
     assert figure.panels[1].marks[0].z[0][0] == pytest.approx(float(weights[0, 1, 0, 0]))
 
 

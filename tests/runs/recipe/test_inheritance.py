@@ -10,7 +10,13 @@ import pytest
 from clockhands.errors import CheckpointError
 from clockhands.model.config import TransformerConfig
 from clockhands.runs.recipe import Recipe, make_recipe
-from clockhands.runs.recipe.inheritance import find_tokenizer_folder, inherit, make_model_table, make_position_table
+from clockhands.runs.recipe.inheritance import (
+    find_tokenizer_folder,
+    inherit,
+    make_model_table,
+    make_position_table,
+    make_tokenizer_table,
+)
 
 NUMBERS: dict[str, Any] = {"data": {"corpus": "numbers"}, "model": {"preset": "tiny"}, "training": {"max_steps": 9}}
 
@@ -40,3 +46,13 @@ def test_the_tables_of_a_model_are_read_back_as_that_model() -> None:
 def test_without_a_run_to_begin_from_nothing_is_taken_over() -> None:
     assert inherit(NUMBERS, {}) is NUMBERS
     assert inherit(NUMBERS, {"training.begin_from": "none"}) is NUMBERS
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_the_tokenizer_of_the_target_is_taken_over_where_there_is_one(both: bool, tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "target")[: 2 if both else 1]:
+        folder.mkdir(exist_ok=True)
+        (folder / "tokenizer_config.json").write_text("{}", "utf8")
+    table = make_tokenizer_table(tmp_path)
+    assert table["name"] == str(tmp_path)
+    assert table.get("target_name") == (str(tmp_path / "target") if both else None)
