@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from clockhands.cli.trials import duration
+from clockhands.cli.trials import TrialTable, describe, duration
+from clockhands.comparison import cost, estimate
+from clockhands.comparison.results import Cost
+from tests.comparison.planted import plan
 
 
 @pytest.mark.parametrize(
@@ -14,3 +19,26 @@ from clockhands.cli.trials import duration
 )  # fmt: skip
 def test_a_time_is_told_in_the_unit_a_person_would_take(seconds: float, said: str) -> None:
     assert duration(seconds) == said
+
+
+def test_a_plan_is_described_with_what_each_variant_costs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two seconds a step are 2000 ms; the time of the whole is another function's, 12 minutes here."""
+    made = plan()
+    costs = {variant.name: Cost(12_345, 6, 10, 2.0, {}) for variant in made.variants}
+    monkeypatch.setattr(cost, "measure_costs", lambda asked: costs)
+    monkeypatch.setattr(estimate, "measure_overheads", lambda asked, known: None)
+    monkeypatch.setattr(estimate, "estimate_plan", lambda asked, known, overheads, workers: 720.0)
+    assert describe(made, workers=2) == 0
+    printed = capsys.readouterr().out
+    assert [line.split()[-3:] for line in printed.splitlines() if "12,345" in line] == [["12,345", "6", "2000"]] * 2
+    assert "2 variants × 2 seeds = 4 trials" in printed and "about 12 minutes with 2 workers" in printed
+
+
+def test_the_table_counts_what_runs_of_each_variant(tmp_path: Path) -> None:
+    made = plan()
+    table = TrialTable(made, tmp_path, 2, quiet=True)
+    first, second = (variant.name for variant in made.variants)
+    table.running |= {(first, 1), (first, 2), (second, 2)}
+    assert list(table.table().columns[4].cells) == ["2", "1"]

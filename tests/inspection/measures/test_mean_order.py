@@ -80,3 +80,13 @@ def test_a_shift_that_matters_is_reported_with_its_size() -> None:
     found, _ = intervene_on(model)
     assert "Shifting all positions by one changes the mean of the output by" in found["cause"].verdict
     assert "With every position row replaced by their mean, the mean of the output changes by" in found["cause"].verdict
+
+
+def test_nothing_and_another_text_are_the_ends_of_the_scale() -> None:
+    found, _ = intervene_on(planted.uniform("encoder"))
+    ends = [(one.name, one.value) for one in found["cause"].references]
+    assert ends == [
+        ("order ignored", 0.0),
+        ("another text", 1.0),
+    ]
+    assert found["cause"].value == pytest.approx(0.0, abs=1e-6) and found["cause"].light == "bad"

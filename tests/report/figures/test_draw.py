@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from clockhands.findings import Figure, Mark, Panel
 from clockhands.report.figures import draw
-from clockhands.report.figures.draw import _limit
+from clockhands.report.figures.draw import _measure_names, _set_limits
 from tests.report.demo import EVIL
 from tests.report.figures.svg_tree import SVG, one, texts, titles
 
@@ -71,8 +71,17 @@ def test_an_axis_has_the_limits_of_its_panel() -> None:
     for limits in (None, (0.0, 1.0), (0.0, 10.0)):
         _, axes = plt.subplots()
         axes.plot([0, 1], [0.0, 1.0])
-        _limit(axes, Panel((line,), ylim=limits, xlim=limits))
+        _set_limits(axes, Panel((line,), ylim=limits, xlim=limits))
         heights[limits] = (axes.get_xlim(), axes.get_ylim())
         plt.close()
     assert heights[0.0, 10.0] == ((0, 10), (0, 10)) and heights[0.0, 1.0] == ((0, 1), (0, 1))
     assert heights[None] not in (heights[0.0, 10.0], heights[0.0, 1.0])
+
+
+def test_a_panel_is_as_high_as_its_names_need_up_to_sixty() -> None:
+    def height(names: int) -> float:
+        labels = tuple(f"name {place}" for place in range(names))
+        return _measure_names(Panel((Mark("points", "a", tuple(range(names)), labels),)))
+
+    assert height(20) - height(10) == height(30) - height(20) > 0
+    assert height(60) > height(59) and height(61) == 0
