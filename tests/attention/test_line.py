@@ -24,9 +24,9 @@ def test_rows_that_stand_alike_are_one_line(
     queries: list[list[int]], keys: list[list[int]], expected: tuple[int, int] | None
 ) -> None:
     line = find_line(torch.tensor(queries), torch.tensor(keys))
-    assert (None if line is None else line.parts(len(keys[0]))) == expected
+    assert (None if line is None else line.count_runs(len(keys[0]))) == expected
 
 
 def test_one_key_stands_in_a_line_too() -> None:
     line = find_line(torch.tensor([[7]]), torch.tensor([[7]]))
-    assert line is not None and line.parts(1) == (1, 1)
+    assert line is not None and line.count_runs(1) == (1, 1)

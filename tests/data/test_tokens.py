@@ -230,3 +230,10 @@ def test_bags_of_subwords_hide_the_order_of_roles() -> None:
     tokenizer = train_tokenizers(corpus, vocabulary=400).source
     bags = [tuple(sorted(ids)) for ids in encode_texts(tokenizer, corpus.sources("test"))]
     assert all(bags.count(bag) >= 2 for bag in bags)
+
+
+def test_the_fingerprint_tells_either_tokenizer_from_another() -> None:
+    first, second, third = (train_tokenizer([text], kind="word") for text in ("a b", "a c", "b c"))
+    prints = {Tokenizers(*pair).fingerprint for pair in [(first, second), (first, third), (third, second)]}
+    assert len(prints) == 3
+    assert Tokenizers(first, second).fingerprint in prints

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clockhands.inspection.measures.table_similarity import _compute_cosines, _describe_trend
+from clockhands.inspection.measures.table_similarity import _compute_cosines, _describe_trend, compute_symmetry
 
 from ..planted import table_answer
 from .tables import learned, walk
@@ -31,3 +31,13 @@ def test_the_cosine_of_two_rows_is_that_of_the_rows() -> None:
     rows = torch.randn(12, 5, generator=torch.Generator().manual_seed(0)) * torch.logspace(-2, 2, 12)[:, None]
     expected = torch.nn.functional.cosine_similarity(rows[:, None], rows[None], dim=-1)
     torch.testing.assert_close(_compute_cosines(rows), expected)
+
+
+def test_a_table_that_is_as_similar_ahead_as_behind_is_symmetric() -> None:
+    """A cosine that depends on the distance alone: 1. One that grows along the table: far from it."""
+    place = torch.arange(40.0)
+    distance = (place - place[:, None]).abs()
+    assert compute_symmetry(torch.cos(0.3 * distance)) == pytest.approx(1.0)
+    noise = torch.rand(40, 40, generator=torch.Generator().manual_seed(0))
+    assert abs(compute_symmetry((noise + noise.T) / 2)) < 0.3
+    assert compute_symmetry(torch.ones(40, 40)) == 0.0
