@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from clockhands.cli.trials import TrialTable, describe, duration
 from clockhands.comparison import cost, estimate
 from clockhands.comparison.results import Cost
+from clockhands.comparison.trial import Trial
 from tests.comparison.planted import plan
 
 
@@ -42,3 +44,14 @@ def test_the_table_counts_what_runs_of_each_variant(tmp_path: Path) -> None:
     first, second = (variant.name for variant in made.variants)
     table.running |= {(first, 1), (first, 2), (second, 2)}
     assert list(table.table().columns[4].cells) == ["2", "1"]
+
+
+def test_the_time_left_is_that_of_the_trials_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of four ended in a minute: the other three take about three."""
+    made = plan()
+    table = TrialTable(made, tmp_path, 1, quiet=True)
+    assert table.left() == ""
+    first = made.variants[0].name
+    table.ended.append(Trial(first, 1, "diverged", error="the loss is nan"))
+    monkeypatch.setattr(table, "begun", time.monotonic() - 60)
+    assert table.left() == "about 3 minutes left"

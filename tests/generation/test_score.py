@@ -8,7 +8,7 @@ import sacrebleu
 
 from clockhands.errors import DataError, UsageError
 from clockhands.generation import compute_exact_match, score_translations
-from clockhands.generation.score import compute_interval
+from clockhands.generation.score import Score, compute_interval
 
 REFERENCES = ["the cat sat on the mat", "a dog was here today, was it not", "nothing at all like it here"] * 8
 HYPOTHESES = ["the cat sat on the mat", "a dog is here today, is it not", "something else entirely for once"] * 8
@@ -66,3 +66,11 @@ def test_unequal_numbers_and_nothing_are_refused() -> None:
 def test_a_tokenization_that_there_is_not() -> None:
     with pytest.raises(UsageError, match="unknown tokenization of sacreBLEU 'zzz'; choose one of 13a, char, intl"):
         score_translations(["a"], ["a"], tokenize="zzz")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("loss", "1.235 [1.200, 1.300]"), ("perplexity", "1.23 [1.20, 1.30]"), ("BLEU", "1.2 [1.2, 1.3]")],
+)
+def test_a_score_is_written_with_the_decimals_of_its_unit(name: str, text: str) -> None:
+    assert str(Score(name, 1.23456, 1.2, 1.3, "c:1")) == f"{name}|c:1 = {text}"

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clockhands.inspection.estimators.probes import STRENGTH, CrossValidation, Ridge, correct_interval, fit_network_r2
+from clockhands.inspection.estimators.probes import (
+    STRENGTH,
+    CrossValidation,
+    Ridge,
+    correct_interval,
+    find_nearest_row,
+    fit_network_r2,
+)
 from clockhands.inspection.measures.layer_probes import probe_positions
 
 
@@ -82,3 +89,9 @@ def test_a_network_reads_what_no_line_can() -> None:
         assert fit_network_r2(x, read(x), test, read(test)) > 0.9
     noise = torch.randn(900, generator=draw)
     assert fit_network_r2(x, noise[:600], test, noise[600:]) < 0.1
+
+
+def test_the_nearest_row_is_that_of_the_largest_cosine() -> None:
+    rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
+    vectors = torch.tensor([[9.0, 1.0], [0.1, 0.2], [-0.01, 0.0], [0.0, 5.0]])
+    assert find_nearest_row(vectors, rows).tolist() == [0, 1, 2, 1]
