@@ -51,7 +51,7 @@ def test_a_recipe_can_be_varied() -> None:
     parser = argparse.ArgumentParser()
     compare.arguments(parser)
     options = parser.parse_args(["recipes/numbers.toml", "--vary", "position.scheme=sinusoidal,none", "--seeds", "5"])
-    plan = compare._plan(options)
+    plan = compare._read_plan(options)
     assert (plan.recipe.corpus, plan.budget) == ("numbers", ("steps", plan.recipe.training.max_steps))
     assert [variant.name for variant in plan.variants] == ["sinusoidal", "none"]
     assert compare.command(options).startswith("clockhands compare --recipe recipes/numbers.toml --seeds 5 --vary")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clockhands.cli import main
-from clockhands.cli.schemes import BARS, _symbol
+from clockhands.cli.schemes import BARS, _choose_symbol
 from clockhands.options import options_of
 from clockhands.schemes import CATALOGUE
 
@@ -117,6 +117,6 @@ def test_the_list_has_its_headings(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_value_has_the_symbol_of_its_place_between_the_least_and_the_largest() -> None:
-    steps = [_symbol(low, 0.0, float(len(BARS)), BARS) for low in range(len(BARS) + 1)]
+    steps = [_choose_symbol(low, 0.0, float(len(BARS)), BARS) for low in range(len(BARS) + 1)]
     assert "".join(steps) == BARS + BARS[-1]
-    assert _symbol(3.0, 3.0, 3.0, BARS) == BARS[0]
+    assert _choose_symbol(3.0, 3.0, 3.0, BARS) == BARS[0]

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from clockhands.explanation.difference import compare, largest_error
+from clockhands.explanation.difference import compare, compute_largest_error
 from clockhands.explanation.rotation import Rotation
 from clockhands.explanation.table import Layer, Positions
 
@@ -34,9 +34,9 @@ def test_the_first_layer_and_channel_that_differ_are_named() -> None:
 
 
 def test_the_error_of_an_angle_is_the_largest_over_the_hands_and_at_most_half_a_turn() -> None:
-    assert largest_error([1.0, 0.5], [1.0, 0.25], 4) == pytest.approx(1.0)
-    assert largest_error([1.0], [1.0 + 2 * math.pi], 1) == pytest.approx(0.0, abs=1e-12)  # a whole turn is none
-    assert largest_error([1.0], [0.0], 4) == pytest.approx(2 * math.pi - 4.0)
+    assert compute_largest_error([1.0, 0.5], [1.0, 0.25], 4) == pytest.approx(1.0)
+    assert compute_largest_error([1.0], [1.0 + 2 * math.pi], 1) == pytest.approx(0.0, abs=1e-12)  # a whole turn is none
+    assert compute_largest_error([1.0], [0.0], 4) == pytest.approx(2 * math.pi - 4.0)
 
 
 @pytest.mark.parametrize(

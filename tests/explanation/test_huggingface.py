@@ -15,7 +15,7 @@ from transformers import CONFIG_MAPPING, LlamaConfig
 
 from clockhands.errors import CheckpointError
 from clockhands.explanation import describe
-from clockhands.explanation.config_reader import families
+from clockhands.explanation.config_reader import load_families
 from clockhands.explanation.huggingface import read_huggingface
 from tests.explanation.modules import rotary_modules
 
@@ -49,7 +49,7 @@ def with_rule(name: str, rule: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("name", sorted(families()))
+@pytest.mark.parametrize("name", sorted(load_families()))
 def test_equals_the_rotary_module(name: str, rule: str) -> None:
     if name in NOT_COMPARED:
         pytest.skip(NOT_COMPARED[name])
@@ -74,12 +74,12 @@ def test_equals_the_rotary_module(name: str, rule: str) -> None:
 def test_most_architectures_are_compared() -> None:
     """The test above skips what transformers does not build: that must stay the exception."""
     built = 0
-    for name in families():
+    for name in load_families():
         try:
             built += bool(rotary_modules(CONFIG_MAPPING[name]()))
         except Exception:
             continue
-    assert built >= 0.85 * len(families())
+    assert built >= 0.85 * len(load_families())
 
 
 @pytest.mark.parametrize("name", ["llama", "glm", "cohere", "nanochat", "gpt_neox", "ernie4_5", "deepseek_v4"])
@@ -270,7 +270,7 @@ def test_the_facts_are_those_of_the_installed_transformers() -> None:
     from clockhands.explanation.make_families import describe, list_text_configs
 
     fresh = {name: describe(name, kind) for name, kind in list_text_configs()}
-    assert families() == json.loads(json.dumps({name: facts for name, facts in fresh.items() if facts}))
+    assert load_families() == json.loads(json.dumps({name: facts for name, facts in fresh.items() if facts}))
 
 
 def test_vllm_multiplies_yarns_amplitude_by_attn_factor_which_is_one_where_it_is_not_set() -> None:

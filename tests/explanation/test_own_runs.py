@@ -12,6 +12,7 @@ from clockhands.explanation.own_runs import read_own
 from clockhands.model import PositionConfig, TransformerConfig
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.schemes import RoPE
+from clockhands.schemes.rotary.saved_options import complete_saved_position
 
 
 def written(scheme: str, **options: Any) -> dict[str, Any]:
@@ -40,8 +41,11 @@ def written(scheme: str, **options: Any) -> dict[str, Any]:
     ],
 )
 def test_frequencies_amplitude_and_pairing_are_those_of_the_scheme(options: dict[str, Any]) -> None:
-    (rotation,) = read_own(written("rope", **options), "run").rotations()
-    scheme = RoPE(16, **options)
+    """Of an older run too, which left out the length that its spectrum needs."""
+    raw = written("rope")
+    raw["transformer"]["decoder"]["options"] = options
+    (rotation,) = read_own(raw, "run").rotations()
+    scheme = RoPE(16, **complete_saved_position(options))
     assert rotation.frequencies() == pytest.approx(scheme.frequencies().tolist(), rel=1e-12, abs=0)
     assert rotation.amplitude == pytest.approx(scheme.spectrum.amplitude())
     assert rotation.pairing == ("interleaved" if options.get("layout") == "interleaved" else "halves")

@@ -84,7 +84,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Plan, run what is missing, conclude."""
-    plan = _plan(options)
+    plan = _read_plan(options)
     if options.dry_run:
         from clockhands.cli.trials import describe
 
@@ -133,7 +133,8 @@ def find_task(comparison: Comparison) -> tuple[Finding, ...]:
     return (ceiling,) if floor is None else (ceiling, describe_floor(floor, comparison))
 
 
-def _plan(options: argparse.Namespace) -> Plan:
+def _read_plan(options: argparse.Namespace) -> Plan:
+    """Make the plan of the command line, of a file or of its flags."""
     from clockhands.comparison import read_plan
     from clockhands.comparison.plan import make_plan
     from clockhands.comparison.plan_file import read_grid
@@ -156,7 +157,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         return read_plan(options.plan, overrides)
     if not options.vary:
         raise UsageError("there is nothing to compare: give a plan, or --vary position.scheme=sinusoidal,rope")
-    recipe = _recipe(options)
+    recipe = _read_recipe(options)
     overrides.setdefault("budget", {"steps": recipe.training.max_steps})
     return make_plan(recipe, vary=read_grid(options.vary, recipe), source="the command", **overrides)
 
@@ -171,7 +172,8 @@ def _is_recipe(path: str) -> bool:
         return False
 
 
-def _recipe(options: argparse.Namespace) -> Any:
+def _read_recipe(options: argparse.Namespace) -> Any:
+    """Make the recipe that all variants share."""
     from clockhands.options import read_assignments
     from clockhands.runs.recipe import make_recipe, read_tables
 

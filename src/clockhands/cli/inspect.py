@@ -112,20 +112,21 @@ def _inspect(model: str, side: Side | None, options: argparse.Namespace) -> Find
     return inspect(
         model,
         options.tokenizer,
-        _texts(options.text),
+        _read_texts(options.text),
         ids=options.ids,
         length=options.length,
         count=options.texts,
         control=options.control,
         side=side,
-        device=_device(options.device),
+        device=_choose_device(options.device),
         trust_remote_code=options.trust_remote_code,
         progress=True,
-        command=_command(options),
+        command=_write_command(options),
     )
 
 
-def _texts(files: list[str] | None) -> list[str] | None:
+def _read_texts(files: list[str] | None) -> list[str] | None:
+    """Read the text files; None where none are given."""
     if files is None:
         return None
     from clockhands.data.readers import read_documents
@@ -133,14 +134,15 @@ def _texts(files: list[str] | None) -> list[str] | None:
     return [document for file in files for document in read_documents(Path(file), "file", "utf-8")]
 
 
-def _device(name: str | None) -> str:
+def _choose_device(name: str | None) -> str:
+    """Return the device that was asked for, or the GPU where there is one."""
     import torch
 
     return name or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _command(options: argparse.Namespace) -> str:
-    """The command that measures this again."""
+def _write_command(options: argparse.Namespace) -> str:
+    """Return the command that measures this again."""
     words = ["clockhands", "inspect", *options.model]
     words += ["--side", options.side] if options.side else []
     words += ["--text", *options.text] if options.text else []

@@ -71,7 +71,7 @@ def _list(everything: list[Page]) -> None:
 
     from clockhands.scheme_pages.left_out import LEFT_OUT
 
-    console = _console()
+    console = _make_console()
     has_room = console.width >= ROOM_FOR_IDEAS
     table = Table(box=None, pad_edge=False)
     for heading in ("scheme", "enters", "invariant", "length", "learned", *(["idea"] if has_room else [])):
@@ -92,7 +92,7 @@ def _print_page(page: Page, options_set: dict[str, Any]) -> None:
     from clockhands.scheme_pages.page import costs
     from clockhands.scheme_pages.picture import figure
 
-    console = _console()
+    console = _make_console()
     lines = [f"{page.name}: {page.title}", "", page.summary, "", f"equation   {page.equation}"]
     lines += [f"source     {page.source}", f"enters at  {', '.join(page.enters) or 'nowhere'}"]
     lines += [f"peers      {', '.join(page.peers) or 'none'}"]
@@ -114,10 +114,10 @@ def _print_page(page: Page, options_set: dict[str, Any]) -> None:
         ]
     for line in lines:
         console.print(line, markup=False, highlight=False)
-    _small_picture(figure(page.name, options_set), console)
+    _draw_small(figure(page.name, options_set), console)
 
 
-def _small_picture(drawing: Figure, console: Console) -> None:
+def _draw_small(drawing: Figure, console: Console) -> None:
     """Heatmaps as shades and lines as bars, for the terminal; ``--draw`` gives the real figure."""
     for panel in drawing.panels:
         rows: list[tuple[tuple[Scalar, ...], str]] = [(row, "") for mark in panel.marks for row in mark.z[:16]]
@@ -130,11 +130,12 @@ def _small_picture(drawing: Figure, console: Console) -> None:
         console.print(f"\n{panel.title}: {span}", markup=False, highlight=False)
         for row, label in rows:
             symbols = BARS if label or panel.marks[0].kind == "line" else SHADES
-            text = "".join(_symbol(value, low, high, symbols) for value in row[:64])
+            text = "".join(_choose_symbol(value, low, high, symbols) for value in row[:64])
             console.print(f"  {text}  {label}", markup=False, highlight=False, no_wrap=True)
 
 
-def _symbol(value: Any, low: float, high: float, symbols: str) -> str:
+def _choose_symbol(value: Any, low: float, high: float, symbols: str) -> str:
+    """Return the symbol that stands for a value between ``low`` and ``high``."""
     share = (float(value) - low) / (high - low) if high > low else 0.0
     return symbols[min(int(share * len(symbols)), len(symbols) - 1)]
 
@@ -147,7 +148,8 @@ def _draw(name: str, options_set: dict[str, Any], path: str) -> None:
     write_text(path, make_file(draw(figure(name, options_set), name)))
 
 
-def _console() -> Console:
+def _make_console() -> Console:
+    """Make a console; rich is imported when something is printed."""
     from rich.console import Console
 
     return Console()

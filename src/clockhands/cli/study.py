@@ -72,11 +72,11 @@ def run(options: argparse.Namespace) -> int:
     write_text(Path(options.out) / "study.json", comparison.to_json())
     check_baseline(study, comparison)
     check_floor(study, comparison, find_plan_floor(plan))
-    return _present(study, comparison, options)
+    return _show_study(study, comparison, options)
 
 
-def _present(study: Study, comparison: Comparison, options: argparse.Namespace) -> int:
-    """The question, facts, table and answer, and the page; or the table alone in a format. 1 if no trial finished."""
+def _show_study(study: Study, comparison: Comparison, options: argparse.Namespace) -> int:
+    """Print question, facts, table and answer, and write the page; or print the table alone. 1 if no trial finished."""
     from clockhands.cli.compare import find_task, present
 
     seeds = "" if options.seeds is None else f" --seeds {options.seeds}"

@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     overrides = read_assignments(options.overrides)
     if options.resume is not None:
         return _resume(options, overrides)
-    recipe = _recipe(options, overrides)
+    recipe = _read_recipe(options, overrides)
     if options.dry_run:
         return _describe(recipe)
     from clockhands.training import train
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _recipe(options: argparse.Namespace, overrides: dict[str, str]) -> Any:
+def _read_recipe(options: argparse.Namespace, overrides: dict[str, str]) -> Any:
     from clockhands.runs.recipe import apply_overrides, make_recipe, read_tables
     from clockhands.runs.recipe.inheritance import inherit
 
@@ -91,7 +91,7 @@ def _recipe(options: argparse.Namespace, overrides: dict[str, str]) -> Any:
         raise UsageError(f"{options.recipe!r} is not a recipe; overrides stand after --set")
     tables = inherit(read_tables(options.recipe) if options.recipe else {}, overrides)
     flags = {FLAGS[flag]: value for flag in FLAGS if (value := getattr(options, flag)) is not None}
-    _single_files(flags)
+    _unwrap_single_values(flags)
     kinds = [flag for flag in ("source", "data", "text") if getattr(options, flag) is not None]
     if len(kinds) > 1:
         raise UsageError(f"--{' and --'.join(kinds)} each say what to train on; give one of them")
@@ -124,7 +124,8 @@ def _resume(options: argparse.Namespace, overrides: dict[str, str]) -> int:
     return 0
 
 
-def _single_files(flags: dict[str, Any]) -> None:
+def _unwrap_single_values(flags: dict[str, Any]) -> None:
+    """Put a value in the place of a list that holds it alone: a flag was given once."""
     for key, value in flags.items():
         if isinstance(value, list) and len(value) == 1:
             flags[key] = value[0]

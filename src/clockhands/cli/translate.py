@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     from clockhands.runs import open_run
 
     opened = open_run(options.run, device=options.device)
-    sentences = _only(_sentences(options)) if options.attention else _sentences(options)
+    sentences = _get_only_sentence(_read_sentences(options)) if options.attention else _read_sentences(options)
     done = translate(opened, sentences, search_of(options))
     if options.attention:
         done = iter([_draw(opened, next(done), options.attention)])
@@ -100,7 +100,7 @@ def _write(lines: Iterator[str], path: str) -> None:
         raise said from fault
 
 
-def _sentences(options: argparse.Namespace) -> Iterator[str]:
+def _read_sentences(options: argparse.Namespace) -> Iterator[str]:
     from clockhands.data.readers import stream_lines, without_end
 
     if options.text:
@@ -114,8 +114,8 @@ def _sentences(options: argparse.Namespace) -> Iterator[str]:
     yield from stream_lines(options.input)
 
 
-def _only(sentences: Iterator[str]) -> list[str]:
-    """The one sentence there is. Raises UsageError if there are more or none, before anything is translated."""
+def _get_only_sentence(sentences: Iterator[str]) -> list[str]:
+    """Return the one sentence there is. Raises UsageError if there are more or none, before anything is translated."""
     texts = list(sentences)
     if len(texts) != 1:
         raise UsageError(f"--attention draws one sentence, and {len(texts)} were given")

@@ -143,7 +143,7 @@ def measure_cell(law: Law, seeds: int, variants: int, drawn: int, seed: int = 0)
             scored += 1
             covered += base.interval[0] <= law.truth <= base.interval[1]
         learned += base.learning.interval[0] <= 100 * (1 - law.failing) <= base.learning.interval[1]
-        promised += _promises(verdicts)
+        promised += _list_promises(verdicts)
     rates = Rate(false, drawn), Rate(covered, scored), Rate(learned, drawn)
     if law.share is not None:
         return Cell(law.name, seeds, variants, *rates)
@@ -151,7 +151,7 @@ def measure_cell(law: Law, seeds: int, variants: int, drawn: int, seed: int = 0)
     return Cell(law.name, seeds, variants, *rates, shift, _count_shown(plan, law, shift, drawn // 2, rng))
 
 
-def _promises(verdicts: list[Verdict]) -> list[float]:
+def _list_promises(verdicts: list[Verdict]) -> list[float]:
     gaps = [verdict.difference for verdict in verdicts[1:2] if "detected" in verdict.sentence]
     return [gap.detectable for gap in gaps if gap is not None and gap.detectable is not None]
 

@@ -145,7 +145,7 @@ def _with_steps(
     for name, (count, flops, seconds) in measured.items():
         steps = amount
         if kind == "tokens":
-            steps = amount / _tokens_a_step(recipes[name], material[name])
+            steps = amount / _count_tokens_a_step(recipes[name], material[name])
         elif kind == "seconds":
             steps = amount / seconds
         if plan.match == "compute":
@@ -154,7 +154,7 @@ def _with_steps(
     return costs
 
 
-def _tokens_a_step(recipe: Recipe, material: Material) -> float:
+def _count_tokens_a_step(recipe: Recipe, material: Material) -> float:
     """Target tokens of a step, from a sample of batches."""
     shown = list(islice(material.batches(recipe), 20))
     labels = [material.collate([material.train[i] for i in indices])["labels"] for indices in shown]

@@ -72,8 +72,8 @@ def measure_overheads(plan: Plan, costs: Mapping[str, Cost]) -> Overheads:
         short, _ = _train(recipe, material, SHORT, Path(folder) / "short")
         long, run = _train(recipe, material, LONG, Path(folder) / "long")
         step = max((long - short) / (LONG - SHORT), cost.seconds)
-        validation = _time_validation(run, recipe, material)
-        scoring = _time_scoring(run, material)
+        validation = _measure_validation(run, recipe, material)
+        scoring = _measure_scoring(run, material)
     return Overheads(worker, max(short - SHORT * step, 0.0), step - cost.seconds, validation, scoring)
 
 
@@ -85,7 +85,7 @@ def _train(recipe: Recipe, material: Material, steps: int, folder: Path) -> tupl
 
 
 @torch.no_grad()
-def _time_validation(run: Run, recipe: Recipe, material: Material) -> float:
+def _measure_validation(run: Run, recipe: Recipe, material: Material) -> float:
     if material.validation is None:
         return 0.0
     begun = time.perf_counter()
@@ -94,7 +94,7 @@ def _time_validation(run: Run, recipe: Recipe, material: Material) -> float:
     return time.perf_counter() - begun
 
 
-def _time_scoring(run: Run, material: Material) -> float:
+def _measure_scoring(run: Run, material: Material) -> float:
     """The test split and all longer text, written no further than the references are: so far writes a trained model."""
     corpus = material.corpus
     begun = time.perf_counter()

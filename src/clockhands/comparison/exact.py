@@ -65,13 +65,13 @@ def compare_counts(
     >>> compare_counts([(0, 5), (5, 5)], (5, 5))
     [0.007936507936507936, 1.0]
     """
-    ps = [_fisher(right, total, *baseline) for right, total in counts]
+    ps = [_compute_fisher(right, total, *baseline) for right, total in counts]
     shared = next(m for m in range(1, len(ps) + 2) if sum(smallest <= alpha / m for _, smallest in ps) <= m)
     return [min(1.0, shared * p) if smallest <= alpha / shared else 1.0 for p, smallest in ps]
 
 
 @lru_cache(maxsize=10_000)
-def _fisher(right: int, total: int, base_right: int, base_total: int) -> tuple[float, float]:
+def _compute_fisher(right: int, total: int, base_right: int, base_total: int) -> tuple[float, float]:
     """The p of a table, and the smallest that any table of the same margins has."""
     learned = right + base_right
     if not total or not base_total:

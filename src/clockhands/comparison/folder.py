@@ -47,16 +47,16 @@ class ComparisonFolder:
         stored = read_comparison(self.folder)
         if stored.plan.fingerprint != plan.fingerprint:
             raise UsageError(
-                f"{self.folder} holds the results of another plan (other: {_differences(stored.plan, plan)}); they are "
-                f"left alone, choose another folder"
+                f"{self.folder} holds the results of another plan (other: {_list_differences(stored.plan, plan)}); "
+                "they are left alone, choose another folder"
             )
-        write_text(self.folder / RESULTS, "".join(_line(trial) for trial in stored.trials))
+        write_text(self.folder / RESULTS, "".join(_write_line(trial) for trial in stored.trials))
         return replace(stored, plan=plan)
 
     def add(self, trial: Trial) -> None:
         """Store a trial that ended: it is on the disk before another begins."""
         with (self.folder / RESULTS).open("a", encoding="utf8") as stream:
-            stream.write(_line(trial))
+            stream.write(_write_line(trial))
             stream.flush()
             os.fsync(stream.fileno())
 
@@ -92,10 +92,12 @@ def _read_trials(path: Path) -> list[Trial]:
     return list(trials.values())
 
 
-def _line(trial: Trial) -> str:
+def _write_line(trial: Trial) -> str:
+    """Return a trial as one line of JSON."""
     return json.dumps(trial.to_dict()) + "\n"
 
 
-def _differences(ours: Plan, theirs: Plan) -> str:
+def _list_differences(ours: Plan, theirs: Plan) -> str:
+    """Say in which fields two plans differ."""
     mine, other = ours.to_dict(), theirs.to_dict()
     return ", ".join(key for key in mine if key not in ("seeds", "title") and mine[key] != other[key])

@@ -17,12 +17,16 @@ COLUMNS = ("variant", "score", "difference", "P(better)", "p", "learned", "verdi
 
 def format_rows(comparison: Comparison) -> list[tuple[str, ...]]:
     """Return every variant as text, the baseline first."""
-    return [_row(verdict, comparison.plan.digits) for verdict in judge(comparison)]
+    return [_make_row(verdict, comparison.plan.digits) for verdict in judge(comparison)]
 
 
 def as_markdown(comparison: Comparison) -> str:
     """Return a table for a README, with its signature beneath."""
-    lines = [_bars(COLUMNS), _bars(["---"] * len(COLUMNS)), *(_bars(row) for row in format_rows(comparison))]
+    lines = [
+        _draw_bars(COLUMNS),
+        _draw_bars(["---"] * len(COLUMNS)),
+        *(_draw_bars(row) for row in format_rows(comparison)),
+    ]
     return "\n".join([*lines, "", f"{METRICS[comparison.plan.metric]}; `{comparison.signature}`", ""])
 
 
@@ -42,7 +46,7 @@ def as_csv(comparison: Comparison) -> str:
 FORMATS: Mapping[str, Callable[[Comparison], str]] = {"markdown": as_markdown, "latex": as_latex, "csv": as_csv}
 
 
-def _row(verdict: Verdict, digits: int) -> tuple[str, ...]:
+def _make_row(verdict: Verdict, digits: int) -> tuple[str, ...]:
     gap = verdict.difference
     places = digits if gap is None else choose_digits(gap.low, gap.high, digits)
     signed = "" if gap is None else f"{gap.value:+.{places}f} [{gap.low:+.{places}f}, {gap.high:+.{places}f}]"
@@ -51,5 +55,5 @@ def _row(verdict: Verdict, digits: int) -> tuple[str, ...]:
     return verdict.variant, format_score(verdict, digits), signed, better, p, str(verdict.learning), verdict.sentence
 
 
-def _bars(cells: Sequence[str]) -> str:
+def _draw_bars(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -23,7 +23,7 @@ def find_curves(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator
     final: list[tuple[str, float, float, float]] = []
     highest = 0.0
     for variant in (verdict.variant for verdict in verdicts):
-        steps, losses_SC = _validation_losses(comparison, variant)
+        steps, losses_SC = _list_validation_losses(comparison, variant)
         if len(losses_SC):
             low, mean, high = (f(losses_SC, axis=0) for f in (np.min, np.mean, np.max))
             band = Mark("band", variant, x=steps, low=tuple(low.tolist()), high=tuple(high.tolist()))
@@ -31,10 +31,10 @@ def find_curves(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator
             highest = max(highest, float(mean.max()))
             final.append((variant, float(mean[-1]), float(low[-1]), float(high[-1])))
     if final:
-        yield _curves_finding(comparison, marks, final, highest)
+        yield _make_curves_finding(comparison, marks, final, highest)
 
 
-def _curves_finding(
+def _make_curves_finding(
     comparison: Comparison, marks: dict[str, list[Mark]], final: list[tuple[str, float, float, float]], highest: float
 ) -> Finding:
     best = min(final, key=lambda row: row[1])
@@ -50,15 +50,15 @@ def _curves_finding(
         interval=(best[2], best[3]),
         table=Table.of(
             ("variant", "last validation loss", "lowest seed", "highest seed", *_TARGET),
-            [(*row, *_target_reached(comparison, row[0])) for row in final],
+            [(*row, *_summarise_target(comparison, row[0])) for row in final],
         ),
         figure=Figure((Panel(lines, title=title, xlabel="step", ylabel="validation loss", yscale=scale),)),
         method="Lines are means over seeds; bands reach from the lowest to the highest seed.",
     )
 
 
-def _target_reached(comparison: Comparison, variant: str) -> tuple[Any, ...]:
-    """How many seeds, and the median step and second; what ``_TARGET`` names."""
+def _summarise_target(comparison: Comparison, variant: str) -> tuple[Any, ...]:
+    """Return how many seeds reached the target, and their median step and second: the columns ``_TARGET``."""
     hits = [trial.reached for trial in comparison.trials_of(variant) if trial.reached is not None]
     if not hits:
         return 0, None, None
@@ -71,20 +71,20 @@ def find_longer_text(comparison: Comparison, verdicts: Sequence[Verdict]) -> Ite
     marks: dict[str, Mark] = {}
     ends: dict[str, float] = {}
     for variant in (verdict.variant for verdict in verdicts):
-        splits = {split: _longer_text_row(comparison, variant, split) for split in _longer_splits(comparison)}
+        splits = {split: _make_longer_text_row(comparison, variant, split) for split in _list_longer_splits(comparison)}
         rows += [(variant, split, *values) for split, values in splits.items()]
         points = [(split, values[0]) for split, values in splits.items() if values[0] is not None]
         if points:
             ends[variant] = points[-1][1]
             marks[variant] = Mark("line", variant, x=tuple(x for x, _ in points), y=tuple(y for _, y in points))
     if marks:
-        yield _longer_text_finding(comparison, rows, marks, ends)
+        yield _make_longer_text_finding(comparison, rows, marks, ends)
 
 
-def _longer_text_finding(
+def _make_longer_text_finding(
     comparison: Comparison, rows: list[tuple[Any, ...]], marks: dict[str, Mark], ends: dict[str, float]
 ) -> Finding:
-    split = _longer_splits(comparison)[0]
+    split = _list_longer_splits(comparison)[0]
     drawn, title = _choose_lines(ends, comparison.plan.baseline)
     lines = tuple(marks[variant] for variant in drawn)
     best = min((row for row in rows if row[1] == split and row[2] is not None), key=lambda row: float(row[2]))
@@ -110,7 +110,7 @@ def _choose_lines(ends: dict[str, float], baseline: str) -> tuple[list[str], str
     return [variant for variant in ends if variant in chosen], title
 
 
-def _validation_losses(comparison: Comparison, variant: str) -> tuple[tuple[int, ...], Float[np.ndarray, "S C"]]:
+def _list_validation_losses(comparison: Comparison, variant: str) -> tuple[tuple[int, ...], Float[np.ndarray, "S C"]]:
     """The steps at which every seed was evaluated, and the losses of S seeds at these C steps."""
     curves = [
         {point.step: point.validation_loss for point in trial.curve if point.validation_loss is not None}
@@ -120,11 +120,11 @@ def _validation_losses(comparison: Comparison, variant: str) -> tuple[tuple[int,
     return tuple(steps), np.array([[curve[step] for step in steps] for curve in curves] if steps else [])
 
 
-def _longer_splits(comparison: Comparison) -> list[str]:
+def _list_longer_splits(comparison: Comparison) -> list[str]:
     return list(dict.fromkeys(split for trial in comparison.trials for split in trial.longer))
 
 
-def _longer_text_row(comparison: Comparison, variant: str, split: str) -> tuple[Any, ...]:
+def _make_longer_text_row(comparison: Comparison, variant: str, split: str) -> tuple[Any, ...]:
     """Mean, lowest and highest loss over seeds, mean exact match, and why it was refused."""
     scores = [trial.longer[split] for trial in comparison.trials_of(variant) if split in trial.longer]
     losses = [score.loss for score in scores if score.loss is not None]

@@ -26,14 +26,14 @@ def find_measurements(comparison: Comparison, verdicts: Sequence[Verdict]) -> It
     """Yield one finding for each number that was measured inside the models."""
     names = dict.fromkeys(name for trial in comparison.trials for name in trial.measured.after)
     for name in names:
-        rows = [_row(comparison, verdict.variant, name) for verdict in verdicts]
+        rows = [_make_row(comparison, verdict.variant, name) for verdict in verdicts]
         rows = [row for row in rows if row[1] is not None]
         if rows:
-            yield _finding(comparison, name, rows)
+            yield _make_finding(comparison, name, rows)
 
 
-def _finding(comparison: Comparison, name: str, rows: list[Row]) -> Finding:
-    courses = {row[0]: course for row in rows if (course := _course(comparison, row[0], name))}
+def _make_finding(comparison: Comparison, name: str, rows: list[Row]) -> Finding:
+    courses = {row[0]: course for row in rows if (course := _list_course(comparison, row[0], name))}
     three = ("", "low", "high")
     columns = ("variant", "before", *three[1:], *(("halfway", *three[1:]) if courses else ()), "after", *three[1:])
     first = rows[0]
@@ -44,15 +44,15 @@ def _finding(comparison: Comparison, name: str, rows: list[Row]) -> Finding:
         value=first[7],
         interval=(first[8], first[9]),
         table=Table.of(columns, rows if courses else [(*row[:4], *row[7:]) for row in rows]),
-        figure=_by_step(courses, name) if courses else _before_and_after(rows, name),
+        figure=_draw_by_step(courses, name) if courses else _draw_before_and_after(rows, name),
         method=(STEP if name.startswith("error of a step") else METHOD) + (HALFWAY if courses else ""),
     )
 
 
-def _row(comparison: Comparison, variant: str, name: str) -> Row:
+def _make_row(comparison: Comparison, variant: str, name: str) -> Row:
     """Variant; mean, lowest and highest seed before, halfway and after."""
     measured = [trial.measured for trial in comparison.trials_of(variant)]
-    course = _course(comparison, variant, name)
+    course = _list_course(comparison, variant, name)
     middle = min(course, key=lambda step: abs(step - max(course) / 2), default=0)
     before, after = (_collect([getattr(m, when) for m in measured], name) for when in ("before", "after"))
     return (variant, *_summarise(before), *_summarise(course.get(middle, [])), *_summarise(after))
@@ -62,7 +62,7 @@ def _collect(measured: Sequence[Values], name: str) -> list[float]:
     return [values[name] for values in measured if name in values]
 
 
-def _course(comparison: Comparison, variant: str, name: str) -> dict[int, list[float]]:
+def _list_course(comparison: Comparison, variant: str, name: str) -> dict[int, list[float]]:
     """By step, the values of all seeds that have that step; the step 0 is before training."""
     course: dict[int, list[float]] = {}
     for trial in comparison.trials_of(variant):
@@ -77,7 +77,7 @@ def _summarise(values: Sequence[float]) -> tuple[float | None, ...]:
     return (float(np.mean(values)), min(values), max(values)) if values else (None, None, None)
 
 
-def _by_step(courses: dict[str, dict[int, list[float]]], name: str) -> Figure:
+def _draw_by_step(courses: dict[str, dict[int, list[float]]], name: str) -> Figure:
     marks = tuple(
         Mark("line", variant, x=tuple(course), y=tuple(float(np.mean(values)) for values in course.values()))
         for variant, course in courses.items()
@@ -86,7 +86,7 @@ def _by_step(courses: dict[str, dict[int, list[float]]], name: str) -> Figure:
     return Figure((Panel(marks, xlabel="step", ylabel=name, yscale="log" if positive else "linear"),))
 
 
-def _before_and_after(rows: list[Row], name: str) -> Figure:
+def _draw_before_and_after(rows: list[Row], name: str) -> Figure:
     names = tuple(row[0] for row in rows)
     marks = tuple(
         Mark(

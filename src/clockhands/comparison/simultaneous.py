@@ -105,7 +105,7 @@ def _judge(values: Sequence[float], parts: Sequence[Parts], alpha: float) -> lis
     """Simultaneous intervals from means and variances; those that do not vary at all are left to exact bounds."""
     null = draw_null(min(part.seeds for part in parts), len(parts), min(part.groups for part in parts))
     prior = choose_prior([part.seed for part in parts], null)
-    seed_M, error_M = _moderate_parts(parts, prior)
+    seed_M, error_M = _compute_moderate_parts(parts, prior)
     share_M = np.divide(seed_M, error_M**2, out=np.ones(len(parts)), where=error_M > 0).clip(0.0, 1.0)
     numerator_BM, scale_BM = _draw_statistics(null, share_M, prior)
     t_BM = np.abs(numerator_BM) / scale_BM
@@ -122,8 +122,8 @@ def _judge(values: Sequence[float], parts: Sequence[Parts], alpha: float) -> lis
                 low=value - reach * error,
                 high=value + reach * error,
                 error=error,
-                p=_drawn_p(t_BM[:, k], t),
-                adjusted=_agree(_drawn_p(largest_B, t), t > reach, alpha),
+                p=_estimate_p(t_BM[:, k], t),
+                adjusted=_agree(_estimate_p(largest_B, t), t > reach, alpha),
                 inner=(value - inner * error, value + inner * error),
                 detectable=smallest,
                 seeds=part.seeds,
@@ -134,7 +134,7 @@ def _judge(values: Sequence[float], parts: Sequence[Parts], alpha: float) -> lis
     return differences
 
 
-def _moderate_parts(parts: Sequence[Parts], prior: float) -> tuple[np.ndarray, np.ndarray]:
+def _compute_moderate_parts(parts: Sequence[Parts], prior: float) -> tuple[np.ndarray, np.ndarray]:
     """The variances over seeds, drawn to the common one, and the standard errors that they make with the items'."""
     seed_M = np.array([part.seed for part in parts])
     varying_M = seed_M > 0
@@ -157,8 +157,8 @@ def moderate(variances_XM: np.ndarray, prior: float, freedom: int) -> np.ndarray
     return (prior * common_X1 + freedom * variances_XM) / (prior + freedom)
 
 
-def _drawn_p(drawn_B: np.ndarray, t: float) -> float:
-    """A p that is drawn is never 0: (1 + exceeding) / (1 + draws) (Phipson & Smyth 2010)."""
+def _estimate_p(drawn_B: np.ndarray, t: float) -> float:
+    """Return p from draws: (1 + exceeding) / (1 + draws), which is never 0 (Phipson & Smyth 2010)."""
     return (1 + int((drawn_B >= t).sum())) / (1 + len(drawn_B))
 
 

@@ -86,19 +86,19 @@ def _train_and_measure(job: Job) -> dict[str, Any]:
     require_numbers(scores["items"])
     seen = tuple(StepValues(step, values) for step, values in during.seen)
     measured = Measurements(before, seen, inside.look(opened.model)) if job.inside else None
-    return {**scores, **_facts(run, job.target, seconds), "inside": measured}
+    return {**scores, **_list_facts(run, job.target, seconds), "inside": measured}
 
 
-def _facts(run: Run, target: Number | None, seconds: float) -> dict[str, Any]:
+def _list_facts(run: Run, target: Number | None, seconds: float) -> dict[str, Any]:
     """What a run says of itself: fields of ``Trial``."""
     return {
         "steps": run.record["step"],
         "seconds": round(seconds, 2),
         "parameters": run.record["parameters"],
         "peak_mib": read_peak_mebibytes(),
-        "tokens_per_second": _tokens_per_second(run),
-        "curve": _curve(run),
-        "reached": _target_reached(run, target, seconds),
+        "tokens_per_second": _compute_tokens_per_second(run),
+        "curve": _read_curve(run),
+        "reached": _find_target_step(run, target, seconds),
         "torch": run.record["torch"],
         "device": run.record["device"],
         "machine": describe_machine(run.record["device"]),
@@ -112,7 +112,7 @@ def _with_fixed_precision(recipe: Recipe) -> Recipe:
     return vary_recipe(recipe, {"training.precision": precision.name})
 
 
-def _curve(run: Run) -> tuple[CurvePoint, ...]:
+def _read_curve(run: Run) -> tuple[CurvePoint, ...]:
     """At most ``MOST_POINTS`` steps."""
     merged: dict[int, CurvePoint] = {}
     for line in run.metrics:
@@ -126,7 +126,7 @@ def _curve(run: Run) -> tuple[CurvePoint, ...]:
     return points[:: max(1, math.ceil(len(points) / MOST_POINTS))]
 
 
-def _target_reached(run: Run, target: Number | None, seconds: float) -> TargetReached | None:
+def _find_target_step(run: Run, target: Number | None, seconds: float) -> TargetReached | None:
     """The first evaluation (or log line, without a validation split) at or below the target."""
     if target is None:
         return None
@@ -136,6 +136,6 @@ def _target_reached(run: Run, target: Number | None, seconds: float) -> TargetRe
     return None if step is None else TargetReached(step, round(seconds * step / run.record["step"], 2))
 
 
-def _tokens_per_second(run: Run) -> float:
+def _compute_tokens_per_second(run: Run) -> float:
     """The median over log lines of target tokens per second."""
     return float(np.median([line["tokens_per_second"] for line in run.metrics if "tokens_per_second" in line]))

@@ -68,7 +68,7 @@ def find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterat
     sentences = [f"{verdict.variant}: {verdict.sentence}." for verdict in others]
     if warning := warn_of_nothing(verdicts):
         sentences.insert(0, warning)
-    marks = _marks(comparison, verdicts)
+    marks = _make_marks(comparison, verdicts)
     yield Finding(
         name="compare.verdict",
         question=f"Which is better than {plan.baseline}?",
@@ -76,8 +76,8 @@ def find_verdicts(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterat
         value=baseline.score,
         unit=METRICS[plan.metric],
         interval=baseline.interval,
-        light=_light(verdicts),
-        table=_verdict_table(comparison, verdicts),
+        light=_choose_light(verdicts),
+        table=_make_verdict_table(comparison, verdicts),
         figure=Figure((Panel(marks, xlabel=METRICS[plan.metric]),)) if marks else None,
         method=METHOD,
         source="Cameron, Gelbach & Miller 2011; Dunnett 1955; Smyth 2004; Clopper & Pearson 1934; Agarwal et al. 2021",
@@ -91,10 +91,10 @@ def warn_of_nothing(verdicts: Sequence[Verdict]) -> str:
     return "Nothing was learned by any variant, so nothing is known of their differences: give a longer budget."
 
 
-def _marks(comparison: Comparison, verdicts: Sequence[Verdict]) -> tuple[Mark, ...]:
+def _make_marks(comparison: Comparison, verdicts: Sequence[Verdict]) -> tuple[Mark, ...]:
     """Means with their intervals, and every seed as a point."""
     means = [(v.variant, v.score, v.interval) for v in verdicts if v.interval is not None]
-    seeds = [(v.variant, score) for v in verdicts for score in _seed_scores(comparison, v.variant)]
+    seeds = [(v.variant, score) for v in verdicts for score in _list_seed_scores(comparison, v.variant)]
     mean_marks = Mark(
         "points",
         "mean and 95 % interval",
@@ -108,23 +108,24 @@ def _marks(comparison: Comparison, verdicts: Sequence[Verdict]) -> tuple[Mark, .
     return tuple(mark for mark in (mean_marks, seed_marks) if mark.x)
 
 
-def _seed_scores(comparison: Comparison, variant: str) -> list[float]:
+def _list_seed_scores(comparison: Comparison, variant: str) -> list[float]:
+    """Return the score of every seed of a variant."""
     if not comparison.trials_of(variant):
         return []
     return [float(score) for score in score_matrix(comparison, variant).mean(axis=1)]
 
 
-def _verdict_table(comparison: Comparison, verdicts: Sequence[Verdict]) -> Table:
+def _make_verdict_table(comparison: Comparison, verdicts: Sequence[Verdict]) -> Table:
     """A row a variant."""
     columns = (
         "variant", METRICS[comparison.plan.metric], "from", "to", "interquartile mean", "difference", "low", "high",
         "P(better)", "p (max-t)", "learned", "p (learned)", "finished", "diverged", "failed", "reached the target",
         "parameters", "verdict",
     )  # fmt: skip
-    return Table.of(columns, [_verdict_row(comparison, verdict) for verdict in verdicts])
+    return Table.of(columns, [_make_verdict_row(comparison, verdict) for verdict in verdicts])
 
 
-def _verdict_row(comparison: Comparison, verdict: Verdict) -> tuple[Any, ...]:
+def _make_verdict_row(comparison: Comparison, verdict: Verdict) -> tuple[Any, ...]:
     gap, has_target = verdict.difference, comparison.plan.target is not None
     return (
         verdict.variant,
@@ -154,7 +155,7 @@ COSTS = (
 def find_costs(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[Finding]:
     """Yield quality against parameters, time and memory."""
     rows = [
-        (verdict.variant, verdict.score, *_cost_row(comparison, verdict.variant))
+        (verdict.variant, verdict.score, *_make_cost_row(comparison, verdict.variant))
         for verdict in verdicts
         if comparison.trials_of(verdict.variant)
     ]
@@ -171,32 +172,38 @@ def find_costs(comparison: Comparison, verdicts: Sequence[Verdict]) -> Iterator[
         unit="parameters of the largest",
         table=Table.of(("variant", metric, *COSTS), rows),
         figure=Figure((Panel(marks, xlabel="seconds of training (median)", ylabel=metric),)),
-        method=f"Medians over seeds on {_machines(comparison)}; other work there makes seconds longer, not shorter.",
+        method=(
+            f"Medians over seeds on {_describe_machines(comparison)}; other work there makes seconds longer, not "
+            "shorter."
+        ),
     )
 
 
-def _machines(comparison: Comparison) -> str:
+def _describe_machines(comparison: Comparison) -> str:
+    """Name the machines that the trials ran on."""
     names = dict.fromkeys(trial.machine for trial in comparison.trials if trial.machine is not None)
     return " and ".join(names) or "the machine that ran them"
 
 
-def _cost_row(comparison: Comparison, variant: str) -> tuple[Any, ...]:
+def _make_cost_row(comparison: Comparison, variant: str) -> tuple[Any, ...]:
     """What ``COSTS`` names."""
     cost, trials = comparison.costs[variant], comparison.trials_of(variant)
     medians = (
-        _median([trial.seconds for trial in trials]),
-        _median([trial.peak_mib for trial in trials]),
-        _median([trial.tokens_per_second for trial in trials]),
-        _median([trial.written_per_second for trial in trials]),
+        _compute_median([trial.seconds for trial in trials]),
+        _compute_median([trial.peak_mib for trial in trials]),
+        _compute_median([trial.tokens_per_second for trial in trials]),
+        _compute_median([trial.written_per_second for trial in trials]),
     )
     return (cost.parameters, cost.steps, cost.flops, *medians)
 
 
-def _median(values: Sequence[float | None]) -> float | None:
+def _compute_median(values: Sequence[float | None]) -> float | None:
+    """Return the median of the values that are known; None if none is."""
     known = [value for value in values if value is not None]
     return float(np.median(known)) if known else None
 
 
-def _light(verdicts: Sequence[Verdict]) -> Light:
+def _choose_light(verdicts: Sequence[Verdict]) -> Light:
+    """Return the light of the finding from the verdicts."""
     lost = any(verdict.failed or not verdict.learning.complete for verdict in verdicts)
     return "warn" if lost or all(verdict.finished < MIN_SEEDS for verdict in verdicts) else "info"

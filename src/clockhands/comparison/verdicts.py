@@ -211,17 +211,17 @@ def _judge_variant(
         learning=ours,
         learning_p=learning_p,
         score=score,
-        interval=_interval(comparison, scores_SN),
+        interval=_format_interval(comparison, scores_SN),
         interquartile=interquartile_mean(scores_S) if len(scores_S) else None,
         difference=gap,
-        probability=_probability(comparison, variant),
+        probability=_compute_probability(comparison, variant),
         kind=kind,
         sentence=sentence,
     )
 
 
-def _probability(comparison: Comparison, variant: str) -> float | None:
-    """Over all seeds that ended, whether they learned or not."""
+def _compute_probability(comparison: Comparison, variant: str) -> float | None:
+    """Return the probability of improvement over all seeds that ended, whether they learned or not."""
     plan = comparison.plan
     ours_SN, base_SN = (score_matrix(comparison, name) for name in (variant, plan.baseline))
     if variant == plan.baseline or not len(ours_SN) or not len(base_SN):
@@ -230,7 +230,7 @@ def _probability(comparison: Comparison, variant: str) -> float | None:
     return probability_of_improvement(sign * ours_SN.mean(axis=1), sign * base_SN.mean(axis=1))
 
 
-def _interval(comparison: Comparison, scores_SN: Matrix) -> tuple[float, float] | None:
+def _format_interval(comparison: Comparison, scores_SN: Matrix) -> tuple[float, float] | None:
     if len(scores_SN) < FEWEST:
         return None
     return mean_interval(scores_SN, groups=find_groups(comparison), top=find_top(comparison.plan))

@@ -87,7 +87,7 @@ class LengthBatches(PlannedBatches):
         self.tokens, self.batch_size, self.bucketed, self.shuffle = tokens, batch_size, bucketed, shuffle
         # The longest side alone decides where the sorted epoch is cut, so the cuts are the same in every epoch.
         longest_N = np.sort(self.longest_N)
-        self.cuts = _cuts_by_tokens(longest_N, tokens) if tokens else list(range(0, len(longest_N), batch_size or 1))
+        self.cuts = _cut_by_tokens(longest_N, tokens) if tokens else list(range(0, len(longest_N), batch_size or 1))
 
     def __len__(self) -> int:
         return len(self.cuts)
@@ -161,7 +161,7 @@ def _check_bounds(longest_N: Indices, tokens: int | None, batch_size: int | None
         )
 
 
-def _cuts_by_tokens(sorted_N: Indices, tokens: int) -> list[int]:
+def _cut_by_tokens(sorted_N: Indices, tokens: int) -> list[int]:
     """Return where batches start: each takes as many of the ascending lengths as fit when padded to its last."""
     cuts, start = [], 0
     while start < len(sorted_N):

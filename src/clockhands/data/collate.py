@@ -44,7 +44,7 @@ class WindowCollator:
     def __call__(self, examples: Sequence[Example]) -> Batch:
         ids_BS = np.stack([example["input_ids"] for example in examples])
         labels_BS = np.stack([example["labels"] for example in examples])
-        return {"input_ids": _tensor(ids_BS), "labels": _tensor(labels_BS)}
+        return {"input_ids": _make_tensor(ids_BS), "labels": _make_tensor(labels_BS)}
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class MaskedCollator:
         random_BS = rng.choice(self.ordinary_V, ids_BS.shape)
         seen_BS = np.where(drawn_BS & (fate_BS < 0.8), self.mask_id, ids_BS)
         seen_BS = np.where(drawn_BS & (fate_BS >= 0.9), random_BS, seen_BS)
-        return {"input_ids": _tensor(seen_BS), "labels": _tensor(np.where(drawn_BS, real_BS, IGNORED))}
+        return {"input_ids": _make_tensor(seen_BS), "labels": _make_tensor(np.where(drawn_BS, real_BS, IGNORED))}
 
 
 def pad(rows: Sequence[NDArray[np.int32]], value: int, multiple: int = 1) -> tuple[Tensor, Tensor]:
@@ -90,8 +90,8 @@ def pad(rows: Sequence[NDArray[np.int32]], value: int, multiple: int = 1) -> tup
     real_BS = np.arange(width) < lengths_B[:, None]
     padded_BS = np.full(real_BS.shape, value, np.int64)
     padded_BS[real_BS] = np.concatenate(rows)
-    return torch.from_numpy(padded_BS), _tensor(real_BS)
+    return torch.from_numpy(padded_BS), _make_tensor(real_BS)
 
 
-def _tensor(values: NDArray[np.generic]) -> Tensor:
+def _make_tensor(values: NDArray[np.generic]) -> Tensor:
     return torch.from_numpy(values.astype(np.int64))

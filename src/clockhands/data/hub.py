@@ -44,7 +44,7 @@ def huggingface(
     splits: dict[str, Items] = {}
     for split, there in wanted.items():
         if there is not None and there in found:
-            rows = _rows(found[there], f"{dataset}[{there}]")
+            rows = _read_rows(found[there], f"{dataset}[{there}]")
             if text is not None:
                 splits[split] = [document for place, row in rows if (document := column(row, text, place)).strip()]
             else:
@@ -65,6 +65,6 @@ def _open(name: str, subset: str | None, revision: str | None) -> Mapping[str, A
     return opened if isinstance(opened, dict) else {"train": opened}
 
 
-def _rows(data: Any, place: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _read_rows(data: Any, place: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for number, row in enumerate(data):
         yield f"{place}, row {number}", row

@@ -32,10 +32,11 @@ def normalizer(lowercase: bool, normalisation: str, last: Any) -> Any:
     return normalizers.Sequence(steps)
 
 
-def _bpe(prefix: bool, special: list[str], vocabulary: int | None, min_frequency: int) -> tuple[Tokenizer, Any]:
+def _make_bpe(prefix: bool, special: list[str], vocabulary: int | None, min_frequency: int) -> tuple[Tokenizer, Any]:
+    """Make a tokenizer of byte pairs, and its trainer."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
-    tokenizer.decoder = _decoder(decoders.ByteLevel(), prefix)
+    tokenizer.decoder = _make_decoder(decoders.ByteLevel(), prefix)
     return tokenizer, trainers.BpeTrainer(
         vocab_size=vocabulary or USUAL_VOCABULARY,
         special_tokens=special,
@@ -45,7 +46,10 @@ def _bpe(prefix: bool, special: list[str], vocabulary: int | None, min_frequency
     )
 
 
-def _unigram(prefix: bool, special: list[str], vocabulary: int | None, min_frequency: int) -> tuple[Tokenizer, Any]:
+def _make_unigram(
+    prefix: bool, special: list[str], vocabulary: int | None, min_frequency: int
+) -> tuple[Tokenizer, Any]:
+    """Make a unigram tokenizer, and its trainer."""
     if min_frequency > 1:
         raise UsageError(f"min_frequency={min_frequency} is for bpe, word and character, not unigram")
     scheme: Literal["always", "never"] = "always" if prefix else "never"
@@ -60,21 +64,23 @@ def _unigram(prefix: bool, special: list[str], vocabulary: int | None, min_frequ
     )
 
 
-def _word(prefix: bool, special: list[str], vocabulary: int | None, min_frequency: int) -> tuple[Tokenizer, Any]:
-    tokenizer, trainer = _whole(WORD, special, vocabulary, min_frequency)
-    tokenizer.decoder = _decoder(decoders.Fuse(), prefix)
+def _make_word(prefix: bool, special: list[str], vocabulary: int | None, min_frequency: int) -> tuple[Tokenizer, Any]:
+    """Make a tokenizer of words, and its trainer."""
+    tokenizer, trainer = _make_whole(WORD, special, vocabulary, min_frequency)
+    tokenizer.decoder = _make_decoder(decoders.Fuse(), prefix)
     if prefix:
         tokenizer.normalizer = normalizers.Prepend(" ")
     return tokenizer, trainer
 
 
-def _character(_: bool, special: list[str], vocabulary: int | None, min_frequency: int) -> tuple[Tokenizer, Any]:
-    tokenizer, trainer = _whole(r"(?m).", special, vocabulary, min_frequency)
+def _make_character(_: bool, special: list[str], vocabulary: int | None, min_frequency: int) -> tuple[Tokenizer, Any]:
+    """Make a tokenizer of characters, and its trainer."""
+    tokenizer, trainer = _make_whole(r"(?m).", special, vocabulary, min_frequency)
     tokenizer.decoder = decoders.Fuse()
     return tokenizer, trainer
 
 
-def _whole(pattern: str, special: list[str], vocabulary: int | None, min_frequency: int) -> tuple[Tokenizer, Any]:
+def _make_whole(pattern: str, special: list[str], vocabulary: int | None, min_frequency: int) -> tuple[Tokenizer, Any]:
     """Make a vocabulary of whatever the pattern cuts out."""
     tokenizer = Tokenizer(models.WordLevel(unk_token=SPECIAL["unk_token"]))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
@@ -83,13 +89,13 @@ def _whole(pattern: str, special: list[str], vocabulary: int | None, min_frequen
     )
 
 
-def _decoder(joined: Any, prefix: bool) -> Any:
+def _make_decoder(joined: Any, prefix: bool) -> Any:
     return decoders.Sequence([joined, decoders.Strip(" ", 1, 0)]) if prefix else joined
 
 
 KINDS: dict[str, Callable[[bool, list[str], int | None, int], tuple[Tokenizer, Any]]] = {
-    "bpe": _bpe,
-    "unigram": _unigram,
-    "word": _word,
-    "character": _character,
+    "bpe": _make_bpe,
+    "unigram": _make_unigram,
+    "word": _make_word,
+    "character": _make_character,
 }

@@ -43,7 +43,7 @@ def find_roots(texts: Iterable[str], roots: Iterable[str]) -> tuple[str, ...]:
     words = {word for text in texts for word in re.findall(r"\w+", text)}
     found = set(roots)
     while True:
-        known = re.compile(_one_of(found))
+        known = re.compile(_make_alternatives(found))
         left = Counter(part for word in words for part in known.split(word) if part)
         if not left:
             return tuple(sorted(found))
@@ -59,7 +59,7 @@ def make_tokenizer(morphemes: Morphemes, special: Sequence[str], normalizer: Any
     tokenizer = Tokenizer(models.WordLevel({}, unk_token=SPECIAL["unk_token"]))
     tokenizer.normalizer = normalizer
     # Not within brackets of its own: a space or hyphen, a root, punctuation; or any one character.
-    form = rf"[\s\-]*(?:{_one_of(roots)})[^\w\s\-]*|(?m:.)"
+    form = rf"[\s\-]*(?:{_make_alternatives(roots)})[^\w\s\-]*|(?m:.)"
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(form), "isolated")
     tokenizer.decoder = decoders.Fuse()
     cut = map(tokenizer.pre_tokenizer.pre_tokenize_str, map(normalizer.normalize_str, morphemes.texts))
@@ -71,6 +71,6 @@ def make_tokenizer(morphemes: Morphemes, special: Sequence[str], normalizer: Any
     return tokenizer
 
 
-def _one_of(roots: Iterable[str]) -> str:
+def _make_alternatives(roots: Iterable[str]) -> str:
     """Return a pattern of all roots, the longest first: "siebzehn" before "sieb"."""
     return "|".join(map(re.escape, sorted(roots, key=lambda root: (-len(root), root))))

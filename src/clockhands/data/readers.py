@@ -55,10 +55,10 @@ def _read_bytes(path: Path) -> bytes:
     try:
         return read_bytes(path)
     except (OSError, EOFError, ValueError, zlib.error) as fault:
-        raise _unreadable(path, fault) from fault
+        raise _explain_unreadable(path, fault) from fault
 
 
-def _unreadable(path: Path, fault: Exception) -> DataError:
+def _explain_unreadable(path: Path, fault: Exception) -> DataError:
     """Return the error that says why a file cannot be read."""
     if isinstance(fault, FileNotFoundError):
         return DataError(f"there is no file {path}")
@@ -88,12 +88,12 @@ def stream_lines(path: str | Path) -> Iterator[str]:
             packed = plain.peek(2)[:2] == GZIP_MAGIC
             with gzip.open(plain) if packed else nullcontext(plain) as stream:
                 for number, line in enumerate(stream, 1):
-                    yield _decoded(path, number, line)
+                    yield _decode(path, number, line)
     except (OSError, EOFError, ValueError, zlib.error) as fault:
-        raise _unreadable(path, fault) from fault
+        raise _explain_unreadable(path, fault) from fault
 
 
-def _decoded(path: Path, number: int, line: bytes) -> str:
+def _decode(path: Path, number: int, line: bytes) -> str:
     """Return a line without its end and, the first one, without a byte order mark."""
     try:
         text = line.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -165,7 +165,7 @@ def read_rows(
     if name not in FORMATS:
         raise UsageError(describe_unknown("table format", name, FORMATS))
     text = read_text(path, encoding)
-    return _json_rows(path, text) if name == "jsonl" else _table_rows(path, text, name, header)
+    return _read_json_rows(path, text) if name == "jsonl" else _read_table_rows(path, text, name, header)
 
 
 def _format(path: Path) -> str:
@@ -175,7 +175,7 @@ def _format(path: Path) -> str:
     raise UsageError(f"{path}: the ending does not say what kind of table this is; give format='tsv', 'csv' or 'jsonl'")
 
 
-def _table_rows(path: str | Path, text: str, format: str, header: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _read_table_rows(path: str | Path, text: str, format: str, header: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
     # The module takes a lone \r for the end of a row. Half a surrogate, which no decoded text holds, stands in for it.
     stream = io.StringIO(text.replace("\r", STANDS_FOR_CR), newline="\n")
     if format == "tsv":
@@ -188,7 +188,7 @@ def _table_rows(path: str | Path, text: str, format: str, header: bool) -> Itera
         first = next(rows, [])
         columns = first if header else [str(number) for number in range(1, len(first) + 1)]
         if len(set(columns)) < len(columns):
-            raise DataError(f"{path}: {_named_twice(columns)}")
+            raise DataError(f"{path}: {_find_named_twice(columns)}")
         for row in rows if header else chain([first], rows):
             if not row:
                 continue
@@ -201,13 +201,13 @@ def _table_rows(path: str | Path, text: str, format: str, header: bool) -> Itera
         raise DataError(f"{path}, line {reader.line_num}: {fault}") from fault
 
 
-def _json_rows(path: str | Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _read_json_rows(path: str | Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         place = f"{path}, line {number}"
         try:
-            row = json.loads(line, object_pairs_hook=_unlike)
+            row = json.loads(line, object_pairs_hook=_describe_unlike)
         except json.JSONDecodeError as fault:
             raise DataError(f"{place} is not JSON: {fault.msg} at column {fault.colno}") from fault
         except RecursionError as fault:
@@ -220,15 +220,15 @@ def _json_rows(path: str | Path, text: str) -> Iterator[tuple[str, Mapping[str, 
         yield place, row
 
 
-def _unlike(columns: list[tuple[str, Any]]) -> dict[str, Any]:
+def _describe_unlike(columns: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object as a table. Raises ValueError for a name that stands there twice."""
     row = dict(columns)
     if len(row) < len(columns):
-        raise ValueError(_named_twice([name for name, _ in columns]))
+        raise ValueError(_find_named_twice([name for name, _ in columns]))
     return row
 
 
-def _named_twice(names: Sequence[str]) -> str:
+def _find_named_twice(names: Sequence[str]) -> str:
     twice = Counter(names).most_common(1)[0][0]
     return f"more than one column is named {show_value(twice)}; give every column its own name"
 
@@ -241,7 +241,7 @@ def column(row: Mapping[str, Any], name: str, place: str) -> str:
     value: Any = row
     for part in (name,) if name in row else name.split("."):
         if not isinstance(value, Mapping) or part not in value:
-            there = _columns(row)
+            there = _list_columns(row)
             nearest = suggest_nearest(name, there)
             raise DataError(f"{place}: there is no column {name!r}{nearest} (columns: {', '.join(there)})")
         value = value[part]
@@ -253,7 +253,7 @@ def column(row: Mapping[str, Any], name: str, place: str) -> str:
     return value
 
 
-def _columns(row: Mapping[str, Any]) -> Sequence[str]:
+def _list_columns(row: Mapping[str, Any]) -> Sequence[str]:
     nested = (
         [f"{key}.{inner}" for inner in value] if isinstance(value, Mapping) else [key] for key, value in row.items()
     )

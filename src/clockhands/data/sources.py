@@ -56,7 +56,7 @@ def parallel(
             given, missing = ("source", "target") if other is None else ("target", "source")
             raise UsageError(f"the {split} {given} file has no {missing} file beside it; give both or neither")
         if one is not None and other is not None:
-            splits[split] = _read_sides(_paths(one), _paths(other), encoding, skip_blank)
+            splits[split] = _read_sides(_list_paths(one), _list_paths(other), encoding, skip_blank)
     return corpus_of("parallel", "translation", splits, holdout, f"{_name(source)} to {_name(target)}")
 
 
@@ -82,14 +82,14 @@ def table(
     """
 
     def read(paths: Paths) -> Items:
-        rows = (row for path in _paths(paths) for row in read_rows(path, format, header=header, encoding=encoding))
+        rows = (row for path in _list_paths(paths) for row in read_rows(path, format, header=header, encoding=encoding))
         if text is not None:
             return [document for place, row in rows if (document := column(row, text, place)).strip()]
         sides = ((place, column(row, source, place), column(row, target, place)) for place, row in rows)
         return list(pairs_of(sides, skip_blank))
 
     return corpus_of(
-        "table", task_of_columns({"text": text}), _each(read, train, validation, test), holdout, _name(train)
+        "table", task_of_columns({"text": text}), _read_each(read, train, validation, test), holdout, _name(train)
     )
 
 
@@ -109,12 +109,12 @@ def text(
     """
 
     def read(paths: Paths) -> list[str]:
-        return [document for path in _paths(paths) for document in read_documents(path, unit, encoding)]
+        return [document for path in _list_paths(paths) for document in read_documents(path, unit, encoding)]
 
-    return corpus_of("text", "language modelling", _each(read, train, validation, test), holdout, _name(train))
+    return corpus_of("text", "language modelling", _read_each(read, train, validation, test), holdout, _name(train))
 
 
-def _each(
+def _read_each(
     read: Callable[[Paths], Items], train: Paths, validation: Paths | None, test: Paths | None
 ) -> dict[str, Items]:
     given = {"train": train, "validation": validation, "test": test}
@@ -170,9 +170,10 @@ def _hash(item: Pair | str) -> bytes:
     return hashlib.blake2b(written.encode("utf8", "surrogatepass"), digest_size=8).digest()
 
 
-def _paths(paths: Paths) -> Sequence[str | Path]:
+def _list_paths(paths: Paths) -> Sequence[str | Path]:
+    """Return one path or several as a sequence."""
     return [paths] if isinstance(paths, (str, Path)) else paths
 
 
 def _name(paths: Paths) -> str:
-    return ", ".join(Path(path).name for path in _paths(paths))
+    return ", ".join(Path(path).name for path in _list_paths(paths))

@@ -56,7 +56,7 @@ class Tokenizers:
         """What changes when a text gets other ids, or ids another text; saving and opening does not change it."""
         digest = hashlib.blake2b(digest_size=16)
         for tokenizer in (self.source, self.target):
-            digest.update(json.dumps(_behaviour(tokenizer)).encode())
+            digest.update(json.dumps(_read_behaviour(tokenizer)).encode())
         return digest.hexdigest()
 
     @classmethod
@@ -67,7 +67,7 @@ class Tokenizers:
         return cls(source, open_tokenizer(Path(folder) / "target") if apart else source)
 
 
-def _behaviour(tokenizer: PreTrainedTokenizerBase) -> list[Any]:
+def _read_behaviour(tokenizer: PreTrainedTokenizerBase) -> list[Any]:
     """Return the tokens with their ids, the tokens as text, and the form, pieces and ids of a sample."""
     words = sorted(tokenizer.get_vocab().items(), key=itemgetter(1))
     some = [number for _, number in words[:256]]
@@ -136,7 +136,7 @@ def train_tokenizer(
     """
     if kind not in KINDS:
         raise UsageError(describe_unknown("kind of tokenizer", kind, KINDS))
-    special = _special_tokens(task)
+    special = _list_special_tokens(task)
     if min_frequency < 1:
         raise UsageError(f"min_frequency={min_frequency}; a token occurs at least once")
     tokenizer, trainer = KINDS[kind](task == "translation", special, vocabulary, min_frequency)
@@ -156,7 +156,7 @@ def _list_morphemes(corpus: Corpus, task: str, shared: bool, lowercase: bool, no
         raise UsageError(
             f"corpus {corpus.name!r} has no list of morphemes; take another kind of tokenizer, such as bpe"
         )
-    special = _special_tokens(task)
+    special = _list_special_tokens(task)
     source, target = corpus.morphemes()
     lists = [source + target] if shared else [source, target]
     made = [make_tokenizer(morphemes, special, normalizer(lowercase, normalisation, None)) for morphemes in lists]
@@ -164,7 +164,7 @@ def _list_morphemes(corpus: Corpus, task: str, shared: bool, lowercase: bool, no
     return Tokenizers(ready[0], ready[-1])
 
 
-def _special_tokens(task: str) -> list[str]:
+def _list_special_tokens(task: str) -> list[str]:
     if task not in TASKS:
         raise UsageError(describe_unknown("task of a tokenizer", task, TASKS))
     return [token for name, token in SPECIAL.items() if task == "masked language modelling" or name != "mask_token"]
@@ -181,7 +181,7 @@ def open_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
         raise DataError(f"there is no tokenizer folder {name}")
     here = Path(name).is_dir()
     try:
-        tokenizer = load_tokenizer(name, local_files_only=here or not _reachable(str(name)))
+        tokenizer = load_tokenizer(name, local_files_only=here or not _is_reachable(str(name)))
     except CheckpointError as fault:
         # No command that trains or translates can be told to trust it.
         raise DataError(str(fault).replace(TRUST, "which is never run here; take a tokenizer without code")) from fault
@@ -196,7 +196,7 @@ def open_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _reachable(name: str) -> bool:
+def _is_reachable(name: str) -> bool:
     """Return whether the hub answers. It is asked once: a library would try each of several files for many seconds."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError

@@ -82,14 +82,14 @@ def score_trigram(
         raise UsageError(f"a trigram of a vocabulary of {vocabulary:,} tokens cannot be counted; 2,097,151 is the most")
     if not sum(map(len, train)) or not sum(map(len, held_out)):
         raise UsageError("a trigram needs a token of text to learn from, and one to be scored on")
-    known_MO, asked_NO = (_number(rows, vocabulary) for rows in (train, held_out))
+    known_MO, asked_NO = (_number_ngrams(rows, vocabulary) for rows in (train, held_out))
     p_N = np.full(len(asked_NO), 1 / vocabulary)
     for order in range(ORDER):
         p_N = _interpolate(known_MO[:, order], asked_NO[:, order], p_N, vocabulary + 1)
     return np.split(-np.log(p_N), np.cumsum([len(row) for row in held_out])[:-1])
 
 
-def _number(rows: Sequence[Sequence[int] | NDArray[np.int32]], start: int) -> NDArray[np.int64]:
+def _number_ngrams(rows: Sequence[Sequence[int] | NDArray[np.int32]], start: int) -> NDArray[np.int64]:
     """Return the number of the n-gram that ends at every token, for n from 1 to ``ORDER``: [tokens, orders]."""
     base, parts = start + 1, []
     for row in rows:

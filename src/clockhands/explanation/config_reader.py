@@ -13,7 +13,7 @@ from clockhands.errors import CheckpointError
 from clockhands.explanation.rotation import check_number
 from clockhands.explanation.table import check_layers
 
-__all__ = ["Reader", "Settings", "Values", "families", "find_settings", "list_kinds"]
+__all__ = ["Reader", "Settings", "Values", "find_settings", "list_kinds", "load_families"]
 
 # A setting's name -> its value, and where it was found. One table is for all layers, or one for each kind: ``None`` is
 # the key for all.
@@ -22,7 +22,7 @@ Settings = dict[str | None, Values]
 
 
 @functools.cache
-def families() -> dict[str, dict[str, Any]]:
+def load_families() -> dict[str, dict[str, Any]]:
     """Return what each architecture means where a file says nothing; `make_families` writes it."""
     text = resources.files(__package__).joinpath("families.json").read_text("utf8")
     facts: dict[str, dict[str, Any]] = json.loads(text)
@@ -71,25 +71,25 @@ def find_settings(reader: Reader) -> tuple[Settings, list[str]]:
     unread = [] if modern or not raw.get("rope_parameters") else [f"{prefix}rope_parameters"]
     origin = f"{prefix}{used}"
     if not table and modern:
-        table, origin = _default_table(reader.family), f"default of {raw.get('model_type')}"
+        table, origin = _make_default_table(reader.family), f"default of {raw.get('model_type')}"
     nested = {kind: inner for kind, inner in table.items() if isinstance(inner, dict) or _is_kind(kind)}
     settings: Settings = {}
     if nested:
         for kind, inner in nested.items():
             if inner is not None and not isinstance(inner, dict):
                 raise CheckpointError(f"{reader.source} sets {origin}.{kind} = {inner!r}, which is not a table")
-            settings[kind] = {} if inner is None else _with_origin(inner, f"{origin}.{kind}")
+            settings[kind] = {} if inner is None else _add_origin(inner, f"{origin}.{kind}")
             if inner is None:
                 settings[kind]["rests"] = (True, f"{origin}.{kind}")
     else:
-        settings[None] = _with_origin(table, origin)
+        settings[None] = _add_origin(table, origin)
     for values in settings.values():
         _add_outside(reader, values)
     _add_local_base(reader, settings, from_default=origin.startswith("default"))
     return settings, unread
 
 
-def _default_table(family: Mapping[str, Any]) -> Mapping[str, Any]:
+def _make_default_table(family: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what an architecture rotates by where a file has no table.
 
     A plain default is left out: then what stands beside the table counts before it.
@@ -102,7 +102,7 @@ def _is_kind(key: str) -> bool:
     return key.endswith("_attention")
 
 
-def _with_origin(table: Mapping[str, Any], origin: str) -> Values:
+def _add_origin(table: Mapping[str, Any], origin: str) -> Values:
     return {key: (value, f"{origin}.{key}") for key, value in table.items() if value is not None}
 
 
@@ -158,10 +158,10 @@ def list_kinds(reader: Reader) -> list[str]:
     if reader.raw.get("use_sliding_window") and reader.raw.get("sliding_window"):
         first = reader.count("max_window_layers") or 0
         return ["sliding_attention" if number >= first else "full_attention" for number in range(count)]
-    pattern = listed or ["sliding_attention" if _windows_all(reader) else "full_attention"]
+    pattern = listed or ["sliding_attention" if _has_windows_everywhere(reader) else "full_attention"]
     return [pattern[number % len(pattern)] for number in range(count)]
 
 
-def _windows_all(reader: Reader) -> bool:
+def _has_windows_everywhere(reader: Reader) -> bool:
     """Whether every layer has the window: where a file sets one and neither pattern nor switch says otherwise."""
     return reader.raw.get("sliding_window") is not None and reader.raw.get("use_sliding_window") is not False

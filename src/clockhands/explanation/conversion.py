@@ -1,4 +1,4 @@
-"""Writes a position configuration for another program, and refuses what cannot be said there."""
+"""Write a position configuration for another program, or say why that program cannot be told it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["FORMATS", "convert"]
 def convert(positions: Positions, form: str) -> str:
     """Return the configuration as another program wants it: JSON, GGUF keys, or flags.
 
-    ``form``: a key of `FORMATS`. Raises UsageError for another, ConfigError for what that program cannot be told.
+    ``form``: a key of ``FORMATS``. Raises UsageError for another, ConfigError for what that program cannot be told.
     """
     if form not in FORMATS:
         raise UsageError(describe_unknown("format", form, FORMATS))
@@ -26,20 +26,19 @@ def convert(positions: Positions, form: str) -> str:
 
 
 def _refuse(reason: str) -> NoReturn:
+    """Raise ConfigError with the reason why another program cannot be told a configuration."""
     raise ConfigError([reason], "the configuration")
 
 
-def _only_rotation(positions: Positions, program: str) -> Rotation:
+def _get_only_rotation(positions: Positions, program: str) -> Rotation:
     """Return the one rotation of all layers. Raises ConfigError where kinds of layers rotate differently."""
     rotations = positions.rotations()
     if len({(r.base, r.rule, r.factor, r.channels) for r in rotations}) > 1:
-        raise ConfigError(
-            [f"{program} has one rotation for all layers, and here are {len(rotations)}"], "the configuration"
-        )
+        _refuse(f"{program} has one rotation for all layers, and here are {len(rotations)}")
     return rotations[0]
 
 
-def _rope_table(rotation: Rotation) -> dict[str, Any]:
+def _make_rope_table(rotation: Rotation) -> dict[str, Any]:
     """Return ``rope_parameters`` of transformers for one rotation."""
     table: dict[str, Any] = {"rope_type": rotation.rule, "rope_theta": rotation.base}
     if rotation.rule == "proportional":
@@ -65,97 +64,112 @@ def _rope_table(rotation: Rotation) -> dict[str, Any]:
     return table
 
 
-def _to_transformers5(positions: Positions) -> str:
+def _write_for_transformers5(positions: Positions) -> str:
+    """Write a table of transformers 5: one for all layers, or one for each kind."""
     kinds = {layer.kind: layer.rotation for layer in positions.layers if layer.attends}
     if len(set(kinds.values())) == 1:
-        table = _rope_table(positions.rotations()[0])
+        table = _make_rope_table(positions.rotations()[0])
     else:
-        table = {kind: None if rotation is None else _rope_table(rotation) for kind, rotation in kinds.items()}
-    return json.dumps({"rope_parameters": table, **_claimed(positions)}, indent=2)
+        table = {kind: None if rotation is None else _make_rope_table(rotation) for kind, rotation in kinds.items()}
+    return json.dumps({"rope_parameters": table, **_make_length_table(positions)}, indent=2)
 
 
-def _claimed(positions: Positions) -> dict[str, int]:
+def _make_length_table(positions: Positions) -> dict[str, int]:
+    """Return the claimed length as transformers writes it; empty where the file has none."""
     return {"max_position_embeddings": positions.claimed_length} if positions.claimed_length else {}
 
 
-def _to_transformers4(positions: Positions) -> str:
+def _write_for_transformers4(positions: Positions) -> str:
+    """Write keys of transformers 4, which has one rule, and beside it a plain base for layers with a window."""
     rotations = positions.rotations()
     local = {layer.rotation for layer in positions.layers if "sliding" in layer.kind and layer.rotation}
     whole = {layer.rotation for layer in positions.layers if "sliding" not in layer.kind and layer.rotation}
     if len(rotations) == 2 and len(local) == 1 and len(whole) == 1 and next(iter(local)).rule == "default":
-        table = _rope_table(next(iter(whole)))
+        table = _make_rope_table(next(iter(whole)))
         outside = {"rope_local_base_freq": next(iter(local)).base}
     else:
-        table, outside = _rope_table(_only_rotation(positions, "transformers 4")), {}
+        table, outside = _make_rope_table(_get_only_rotation(positions, "transformers 4")), {}
     if table["rope_type"] == "proportional":
         _refuse("transformers 4 has no rule 'proportional'")
     written: dict[str, Any] = {"rope_theta": table.pop("rope_theta"), **outside}
     if "partial_rotary_factor" in table:
         written["partial_rotary_factor"] = table.pop("partial_rotary_factor")
     written["rope_scaling"] = table if table["rope_type"] != "default" else None
-    return json.dumps({**written, **_claimed(positions)}, indent=2)
+    return json.dumps({**written, **_make_length_table(positions)}, indent=2)
 
 
 def _make_vllm_table(positions: Positions, program: str) -> dict[str, Any]:
     """Return ``rope_parameters`` as vLLM reads them, and SGLang, which took its rotations from there."""
-    table = _rope_table(_only_rotation(positions, program))
+    table = _make_rope_table(_get_only_rotation(positions, program))
     if table["rope_type"] == "yarn":
         # vLLM multiplies what it computes itself by attn_factor, and reads no attention_factor.
         table["attn_factor"] = table.pop("attention_factor") / temperature_of(table["factor"], 1.0)
     return table
 
 
-def _to_vllm(positions: Positions) -> str:
+def _write_for_vllm(positions: Positions) -> str:
+    """Write the flags of vLLM: its overrides of the configuration, and the longest text."""
     table = _make_vllm_table(positions, "--hf-overrides of vLLM")
     length = f" --max-model-len {positions.claimed_length}" if positions.claimed_length else ""
     return f"--hf-overrides '{json.dumps({'rope_parameters': table})}'{length}"
 
 
-def _to_sglang(positions: Positions) -> str:
+def _write_for_sglang(positions: Positions) -> str:
+    """Write the flags of SGLang: its overrides of the configuration, and the longest text."""
     table = _make_vllm_table(positions, "--json-model-override-args of SGLang")
     length = f" --context-length {positions.claimed_length}" if positions.claimed_length else ""
     return f"--json-model-override-args '{json.dumps({'rope_parameters': table})}'{length}"
 
 
-def _to_gguf(positions: Positions) -> str:
-    rotation = _only_rotation(positions, "a GGUF file without a list of layers")
+LLAMA_NAMES = {
+    "factor": ("rope.scaling.factor", "--rope-scale"),
+    "original_length": ("rope.scaling.original_context_length", "--yarn-orig-ctx"),
+    "beta_fast": ("rope.scaling.yarn_beta_fast", "--yarn-beta-fast"),
+    "beta_slow": ("rope.scaling.yarn_beta_slow", "--yarn-beta-slow"),
+    "attention": ("rope.scaling.attn_factor", "--yarn-attn-factor"),
+}
+"""The numbers of a rule that llama.cpp is told: as a key of GGUF, after the name of the architecture, and as a flag."""
+
+
+def _list_llama_numbers(rotation: Rotation) -> dict[str, float]:
+    """Return what llama.cpp must be told of a rule, by the names of ``LLAMA_NAMES``; nothing of plain rotation."""
+    if rotation.rule == "default":
+        return {}
+    numbers: dict[str, float] = {"factor": rotation.factor}
+    if rotation.rule == "yarn":
+        numbers |= {
+            "original_length": rotation.original_length or 0,
+            "beta_fast": rotation.beta_fast,
+            "beta_slow": rotation.beta_slow,
+        }
+        # llama.cpp computes YaRN's amplitude itself, and multiplies it by this.
+        attention = rotation.amplitude / temperature_of(rotation.factor, 1.0)
+        numbers |= {"attention": attention} if abs(attention - 1) > 1e-9 else {}
+    return numbers
+
+
+def _write_gguf(positions: Positions) -> str:
+    """Write keys of a GGUF file, one a line."""
+    rotation = _get_only_rotation(positions, "a GGUF file without a list of layers")
     _refuse_for_llama(rotation)
     name = positions.model or "llama"
     lines = [f"{name}.rope.freq_base = {rotation.base:.10g}", f"{name}.rope.dimension_count = {rotation.channels}"]
-    if rotation.rule != "default":
-        lines += [
-            f"{name}.rope.scaling.type = {rotation.rule}",
-            f"{name}.rope.scaling.factor = {rotation.factor:.10g}",
-        ]
-    if rotation.rule == "yarn":
-        attention = rotation.amplitude / temperature_of(rotation.factor, 1.0)
-        lines += [
-            f"{name}.rope.scaling.original_context_length = {rotation.original_length}",
-            f"{name}.rope.scaling.yarn_beta_fast = {rotation.beta_fast:.10g}",
-            f"{name}.rope.scaling.yarn_beta_slow = {rotation.beta_slow:.10g}",
-        ]
-        lines += [f"{name}.rope.scaling.attn_factor = {attention:.10g}"] if abs(attention - 1) > 1e-9 else []
+    lines += [f"{name}.rope.scaling.type = {rotation.rule}"] if rotation.rule != "default" else []
+    lines += [f"{name}.{LLAMA_NAMES[key][0]} = {value:.10g}" for key, value in _list_llama_numbers(rotation).items()]
     return "\n".join(lines)
 
 
-def _to_llama(positions: Positions) -> str:
-    rotation = _only_rotation(positions, "llama.cpp's flags")
+def _write_llama_flags(positions: Positions) -> str:
+    """Write flags of llama.cpp."""
+    rotation = _get_only_rotation(positions, "llama.cpp's flags")
     _refuse_for_llama(rotation)
     flags = [f"--rope-freq-base {rotation.base:.10g}", f"--rope-scaling {rotation.rule.replace('default', 'none')}"]
-    if rotation.rule != "default":
-        flags.append(f"--rope-scale {rotation.factor:.10g}")
-    if rotation.rule == "yarn":
-        attention = rotation.amplitude / temperature_of(rotation.factor, 1.0)
-        flags += [
-            f"--yarn-orig-ctx {rotation.original_length}",
-            f"--yarn-beta-fast {rotation.beta_fast:.10g}",
-            f"--yarn-beta-slow {rotation.beta_slow:.10g}",
-        ]
-        flags += [f"--yarn-attn-factor {attention:.10g}"] if abs(attention - 1) > 1e-9 else []
+    flags += [f"{LLAMA_NAMES[key][1]} {value:.10g}" for key, value in _list_llama_numbers(rotation).items()]
     return " ".join(flags)
 
 
 def _refuse_for_llama(rotation: Rotation) -> None:
+    """Raise ConfigError for a rule that llama.cpp takes from no key or flag."""
     reasons = {
         "dynamic": "llama.cpp has no dynamic NTK",
         "llama3": "llama.cpp takes Llama 3's rule from a tensor of factors (rope_freqs.weight), not from keys or flags",
@@ -165,17 +179,15 @@ def _refuse_for_llama(rotation: Rotation) -> None:
     if rotation.rule in reasons:
         _refuse(reasons[rotation.rule])
     if rotation.rule == "yarn" and not rotation.truncate:
-        raise ConfigError(
-            ["llama.cpp always rounds the bounds of YaRN, and truncate is false here"], "the configuration"
-        )
+        _refuse("llama.cpp always rounds the bounds of YaRN, and truncate is false here")
 
 
 FORMATS: dict[str, Callable[[Positions], str]] = {
-    "hf5": _to_transformers5,
-    "hf4": _to_transformers4,
-    "vllm": _to_vllm,
-    "sglang": _to_sglang,
-    "gguf": _to_gguf,
-    "llama.cpp": _to_llama,
+    "hf5": _write_for_transformers5,
+    "hf4": _write_for_transformers4,
+    "vllm": _write_for_vllm,
+    "sglang": _write_for_sglang,
+    "gguf": _write_gguf,
+    "llama.cpp": _write_llama_flags,
 }
 """What a configuration can be written for, by the name that ``--to`` takes."""

@@ -63,7 +63,9 @@ class _Terms:
         left, right = a.frequencies(self.length), b.frequencies(self.length)
         if len(left) != len(right) or any(map(self.differ, left, right)):
             return False
-        return (a.pairing, a.direction) == (b.pairing, b.direction) and not self.differ(scale(a), scale(b))
+        return (a.pairing, a.direction) == (b.pairing, b.direction) and not self.differ(
+            compute_scale(a), compute_scale(b)
+        )
 
 
 def compare(first: Positions, second: Positions, length: int | None = None) -> Difference | None:
@@ -75,7 +77,7 @@ def compare(first: Positions, second: Positions, length: int | None = None) -> D
         what = f"{len(first.layers)} layers against {len(second.layers)}"
         return Difference(min(len(first.layers), len(second.layers)), "", (), what)
     length = length or max(first.claimed_length or 0, second.claimed_length or 0) or None
-    formats = {_file_format(first), _file_format(second)}
+    formats = {_name_file_format(first), _name_file_format(second)}
     terms = _Terms(length, len(formats) == 1, EQUAL_IN_FLOAT32 if "llama.cpp" in formats else EQUAL)
     differences = [
         (number, difference)
@@ -97,17 +99,17 @@ def _compare_layers(number: int, here: Layer, there: Layer, terms: _Terms) -> Di
     for name, unit in (("window", "tokens of window"), ("chunk", "tokens of a chunk"), ("temperature", "")):
         left, right = getattr(here, name), getattr(there, name)
         if left != right:
-            what = f"{_say(left)} {unit} against {_say(right)}".replace("  ", " ")
-            return Difference(number, here.kind, (), what, causes=((name, _say(left), _say(right)),))
+            what = f"{_format_side(left)} {unit} against {_format_side(right)}".replace("  ", " ")
+            return Difference(number, here.kind, (), what, causes=((name, _format_side(left), _format_side(right)),))
     return None
 
 
-def _file_format(positions: Positions) -> str:
+def _name_file_format(positions: Positions) -> str:
     """Return the kind of file that a configuration comes from: programs that read config.json share one."""
     return positions.program if positions.program in ("llama.cpp", "Mistral", "Megatron") else "config.json"
 
 
-def _say(value: object) -> str:
+def _format_side(value: object) -> str:
     return "none" if value in (None, "") else f"{value:,}" if isinstance(value, int) else str(value)
 
 
@@ -121,9 +123,9 @@ def _compare_rotations(number: int, layer: Layer, a: Rotation, b: Rotation, term
     elif channel is not None:
         what = f"pair {channel} rotates by {left[channel]:.6g} against {right[channel]:.6g} radians per token"
     elif terms.same_format and (a.pairing != b.pairing or a.direction != b.direction):
-        what = f"channels are paired as {_sense(a)} against {_sense(b)}"
-    elif terms.differ(scale(a), scale(b)):
-        what = f"logits are multiplied by {scale(a):.4f} against {scale(b):.4f}"
+        what = f"channels are paired as {_find_direction(a)} against {_find_direction(b)}"
+    elif terms.differ(compute_scale(a), compute_scale(b)):
+        what = f"logits are multiplied by {compute_scale(a):.4f} against {compute_scale(b):.4f}"
     else:
         return None
     known = channel is not None and channel < min(len(left), len(right))
@@ -134,21 +136,23 @@ def _compare_rotations(number: int, layer: Layer, a: Rotation, b: Rotation, term
         what,
         channel,
         (left[channel], right[channel]) if known and channel is not None else None,
-        {distance: largest_error(left, right, distance) for distance in DISTANCES} if channel is not None else {},
+        {distance: compute_largest_error(left, right, distance) for distance in DISTANCES}
+        if channel is not None
+        else {},
         find_causes(a, b, terms),
     )
 
 
-def _sense(rotation: Rotation) -> str:
+def _find_direction(rotation: Rotation) -> str:
     return rotation.pairing if rotation.direction == 1 else f"{rotation.pairing}, in the opposite sense"
 
 
-def scale(rotation: Rotation) -> float:
+def compute_scale(rotation: Rotation) -> float:
     """Return what rotation multiplies the logits by: the square of its amplitude, and a factor of the architecture."""
     return rotation.amplitude**2 * rotation.logit_factor
 
 
-def largest_error(left: list[float], right: list[float], distance: int) -> float:
+def compute_largest_error(left: list[float], right: list[float], distance: int) -> float:
     """Return the largest difference of two angles at a distance, in radians; a whole turn is none, so at most π."""
     error = 0.0
     for a, b in zip(left, right, strict=False):
@@ -169,18 +173,20 @@ def find_causes(a: Rotation, b: Rotation, terms: _Terms) -> tuple[tuple[str, str
     if not terms.same_format:
         a = dataclasses.replace(a, pairing=b.pairing, direction=b.direction)
     different = [name for name, part in parts.items() if any(getattr(a, field) != getattr(b, field) for field in part)]
-    swapped = {name: _with_fields(b, parts[name], a) for name in different}
+    swapped = {name: _take_fields(b, parts[name], a) for name in different}
     alone = [name for name in different if terms.same(swapped[name], a)]
     with_effect = [name for name in different if not terms.same(swapped[name], b)]
-    return tuple((name, _value(a, name), _value(b, name)) for name in alone[:1] or with_effect or different)
+    return tuple(
+        (name, _format_value(a, name), _format_value(b, name)) for name in alone[:1] or with_effect or different
+    )
 
 
-def _with_fields(rotation: Rotation, names: list[str], other: Rotation) -> Rotation:
+def _take_fields(rotation: Rotation, names: list[str], other: Rotation) -> Rotation:
     """Return a rotation with some fields of another."""
     return dataclasses.replace(rotation, **{name: getattr(other, name) for name in names})
 
 
-def _value(rotation: Rotation, name: str) -> str:
+def _format_value(rotation: Rotation, name: str) -> str:
     value = getattr(rotation, name)
     shown = (
         f"{value:,.6g}"

@@ -24,7 +24,7 @@ FACTORS = "rope_freqs.weight"
 
 
 @functools.cache
-def known_to_llama() -> dict[str, Any]:
+def load_llama_facts() -> dict[str, Any]:
     """Return what is in llama.cpp's code, not in its files.
 
     ``halves``: architectures whose channels are paired in halves (its type NEOX; the others are interleaved, NORM).
@@ -43,23 +43,23 @@ def read_gguf(path: Path) -> Positions:
     def find(key: str) -> Any:
         return values.get(f"{model}.{key}")
 
-    def number(key: str, default: float) -> float:
+    def read_number(key: str, default: float) -> float:
         value = find(key)
         return default if value is None else check_number(value, f"{model}.{key}", source)
 
-    heads = int(number("attention.head_count", 1)) if not isinstance(find("attention.head_count"), list) else 1
-    width = int(number("attention.key_length", number("embedding_length", 0) / max(heads, 1)))
-    channels = int(number("rope.dimension_count", width))
-    rotation = _make_rotation(find, number, source, model, (width, channels), factors) if channels >= 2 else None
-    count = check_layers(number("block_count", 1), source)
+    heads = int(read_number("attention.head_count", 1)) if not isinstance(find("attention.head_count"), list) else 1
+    width = int(read_number("attention.key_length", read_number("embedding_length", 0) / max(heads, 1)))
+    channels = int(read_number("rope.dimension_count", width))
+    rotation = _make_rotation(find, read_number, source, model, (width, channels), factors) if channels >= 2 else None
+    count = check_layers(read_number("block_count", 1), source)
     window = find("attention.sliding_window")
     window = int(window) if isinstance(window, int) and window > 0 else None
-    local = _local_rotation(
-        rotation, model, number("rope.freq_base_swa", known_to_llama()["local_bases"].get(model, 0.0))
+    local = _make_local_rotation(
+        rotation, model, read_number("rope.freq_base_swa", load_llama_facts()["local_bases"].get(model, 0.0))
     )
     has_window = _list_windows(find("attention.sliding_window_pattern"), model, count) if window else [False] * count
     original = find("rope.scaling.original_context_length")
-    claimed = int(number("context_length", 0)) or None
+    claimed = int(read_number("context_length", 0)) or None
     return Positions(
         source=source,
         program="llama.cpp",
@@ -76,12 +76,12 @@ def read_gguf(path: Path) -> Positions:
 def _list_windows(pattern: Any, model: str, count: int) -> list[bool]:
     """Return which layers have the window, from the file or from llama.cpp's code."""
     if isinstance(pattern, list):
-        return [bool(pattern[number]) if number < len(pattern) else False for number in range(count)]
-    every = pattern if isinstance(pattern, int) and pattern > 0 else known_to_llama()["window_patterns"].get(model, 0)
-    return [every == 0 or (number + 1) % every != 0 for number in range(count)]
+        return [bool(pattern[read_number]) if read_number < len(pattern) else False for read_number in range(count)]
+    every = pattern if isinstance(pattern, int) and pattern > 0 else load_llama_facts()["window_patterns"].get(model, 0)
+    return [every == 0 or (read_number + 1) % every != 0 for read_number in range(count)]
 
 
-def _local_rotation(rotation: Rotation | None, model: str, base: float) -> Rotation | None:
+def _make_local_rotation(rotation: Rotation | None, model: str, base: float) -> Rotation | None:
     """Return the rotation of layers with a window; one with a base of its own is not scaled."""
     if rotation is None or not base:
         return rotation
@@ -90,14 +90,15 @@ def _local_rotation(rotation: Rotation | None, model: str, base: float) -> Rotat
 
 
 def _make_rotation(
-    find: Any, number: Any, source: str, model: str, widths: tuple[int, int], factors: tuple[float, ...]
+    find: Any, read_number: Any, source: str, model: str, widths: tuple[int, int], factors: tuple[float, ...]
 ) -> Rotation:
+    """Make the rotation of all layers. Raises CheckpointError for a rule that is not known."""
     width, channels = widths
     scaling = str(find("rope.scaling.type") or ("linear" if find("rope.scale_linear") else "none"))
     rules = {"none": "default", "linear": "linear", "yarn": "yarn", "longrope": "longrope"}
     if scaling not in rules:
         raise CheckpointError(f"{source} sets {model}.rope.scaling.type = {scaling!r}, which is not known")
-    factor = number("rope.scaling.factor", number("rope.scale_linear", 1.0)) or 1.0
+    factor = read_number("rope.scaling.factor", read_number("rope.scale_linear", 1.0)) or 1.0
     origin = {
         "base": f"{model}.rope.freq_base" if find("rope.freq_base") is not None else "llama.cpp's default",
         "factor": f"{model}.rope.scaling.factor",
@@ -106,31 +107,39 @@ def _make_rotation(
         "factors": FACTORS,
         "channels": f"{model}.rope.dimension_count",
     }
-    amplitude, logit_factor = number("rope.scaling.attn_factor", 1.0), 1.0
-    if scaling == "yarn":
-        # Converters write mscale_all_dim, for deepseek2 a tenth of it (llama.cpp pull request 17945).
-        all_dim = number("rope.scaling.yarn_log_multiplier", 0.0) * (10 if model == "deepseek2" else 1)
-        own = all_dim if model == "deepseek2" and all_dim else 1.0
-        amplitude *= temperature_of(factor, own) / (temperature_of(factor, all_dim) if all_dim else 1.0)
-        logit_factor = temperature_of(factor, all_dim) ** 2 if model == "deepseek2" and all_dim else 1.0
-        origin["amplitude"] = f"{model}.rope.scaling.yarn_log_multiplier" if all_dim else "0.1 ln(factor) + 1"
-    pairing: Pairing = "halves" if model in known_to_llama()["halves"] else "interleaved"
-    length = int(number("rope.scaling.original_context_length", number("context_length", 0))) or None
+    amplitude, logit_factor = _read_amplitudes(read_number, scaling, model, factor, origin)
+    pairing: Pairing = "halves" if model in load_llama_facts()["halves"] else "interleaved"
+    length = int(read_number("rope.scaling.original_context_length", read_number("context_length", 0))) or None
     return Rotation(
         head_dim=width,
         channels=channels,
-        base=number("rope.freq_base", 10000.0),
+        base=read_number("rope.freq_base", 10000.0),
         rule=rules[scaling],  # type: ignore[arg-type]
         factor=factor,
         original_length=length if scaling != "none" else None,
-        beta_fast=number("rope.scaling.yarn_beta_fast", 32.0),
-        beta_slow=number("rope.scaling.yarn_beta_slow", 1.0),
+        beta_fast=read_number("rope.scaling.yarn_beta_fast", 32.0),
+        beta_slow=read_number("rope.scaling.yarn_beta_slow", 1.0),
         factors=factors,
         amplitude=amplitude,
         logit_factor=logit_factor,
         pairing=pairing,
         origin=origin,
     )
+
+
+def _read_amplitudes(
+    read_number: Any, scaling: str, model: str, factor: float, origin: dict[str, str]
+) -> tuple[float, float]:
+    """Return the factor of cosines and sines, and that of all logits; where they come from is added to ``origin``."""
+    amplitude = read_number("rope.scaling.attn_factor", 1.0)
+    if scaling != "yarn":
+        return amplitude, 1.0
+    # Converters write mscale_all_dim, for deepseek2 a tenth of it (llama.cpp pull request 17945).
+    all_dim = read_number("rope.scaling.yarn_log_multiplier", 0.0) * (10 if model == "deepseek2" else 1)
+    own = all_dim if model == "deepseek2" and all_dim else 1.0
+    amplitude *= temperature_of(factor, own) / (temperature_of(factor, all_dim) if all_dim else 1.0)
+    origin["amplitude"] = f"{model}.rope.scaling.yarn_log_multiplier" if all_dim else "0.1 ln(factor) + 1"
+    return amplitude, temperature_of(factor, all_dim) ** 2 if model == "deepseek2" and all_dim else 1.0
 
 
 def read_metadata(path: Path) -> tuple[Mapping[str, Any], tuple[float, ...]]:
@@ -140,14 +149,15 @@ def read_metadata(path: Path) -> tuple[Mapping[str, Any], tuple[float, ...]]:
     """
     try:
         with path.open("rb") as file:
-            return _read(file, path)
+            return _read_file(file, path)
     except OSError as fault:
         raise CheckpointError(f"cannot read {path}: {fault.strerror}") from fault
     except (struct.error, UnicodeDecodeError, OverflowError, MemoryError) as fault:
         raise CheckpointError(f"{path} is damaged: its metadata ends or breaks off within a value") from fault
 
 
-def _read(file: BinaryIO, path: Path) -> tuple[dict[str, Any], tuple[float, ...]]:
+def _read_file(file: BinaryIO, path: Path) -> tuple[dict[str, Any], tuple[float, ...]]:
+    """Read the header, the metadata and the factors of an open file; damaged ones raise what ``struct`` raises."""
     if file.read(4) != b"GGUF":
         raise CheckpointError(f"{path} is not a GGUF file: it does not begin with GGUF")
     version = _unpack(file, "<I")
@@ -158,8 +168,8 @@ def _read(file: BinaryIO, path: Path) -> tuple[dict[str, Any], tuple[float, ...]
         raise CheckpointError(f"{path} counts {tensors:,} tensors and {entries:,} settings, which no file has")
     values: dict[str, Any] = {}
     for _ in range(entries):
-        key = _text(file)
-        values[key] = _value(file, _unpack(file, "<I"))
+        key = _read_text(file)
+        values[key] = _read_value(file, _unpack(file, "<I"))
     place = _find_tensor(file, tensors)
     if place is None:
         return values, ()
@@ -176,7 +186,7 @@ def _find_tensor(file: BinaryIO, tensors: int) -> tuple[int, int] | None:
     """Read the list of tensors; return how many numbers the factors of the frequencies are, and where they stand."""
     place = None
     for _ in range(tensors):
-        name, dimensions = _text(file), _unpack(file, "<I")
+        name, dimensions = _read_text(file), _unpack(file, "<I")
         if dimensions > 8:
             raise struct.error
         shape = [_unpack(file, "<Q") for _ in range(dimensions)]
@@ -187,10 +197,12 @@ def _find_tensor(file: BinaryIO, tensors: int) -> tuple[int, int] | None:
 
 
 def _unpack(file: BinaryIO, layout: str) -> Any:
+    """Read one value of a layout of ``struct``."""
     return struct.unpack(layout, file.read(struct.calcsize(layout)))[0]
 
 
-def _text(file: BinaryIO) -> str:
+def _read_text(file: BinaryIO) -> str:
+    """Read a text, its length before it."""
     length = _unpack(file, "<Q")
     if length > LONGEST_TEXT:
         raise struct.error
@@ -200,14 +212,15 @@ def _text(file: BinaryIO) -> str:
     return text.decode("utf8")
 
 
-def _value(file: BinaryIO, kind: int, depth: int = 0) -> Any:
+def _read_value(file: BinaryIO, kind: int, depth: int = 0) -> Any:
+    """Read a value of a type by its number (8: a text, 9: a list); ``depth`` counts the lists around it."""
     if kind == 8:
-        return _text(file)
+        return _read_text(file)
     if kind == 9:
         inner, count = _unpack(file, "<I"), _unpack(file, "<Q")
         if count > LONGEST_LIST or depth > 4:
             raise struct.error
-        return [_value(file, inner, depth + 1) for _ in range(count)]
+        return [_read_value(file, inner, depth + 1) for _ in range(count)]
     if kind not in FORMATS:
         raise struct.error
     return _unpack(file, FORMATS[kind])

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clockhands.errors import CheckpointError
-from clockhands.explanation.config_reader import Reader, Settings, Values, families, find_settings, list_kinds
+from clockhands.explanation.config_reader import Reader, Settings, Values, find_settings, list_kinds, load_families
 from clockhands.explanation.rotation import Rotation, check_number, temperature_of
 from clockhands.explanation.table import Layer, Positions
 
@@ -34,9 +34,9 @@ def read_huggingface(raw: Mapping[str, Any], source: str, program: str = "transf
     Raises CheckpointError for values that no program can use: numbers that are none, heads that do not divide the
     width, lists of the wrong length.
     """
-    text, prefix = _text_part(raw)
+    text, prefix = _find_text_part(raw)
     model = str(text.get("model_type") or raw.get("model_type") or "")
-    family = families().get(model) or families().get(f"{model}_text") or {}
+    family = load_families().get(model) or load_families().get(f"{model}_text") or {}
     reader = Reader(text, family, source, program, prefix)
     settings, unread = find_settings(reader)
     entry = _find_other_entry(reader)
@@ -50,7 +50,7 @@ def read_huggingface(raw: Mapping[str, Any], source: str, program: str = "transf
         model=model,
         layers=layers,
         entry=entry,
-        trained_length=_trained_length(layers, claimed),
+        trained_length=_find_trained_length(layers, claimed),
         claimed_length=claimed,
         notes=tuple(notes),
         unread=tuple(unread),
@@ -72,7 +72,7 @@ def _find_other_entry(reader: Reader) -> str:
     return ""
 
 
-def _text_part(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+def _find_text_part(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
     """Return the part of a configuration that reads text, and the prefix of its keys."""
     prefix = ""
     while inside := next((key for key in INSIDE if isinstance(raw.get(key), dict)), None):
@@ -80,12 +80,14 @@ def _text_part(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
     return raw, prefix
 
 
-def _trained_length(layers: tuple[Layer, ...], claimed: int | None) -> int | None:
+def _find_trained_length(layers: tuple[Layer, ...], claimed: int | None) -> int | None:
+    """Return the length that rules scale from, the largest of all layers; without a rule, the claimed one."""
     lengths = [layer.rotation.original_length for layer in layers if layer.rotation and layer.rotation.original_length]
     return max(lengths) if lengths else claimed
 
 
 def _make_layers(reader: Reader, settings: Settings) -> list[Layer]:
+    """Return every layer with its rotation and with how far it sees."""
     kinds = list_kinds(reader)
     rotations = {kind: _make_rotation(reader, values, kind) for kind, values in settings.items()}
     window = reader.count("sliding_window", "attention_window_size")
@@ -102,7 +104,7 @@ def _make_layers(reader: Reader, settings: Settings) -> list[Layer]:
                 rotation=rotation,
                 window=window if "sliding" in kind else None,
                 chunk=chunk if "chunked" in kind else None,
-                temperature=_temperature(reader, rotation),
+                temperature=_describe_temperature(reader, rotation),
                 attends=attends,
             )
         )
@@ -110,7 +112,7 @@ def _make_layers(reader: Reader, settings: Settings) -> list[Layer]:
 
 
 def _rotates(reader: Reader, number: int, kind: str) -> bool:
-    """Whether a layer rotates its queries and keys."""
+    """Tell whether a layer rotates its queries and keys."""
     rule = reader.family.get("rotates")
     if rule == "no_rope_layers":
         flags = reader.raw.get("no_rope_layers")
@@ -128,7 +130,8 @@ NO_WINDOW = ("exaone4", "exaone_moe", "kolibri1")
 """Architectures that rotate in every layer where no window is set."""
 
 
-def _temperature(reader: Reader, rotation: Rotation | None) -> str:
+def _describe_temperature(reader: Reader, rotation: Rotation | None) -> str:
+    """Describe the factor that queries get by their position; empty where there is none."""
     raw = reader.raw
     if raw.get("attn_temperature_tuning") and rotation is None and reader.family.get("rotates") == "no_rope_layers":
         scale, floor = raw.get("attn_scale", 0.1), raw.get("floor_scale", 8192)
@@ -140,6 +143,7 @@ def _temperature(reader: Reader, rotation: Rotation | None) -> str:
 
 
 RULES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional")
+"""Rules that transformers knows."""
 SAME_RULE = {"su": "longrope", "mrope": "default", "axial": "default"}
 """Older names of rules, and names that say only how several axes share the channels."""
 NUMBERS = {
@@ -155,12 +159,9 @@ def _make_rotation(reader: Reader, values: Values, kind: str | None) -> Rotation
     """Make the rotation of one kind of layer from what the file says of it."""
     if "rests" in values:
         return None
-    written, where = values.get("rope_type", ("default", "no rope_type is set"))
-    rule = SAME_RULE.get(str(written), str(written))
-    if rule not in RULES:
-        raise CheckpointError(f"{reader.source} sets rope_type {rule!r} ({where}), which is not known")
+    rule, where = _read_rule(reader, values)
     origin = {"rule": where}
-    head_dim = _head_width(reader, kind, origin)
+    head_dim = _find_head_width(reader, kind, origin)
     share = _take(reader, values, "partial_rotary_factor", 1.0, origin, "channels")
     channels = _count_channels(reader, rule, head_dim, share, origin)
     base = _take(reader, values, "rope_theta", 10000.0, origin, "base")
@@ -169,7 +170,7 @@ def _make_rotation(reader: Reader, values: Values, kind: str | None) -> Rotation
             f"{reader.source} makes {channels} channels rotate with base {base}; both must be positive, channels at "
             f"least 2 ({origin['channels']}, {origin['base']})"
         )
-    original = _original_length(reader, values, rule, origin)
+    original = _find_original_length(reader, values, rule, origin)
     if rule in SCALED and not original:
         raise CheckpointError(
             f"{reader.source} sets rope_type {rule!r}, but neither original_max_position_embeddings nor "
@@ -181,19 +182,28 @@ def _make_rotation(reader: Reader, values: Values, kind: str | None) -> Rotation
         channels=channels,
         base=base,
         rule=rule,  # type: ignore[arg-type]
-        factor=_factor(reader, values, rule, original, origin),
+        factor=_read_factor(reader, values, rule, original, origin),
         original_length=original,
         truncate=values.get("truncate", (True, ""))[0] is not False,
-        factors=_factors(reader, values, "short_factor", channels),
-        long_factors=_factors(reader, values, "long_factor", channels),
+        factors=_read_factors(reader, values, "short_factor", channels),
+        long_factors=_read_factors(reader, values, "long_factor", channels),
         share=share if rule == "proportional" else 1.0,
-        pairing=_pairing(reader),
+        pairing=_find_pairing(reader),
         direction=reader.family.get("direction", 1),
         origin=origin,
         **numbers,
     )
-    amplitude, logit_factor = _amplitudes(reader, values, rotation, origin)
+    amplitude, logit_factor = _compute_amplitudes(reader, values, rotation, origin)
     return dataclasses.replace(rotation, amplitude=amplitude, logit_factor=logit_factor)
+
+
+def _read_rule(reader: Reader, values: Values) -> tuple[str, str]:
+    """Return the rule, and where the file says it. Raises CheckpointError for one that is not known."""
+    written, where = values.get("rope_type", ("default", "no rope_type is set"))
+    rule = SAME_RULE.get(str(written), str(written))
+    if rule not in RULES:
+        raise CheckpointError(f"{reader.source} sets rope_type {rule!r} ({where}), which is not known")
+    return rule, where
 
 
 def _take(reader: Reader, values: Values, key: str, default: float, origin: dict[str, str], ours: str) -> float:
@@ -214,7 +224,7 @@ def _count_channels(reader: Reader, rule: str, head_dim: int, share: float, orig
     return head_dim if unread or rule == "proportional" else int(head_dim * share)
 
 
-def _factor(reader: Reader, values: Values, rule: str, original: int | None, origin: dict[str, str]) -> float:
+def _read_factor(reader: Reader, values: Values, rule: str, original: int | None, origin: dict[str, str]) -> float:
     """Return the factor of a rule; YaRN and LongRoPE have one by the lengths where none is given."""
     claimed = reader.count("max_position_embeddings")
     if "factor" not in values and rule in ("yarn", "longrope") and original and claimed:
@@ -223,9 +233,9 @@ def _factor(reader: Reader, values: Values, rule: str, original: int | None, ori
     return _take(reader, values, "factor", 1.0, origin, "factor")
 
 
-def _head_width(reader: Reader, kind: str | None, origin: dict[str, str]) -> int:
+def _find_head_width(reader: Reader, kind: str | None, origin: dict[str, str]) -> int:
     """Return the channels of a head that rotation is about."""
-    if (narrow := _width_of_kind(reader, kind)) is not None:
+    if (narrow := _find_width_of_kind(reader, kind)) is not None:
         origin["head_dim"] = f"{reader.prefix}per_layer_config"
         return narrow
     separate = reader.family.get("qk_rope_head_dim") if reader.family else reader.raw.get("qk_rope_head_dim")
@@ -246,7 +256,7 @@ def _head_width(reader: Reader, kind: str | None, origin: dict[str, str]) -> int
     return hidden // heads
 
 
-def _width_of_kind(reader: Reader, kind: str | None) -> int | None:
+def _find_width_of_kind(reader: Reader, kind: str | None) -> int | None:
     """Return the width of a head in layers of one kind, where the file lists what differs layer by layer."""
     listed = reader.raw.get("per_layer_config")
     if not isinstance(listed, dict):
@@ -259,7 +269,7 @@ def _width_of_kind(reader: Reader, kind: str | None) -> int | None:
     return None
 
 
-def _original_length(reader: Reader, values: Values, rule: str, origin: dict[str, str]) -> int | None:
+def _find_original_length(reader: Reader, values: Values, rule: str, origin: dict[str, str]) -> int | None:
     """Return the length that the model was trained with before its rule came."""
     claimed = reader.count("max_position_embeddings") or 0
     outside = reader.raw.get("original_max_position_embeddings")
@@ -277,7 +287,7 @@ def _original_length(reader: Reader, values: Values, rule: str, origin: dict[str
     return int(check_number(value, origin["original_length"], reader.source)) or None
 
 
-def _factors(reader: Reader, values: Values, key: str, channels: int) -> tuple[float, ...]:
+def _read_factors(reader: Reader, values: Values, key: str, channels: int) -> tuple[float, ...]:
     """Return LongRoPE's factors, one for each pair."""
     listed, where = values.get(key, ((), ""))
     if not isinstance(listed, (list, tuple)):
@@ -291,14 +301,16 @@ def _factors(reader: Reader, values: Values, key: str, channels: int) -> tuple[f
     return numbers
 
 
-def _pairing(reader: Reader) -> Any:
+def _find_pairing(reader: Reader) -> Any:
     key = reader.family.get("pairing_key")
     if key is not None and reader.raw.get(key) is False:
         return "halves"
     return reader.family.get("pairing", "halves")
 
 
-def _amplitudes(reader: Reader, values: Values, rotation: Rotation, origin: dict[str, str]) -> tuple[float, float]:
+def _compute_amplitudes(
+    reader: Reader, values: Values, rotation: Rotation, origin: dict[str, str]
+) -> tuple[float, float]:
     """Return the factor of cosines and sines, and the factor of the logits that some architectures add to it."""
     vllm = reader.program == "vllm" and rotation.rule == "yarn"
     # vLLM 0.25 passes attn_factor on, a factor beside its own, and not attention_factor (its pull request 48351).

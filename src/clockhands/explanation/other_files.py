@@ -20,17 +20,17 @@ __all__ = ["apply_llama_flags", "lay_over", "read_megatron", "read_mistral"]
 def read_mistral(raw: Mapping[str, Any], source: str) -> Positions:
     """Read ``params.json`` of Mistral. Pairs are interleaved there; converters to transformers reorder the weights."""
 
-    def number(key: str, default: float | None = None, inside: str = "") -> float:
+    def read_number(key: str, default: float | None = None, inside: str = "") -> float:
         table = raw.get(inside) or {} if inside else raw
         value = table.get(key, default)
         return check_number(value, f"{inside}.{key}" if inside else key, source)
 
-    width = int(number("head_dim", number("dim", 0) / max(number("n_heads", 1), 1)))
-    base = number("rope_theta", 10000.0)
+    width = int(read_number("head_dim", read_number("dim", 0) / max(read_number("n_heads", 1), 1)))
+    base = read_number("rope_theta", 10000.0)
     origin = {"base": "rope_theta" if "rope_theta" in raw else "default of Mistral's code", "head_dim": "head_dim"}
     rotation = Rotation(width, width, base, pairing="interleaved", origin=origin)
     if raw.get("yarn"):
-        factor = number("factor", inside="yarn")
+        factor = read_number("factor", inside="yarn")
         scaled = raw["yarn"].get("apply_scale", True) is not False
         origin |= {"amplitude": "yarn.apply_scale", "factor": "yarn.factor", "rule": "yarn", "beta_fast": "yarn.beta",
                    "beta_slow": "yarn.alpha", "original_length": "yarn.original_max_position_embeddings"}  # fmt: skip
@@ -38,27 +38,35 @@ def read_mistral(raw: Mapping[str, Any], source: str) -> Positions:
             rotation,
             rule="yarn",
             factor=factor,
-            original_length=int(number("original_max_position_embeddings", inside="yarn")),
-            beta_fast=number("beta", 32.0, inside="yarn"),
-            beta_slow=number("alpha", 1.0, inside="yarn"),
+            original_length=int(read_number("original_max_position_embeddings", inside="yarn")),
+            beta_fast=read_number("beta", 32.0, inside="yarn"),
+            beta_slow=read_number("alpha", 1.0, inside="yarn"),
             amplitude=temperature_of(factor, 1.0) if scaled else 1.0,
         )
     temperature = ""
     if raw.get("llama_4_scaling"):
-        beta = number("beta", inside="llama_4_scaling")
-        length = int(number("original_max_position_embeddings", inside="llama_4_scaling"))
+        beta = read_number("beta", inside="llama_4_scaling")
+        length = int(read_number("original_max_position_embeddings", inside="llama_4_scaling"))
         temperature = f"queries × (1 + {beta} ln(1 + ⌊p/{length}⌋)) at position p"
-    windows = raw.get("sliding_window")
-    windows = windows if isinstance(windows, list) else [windows]
-    layers = []
-    for index in range(check_layers(number("n_layers", 1), source)):
-        window = windows[index % len(windows)] if windows else None
-        kind = "full_attention" if window is None else "sliding_attention"
-        layers.append(Layer(kind, rotation, None if window is None else int(window), temperature=temperature))
+    layers = _make_mistral_layers(
+        raw, check_layers(read_number("n_layers", 1), source), rotation=rotation, temperature=temperature
+    )
     claimed = raw.get("max_position_embeddings", raw.get("max_seq_len"))
     claimed = int(check_number(claimed, "max_position_embeddings", source)) if claimed is not None else None
     trained = rotation.original_length or claimed
     return Positions(source, "Mistral", "mistral", tuple(layers), trained_length=trained, claimed_length=claimed)
+
+
+def _make_mistral_layers(raw: Mapping[str, Any], count: int, *, rotation: Rotation, temperature: str) -> list[Layer]:
+    """Return ``count`` layers; ``sliding_window`` is one window, or a list of them that repeats."""
+    windows = raw.get("sliding_window")
+    windows = windows if isinstance(windows, list) else [windows]
+    layers = []
+    for index in range(count):
+        window = windows[index % len(windows)] if windows else None
+        kind = "full_attention" if window is None else "sliding_attention"
+        layers.append(Layer(kind, rotation, None if window is None else int(window), temperature=temperature))
+    return layers
 
 
 MEGATRON_COUNTS = (
@@ -99,14 +107,14 @@ def read_megatron(text: str, source: str) -> Positions:
         raise CheckpointError(f"{source} has no {names}, so it is no command line of a Megatron training")
     kind = "rope" if known.use_rotary_position_embeddings else known.position_embedding_type
     entry = f"a learned table of {known.max_position_embeddings} rows" if kind == "learned_absolute" else ""
-    rotation = _megatron_rotation(known, kind) if kind in ("rope", "yarn", "mrope") else None
+    rotation = _make_megatron_rotation(known, kind) if kind in ("rope", "yarn", "mrope") else None
     claimed = known.max_position_embeddings
     trained = rotation.original_length if rotation and rotation.original_length else claimed
     layers = (Layer("full_attention", rotation),) * check_layers(known.num_layers, source)
     return Positions(source, "Megatron", "megatron", layers, entry, trained, claimed)
 
 
-def _megatron_rotation(known: argparse.Namespace, kind: str) -> Rotation:
+def _make_megatron_rotation(known: argparse.Namespace, kind: str) -> Rotation:
     width = known.qk_pos_emb_head_dim if known.multi_latent_attention else known.kv_channels
     width = width or known.hidden_size // known.num_attention_heads
     channels = int(width * (known.rotary_percent or 1.0))
@@ -176,7 +184,7 @@ def apply_llama_flags(positions: Positions, text: str) -> Positions:
         flags.add_argument(f"--{name}", type=float)
     flags.add_argument("--yarn-orig-ctx", type=int)
     known = flags.parse_args(shlex.split(text))
-    rotations = {rotation: _with_flags(rotation, known, positions) for rotation in positions.rotations()}
+    rotations = {rotation: _apply_flags(rotation, known, positions) for rotation in positions.rotations()}
     layers = tuple(
         dataclasses.replace(layer, rotation=rotations[layer.rotation] if layer.rotation else None)
         for layer in positions.layers
@@ -184,7 +192,7 @@ def apply_llama_flags(positions: Positions, text: str) -> Positions:
     return dataclasses.replace(positions, layers=layers, source=f"{positions.source} {text}", program="llama.cpp")
 
 
-def _with_flags(rotation: Rotation, known: argparse.Namespace, positions: Positions) -> Rotation:
+def _apply_flags(rotation: Rotation, known: argparse.Namespace, positions: Positions) -> Rotation:
     scale = known.rope_freq_scale or (1 / known.rope_scale if known.rope_scale else None)
     factor = 1 / scale if scale else rotation.factor
     rule = {"none": "default", None: rotation.rule}.get(known.rope_scaling, known.rope_scaling)

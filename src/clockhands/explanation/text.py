@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from clockhands.explanation.difference import Difference, scale
+from clockhands.explanation.difference import Difference, compute_scale
 from clockhands.explanation.rotation import Rotation
 from clockhands.explanation.table import Layer, Positions
 from clockhands.explanation.warnings import list_warnings, name_layers
@@ -64,8 +64,8 @@ def _describe_rotation(rotation: Rotation) -> Iterator[str]:
         yield f"  rule {rotation.rule}{factor}{length} ({rotation.origin.get('rule', 'given')})"
     if rotation.amplitude != 1.0 or rotation.rule in ("yarn", "longrope"):
         yield f"  cosines and sines × {rotation.amplitude:.4f} ({rotation.origin.get('amplitude', 'the rule')})"
-    if scale(rotation) != 1.0:
-        yield f"  so logits × {scale(rotation):.4f}"
+    if compute_scale(rotation) != 1.0:
+        yield f"  so logits × {compute_scale(rotation):.4f}"
 
 
 def _describe_hands(rotation: Rotation, trained: int | None, length: int | None) -> Iterator[str]:
@@ -115,7 +115,6 @@ def to_json(positions: Positions, length: int | None = None) -> dict[str, Any]:
     """Return the table: each kind of layer with its numbers, frequencies in radians per token."""
     layers = []
     for numbers, layer in positions.groups():
-        rotation = layer.rotation
         layers.append(
             {
                 "layers": numbers,
@@ -124,22 +123,7 @@ def to_json(positions: Positions, length: int | None = None) -> dict[str, Any]:
                 "window": layer.window,
                 "chunk": layer.chunk,
                 "temperature": layer.temperature,
-                "rotation": None
-                if rotation is None
-                else {
-                    "head_dim": rotation.head_dim,
-                    "channels": rotation.channels,
-                    "base": rotation.base,
-                    "rule": rotation.rule,
-                    "factor": rotation.factor,
-                    "original_length": rotation.original_length,
-                    "pairing": rotation.pairing,
-                    "direction": rotation.direction,
-                    "amplitude": rotation.amplitude,
-                    "logit_factor": rotation.logit_factor,
-                    "frequencies": rotation.frequencies(length),
-                    "origin": rotation.origin,
-                },
+                "rotation": None if layer.rotation is None else _make_rotation_table(layer.rotation, length),
             }
         )
     return {
@@ -152,4 +136,22 @@ def to_json(positions: Positions, length: int | None = None) -> dict[str, Any]:
         "layers": layers,
         "warnings": list_warnings(positions),
         "notes": list(positions.notes),
+    }
+
+
+def _make_rotation_table(rotation: Rotation, length: int | None) -> dict[str, Any]:
+    """Return the numbers of a rotation as plain data; its frequencies are those at ``length``."""
+    return {
+        "head_dim": rotation.head_dim,
+        "channels": rotation.channels,
+        "base": rotation.base,
+        "rule": rotation.rule,
+        "factor": rotation.factor,
+        "original_length": rotation.original_length,
+        "pairing": rotation.pairing,
+        "direction": rotation.direction,
+        "amplitude": rotation.amplitude,
+        "logit_factor": rotation.logit_factor,
+        "frequencies": rotation.frequencies(length),
+        "origin": rotation.origin,
     }

@@ -15,12 +15,12 @@ def list_warnings(positions: Positions) -> list[str]:
     """Return one sentence for each known way in which this configuration is misread or contradicts itself."""
     sentences = [f"{key} is set, but {positions.program} does not read it" for key in positions.unread]
     for rotation in positions.rotations():
-        sentences += _of_rotation(rotation, positions)
-    sentences += _of_layers(positions)
+        sentences += _warn_of_rotation(rotation, positions)
+    sentences += _warn_of_layers(positions)
     return list(dict.fromkeys(sentences))
 
 
-def _of_rotation(rotation: Rotation, positions: Positions) -> Iterator[str]:
+def _warn_of_rotation(rotation: Rotation, positions: Positions) -> Iterator[str]:
     origin, claimed = rotation.origin, positions.claimed_length
     if origin.get("base", "").startswith("default"):
         yield (
@@ -54,7 +54,7 @@ def _of_rotation(rotation: Rotation, positions: Positions) -> Iterator[str]:
         )
 
 
-def _of_layers(positions: Positions) -> Iterator[str]:
+def _warn_of_layers(positions: Positions) -> Iterator[str]:
     rotations = positions.rotations()
     if len(rotations) > 1 and len({(r.rule, r.factor) for r in rotations}) > 1:
         rules = ", ".join(sorted({f"{r.rule} (factor {r.factor:g})" for r in rotations}))

@@ -49,17 +49,17 @@ def conclude_study(study: Study, comparison: Comparison, command: str = "") -> F
 
 def fill_slots(text: str, comparison: Comparison, verdicts: Mapping[str, Verdict]) -> str:
     """Return the text with what was measured in its slots. Raises KeyError for a slot of no variant."""
-    return SLOT.sub(lambda slot: _measured(slot[1], slot[2] or "", comparison, verdicts), text)
+    return SLOT.sub(lambda slot: _format_measured(slot[1], slot[2] or "", comparison, verdicts), text)
 
 
-def _measured(slot: str, rest: str, comparison: Comparison, verdicts: Mapping[str, Verdict]) -> str:
+def _format_measured(slot: str, rest: str, comparison: Comparison, verdicts: Mapping[str, Verdict]) -> str:
     if slot == "items":
         return f"{score_matrix(comparison, comparison.plan.baseline).shape[1]:,}"
     if slot == "ceiling":
         return f"{100 * find_plan_ceiling(comparison.plan).share:.1f}"
     if slot in ("before", "after", "longer"):
         variant, _, name = rest.rpartition(":")
-        return format_interval(_values(slot, name, comparison, verdicts[variant].variant), 2)
+        return format_interval(_list_values(slot, name, comparison, verdicts[variant].variant), 2)
     if slot == "verdict":
         return verdicts[rest].sentence.replace(" (", ", ").replace(")", "")
     if slot == "score":
@@ -67,7 +67,7 @@ def _measured(slot: str, rest: str, comparison: Comparison, verdicts: Mapping[st
     raise KeyError(f"an answer has no slot {slot!r}")
 
 
-def _values(slot: str, name: str, comparison: Comparison, variant: str) -> list[float]:
+def _list_values(slot: str, name: str, comparison: Comparison, variant: str) -> list[float]:
     """Of every seed: a measure before or after training, or the loss on a split of longer text."""
     trials = comparison.trials_of(variant)
     if slot == "longer":

@@ -44,7 +44,7 @@ def _check(ordering: Ordering, comparison: Comparison, comparisons: int) -> Chec
     first, second = ordering.variants
     whole = ordering.on == "score"
     groups, top = (find_groups(comparison), find_top(comparison.plan)) if whole else (None, None)
-    higher, lower = (_values(comparison, variant, ordering.on) for variant in (first, second))
+    higher, lower = (_list_values(comparison, variant, ordering.on) for variant in (first, second))
     try:
         gap = difference(higher, lower, comparisons, groups=groups, top=top)
     except UsageError:
@@ -52,10 +52,10 @@ def _check(ordering: Ordering, comparison: Comparison, comparisons: int) -> Chec
     measured = f"{first} − {second}, {ordering.on}: {gap.value:+.3g} [{gap.low:+.3g}, {gap.high:+.3g}]"
     plan = comparison.plan
     margin = plan.equal_within if ordering.on == "score" else MARGINS["loss"]
-    return CheckedOrdering(ordering.claim, ordering.source, measured, _agreement(ordering, gap, margin))
+    return CheckedOrdering(ordering.claim, ordering.source, measured, _describe_agreement(ordering, gap, margin))
 
 
-def _agreement(ordering: Ordering, gap: Difference, margin: float) -> str:
+def _describe_agreement(ordering: Ordering, gap: Difference, margin: float) -> str:
     if not ordering.alike:
         return ("reproduced" if gap.value > 0 else "contradicted") if gap.significant else "undecided"
     if gap.is_within(margin):
@@ -63,7 +63,7 @@ def _agreement(ordering: Ordering, gap: Difference, margin: float) -> str:
     return "contradicted" if gap.significant else f"undecided (not shown to be equal within ±{margin:g})"
 
 
-def _values(comparison: Comparison, variant: str, on: str) -> Matrix:
+def _list_values(comparison: Comparison, variant: str, on: str) -> Matrix:
     """Seeds × items of the metric; or seeds × 1 of the loss on a longer split, or of its growth over the test split."""
     if on == "score":
         return score_matrix(comparison, variant)

@@ -79,7 +79,10 @@ def read_begin_weights(recipe: Recipe, material: Material) -> Beginning | None:
     config = read_architecture(source)
     opened = _open(source)
     tokenizers = open_tokenizers(find_tokenizer_folder(source), opened.config)  # type: ignore[arg-type]
-    _raise(_vocabulary_faults(material.tokenizers, tokenizers, source) + _model_faults(recipe.model, config, source))
+    _raise(
+        _find_vocabulary_faults(material.tokenizers, tokenizers, source)
+        + _find_model_faults(recipe.model, config, source)
+    )
     old, new = dict(opened.named_parameters()), _list_parameters(recipe, material)
     changed = tuple(_list_changed(recipe.model, config))
     both = [name for name in new if name in old and not name.startswith(changed)]
@@ -151,7 +154,7 @@ def remove_begin_weights(run: Path) -> None:
     (run / BEGIN).unlink(missing_ok=True)
 
 
-def _vocabulary_faults(ours: Tokenizers, theirs: Tokenizers, source: Path) -> list[str]:
+def _find_vocabulary_faults(ours: Tokenizers, theirs: Tokenizers, source: Path) -> list[str]:
     sides = ("source",) if ours.shared and theirs.shared else ("source", "target")
     pairs = [(side, getattr(ours, side), getattr(theirs, side)) for side in sides]
     return [
@@ -162,7 +165,7 @@ def _vocabulary_faults(ours: Tokenizers, theirs: Tokenizers, source: Path) -> li
     ]
 
 
-def _model_faults(new: TransformerConfig, old: TransformerConfig, source: Path) -> list[str]:
+def _find_model_faults(new: TransformerConfig, old: TransformerConfig, source: Path) -> list[str]:
     ours, theirs = make_model_table(new), make_model_table(old)
     return [
         f"model.{name} is {ours[name]!r}, and in {source} {theirs[name]!r}"

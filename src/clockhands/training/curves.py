@@ -14,7 +14,7 @@ __all__ = ["draw"]
 
 def draw(metrics: Sequence[Mapping[str, Any]], path: Path, title: str) -> Path | None:
     """Write the curves as SVG or PNG, by the ending of ``path``; None if there is nothing to draw."""
-    lines = {name: _points(metrics, name) for name in ("loss", "validation_loss", "learning_rate")}
+    lines = {name: _list_points(metrics, name) for name in ("loss", "validation_loss", "learning_rate")}
     if not lines["loss"] and not lines["validation_loss"]:
         return None
     import matplotlib
@@ -44,5 +44,6 @@ def draw(metrics: Sequence[Mapping[str, Any]], path: Path, title: str) -> Path |
     return write_bytes(path, file.getvalue())
 
 
-def _points(metrics: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
+def _list_points(metrics: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
+    """Return the steps at which a number was recorded, with its values."""
     return [(line["step"], line[name]) for line in metrics if name in line]

@@ -38,7 +38,7 @@ def compute_peak_rate(model: TransformerConfig) -> float:
     peak = PEAKS[model.kind] * min(1.0, NARROW / model.d_model)
     if model.norm == "pre":
         return peak
-    return min(peak, (PAPER_WARMUP * model.d_model) ** -0.5 * PAPER_LAYERS / max(1, _depth(model)))
+    return min(peak, (PAPER_WARMUP * model.d_model) ** -0.5 * PAPER_LAYERS / max(1, _count_depth(model)))
 
 
 def compute_warmup_steps(updates: int, model: TransformerConfig, schedule: str = "inverse-sqrt") -> int:
@@ -52,7 +52,7 @@ def compute_warmup_steps(updates: int, model: TransformerConfig, schedule: str =
     if model.norm == "pre":
         return usual
     longest = updates // 2 if schedule == "cosine" else 2 * updates
-    return max(usual, min(longest, POST_NORM_WARMUP * _depth(model) // PAPER_LAYERS))
+    return max(usual, min(longest, POST_NORM_WARMUP * _count_depth(model) // PAPER_LAYERS))
 
 
 def fill_in_auto(recipe: Recipe, updates: int | None = None) -> Recipe:
@@ -64,7 +64,7 @@ def fill_in_auto(recipe: Recipe, updates: int | None = None) -> Recipe:
     training = recipe.training
     updates = training.max_steps or updates
     if training.learning_rate == "auto":
-        training = replace(training, learning_rate=_rate(recipe))
+        training = replace(training, learning_rate=_compute_rate(recipe))
     if training.warmup_steps == "auto" and updates is not None:
         training = replace(training, warmup_steps=compute_warmup_steps(updates, recipe.model, training.schedule))
     return replace(recipe, training=training, tables={**recipe.tables, "training": asdict(training)})
@@ -78,12 +78,12 @@ def count_updates(recipe: Recipe, material: Material, shards: int = 1) -> int:
     return math.ceil((recipe.training.epochs or 0) * max(1, -(-batches // recipe.training.accumulate)))
 
 
-def _depth(model: TransformerConfig) -> int:
+def _count_depth(model: TransformerConfig) -> int:
     """Count the layers of the deepest stack."""
     return max(model.count_layers(side) for side in model.sides)
 
 
-def _rate(recipe: Recipe) -> float:
+def _compute_rate(recipe: Recipe) -> float:
     """Return the number that stands for ``learning_rate = "auto"``, rounded to four digits."""
     if recipe.training.schedule == "paper":
         return 1.0  # the factor of equation 3

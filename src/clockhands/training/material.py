@@ -120,7 +120,7 @@ def prepare(
         table = recipe.tokenizer
         how = f"opening the tokenizer {table.name}" if table.name else f"learning a tokenizer ({table.kind})"
         progress(f"{how}; the text has {len(corpus['train']):,} {corpus.items} for training")
-        tokenizers = _tokenizers(recipe, corpus)
+        tokenizers = _open_tokenizers(recipe, corpus)
     progress(f"encoding the text with {len(tokenizers.target):,} tokens")
     if corpus.task == "translation":
         return _prepare_pairs(recipe, corpus, tokenizers, fingerprint)
@@ -168,7 +168,7 @@ def _refuse_unknown(data: PairDataset, tokenizers: Tokenizers, corpus: Corpus) -
             )
 
 
-def _tokenizers(recipe: Recipe, corpus: Corpus) -> Tokenizers:
+def _open_tokenizers(recipe: Recipe, corpus: Corpus) -> Tokenizers:
     table = recipe.tokenizer
     if table.name is not None:
         source = open_tokenizer(table.name)

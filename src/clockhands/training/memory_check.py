@@ -50,7 +50,7 @@ def check_batches(recipe: Recipe, material: Material) -> None:
             f"{format_bytes(order)} of memory, and {format_bytes(available)} are free; lower them"
         )
     tokens = _count_largest_batch(recipe, material.train)
-    needed = count_bytes(core, training=True) + tokens * _bytes_a_token(core)
+    needed = count_bytes(core, training=True) + tokens * _count_bytes_a_token(core)
     if material.validation is not None:
         evaluated = EVALUATED * _count_largest_batch(recipe, material.validation)
         needed = max(needed, count_bytes(core) + evaluated * 4 * core.d_model)
@@ -72,7 +72,7 @@ def _count_largest_batch(recipe: Recipe, data: Material | object) -> int:
     return min(batching.tokens * 2 if batching.tokens else size * sum(longest), size * sum(longest))
 
 
-def _bytes_a_token(core: TransformerConfig) -> int:
+def _count_bytes_a_token(core: TransformerConfig) -> int:
     """Bytes that the backward pass keeps of one token at the least: its states in every layer, in float32."""
     layers = max(core.count_layers(side) for side in core.sides if side != "cross")
     return 4 * layers * (6 * core.d_model + core.d_ff)

@@ -87,7 +87,7 @@ def unmeasured(training: Training, device: torch.device) -> Precision:
     """
     if training.precision != "auto":
         return Precision(training.precision, device.type)
-    return Precision("bf16" if device.type == "cuda" and _gpu_has_bf16() else "fp32", device.type)
+    return Precision("bf16" if device.type == "cuda" and _has_gpu_bf16() else "fp32", device.type)
 
 
 def read_precision(
@@ -141,7 +141,7 @@ def _step(layer: nn.Module, x_TD: torch.Tensor, *, low: bool) -> float:
 def _warn_if_slow(model: TransformerConfig, device: torch.device) -> None:
     advice = "training.precision=fp32 or auto is faster"
     warn = logging.getLogger(__name__).warning
-    if device.type == "cuda" and not _gpu_has_bf16():
+    if device.type == "cuda" and not _has_gpu_bf16():
         warn("training.precision is 'bf16', which this GPU only emulates; %s", advice)
     if device.type == "cpu" and (speedup := measure_speedup(model)) < 1:
         warn(
@@ -152,6 +152,6 @@ def _warn_if_slow(model: TransformerConfig, device: torch.device) -> None:
         )
 
 
-def _gpu_has_bf16() -> bool:
+def _has_gpu_bf16() -> bool:
     """Whether the GPU itself computes in bf16; PyTorch counts emulation too unless told otherwise."""
     return torch.cuda.is_bf16_supported(including_emulation=False)

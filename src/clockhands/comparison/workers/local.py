@@ -49,14 +49,14 @@ class Processes:
                 yield from map(dead_trial, given_up)
                 waiting = [job for job in lost if job not in given_up] + waiting
             finally:
-                _end(pool)
+                _stop_worker(pool)
 
     def _pool(self) -> ProcessPoolExecutor:
         spawn = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self.workers, spawn, _begin, (self.threads,))
+        return ProcessPoolExecutor(self.workers, spawn, _start_worker, (self.threads,))
 
 
-def _begin(threads: int) -> None:
+def _start_worker(threads: int) -> None:
     """A worker: few threads, silent libraries, deaf to Ctrl-C (its parent hears it), and gone when its parent is."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -82,7 +82,7 @@ def _run_trial(job: Job) -> Trial:
     return run_trial(job)
 
 
-def _end(pool: ProcessPoolExecutor) -> None:
+def _stop_worker(pool: ProcessPoolExecutor) -> None:
     """Stop at once: what has not ended will be run again."""
     processes = list((pool._processes or {}).values())
     pool.shutdown(wait=False, cancel_futures=True)

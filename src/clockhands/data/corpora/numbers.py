@@ -60,7 +60,7 @@ def numbers(
     _check(source, target, largest, {"train": train, "validation": validation, "test": test}, longer)
     rng = random.Random(f"numbers:{largest}:{train}:{validation}:{test}:{seed}")
     chosen = _draw(largest, train + validation + test, rng)
-    spelled = [_pair(number, source, target) for number in chosen]
+    spelled = [_make_pair(number, source, target) for number in chosen]
     splits: dict[str, list[Pair]] = {
         "train": spelled[:train],
         "validation": spelled[train : train + validation],
@@ -68,10 +68,12 @@ def numbers(
     }
     if longer:
         digits = range(len(str(largest)) + 1, len(str(largest)) + 4)
-        bounds = [max(len(text) for text in side) for side in _sides(splits["train"])]
-        splits["train"] = splits["train"] + [_pair(number, source, target) for number in _round(largest, digits[-1])]
+        bounds = [max(len(text) for text in side) for side in _make_sides(splits["train"])]
+        splits["train"] = splits["train"] + [
+            _make_pair(number, source, target) for number in _round(largest, digits[-1])
+        ]
         for count in digits:
-            beyond = _beyond(count, (bounds[0], bounds[1]), source, target, rng)
+            beyond = _draw_beyond(count, (bounds[0], bounds[1]), source, target, rng)
             splits[f"longer-{count}"] = list(islice(beyond, longer))
     facts: dict[str, Fact] = {
         "source language": source,
@@ -92,12 +94,12 @@ def list_morphemes(source: str, target: str, digits: int) -> tuple[Morphemes, Mo
 @cache
 def _list_morphemes(language: str, digits: int) -> Morphemes:
     """The words of 0 to 19 and of the tens are roots, and so is what stands between them in other numbers."""
-    texts = tuple(dict.fromkeys(_spell_known(_samples(digits), language)))
+    texts = tuple(dict.fromkeys(_spell_known(_draw_samples(digits), language)))
     tens = _spell_known((*range(20), *range(20, 100, 10)), language)
     return Morphemes(find_roots(texts, {word for text in tens for word in re.findall(r"\w+", text)}), texts)
 
 
-def _samples(digits: int) -> list[int]:
+def _draw_samples(digits: int) -> list[int]:
     """Return numbers in which every morpheme stands beside whatever it can stand beside: all below 1000, and of each
     larger power of 1000 its multiples and what follows it."""
     low, high = (*range(1, 121), *range(200, 1000, 100)), (321, 999)
@@ -121,7 +123,7 @@ def _spell_known(numbers: Iterable[int], language: str) -> list[str]:
 
 def make_populations(source: str, target: str, largest: int, total: int) -> tuple[Population, ...]:
     """Return all numbers from 0 to ``largest``, as likely as they are drawn: listed up to a million, or else drawn."""
-    quotas = list(_quotas(largest, total))
+    quotas = list(_plan_quotas(largest, total))
     drawn = Drawn(partial(_draw_with_rearranged, quotas, source, target), "numbers", DRAWN)
     return (_Spelled(quotas, source, largest), drawn) if largest < 10**6 else (drawn,)
 
@@ -162,7 +164,7 @@ def _draw_with_rearranged(
     tens, others = permute(digits[1::3], rng, REARRANGED), permute(digits[::3] + digits[2::3], rng, REARRANGED)
     found = {_put_together(*order) for order in zip(tens, others, strict=True)}
     kept = sorted(other for other in found if start <= other < end)
-    return _pair(number, source, target), [_pair(other, source, target) for other in kept]
+    return _make_pair(number, source, target), [_make_pair(other, source, target) for other in kept]
 
 
 def _put_together(tens: Sequence[str], others: Sequence[str]) -> int:
@@ -198,13 +200,13 @@ def _check(source: str, target: str, largest: int, sizes: dict[str, int], longer
 def _draw(largest: int, total: int, rng: random.Random) -> list[int]:
     """Draw ``total`` different numbers in random order: as near as may be equally many of every count of digits."""
     chosen = [
-        number for start, end, quota in _quotas(largest, total) for number in rng.sample(range(start, end), quota)
+        number for start, end, quota in _plan_quotas(largest, total) for number in rng.sample(range(start, end), quota)
     ]
     rng.shuffle(chosen)
     return chosen
 
 
-def _quotas(largest: int, total: int) -> Iterator[tuple[int, int, int]]:
+def _plan_quotas(largest: int, total: int) -> Iterator[tuple[int, int, int]]:
     """Yield for every count of digits the first number, the end, and how many are drawn."""
     ends = [min(10**count, largest + 1) for count in range(1, len(str(largest)) + 1)]
     start = drawn = 0
@@ -223,36 +225,36 @@ def _round(largest: int, digits: int) -> list[int]:
     return sorted(number for number in tens | thousands if largest < number < 10**digits)
 
 
-def _beyond(count: int, bounds: tuple[int, int], source: str, target: str, rng: random.Random) -> Iterator[Pair]:
+def _draw_beyond(count: int, bounds: tuple[int, int], source: str, target: str, rng: random.Random) -> Iterator[Pair]:
     """Yield, without end, numbers of ``count`` digits whose two spellings are longer than the two ``bounds``."""
     seen: set[int] = set()
     for _ in range(1_000_000):
         number = rng.randrange(10 ** (count - 1), 10**count)
-        pair = _pair(number, source, target)
+        pair = _make_pair(number, source, target)
         longer = len(pair.source) > bounds[0] and len(pair.target) > bounds[1]
         if longer and number not in seen:
             seen.add(number)
             yield pair
 
 
-def _sides(pairs: list[Pair]) -> tuple[list[str], list[str]]:
+def _make_sides(pairs: list[Pair]) -> tuple[list[str], list[str]]:
     return [pair.source for pair in pairs], [pair.target for pair in pairs]
 
 
-def _pair(number: int, source: str, target: str) -> Pair:
+def _make_pair(number: int, source: str, target: str) -> Pair:
     return Pair(spell(number, source), spell(number, target))
 
 
 def spell(number: int, language: str) -> str:
     """Spell a number as ``num2words`` does. Raises UsageError where the language does not reach that far."""
     try:
-        return str(_converter(language).to_cardinal(number))
+        return str(_get_converter(language).to_cardinal(number))
     except FAULTS as fault:
         raise UsageError(f"num2words cannot write {number:,} in language {language!r}: {fault}") from fault
 
 
 @cache
-def _converter(language: str) -> Any:
+def _get_converter(language: str) -> Any:
     """Return the language's converter, without the names of powers above the trillions.
 
     num2words looks through all of them, up to 10^600, for every number, which takes three quarters of its time.

@@ -198,7 +198,7 @@ def roles(
     harder = f":{places}:{clauses}:{depth}" if places or clauses else ""
     rng = random.Random(f"roles:{adjectives}:{seed}{harder}")
     grammar = Grammar(adjectives, places, clauses, depth)
-    twins = _twins(sum(sizes.values()) // 2, grammar, rng)
+    twins = _draw_twins(sum(sizes.values()) // 2, grammar, rng)
     splits: dict[str, list[Pair]] = {}
     for name, size in sizes.items():
         splits[name] = [replace(sentence, group=number) for number in range(size // 2) for sentence in twins.pop()]
@@ -248,7 +248,7 @@ def _has_clause(phrase: Phrase) -> bool:
     return phrase.clause is not None
 
 
-def _twins(count: int, grammar: Grammar, rng: random.Random) -> list[tuple[Pair, Pair]]:
+def _draw_twins(count: int, grammar: Grammar, rng: random.Random) -> list[tuple[Pair, Pair]]:
     """Draw ``count`` different sentences with their twins; no two of them are the same set of sentences."""
     found: dict[frozenset[str], tuple[Pair, Pair]] = {}
     misses = 0

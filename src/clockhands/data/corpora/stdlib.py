@@ -30,7 +30,7 @@ def stdlib(*, limit: int = 4_000_000, validation: float = 0.05, test: float = 0.
         raise UsageError(f"corpus 'stdlib': limit={limit} characters; give at least 100,000, or 0 for everything")
     if not (validation > 0 and test > 0 and validation + test < 0.9):
         raise UsageError(f"corpus 'stdlib': validation={validation} and test={test} are shares above 0 and below 0.9")
-    chosen = _files(Path(sysconfig.get_paths()["stdlib"]), limit)
+    chosen = _read_files(Path(sysconfig.get_paths()["stdlib"]), limit)
     splits: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
     for place, text in enumerate(chosen):
         splits[_split(place, validation, test)].append(text)
@@ -43,7 +43,7 @@ def stdlib(*, limit: int = 4_000_000, validation: float = 0.05, test: float = 0.
     return Corpus("stdlib", "language modelling", splits, description, facts)
 
 
-def _files(folder: Path, limit: int) -> list[str]:
+def _read_files(folder: Path, limit: int) -> list[str]:
     """Read the text of the files taken, up to ``limit`` characters, in the order of the hashes of their names."""
     names = [
         path.relative_to(folder).as_posix()

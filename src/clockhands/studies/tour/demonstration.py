@@ -33,10 +33,10 @@ def run_tour(
     exists and ``overwrite`` is not given, BusyError if another process writes there.
     """
     with lock_folder(Path(out)):
-        return _tour(Path(out), overwrite, show, say)
+        return _run_tour(Path(out), overwrite, show, say)
 
 
-def _tour(out: Path, overwrite: bool, show: bool, say: Say) -> Findings:
+def _run_tour(out: Path, overwrite: bool, show: bool, say: Say) -> Findings:
     translators, comparisons = train_translators(out, overwrite=overwrite, show=show, say=say)
     say("measuring")
     main = translators[MAIN]

@@ -25,7 +25,7 @@ def find_loudness(translators: Translators) -> Finding:
         start = build(translator.run.recipe, translator.run.tokenizers)
         rows.append((label, "before training", measure_levels(translator, start)))
         rows.append((label, "after training", measure_levels(translator, translator.run.model)))
-    return _finding(rows)
+    return _make_finding(rows)
 
 
 def measure_levels(translator: Translator, model: torch.nn.Module) -> Levels:
@@ -36,7 +36,7 @@ def measure_levels(translator: Translator, model: torch.nn.Module) -> Levels:
     return levels
 
 
-def _finding(rows: list[tuple[str, str, Levels]]) -> Finding:
+def _make_finding(rows: list[tuple[str, str, Levels]]) -> Finding:
     ratio = {(label, when): levels.ratio for label, when, levels in rows}
     moments = ("before training", "after training")
     lines = tuple(

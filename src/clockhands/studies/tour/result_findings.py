@@ -35,7 +35,7 @@ def find_exact_match(study: Study, comparison: Comparison, translators: Translat
         references=(Reference("without positions", blind.value), Reference("without √d_model", quiet.value)),
         light="good" if main.value > 99 else "warn",
         table=Table.of(("variant", "exact match %", "from", "to"), rows),
-        figure=_bars(rows),
+        figure=_draw_bars(rows),
         method="Greedy decoding of the test split; exact 95 % intervals over the test items (Clopper & Pearson 1934); "
         "one seed.",
         source="the *numbers* corpus: German says tens and units the other way round",
@@ -43,7 +43,7 @@ def find_exact_match(study: Study, comparison: Comparison, translators: Translat
     )
 
 
-def _bars(rows: Sequence[tuple[Any, ...]], *more: Mark) -> Figure:
+def _draw_bars(rows: Sequence[tuple[Any, ...]], *more: Mark) -> Figure:
     """Exact match of each row (name, value, from, to, ...), with its interval."""
     names, values, low, high = zip(*(row[:4] for row in rows), strict=True)
     bars = Mark("bars", x=names, y=values, low=low, high=high)
@@ -118,7 +118,7 @@ def find_roles(study: Study, comparison: Comparison, translators: Translators) -
         references=(Reference("best without order", ceiling),),
         light="good" if seeing.exact.value > ceiling else "bad",
         table=Table.of(("model", "exact match %", "from", "to", "swapped pairs told apart %"), rows),
-        figure=_bars(rows, Mark("hline", "ceiling of an order-blind reader", y=(ceiling,), emphasis="reference")),
+        figure=_draw_bars(rows, Mark("hline", "ceiling of an order-blind reader", y=(ceiling,), emphasis="reference")),
         method=(
             "A translator of the *roles* corpus, with and without positions. The ceiling is that of all sentences that "
             "the corpus can draw: every bag of tokens gets its most frequent translation. Exact 95 % intervals over "
