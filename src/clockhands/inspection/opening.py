@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from clockhands.data import Corpus, corpus_options, open_corpus
 from clockhands.devices import open_device
 from clockhands.errors import CheckpointError, ClockhandsError
 from clockhands.inspection.subject.subject import Side, Subject
 from clockhands.pretrained import check_fits, count_numbers, is_known, is_own, load_tokenizer
 from clockhands.runs import Run, load_foreign_model, open_run, read_checked_config, refuse_unknown_positions
 from clockhands.runs.foreign import measure_weight_files
-
-if TYPE_CHECKING:
-    from clockhands.data import Corpus
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 
@@ -80,8 +78,6 @@ def _open_training_corpus(run: Path) -> Corpus | None:
 
     A data set of the hub is not opened: whoever inspects a run has not asked for the network.
     """
-    from clockhands.data import corpus_options, open_corpus
-
     try:
         data = Run.from_folder(run).tables["data"]
         if data["corpus"] == "huggingface" and not Path(data["dataset"]).is_dir():

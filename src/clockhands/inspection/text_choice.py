@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.data import open_corpus
 from clockhands.inspection.reading.windows import DEFAULT_LENGTH, Ids, Windows, cut_ids, cut_pair_windows, cut_windows
 from clockhands.inspection.subject.subject import Subject
 from clockhands.shapes import Tensor
@@ -70,8 +71,6 @@ def _pair_with_itself(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _load_default_texts() -> Sequence[str]:
     """Return the documentation strings of Python's standard library: English prose that every machine has."""
-    from clockhands.data import open_corpus
-
     return list(open_corpus("stdlib").documents("train"))
 
 

@@ -9,25 +9,6 @@ import torch
 from clockhands.errors import PositionError
 from clockhands.shapes import Bool, Float, Int, Num, Tensor
 
-__all__ = [
-    "Mask",
-    "centre",
-    "check_times",
-    "continue_from_mask",
-    "count_from_mask",
-    "count_packed",
-    "count_up",
-    "find_last",
-    "make_document_mask",
-    "make_grid",
-    "make_patch_centres",
-    "make_segments",
-    "normalise",
-    "repeat_on_axes",
-    "scale",
-    "shift",
-]
-
 Mask = Bool[Tensor, "B S"] | Int[Tensor, "B S"]
 
 

@@ -17,12 +17,12 @@ from clockhands.pretrained import CONFIG, read_json
 from clockhands.runs import checkpoints
 from clockhands.runs.folder import METRICS, RECIPE, RECORD, STARTING, describe_missing, read_metrics
 from clockhands.runs.opening import open_configuration, open_model, open_tokenizers, read_clockhands_config
+from clockhands.runs.recipe import Recipe, make_recipe, read_tables
 from clockhands.schemes.rotary.saved_options import complete_saved_position, lacks_trained_length
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from clockhands.runs.recipe import Recipe
 
 __all__ = ["Run", "open_run"]
 
@@ -68,15 +68,11 @@ class Run:
     @cached_property
     def tables(self) -> dict[str, Any]:
         """The tables of ``recipe.toml``, unchecked, so that those of any version can be read. Raises DataError."""
-        from clockhands.runs.recipe import read_tables
-
         return read_tables(self.path / RECIPE)
 
     @cached_property
     def recipe(self) -> Recipe:
         """The resolved recipe. Raises DataError or ConfigError where it cannot be read."""
-        from clockhands.runs.recipe import make_recipe
-
         # Older run folders leave out ``learning_rate`` and ``warmup_steps`` where nobody gave them. What was meant was
         # not ``auto``, but the schedule's own rate (None) and no warm-up.
         older_defaults = {"learning_rate": "none", "warmup_steps": 0}

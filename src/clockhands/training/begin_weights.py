@@ -105,7 +105,7 @@ def _open(source: Path) -> PreTrainedModel:
 
 def _list_parameters(recipe: Recipe, material: Material) -> dict[str, Tensor]:
     """Return the parameters of the new model, without storage."""
-    from clockhands.training.architecture import build
+    from clockhands.training.architecture import build  # late: it imports transformers, and a dry run does without
 
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         return dict(build(recipe, material.tokenizers).named_parameters())

@@ -25,6 +25,7 @@ from clockhands.training.begin_weights import load_begin_weights, remove_begin_w
 from clockhands.training.callbacks import Flow, Health, Record, TrainingStopped, Watcher, cut_metrics
 from clockhands.training.defaults import count_updates
 from clockhands.training.material import Material
+from clockhands.training.progress_bar import ProgressBar
 from clockhands.training.stop_signal import Stop
 from clockhands.training.trainer import ClockhandsTrainer
 
@@ -107,8 +108,6 @@ class Session:
         flow = Flow(training, stop, validates=self.material.validation is not None)
         watchers: list[Watcher] = [flow, Health(training, self.out), Record(self.out)]
         if self.progress:
-            from clockhands.training.progress_bar import ProgressBar
-
             watchers.append(ProgressBar())
         kind = _choose_trainer(self.recipe)
         trainer = kind(self.recipe, self.material, model, self.arguments, [*watchers, *self.callbacks])

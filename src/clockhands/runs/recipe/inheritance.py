@@ -16,6 +16,7 @@ from clockhands.model.position_config import PositionConfig
 from clockhands.pretrained import CONFIG
 from clockhands.runs import checkpoints
 from clockhands.runs.folder import RECIPE
+from clockhands.runs.opening import read_clockhands_config
 from clockhands.runs.recipe.keys import FROM_DATA, SIDES, Tables, list_model_options, make_absolute
 from clockhands.schemes.rotary.saved_options import lacks_trained_length
 
@@ -83,8 +84,6 @@ def find_model_folder(begin_from: Path) -> Path:
 
 def read_architecture(begin_from: Path) -> TransformerConfig:
     """Read the architecture of the model to begin from. Raises CheckpointError for a model of another project."""
-    from clockhands.runs import read_clockhands_config
-
     folder = find_model_folder(begin_from)
     try:
         return read_clockhands_config(folder)[1]
