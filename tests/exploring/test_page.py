@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.exploring.measuring import UNTOUCHED
-from clockhands.exploring.model_data import ExplorerModel
+from clockhands.exploring.measuring import UNTOUCHED, measure
+from clockhands.exploring.model_data import ExplorerModel, describe_model
 from clockhands.exploring.page import make_page, name_models, prepare_model
 from clockhands.runs import Run
+from tests.exploring.models import PAIRS, make_run
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +55,15 @@ def test_what_was_measured_stands_there_without_script(model: ExplorerModel, pag
 def test_runs_of_one_name_get_numbers(tmp_path: Path) -> None:
     runs = [Run(tmp_path / place) for place in ("a/rope", "b/rope", "c/no position")]
     assert name_models(runs) == ["rope", "rope-2", "no-position"]
+
+
+def test_a_page_of_three_models_as_large_as_the_tours_is_at_most_2_5_megabytes(tmp_path: Path) -> None:
+    sizes = {"d_model": 64, "num_heads": 4, "d_ff": 256, "encoder_layers": 2, "decoder_layers": 2, "norm": "pre"}
+    models = []
+    for name in ("numbers", "roles", "roles-no-position"):
+        run = make_run(tmp_path / name, **sizes)
+        model = describe_model(run, name, name, "", 100 * PAIRS)
+        model.data["measured"] = measure(run, PAIRS)
+        models.append(model)
+    assert models[0].data["config"]["parameters"] > 230_000
+    assert len(make_page(models, "clockhands explore").encode()) < 2.5e6

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from clockhands.errors import UsageError
 from clockhands.exploring.tokenizer_rules import find_tokenizer_faults
 from clockhands.model import TransformerConfig
 from clockhands.model.config_types import Side
+from clockhands.options import options_of
 from clockhands.runs import Run
+from clockhands.schemes import CATALOGUE
 
-__all__ = ["LARGEST", "SCHEMES", "STACKS", "check_support"]
+__all__ = ["LARGEST", "OPTIONS", "STACKS", "check_support"]
 
-SCHEMES = ("none", "sinusoidal", "learned", "rope", "alibi", "t5")
-"""The schemes that the script of the page computes."""
+OPTIONS: Mapping[str, frozenset[str]] = {
+    "none": frozenset(),
+    "sinusoidal": frozenset(
+        ("layout", "exponent", "base", "wavelength", "waves", "seed", "amplitude", "learned_amplitude")
+    ),
+    "learned": frozenset(("max_length", "beyond", "std", "offset")),
+    "rope": frozenset(("base", "layout", "fraction", "learned")),
+    "alibi": frozenset(("form", "slopes", "learned")),
+    "t5": frozenset(("num_buckets", "max_distance", "bidirectional", "logit_scale", "bias_scale")),
+}
+"""The schemes that the script of the page computes, with the options that it knows; others have their defaults."""
 STACKS: tuple[Side, ...] = ("encoder", "decoder")
 LARGEST = 5_000_000
 """The most parameters of a model that a page can run while its reader waits."""
@@ -41,11 +52,12 @@ def _find_faults(config: TransformerConfig) -> Iterator[str]:
         position = config.get_position_config(side)
         if position.transform:
             yield f"{side}.transform = {position.transform!r}: the page counts positions itself"
-        if position.scheme not in SCHEMES:
-            yield f"{side}.scheme = {position.scheme!r}: the page computes {', '.join(SCHEMES)}"
+        if position.layers is not None:
+            yield f"{side}.layers: the page has one scheme for all layers of a side"
+        if position.scheme not in OPTIONS:
+            yield f"{side}.scheme = {position.scheme!r}: the page computes {', '.join(OPTIONS)}"
             continue
-        options = position.options
-        if options.get("random_phases"):
-            yield f"{side}.random_phases: the page starts every hand at 0"
-        if options.get("spectrum", "default") != "default":
-            yield f"{side}.spectrum = {options['spectrum']!r}: the page turns RoPE's hands by their plain frequencies"
+        declared = options_of(CATALOGUE[position.scheme])
+        for name, value in position.options.items():
+            if name not in OPTIONS[position.scheme] and value != declared[name].default:
+                yield f"{side}.{name} = {value!r}: the page computes {position.scheme} without this option"
