@@ -106,17 +106,14 @@ def capture(
     run = partial(forward, ids_NT[:batch], **result.make_forward_options(slice(batch)))
     calls, result.cross_modules, result.unread_reason = _record_calls(model, run, (batch, ids_NT.shape[1]))
     states = forward(ids_NT[:1], **result.make_forward_options(slice(1)))
-    if any(state.shape[1] != result.length for state in states):
-        raise CheckpointError(
-            f"{type(model).__name__} gives {max(state.shape[1] for state in states)} states for {result.length} "
-            "tokens, so they do not belong to positions; try another --length (length=...)"
-        )
+    _check_lengths(states, result.length, model)
     storage = TensorStorage(
         (len(states) + len(calls)) * ids_NT.numel() * states[0].shape[-1] * states[0].element_size()
     )
     layers = [_make_layer(index, call, ids_NT, model, storage) for index, call in enumerate(calls)]
     hidden = [storage.allocate((len(ids_NT), *state.shape[1:]), state.dtype) for state in states]
     for start in range(0, len(ids_NT), batch):
+        # The last text fills up the last batch: masks among the recorded arguments have the size of a batch.
         rows = torch.arange(start, start + batch).clamp(max=len(ids_NT) - 1)
         with listen(model, ignore), _store_inputs(layers, rows):
             states = forward(ids_NT[rows], **result.make_forward_options(rows))
@@ -126,6 +123,15 @@ def capture(
         progress()
     result.hidden, result.layers = hidden, layers
     return result
+
+
+def _check_lengths(states: tuple[Tensor, ...], length: int, model: nn.Module) -> None:
+    """Raise CheckpointError unless there is one state for each of ``length`` tokens."""
+    if any(state.shape[1] != length for state in states):
+        raise CheckpointError(
+            f"{type(model).__name__} gives {max(state.shape[1] for state in states)} states for {length} tokens, so "
+            "they do not belong to positions; try another --length (length=...)"
+        )
 
 
 def _check_finite(state: Tensor, index: int, model: nn.Module) -> None:

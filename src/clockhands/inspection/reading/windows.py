@@ -134,10 +134,14 @@ def cut_pair_windows(
             f"the text fills {len(rows)} windows of {length} tokens; {FEWEST_WINDOWS} are the least with which "
             "anything can be measured; give more text or a smaller --length (length=...)"
         )
-    widest = max(map(len, sources))
-    padded = [row + [-1] * (widest - len(row)) for row in sources]
     ordinary = [False] * len(before) + [True] * most + [False] * len(after)
-    return Windows(torch.tensor(rows), torch.tensor(ordinary), torch.tensor(padded))
+    return Windows(torch.tensor(rows), torch.tensor(ordinary), _pad_rows(sources))
+
+
+def _pad_rows(rows: list[list[int]]) -> Int[Tensor, "N S"]:
+    """Return rows of token ids as one tensor, -1 after the shorter ones."""
+    widest = max(map(len, rows))
+    return torch.tensor([row + [-1] * (widest - len(row)) for row in rows])
 
 
 def select_one_length(rows: Sequence[Sequence[int]], most: int, enough: int | None = None) -> Windows:
