@@ -25,7 +25,8 @@ class Adapter(Protocol):
 
     Optional attributes: ``causal`` (default true), ``max_length``, ``packs`` (falling positions begin a document),
     ``module`` (the ``nn.Module``, for precision and saving), ``new_cache()``, ``roll_back(cache, tokens)``,
-    ``reorder(cache, rows)`` (row i becomes a copy of ``rows[i]``), ``fresh()`` (a new model of the same configuration).
+    ``reorder(cache, rows)`` (row i becomes a copy of ``rows[i]``), ``fresh()`` (a new model of the same configuration),
+    ``audible`` (its weights make position audible, so that the laws need not be tried with others too).
     """
 
     vocabulary: int

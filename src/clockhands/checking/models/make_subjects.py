@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, cast
 
 import torch
@@ -9,9 +10,11 @@ import torch
 from clockhands.checking.models.adapter import Adapter, adapt
 from clockhands.checking.models.copies import copy_sharing
 from clockhands.checking.models.huggingface import HFModel, HFSource
-from clockhands.checking.models.subject import Subject, copied, detect
-from clockhands.checking.models.tiny import Build, Task, build_model, tiny_config
+from clockhands.checking.models.subject import Rebuild, Subject, copied, detect
+from clockhands.checking.models.tiny import Build, Task, build_model, make_position_audible, tiny_config
 from clockhands.errors import UsageError
+
+_SMALL = 20_000_000
 
 
 def from_build(build: Build, config: Any = None, seed: int = 0) -> list[Subject]:
@@ -57,7 +60,29 @@ def from_model(
     else:
         adapters = [(adapt(model, **optional), "")]
     label = name or type(model).__name__
-    return [Subject(label, a, copied(a), detect(a), 0, side) for a, side in adapters]
+    return [_in_hand(label, adapter, side) for adapter, side in adapters]
+
+
+def _in_hand(label: str, adapter: Adapter, side: str) -> Subject:
+    copies = copied(adapter)  # before detect calls the model
+    return Subject(label, adapter, copies, detect(adapter), 0, side, _redrawn(adapter, copies))
+
+
+def _redrawn(adapter: Adapter, copies: Rebuild) -> Rebuild | None:
+    """How to draw the weights of an author's own small model again; None for what comes with weights that matter."""
+    module = getattr(adapter, "module", None)
+    if module is None or hasattr(adapter, "config") or getattr(adapter, "audible", False):
+        return None
+    if sum(p.numel() for p in module.parameters()) > _SMALL:
+        return None
+
+    def redraw(seed: int, dtype: torch.dtype) -> Adapter:
+        twin: Any = copy.deepcopy(copies(seed, torch.float32))
+        make_position_audible(twin.module, seed)
+        twin.module.to(dtype)
+        return cast(Adapter, twin)
+
+    return redraw
 
 
 def task_of(model: Any) -> Task:

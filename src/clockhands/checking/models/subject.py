@@ -47,7 +47,10 @@ class Facts:
 
 @dataclass
 class Subject:
-    """A model under check. ``seed`` draws the texts; ``rebuild(seed, dtype)`` gives the model again."""
+    """A model under check. ``seed`` draws the texts; ``rebuild(seed, dtype)`` gives the model again.
+
+    ``redraw(seed, dtype)`` gives it with other weights, in which position is audible; None where they are already.
+    """
 
     name: str
     adapter: Adapter
@@ -55,6 +58,7 @@ class Subject:
     facts: Facts = field(default_factory=Facts)
     seed: int = 0
     side: str = ""
+    redraw: Rebuild | None = None
 
     @property
     def module(self) -> nn.Module | None:
@@ -130,6 +134,11 @@ class Subject:
     def copy_model(self, seed: int, dtype: torch.dtype) -> Subject:
         """Return the same subject with other texts, in another precision, from a model that nothing has touched."""
         return replace(self, adapter=self.rebuild(seed, dtype), seed=seed)
+
+    def copy_audible(self, seed: int, dtype: torch.dtype) -> Subject:
+        """Return the same subject with weights in which position is audible. The laws hold for any weights."""
+        assert self.redraw is not None
+        return replace(self, adapter=self.redraw(seed, dtype), seed=seed, rebuild=self.redraw, redraw=None)
 
     def copy_untouched(self) -> Subject:
         """Return the same subject as it was before its first call; itself where it cannot be copied.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ _LISTS = {
     "masked": modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
     "seq2seq": modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
 }
+_TABLE = re.compile(r"(^|\.)(pos|position|positional|rel|relative)_?(emb|enc|table|bias)\w*$")
 _DEPTHS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "num_blocks")
 _HEADS = ("num_attention_heads", "n_heads", "n_head", "num_heads", "swa_num_attention_heads")
 
@@ -246,10 +248,10 @@ def make_position_audible(model: Any, seed: int = 0) -> Any:
 
 def _redraw(name: str, parameter: nn.Parameter, owner: nn.Module, generator: torch.Generator) -> None:
     noise = torch.randn(parameter.shape, generator=generator).to(parameter)
-    if isinstance(owner, nn.Embedding):
+    if isinstance(owner, nn.Embedding) or (parameter.dim() >= 2 and _TABLE.search(name)):
         parameter.copy_(noise)
-        if owner.padding_idx is not None:
-            parameter[owner.padding_idx] = 0
+        if getattr(owner, "padding_idx", None) is not None:
+            parameter[owner.padding_idx] = 0  # type: ignore[index]
     elif parameter.dim() >= 2 and "A_log" not in name:
         parameter.copy_(noise * 1.2 / math.sqrt(_fan_in(owner, parameter)))
     elif parameter.dim() == 1 and bool((parameter == 1).all()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ import torch
 from clockhands.checking.checks.check import Check, Inapplicable, Measurement, difference
 from clockhands.checking.models.subject import Subject
 
+_AUDIBLE = "with weights drawn so that position is audible"
 FAR = 0.1  # a hundred times the tolerance
 
 
@@ -49,7 +50,25 @@ def measure(subject: Subject, check: Check) -> Evidence:
         return Evidence(inapplicable=str(fault) or "not implemented by the model")
     except Exception as fault:  # a model may raise anything; the sweep goes on
         return Evidence(raised=_shorten(fault))
+    louder = _measure_audible(subject, check)
+    if louder is not None and (first.expected or first.wanted) and louder.expected != first.expected:
+        subject = subject.copy_audible(subject.seed, subject.dtype)
+        first = replace(louder, note=", ".join(filter(None, (louder.note, _AUDIBLE))))
     return Evidence(first=first) if first.expected else _confirm(subject, check, first)
+
+
+def _measure_audible(subject: Subject, check: Check) -> Measurement | None:
+    """Return the measurement with weights in which position is audible; None where they are, or cannot be.
+
+    With small initial weights a fault stays below any tolerance, and what must have an effect may seem to have none.
+    """
+    if subject.redraw is None:
+        return None
+    try:
+        louder = check.measure(subject.copy_audible(subject.seed, subject.dtype))
+    except Exception:  # the weights are not those that the author draws
+        return None
+    return louder if louder.size < float("inf") else None
 
 
 def _confirm(subject: Subject, check: Check, first: Measurement) -> Evidence:
