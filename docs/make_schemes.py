@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import statistics
 import sys
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +30,19 @@ from clockhands.report.catalogue_page import make_catalogue_page  # noqa: E402
 from clockhands.report.figures import draw, make_file  # noqa: E402
 from clockhands.scheme_pages.left_out import LEFT_OUT  # noqa: E402
 from clockhands.scheme_pages.page import COSTS, Page, pages  # noqa: E402
-from clockhands.scheme_pages.picture import figure, where  # noqa: E402
+from clockhands.scheme_pages.picture import DRAWN_WITH, figure, where  # noqa: E402
+from clockhands.scheme_pages.variants import VARIANTS, Variant  # noqa: E402
 from clockhands.schemes import CATALOGUE, Sizes, build  # noqa: E402
 
 FOLDER = ROOT / "docs" / "schemes"
 LENGTH, HEADS, HEAD_DIM = 512, 8, 64
 SETTING = f"attention alone, forward, batch 1, {LENGTH} tokens, {HEADS} heads of {HEAD_DIM}, float32, one CPU thread"
+STUDIES = {
+    "the-schemes": "Sentences of English to Esperanto that are exactly right, in percent, against the sinusoid",
+    "how-far": "Loss on Python's source within the trained length, in nats a character, against the sinusoid",
+}
+"""The studies that every scheme takes part in, and what their scores are."""
+VARIANT_COLUMNS = ("variant", "kind", "of", "options", "idea", "source", "used by")
 COLUMNS = (
     "scheme",
     "enters",
@@ -115,6 +124,8 @@ def overview(rows: list[tuple[str, ...]]) -> str:
     lines += [
         "Extrapolates: is defined beyond any length; how well models read there, [a study](../studies/how-far.md) asks."
     ]
+    lines += ["", "## Variants", "", "Spectra, forms and transforms that have a name of their own."]
+    lines += ["", table_line(VARIANT_COLUMNS), table_line(["---"] * len(VARIANT_COLUMNS)), *map(variant_line, VARIANTS)]
     lines += ["", "## Left out, and why", "", *(f"- **{name}**: {why}." for name, why in LEFT_OUT.items()), ""]
     return "\n".join(lines)
 
@@ -127,12 +138,19 @@ def markdown(page: Page) -> str:
     """A scheme's own page."""
     scope = "every layer" if page.per_layer else "the whole stack"
     lines = [f"# {page.name}", "", f"*{page.title}*", "", page.summary, "", f"$$ {page.equation} $$", ""]
-    lines += [f"![{page.name}: what it does by distance]({page.name}.svg)", ""]
+    lines += [f"![{page.name}: what it does by distance and by position]({page.name}.svg)", ""]
+    drawn = ", ".join(f"`{option}={value}`" for option, value in DRAWN_WITH.get(page.name, {}).items())
+    lines += [f"Drawn with {drawn}, so that a short picture shows what it does.", ""] if drawn else []
     lines += [f"- **Enters at** {', '.join(page.enters) or 'nothing'}", f"- **Source** {page.source}"]
     lines += [f"- **Known as** {'; '.join(page.peers) or 'nothing else'}"]
     lines += [f"- **Used by** {', '.join(page.models) or 'no widely known model'}"]
     lines += [f"- **Learns** {page.parameters:,} parameters for {scope} (d_model 512, 8 heads)"]
     lines += [] if page.cost is None else [f"- **Costs** {page.cost:.2f} times the time of no position ({SETTING})"]
+    lines += ["", "## Example", "", "```python", page.example, "```"]
+    lines += ["", "## When to take it", "", *measured(page.name)]
+    if page.variants:
+        lines += ["", "## Variants", "", table_line(VARIANT_COLUMNS), table_line(["---"] * len(VARIANT_COLUMNS))]
+        lines += [variant_line(variant) for variant in page.variants]
     lines += ["", "## Options", "", "| option | takes | default | meaning |", "| --- | --- | --- | --- |"]
     lines += [table_line([f"`{o.name}`", bar(o.takes), f"`{o.default!r}`", bar(o.meaning)]) for o in page.options]
     lines += ["", "## Declares", "", *(f"- `{fact}`: {value}" for fact, value in page.declares.items())]
@@ -140,6 +158,33 @@ def markdown(page: Page) -> str:
     lines += ["It keeps every law of `tests/schemes/test_laws.py`" + (", except:" if page.excuses else "."), ""]
     lines += [f"- *{law}*: {reason}." for law, reason in page.excuses.items()]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def variant_line(variant: Variant) -> str:
+    """A line of the table of variants."""
+    options = " ".join(f"{key}={value}" for key, value in variant.options.items())
+    cells = [variant.name, variant.kind, variant.of, f"`{options}`" if options else "", variant.title, variant.source]
+    return table_line([*map(bar, cells), ", ".join(variant.models)])
+
+
+def measured(name: str) -> list[str]:
+    """What the studies measured of a scheme, a line for each variant of it; nothing else is advised."""
+    lines = []
+    for study, what in STUDIES.items():
+        for variant, score, verdict in read_results(study):
+            if re.split(r",| of ", variant.removeprefix("decoder: "))[0] == name:
+                told = f" ({variant})" if variant != name else ""
+                lines.append(f"- {what}{told}: {score}, {verdict}. [Study](../studies/{study}.md)")
+    return lines or ["It was not measured here: no study has it among its variants."]
+
+
+@cache
+def read_results(study: str) -> list[tuple[str, str, str]]:
+    """Variant, score and verdict of each line of the table of results on a study's page."""
+    text = (ROOT / "docs" / "studies" / f"{study}.md").read_text("utf8")
+    table = text[text.index("| variant | score |") :].split("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    return [(row[0], row[1], row[-1]) for row in rows]
 
 
 def bar(text: str) -> str:

@@ -33,8 +33,12 @@ def test_no_word_of_the_list_is_cut(
 
 def test_json_holds_every_scheme_with_every_option_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schemes", "--json"]) == 0
-    told = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["kind"] for row in rows} == {"scheme", "spectrum", "form", "transform"}
+    told = {row["name"]: row for row in rows if row["kind"] == "scheme"}
     assert list(told) == list(CATALOGUE)
+    assert all(row["of"] in CATALOGUE or row["kind"] == "transform" for row in rows)
+    assert len(rows) >= 75
     for name, one in told.items():
         assert one["equation"], f"{name} has no equation"
         assert one["source"], f"{name} has no source"

@@ -61,3 +61,33 @@ def test_a_figure_shows_something(name: str) -> None:
     marks = [mark for panel in panels for mark in panel.marks]
     assert marks
     assert all(value == value for mark in marks for value in mark.y)
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_a_page_has_an_example_and_says_when_to_take_it(name: str) -> None:
+    """The example is the docstring's, which tests/schemes/test_examples.py runs."""
+    told, listed = (DOCS / f"{name}.md").read_text("utf8"), page(name)
+    assert listed.example.startswith(">>> ") and listed.example in told
+    assert f"{CATALOGUE[name].__name__}(" in listed.example
+    assert all(f"| {variant.name} |" in told for variant in listed.variants)
+
+
+def test_advice_is_what_a_study_measured_and_nothing_else(writer: ModuleType) -> None:
+    page_of_study = (DOCS.parent / "studies" / "how-far.md").read_text("utf8")
+    row = next(line for line in page_of_study.splitlines() if line.startswith("| rope |"))
+    verdict = row.strip("| ").split(" | ")[-1]
+    assert any(line.endswith(f"{verdict}. [Study](../studies/how-far.md)") for line in writer.measured("rope"))
+    assert any("(rope, dynamic NTK)" in line for line in writer.measured("rope"))
+    assert any("window of 2" in line for line in writer.measured("window"))
+    assert writer.measured("rerope") == ["It was not measured here: no study has it among its variants."]
+
+
+def test_what_depends_on_distance_alone_is_alike_along_diagonals() -> None:
+    from clockhands.scheme_pages.picture import SIZES, logits_by_place
+    from clockhands.schemes import build
+
+    for name, options in (("rope", {}), ("alibi", {}), ("rerope", {"window": 8})):
+        logits = logits_by_place(build(CATALOGUE, name, SIZES, options).eval())
+        assert all(float(logits.diagonal(-r).std()) < 1e-4 for r in range(1, 30)), name
+    steps = logits_by_place(build(CATALOGUE, "self-extend", SIZES, {"window": 4, "group": 4}).eval())
+    assert float(steps.diagonal(-9).std()) > 1e-3, "groups begin at position 0"

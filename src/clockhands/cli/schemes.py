@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from clockhands.findings import Figure, Scalar
     from clockhands.scheme_pages.page import Page
+    from clockhands.scheme_pages.variants import Variant
 
 __all__ = ["BARS", "EXAMPLES", "ROOM_FOR_IDEAS", "SHADES", "arguments", "run"]
 
@@ -39,13 +40,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """List the schemes, or explain and draw one."""
     from clockhands.errors import UsageError
-    from clockhands.scheme_pages.page import page, pages
+    from clockhands.scheme_pages.page import list_rows, page, pages
 
     if options.name is None:
         if options.draw:
             raise UsageError("--draw needs the name of a scheme: clockhands schemes sinusoidal --draw sinusoidal.svg")
-        everything = pages()
-        print(json.dumps([listed.to_dict() for listed in everything], indent=1)) if options.json else _list(everything)
+        print(json.dumps(list_rows(), indent=1)) if options.json else _list(pages())
         return 0
     check_file("--draw", options.draw, overwrite=options.overwrite, suffix=".svg")
     options_set = _read(options.name, options.options)
@@ -85,7 +85,21 @@ def _list(everything: list[Page]) -> None:
     console.print(table)
     wider = "" if has_room else f" A window of {ROOM_FOR_IDEAS} columns tells the idea of each."
     console.print(f"\n`clockhands schemes NAME` explains and draws one.{wider}", highlight=False)
+    _list_variants(console)
     console.print(f"Left out, with reasons in docs/schemes: {'; '.join(LEFT_OUT)}.", highlight=False)
+
+
+def _list_variants(console: Console) -> None:
+    """Print the names of the spectra, forms and transforms, which ``--json`` tells more of."""
+    from clockhands.scheme_pages.variants import VARIANTS
+
+    for kind, said in (("spectrum", "Spectra of rope"), ("form", "Forms"), ("transform", "Transforms of positions")):
+        named = [_name_variant(variant) for variant in VARIANTS if variant.kind == kind]
+        console.print(f"{said}: {', '.join(named)}.", highlight=False, markup=False)
+
+
+def _name_variant(variant: Variant) -> str:
+    return variant.name if variant.of in ("", "rope") else f"{variant.name} ({variant.of})"
 
 
 def _print_page(page: Page, options_set: dict[str, Any]) -> None:
@@ -105,6 +119,10 @@ def _print_page(page: Page, options_set: dict[str, Any]) -> None:
     lines += [f"  {law}: {reason}" for law, reason in page.excuses.items()]
     lines += ["", "declares"]
     lines += [f"  {fact:<22} {value}" for fact, value in page.declares.items()]
+    for variant in page.variants:
+        written = " ".join(f"{key}={value}" for key, value in variant.options.items())
+        lines += ["", "variants"] if variant is page.variants[0] else []
+        lines += [f"  {variant.name:<22} {variant.title} {written}".rstrip()]
     if page.options:
         lines += ["", "options"]
     for option in page.options:
@@ -119,6 +137,7 @@ def _print_page(page: Page, options_set: dict[str, Any]) -> None:
 
 def _draw_small(drawing: Figure, console: Console) -> None:
     """Heatmaps as shades and lines as bars, for the terminal; ``--draw`` gives the real figure."""
+    console.print(f"\n{drawing.caption}", markup=False, highlight=False)
     for panel in drawing.panels:
         rows: list[tuple[tuple[Scalar, ...], str]] = [(row, "") for mark in panel.marks for row in mark.z[:16]]
         rows += [(mark.y, mark.label) for mark in panel.marks if mark.kind == "line"]

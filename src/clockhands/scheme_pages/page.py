@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -11,7 +13,8 @@ from typing import Any
 
 from clockhands.options import describe, options_of, read_docstring
 from clockhands.scheme_pages.excused_laws import excuses
-from clockhands.schemes import CATALOGUE
+from clockhands.scheme_pages.variants import VARIANTS, Variant
+from clockhands.schemes import CATALOGUE, Scheme
 from clockhands.schemes.catalogue import Sizes, build
 
 COSTS = Path(__file__).with_name("costs.json")
@@ -42,6 +45,7 @@ class OptionDoc:
 class Page:
     """Everything a reader of the catalogue is told about a scheme.
 
+    ``example`` is a session of Python that runs, ``variants`` are the rows of its options that have a name.
     ``parameters`` is for ``SIZES``, one instance; ``cost`` is its time over that of no position, as ``costs`` says;
     ``excuses`` are the laws that it does not keep, and why.
     """
@@ -60,6 +64,8 @@ class Page:
     per_layer: bool
     cost: float | None
     excuses: Mapping[str, str]
+    example: str
+    variants: tuple[Variant, ...]
 
     @property
     def extrapolates(self) -> bool:
@@ -67,8 +73,8 @@ class Page:
         return bool(self.declares["beyond"] == "extrapolate")
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON's types."""
-        return asdict(self)
+        """The same as JSON's types, as a row of the kind ``scheme``."""
+        return {"name": self.name, "kind": "scheme", "of": self.name, **asdict(self)}
 
 
 def page(name: str, overrides: Mapping[str, Any] | None = None) -> Page:
@@ -93,7 +99,15 @@ def page(name: str, overrides: Mapping[str, Any] | None = None) -> Page:
         per_layer=kind.per_layer,
         cost=costs()["times the cost of none"].get(name),
         excuses=excuses(name),
+        example=read_example(kind),
+        variants=tuple(variant for variant in VARIANTS if variant.of == name),
     )
+
+
+def read_example(kind: type[Scheme]) -> str:
+    """The example of a scheme's docstring, as a person types it, with what is printed."""
+    text = inspect.cleandoc(kind.__doc__ or "").partition("\nExample:\n")[2]
+    return textwrap.dedent(text).rstrip()
 
 
 @cache
@@ -101,6 +115,11 @@ def costs() -> dict[str, Any]:
     """What was measured: the ``setting``, and ``times the cost of none`` for each scheme that can stand in it."""
     measured: dict[str, Any] = json.loads(COSTS.read_text("utf8"))
     return measured
+
+
+def list_rows() -> list[dict[str, Any]]:
+    """Every scheme, spectrum, form and transform, one row each: schemes with all that their pages tell."""
+    return [*(listed.to_dict() for listed in pages()), *(asdict(variant) for variant in VARIANTS)]
 
 
 def pages() -> list[Page]:

@@ -18,14 +18,28 @@ from clockhands.shapes import Float, Tensor
 
 SIZES = Sizes(width=64, d_model=64, num_heads=8, head_dim=32, num_layers=2, causal=True)
 DISTANCES, DRAWS, ROWS = 64, 32, 32
+DRAWN_WITH: dict[str, dict[str, Any]] = {
+    "rerope": {"window": 16},
+    "self-extend": {"window": 12, "group": 8},
+    "dual-chunk": {"original_length": 24},
+    "temperature": {"length": 8},
+    "chunks": {"size": 12},
+}
+"""Options of the picture of a scheme that at its usual ones acts only far from what a picture shows."""
 
 
 def figure(name: str, overrides: Mapping[str, Any] | None = None) -> Figure:
     """The encoding as a heatmap with its similarity by distance, or the logits by distance of each head."""
     torch.manual_seed(0)
-    scheme = build(CATALOGUE, name, SIZES, overrides).eval()
-    panels = (encoding_panel(scheme), similarity_panel(scheme)) if encodes(scheme) else (logit_panel(scheme),)
-    return Figure(panels, caption=f"{name}, as it starts, with {SIZES.num_heads} heads of {SIZES.head_dim}")
+    options = overrides or DRAWN_WITH.get(name, {})
+    scheme = build(CATALOGUE, name, SIZES, options).eval()
+    said = f"{name}{' with ' if options else ''}{', '.join(f'{key}={value}' for key, value in options.items())}"
+    panels = (
+        (encoding_panel(scheme), similarity_panel(scheme))
+        if encodes(scheme)
+        else (logit_panel(scheme), place_panel(scheme))
+    )
+    return Figure(panels, caption=f"{said}, as it starts, with {SIZES.num_heads} heads of {SIZES.head_dim}")
 
 
 def encodes(scheme: Scheme) -> bool:
@@ -78,6 +92,30 @@ def logit_panel(scheme: Scheme) -> Panel:
     return Panel(tuple(marks), title="the logit of equal content", xlabel="distance", ylabel="logit, less that at 0")
 
 
+def place_panel(scheme: Scheme) -> Panel:
+    """Rows are queries, columns keys: the logit of equal contents in the first head, where a key is before the query.
+
+    What depends on distance alone is the same along every diagonal.
+    """
+    logits_SS = logits_by_place(scheme)
+    rows = tuple(tuple(row) for row in logits_SS.tolist())
+    mark = Mark("heatmap", z=rows, diverging=bool((logits_SS < 0).any() and (logits_SS > 0).any()))
+    return Panel((mark,), title="the same by position, head 1", xlabel="key", ylabel="query")
+
+
+@torch.no_grad()
+def logits_by_place(scheme: Scheme, length: int = ROWS) -> Float[Tensor, "S S"]:
+    """Mean over random contents of head 1's logits less that of a token with itself; later keys are as the least."""
+    length = min(length, scheme.declares.max_length or length)
+    try:
+        logits_SS = _compute_equal_logits(scheme, length)[:, 0].mean(0)
+    except PositionError:
+        return logits_by_place(scheme, length // 2)
+    logits_SS = logits_SS - logits_SS.diagonal()[:, None]
+    before_SS = torch.ones_like(logits_SS, dtype=torch.bool).tril() & logits_SS.isfinite()
+    return logits_SS.where(before_SS, logits_SS[before_SS].min())
+
+
 @torch.no_grad()
 def logits_by_distance(scheme: Scheme, length: int = DISTANCES) -> Float[Tensor, "H R"]:
     """Mean over random contents of the last query's logits, every key having the query's own content.
@@ -92,6 +130,12 @@ def logits_by_distance(scheme: Scheme, length: int = DISTANCES) -> Float[Tensor,
 
 
 def _logits_by_distance(scheme: Scheme, length: int) -> Float[Tensor, "H R"]:
+    curve_HR = _compute_equal_logits(scheme, length)[:, :, -1].mean(0).flip(-1)
+    return (curve_HR - curve_HR[:, :1]).nan_to_num(neginf=float(curve_HR[curve_HR.isfinite()].min()) - 1)
+
+
+def _compute_equal_logits(scheme: Scheme, length: int) -> Float[Tensor, "B H S S"]:
+    """Compute the logits of texts in which every token has the same content."""
     generator = torch.Generator().manual_seed(0)
     content = torch.randn(DRAWS, SIZES.num_heads, 1, SIZES.head_dim, generator=generator)
     same = content.expand(-1, -1, length, -1)
@@ -99,6 +143,4 @@ def _logits_by_distance(scheme: Scheme, length: int) -> Float[Tensor, "H R"]:
     pos = where(scheme, DRAWS, length)
     own = scheme.locate(x_BSD, pos, None)
     pos = pos if own is None else own
-    logits = attend_reference(scheme, same, same, same, pos, pos, causal=True).logits_BHST[:, :, -1]
-    curve_HR = logits.mean(0).flip(-1)
-    return (curve_HR - curve_HR[:, :1]).nan_to_num(neginf=float(curve_HR[curve_HR.isfinite()].min()) - 1)
+    return attend_reference(scheme, same, same, same, pos, pos, causal=True).logits_BHST
