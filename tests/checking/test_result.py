@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -153,3 +155,10 @@ def test_a_result_of_an_earlier_version_is_read() -> None:
         del new["outcomes"][0][field]
     old = Result.from_dict(new)
     assert (old.task, old.outcomes) == ("causal", (Outcome("shift", "WARN", 1.0),))
+
+
+@pytest.mark.parametrize(("was", "now"), list(pairwise(["PASS", "PROPERTY", "WARN", "FAIL"])))
+def test_each_verdict_is_worse_than_the_one_before_it(was: Any, now: Any) -> None:
+    before, after = result(Outcome("shift", was, 1.0)), result(Outcome("shift", now, 1.0))
+    assert changes([before], [after]) == [f"m shift: {was} became {now}"]
+    assert changes([after], [before]) == []

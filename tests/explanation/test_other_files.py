@@ -38,6 +38,7 @@ def test_apply_scale_turns_the_amplitude_on() -> None:
 def test_mistrals_windows_may_alternate() -> None:
     layers = read_mistral({**PARAMS, "sliding_window": [None, 4096]}, "params.json").layers
     assert [layer.window for layer in layers] == [None, 4096, None, 4096]
+    assert [layer.kind for layer in layers] == ["full_attention", "sliding_attention"] * 2
 
 
 MEGATRON = "--num-layers 2 --hidden-size 512 --num-attention-heads 8 --position-embedding-type rope"
