@@ -18,6 +18,8 @@ from clockhands.progress import ProgressCounter, describe_time_left
         (5, 10, 20.0, "20 s left"),
         (10, 10, 20.0, "0 s left"),
         (1, 4, 60.0, "3 min left"),
+        (1, 2, 3599.0, "60 min left"),
+        (1, 2, 3600.0, "1 h 0 min left"),
         (1, 11, 750.0, "2 h 5 min left"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -149,3 +150,13 @@ def test_the_reference_keeps_its_weights_whatever_is_tried() -> None:
     port.lm_head.weight.data *= 1.5
     against.compare(port, reference)
     assert all(torch.equal(tensor, before[name]) for name, tensor in reference.state_dict().items())
+
+
+def test_trust_is_about_opening_a_folder_and_refused_for_models(tmp_path: Path) -> None:
+    """With a folder that has a configuration it means something, shrunk or not; between two models nothing."""
+    made = model("llama")
+    made.save_pretrained(tmp_path / "llama")
+    assert against.compare(tmp_path / "llama", tmp_path / "llama", tiny=True, trust_remote_code=True).same
+    assert against.compare(tmp_path / "llama", made, trust_remote_code=True).same
+    with pytest.raises(UsageError, match="trust_remote_code"):
+        against.compare(made, made, trust_remote_code=True)

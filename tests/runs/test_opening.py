@@ -17,10 +17,10 @@ from safetensors.torch import load_file, save_file
 from clockhands.cli import main
 from clockhands.data import Tokenizers, train_tokenizer
 from clockhands.errors import CheckpointError, DataError
-from clockhands.model import make_preset
+from clockhands.model import TransformerConfig, make_preset
 from clockhands.model.huggingface import ClockhandsForSeq2SeqLM
 from clockhands.model.huggingface_config import ClockhandsConfig
-from clockhands.runs import open_run
+from clockhands.runs import open_run, opening
 
 TEXT = ["the cat sees a dog", "a dog sees the cat"]
 Damage = Callable[[Path], object]
@@ -271,3 +271,18 @@ def test_the_fingerprint_is_that_of_what_a_tokenizer_does(tmp_path: Path) -> Non
     assert re.fullmatch("[0-9a-f]{32}", both.fingerprint) and opened.fingerprint == both.fingerprint
     other = train_tokenizer(TEXT, kind="word", lowercase=True)
     assert Tokenizers(tokenizer, other).fingerprint != both.fingerprint != Tokenizers(other, other).fingerprint
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("auto", 4), ("float32", 4), (torch.float16, 2), (torch.float64, 8)])
+def test_a_model_is_judged_by_the_bytes_of_its_weights_in_memory(
+    dtype: Any, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint's own precision is not known yet where the size is judged: it counts as float32."""
+    judged = []
+
+    def judge(config: TransformerConfig, bytes_per_parameter: int) -> None:
+        judged.append(bytes_per_parameter)
+
+    monkeypatch.setattr(opening, "find_memory_fault", judge)
+    opening._check_size(TransformerConfig(), Path("run"), dtype)
+    assert judged == [size]
