@@ -1,0 +1,113 @@
+"""Position layouts of transformers' configurations as tables of this project: which layer has which schemes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clockhands.errors import CheckpointError
+from clockhands.explanation.huggingface import read_huggingface
+from clockhands.explanation.rotation import Rotation
+from clockhands.explanation.table import Layer, Positions
+
+__all__ = ["read_layout"]
+
+WITH_SINKS = ("gpt_oss",)
+"""Architectures whose attention has a learned sink in every head."""
+WINDOW_EVERYWHERE = ("mistral", "mixtral", "ministral", "starcoder2")
+"""Architectures that have the window of ``sliding_window`` in all layers where no ``layer_types`` says otherwise."""
+TWO_SIDED = ("modernbert",)
+"""Encoders, whose window reaches as far to the right as to the left."""
+LENGTH_RULES = ("dynamic", "yarn", "longrope", "llama3")
+
+
+def read_layout(config: Mapping[str, Any], source: str = "config.json") -> dict[str, Any]:
+    """Return the table ``[position]`` of a transformers configuration: what each layer rotates, sees and scales.
+
+    ``config``: the content of a ``config.json``; ``source``: its name, for messages. Layers without softmax attention
+    (linear attention, Mamba) have no position here. Raises CheckpointError for what no scheme of the catalogue does.
+    """
+    model = str(config.get("model_type") or "")
+    if model == "mpnet":
+        return _read_mpnet(config)
+    positions = read_huggingface(config, source)
+    if positions.entry:
+        raise CheckpointError(f"{source} has {positions.entry}, which read_layout does not turn into schemes")
+    text = config.get("text_config") if isinstance(config.get("text_config"), Mapping) else config
+    layers = [_list_schemes(positions, layer, text or config) for layer in positions.layers]
+    entries = [schemes[0] if len(schemes) == 1 else {"schemes": schemes} if schemes else "none" for schemes in layers]
+    if all(entry == entries[0] for entry in entries):
+        return {"scheme": entries[0]} if isinstance(entries[0], str) else dict(entries[0])
+    return {"layers": entries}
+
+
+def _read_mpnet(config: Mapping[str, Any]) -> dict[str, Any]:
+    table = {"scheme": "learned", "max_length": int(config.get("max_position_embeddings", 514)) - 2}
+    buckets = int(config.get("relative_attention_num_buckets", 32))
+    return {"schemes": [table, {"scheme": "t5", "num_buckets": buckets, "max_distance": 128}]}
+
+
+def _list_schemes(positions: Positions, layer: Layer, config: Mapping[str, Any]) -> list[Any]:
+    """Return the schemes of one layer as a configuration names them."""
+    model, schemes = positions.model, list[Any]()
+    if not layer.attends:
+        return schemes
+    if layer.rotation is not None:
+        schemes.append(_make_rope(layer.rotation, config, positions.source))
+    window, both_sides = layer.window, config.get("local_attention")
+    if "sliding" in layer.kind and both_sides:
+        window = int(both_sides) // 2
+    elif model in WINDOW_EVERYWHERE and not config.get("layer_types"):
+        window = config.get("sliding_window")
+    if window:
+        schemes.append({"scheme": "window", "left": window if model in TWO_SIDED else window - 1})
+    if layer.chunk:
+        schemes.append({"scheme": "chunks", "size": layer.chunk})
+    if layer.temperature:
+        schemes.append(_make_temperature(layer, config, positions.source))
+    if model in WITH_SINKS:
+        schemes.append("sinks")
+    return schemes
+
+
+def _make_temperature(layer: Layer, config: Mapping[str, Any], source: str) -> dict[str, Any]:
+    if layer.rotation is not None or "floor_scale" not in config:
+        raise CheckpointError(f"{source}: {layer.temperature} in layers that rotate is no scheme of the catalogue")
+    scale, length = float(config.get("attn_scale", 0.1)), int(config["floor_scale"])
+    return {"scheme": "temperature", "form": "floor", "coefficient": scale, "length": length}
+
+
+def _make_rope(rotation: Rotation, config: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Return a rotation as the scheme ``rope``. Raises CheckpointError for what that cannot express."""
+    if rotation.direction != 1 or rotation.logit_factor != 1.0:
+        raise CheckpointError(f"{source} turns the other way or scales logits besides, which the scheme rope does not")
+    width = rotation.head_dim
+    if config.get("qk_nope_head_dim") is not None:  # a slice of its own rotates (MLA)
+        width = int(config["qk_nope_head_dim"]) + int(config["qk_rope_head_dim"])
+    table: dict[str, Any] = {"scheme": "rope", "base": rotation.base}
+    if rotation.pairing == "interleaved":
+        table["layout"] = "interleaved"
+    if rotation.channels != width:
+        table["fraction"] = rotation.channels / width
+    return {**table, **_list_rule_options(rotation)}
+
+
+def _list_rule_options(rotation: Rotation) -> dict[str, Any]:
+    """Return the options of the spectrum that a rule is."""
+    if rotation.rule == "default":
+        return {}
+    options: dict[str, Any] = {"spectrum": rotation.rule, "factor": rotation.factor}
+    if rotation.rule == "proportional":
+        options |= {"share": rotation.share}
+    if rotation.rule in LENGTH_RULES:
+        options["original_length"] = rotation.original_length
+    if rotation.rule == "yarn":
+        options |= {"beta_fast": rotation.beta_fast, "beta_slow": rotation.beta_slow, "truncate": rotation.truncate}
+    if rotation.rule in ("yarn", "longrope"):
+        options["attention_factor"] = rotation.amplitude
+    if rotation.rule == "longrope":
+        options |= {"short_factor": list(rotation.factors), "long_factor": list(rotation.long_factors)}
+    if rotation.rule == "llama3":
+        options["low_frequency_factor"] = rotation.low_frequency_factor
+        options["high_frequency_factor"] = rotation.high_frequency_factor
+    return options

@@ -1,0 +1,226 @@
+"""Layouts of transformers' configurations: the whole model of transformers with our schemes in the place of its own.
+
+Queries and keys reach our attention as the model projects (and norms) them; its rotation, its windows, chunks, sinks
+and temperature are taken out, and the scheme of each layer stands in for them. So models are equal whole, logits and
+all, also those whose other parts (experts, gated norms) this project does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from clockhands import positions
+from clockhands.attention import attend
+from clockhands.errors import CheckpointError
+from clockhands.model import PositionConfig, Transformer
+from clockhands.model.layer_schemes import list_parts
+from clockhands.options import defaults_of, options_of
+from clockhands.schemes import CATALOGUE, Composition, NoPosition, Scheme, Sinks, read_part
+from clockhands.schemes.convert_layout import read_layout
+from clockhands.schemes.layouts import LAYOUTS
+from tests.model.tiny import core, words
+
+LENGTH, LAYERS = 21, 6
+SIZES = {
+    "vocab_size": 41, "hidden_size": 48, "num_hidden_layers": LAYERS, "num_attention_heads": 4, "intermediate_size": 48,
+    "num_key_value_heads": 2, "head_dim": 12, "pad_token_id": 0,
+}  # fmt: skip
+EXPERTS = {"num_local_experts": 2, "num_experts_per_tok": 1}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "rope_theta": 500.0}
+BASES = {
+    "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+    "full_attention": {"rope_type": "default", "rope_theta": 10_000.0},
+}
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A model of transformers in small, and what of it rotates."""
+
+    model: str
+    config: dict[str, Any]
+    rotate: str = "apply_rotary_pos_emb"
+    reorder: Callable[[Tensor], Tensor] = lambda heads: heads
+    sides: tuple[str, ...] = field(default=("decoder",))
+
+
+def _rotating_first(heads: Tensor) -> Tensor:
+    """The slice of 4 channels that rotates, before those that do not (MLA has it behind them)."""
+    return torch.cat([heads[..., 8:], heads[..., :8]], dim=-1)
+
+
+PEERS = {
+    "gemma-3": Peer("Gemma3ForCausalLM", {"sliding_window": 5, "rope_parameters": BASES, "query_pre_attn_scalar": 12}),
+    "modernbert": Peer(
+        "ModernBertForMaskedLM", {"local_attention": 6, "rope_parameters": BASES, "global_attn_every_n_layers": 3},
+        sides=("encoder",),
+    ),
+    "gpt-oss": Peer("GptOssForCausalLM", {"sliding_window": 5, "rope_parameters": YARN, **EXPERTS}),
+    "smollm3": Peer("SmolLM3ForCausalLM", {"no_rope_layer_interval": 4, "rope_theta": 100.0}),
+    "llama-4": Peer(
+        "Llama4ForCausalLM",
+        {"attention_chunk_size": 8, "floor_scale": 4, "intermediate_size_mlp": 48, **EXPERTS}, "apply_rotary_emb",
+    ),
+    "mistral": Peer("MistralForCausalLM", {"sliding_window": 5}),
+    "cohere-2": Peer("Cohere2ForCausalLM", {"sliding_window": 5}),
+    "olmo-3": Peer("Olmo3ForCausalLM", {"sliding_window": 5, "rope_parameters": YARN}),
+    "qwen3-next": Peer(
+        "Qwen3NextForCausalLM",
+        {
+            "partial_rotary_factor": 0.5, "layer_types": ["full_attention"] * LAYERS, "num_experts": 2,
+            "moe_intermediate_size": 16, "shared_expert_intermediate_size": 16, "num_experts_per_tok": 1,
+        },
+    ),
+    "deepseek-v3": Peer(
+        "DeepseekV3ForCausalLM",
+        {
+            "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 12, "kv_lora_rank": 8, "q_lora_rank": 8,
+            "head_dim": 4, "num_key_value_heads": 4, "first_k_dense_replace": LAYERS,
+        },
+        "apply_rotary_pos_emb_interleave", _rotating_first,
+    ),
+    "gemma-4": Peer(
+        "Gemma4ForCausalLM",
+        {"sliding_window": 5, "global_head_dim": 12, "vocab_size_per_layer_input": 41}
+        | {"hidden_size_per_layer_input": 8},
+    ),
+}  # fmt: skip
+
+
+def make_tiny(peer: Peer) -> Any:
+    family = getattr(transformers, peer.model)
+    torch.manual_seed(3)
+    theirs = family(family.config_class(**{**SIZES, **peer.config})).eval()
+    with torch.no_grad():
+        for name, parameter in theirs.named_parameters():
+            parameter.add_(torch.randn(parameter.shape) * (1.0 if "sinks" in name else 0.2))
+    return theirs
+
+
+def build_layers(theirs: Any, side: str) -> list[Scheme]:
+    """The scheme of each layer, from the model's configuration alone; sinks get the model's numbers."""
+    config = theirs.config.to_dict()
+    width = config.get("qk_nope_head_dim", 8) + 4 if "qk_nope_head_dim" in config else 12
+    table = read_layout(config)
+    made = Transformer(
+        core(
+            kind=side,
+            d_model=48,
+            num_heads=4,
+            head_dim=width,
+            encoder_layers=LAYERS,
+            decoder_layers=LAYERS,
+            **{side: table},
+        )
+    )
+    schemes = [made.get_stack(side).schemes.for_layer(layer) for layer in range(LAYERS)]  # type: ignore[arg-type]
+    for scheme, layer in zip(schemes, theirs.model.layers, strict=True):
+        for part in scheme.parts if isinstance(scheme, Composition) else (scheme,):
+            if isinstance(part, Sinks):
+                part.sink_H.data.copy_(layer.self_attn.sinks)
+    return schemes
+
+
+def put_in_place(theirs: Any, schemes: list[Scheme], peer: Peer, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Take the model's own positions out, and put our attention in; return the layers that have called it."""
+    module = __import__(type(theirs).__module__, fromlist=["_"])
+    monkeypatch.setattr(module, peer.rotate, lambda q, *rest, **named: (q, rest[0]) if _is_heads(rest) else q)
+    called: list[int] = []
+
+    def ours(layer: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Any, scaling: float, **rest: Any) -> Any:
+        groups = q.shape[1] // k.shape[1]
+        k, v = (heads.repeat_interleave(groups, dim=1) for heads in (k, v))
+        pos, scheme = positions.count_up(len(q), q.shape[2]), schemes[int(layer.layer_idx)]
+        called.append(int(layer.layer_idx))
+        q, k = peer.reorder(q), peer.reorder(k)
+        out = attend(scheme, q, k, v, pos, pos, causal=peer.sides == ("decoder",), scale=scaling)
+        return out.transpose(1, 2).contiguous(), None
+
+    monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS._global_mapping, "ours", ours)
+    monkeypatch.setitem(ALL_MASK_ATTENTION_FUNCTIONS._global_mapping, "ours", lambda *_, **__: None)
+    theirs.config._attn_implementation = "ours"
+    for layer in theirs.model.layers:
+        attention = getattr(layer, "self_attn", getattr(layer, "attn", None))
+        attention.attn_temperature_tuning = False
+    return called
+
+
+def _is_heads(rest: tuple[Any, ...]) -> bool:
+    """Whether keys come beside queries; Gemma 4 rotates the one after the other."""
+    return rest[0].dim() == 4
+
+
+@pytest.mark.parametrize("name", PEERS)
+@torch.no_grad()
+def test_the_model_with_our_schemes_gives_its_own_logits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = PEERS[name]
+    theirs = make_tiny(peer)
+    text = words(2, LENGTH)
+    expected = theirs(input_ids=text).logits
+    schemes = build_layers(theirs, peer.sides[0])
+    called = put_in_place(theirs, schemes, peer, monkeypatch)
+    got = theirs(input_ids=text).logits
+    assert called == list(range(LAYERS))
+    assert expected.std() > 0.05, "the logits say nothing"
+    torch.testing.assert_close(got, expected, atol=1e-5 * max(1.0, float(expected.abs().max())), rtol=1e-5)
+    for scheme in schemes:
+        monkeypatch.setattr(scheme, "active_hooks", frozenset)
+        monkeypatch.setattr(scheme, "after_rotation", NoPosition)
+        monkeypatch.setattr(scheme, "rotate", lambda q, k, *_: (q, k))
+    assert (theirs(input_ids=text).logits - expected).abs().max() > 1e-3, "without the schemes it is another model"
+
+
+PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
+    "mistral": ("MistralConfig", {"sliding_window": 4096}),
+    "gpt-oss": ("GptOssConfig", {}),
+    "gemma-3": ("Gemma3TextConfig", {"sliding_window": 512}),
+    "gemma-4": ("Gemma4TextConfig", {}),
+    "modernbert": ("ModernBertConfig", {}),
+    "llama-4": ("Llama4TextConfig", {"rope_theta": 500_000.0}),
+    "smollm3": ("SmolLM3Config", {"rope_theta": 5e6}),
+    "cohere-2": ("Cohere2Config", {"rope_theta": 50_000.0}),
+    "deepseek-v3": ("DeepseekV3Config", {}),
+    "mpnet": ("MPNetConfig", {"max_position_embeddings": 514}),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_preset_has_the_numbers_of_its_model(name: str) -> None:
+    """As read from a configuration with the published numbers, layer by layer; frequencies and all."""
+    family, numbers = PUBLISHED[name]
+    config = getattr(transformers, family)(**numbers)
+    count = config.num_hidden_layers
+    ours, theirs = (PositionConfig.from_dict(table) for table in (LAYOUTS[name], read_layout(config.to_dict())))
+    assert _spell_out(ours, count) == _spell_out(theirs, count)
+
+
+def _spell_out(position: PositionConfig, num_layers: int) -> list[Any]:
+    """Every layer's schemes with all their options, those that stand for a rule's own value left out."""
+    common = [] if position.scheme == "none" else [{"scheme": position.scheme, **position.options}]
+    common = [part for entry in common for part in entry.get("schemes", [entry])]
+    layers = []
+    for parts in list_parts(position, num_layers):
+        tables = [*map(read_part, common), *((part.scheme, dict(part.options)) for part in parts)]
+        layers.append([(scheme, _fill_in(scheme, options)) for scheme, options in tables])
+    return layers
+
+
+def _fill_in(scheme: str, options: dict[str, Any]) -> dict[str, Any]:
+    own = {"beta_fast": 32.0, "beta_slow": 1.0} if options.get("spectrum") == "yarn" else {}
+    own |= {"factor": 1.0} if options.get("spectrum") == "proportional" else {}
+    filled = {**defaults_of(options_of(CATALOGUE[scheme])), **own, **options}
+    return {key: value for key, value in filled.items() if key != "attention_factor"}
+
+
+def test_what_no_scheme_does_is_refused() -> None:
+    with pytest.raises(CheckpointError, match=r"has ALiBi .* which read_layout does not turn into schemes"):
+        read_layout({"model_type": "falcon", "alibi": True, "num_hidden_layers": 2, "hidden_size": 8})
