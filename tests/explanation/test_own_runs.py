@@ -9,7 +9,7 @@ import pytest
 
 from clockhands.errors import CheckpointError
 from clockhands.explanation.own_runs import read_own
-from clockhands.model import PositionConfig, TransformerConfig
+from clockhands.model import PositionConfig, TransformerConfig, make_preset
 from clockhands.model.huggingface_config import ClockhandsConfig
 from clockhands.schemes import RoPE
 from clockhands.schemes.rotary.saved_options import complete_saved_position
@@ -77,3 +77,18 @@ def test_what_the_table_cannot_say_is_refused(options: dict[str, Any], told: str
 def test_a_damaged_run_is_refused() -> None:
     with pytest.raises(CheckpointError, match="no table 'transformer'"):
         read_own({"model_type": "clockhands", "transformer": [1]}, "run")
+
+
+def test_layers_with_schemes_of_their_own_are_told_layer_by_layer() -> None:
+    config = make_preset("tiny", {"kind": "decoder", "decoder_layers": 6, "decoder": {"preset": "gemma-3"}})
+    read = read_own({"transformer": config.to_dict()}, "a run")
+    assert [layer.window for layer in read.layers] == [512] * 5 + [None]
+    bases = [layer.rotation.base for layer in read.layers if layer.rotation is not None]
+    assert bases == [10_000.0] * 5 + [1e6] and read.entry == ""
+    llama = make_preset("tiny", {"kind": "decoder", "decoder_layers": 4, "decoder": {"preset": "llama-4"}})
+    told = read_own({"transformer": llama.to_dict()}, "a run")
+    assert [layer.chunk for layer in told.layers] == [8192] * 3 + [None]
+    assert told.layers[3].rotation is None and "temperature" in told.layers[3].temperature
+    sinks = make_preset("tiny", {"kind": "decoder", "decoder": {"schemes": ["alibi", "sinks", "window"]}})
+    beside = read_own({"transformer": sinks.to_dict()}, "a run")
+    assert beside.entry == "the schemes 'alibi', 'sinks'" and beside.layers[0].window == 128

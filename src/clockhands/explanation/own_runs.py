@@ -44,14 +44,62 @@ def read_own(raw: Mapping[str, Any], source: str) -> Positions:
     if not isinstance(position, Mapping):
         raise CheckpointError(f"{source} has no table 'transformer.{side}' in config.json")
     width = int(read_number("head_dim", read_number("d_model", 0) // max(read_number("num_heads", 1), 1)))
-    rotation = _make_rotation(position, width, source) if position.get("scheme") == "rope" else None
     every = int(check_number(position.get("skip_every") or 0, f"transformer.{side}.skip_every", source))
     count = check_layers(read_number(f"{side}_layers", 1), source)
-    layers = tuple(Layer(side, None if every and (layer + 1) % every == 0 else rotation) for layer in range(count))
+    schemes = [
+        [] if every and (layer + 1) % every == 0 else list_schemes(position, layer, source) for layer in range(count)
+    ]
+    layers = tuple(_make_layer(side, parts, width, source) for parts in schemes)
     claimed = int(read_number("max_positions", 0)) or None
-    entry = "" if position.get("scheme") == "rope" else f"the scheme {position.get('scheme')!r}"
-    trained = rotation.original_length if rotation else None
+    names = dict.fromkeys(str(part.get("scheme")) for parts in schemes for part in parts)
+    others = [repr(name) for name in names if name not in SHOWN]
+    entry = f"the scheme{'s' if len(others) > 1 else ''} {', '.join(others)}" if others else ""
+    if not names:
+        entry = "the scheme 'none'"
+    trained = next((layer.rotation.original_length for layer in layers if layer.rotation), None)
     return Positions(source, "Clockhands", "clockhands", layers, entry, trained, claimed)
+
+
+SHOWN = ("rope", "window", "chunks", "temperature")
+"""Schemes that the table of a layer shows; others are named beside it."""
+
+
+def list_schemes(position: Mapping[str, Any], layer: int, source: str) -> list[Mapping[str, Any]]:
+    """Return the tables of the schemes of one layer: what all layers have, and its own; without the scheme ``none``.
+
+    Raises CheckpointError for entries that name no scheme.
+    """
+    options = position.get("options")
+    entries: list[Any] = [{"scheme": position.get("scheme"), **(options if isinstance(options, Mapping) else {})}]
+    pattern = [entry for entry in position.get("layers") or () if entry != "..."]
+    kinds = position.get("kinds")
+    if pattern:
+        entry = pattern[layer % len(pattern)]
+        known = isinstance(kinds, Mapping) and isinstance(entry, str) and entry in kinds
+        entries.append(kinds[entry] if known and isinstance(kinds, Mapping) else entry)
+    parts: list[Any] = []
+    for entry in entries:
+        inside = entry.get("schemes") if isinstance(entry, Mapping) else None
+        parts += inside if isinstance(inside, list) else [entry]
+    tables = [{"scheme": part} if isinstance(part, str) else part for part in parts]
+    if not all(isinstance(table, Mapping) for table in tables):
+        raise CheckpointError(f"{source} has a layer whose schemes are no names and no tables")
+    return [table for table in tables if table.get("scheme") != "none"]
+
+
+def _make_layer(side: str, schemes: list[Mapping[str, Any]], width: int, source: str) -> Layer:
+    """Make the row of one layer from its schemes."""
+    tables = {str(scheme.get("scheme")): scheme for scheme in schemes}
+
+    def number(scheme: str, key: str, default: float) -> int | None:
+        value = tables.get(scheme, {}).get(key)
+        return int(check_number(default if value is None else value, key, source)) if scheme in tables else None
+
+    rotation = _make_rotation({"options": tables["rope"]}, width, source) if "rope" in tables else None
+    left = number("window", "left", 127)
+    window = None if left is None else left + 1
+    temperature = "queries × a temperature by position" if "temperature" in tables else ""
+    return Layer(side, rotation, window, number("chunks", "size", 8192), temperature)
 
 
 def _make_rotation(position: Mapping[str, Any], width: int, source: str) -> Rotation:

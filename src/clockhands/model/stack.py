@@ -20,8 +20,9 @@ from clockhands.model.kv_cache import KVCache
 from clockhands.model.masks import Placement
 from clockhands.model.token_batch import EncodedSource
 from clockhands.schemes import NoPosition, Scheme
+from clockhands.schemes.composition_rules import combine_declarations
 from clockhands.schemes.frequencies import take_shared_row
-from clockhands.schemes.scheme import Positions
+from clockhands.schemes.scheme import Declares, Positions
 from clockhands.shapes import Bool, Float, Int, Tensor
 
 __all__ = ["CacheLimit", "SideSchemes", "Stack"]
@@ -46,6 +47,20 @@ class SideSchemes(nn.ModuleList):
     def at_input(self) -> Scheme:
         """The scheme that acts at the token embedding, which may be another than that of any layer."""
         return self._at_input[0]
+
+    @property
+    def declares(self) -> Declares:
+        """What all schemes of the side promise together."""
+        return combine_declarations(self.used)
+
+    @property
+    def used(self) -> list[Scheme]:
+        """The schemes that act on the side: at the token embedding, and in its layers."""
+        return list(dict.fromkeys([self.at_input, *(self.for_layer(layer) for layer in range(len(self._index)))]))
+
+    def active_hooks(self) -> frozenset[str]:
+        """Return the hooks that any scheme of the side needs."""
+        return frozenset().union(*(scheme.active_hooks() for scheme in self.used))
 
     def for_layer(self, layer: int) -> Scheme:
         """Return the scheme of a layer; every ``skip_every``-th layer has no position."""

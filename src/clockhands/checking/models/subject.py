@@ -214,9 +214,9 @@ def _declared(module: nn.Module, promises: list[Declares]) -> Facts:
 
 
 def _named_schemes(module: nn.Module) -> str:
-    """The classes of the schemes; a part without positions, such as attention to a source, goes without saying."""
+    """The classes of the schemes; what has no positions, such as attention to a source, goes without saying."""
     names = dict.fromkeys(type(m).__name__ for m in module.modules() if isinstance(m, Scheme))
-    return " + ".join([name for name in names if name != "NoPosition"] or names)
+    return " + ".join([name for name in names if name not in ("NoPosition", "Composition")] or names)
 
 
 def _named(module: nn.Module) -> list[tuple[str, Any]]:

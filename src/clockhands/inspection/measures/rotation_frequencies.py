@@ -15,7 +15,7 @@ from clockhands.inspection.reading.logit_split import centre_logits
 from clockhands.inspection.reading.reading import Reading
 from clockhands.inspection.subject.subject import Subject
 from clockhands.model.attention import AttentionContext
-from clockhands.schemes import NoPosition, RoPE
+from clockhands.schemes import Composition, NoPosition, RoPE
 from clockhands.shapes import Bool, Float, Tensor
 
 
@@ -135,7 +135,9 @@ def compute_pair_sums(
 def find_rotated_width(subject: Subject, layer: Layer, width: int) -> int:
     """Return how many of the ``width`` channels of a head rotate: those that partial rotary leaves alone come last."""
     if layer.scheme is not None:
-        return layer.scheme.channels if isinstance(layer.scheme, RoPE) else width
+        parts = layer.scheme.parts if isinstance(layer.scheme, Composition) else (layer.scheme,)
+        ropes = [part for part in parts if isinstance(part, RoPE)]
+        return ropes[0].channels if ropes else width
     rotary = getattr(getattr(subject.model, "config", None), "rotary_dim", None)
     if isinstance(rotary, int):
         return rotary

@@ -15,10 +15,10 @@ from clockhands.errors import UsageError
 from clockhands.inspection.subject.subject import Side, Subject, choose_side
 from clockhands.inspection.subject.tables import Tables
 from clockhands.model.block import ResidualConnection
-from clockhands.model.stack import Stack
+from clockhands.model.stack import SideSchemes, Stack
 from clockhands.model.token_batch import TokenBatch
 from clockhands.model.transformer import Transformer
-from clockhands.schemes import Scheme
+from clockhands.schemes import Declares, Scheme
 from clockhands.shapes import Float, Tensor
 
 MOST_ROWS = 512
@@ -54,7 +54,7 @@ class ClockhandsSubject(Subject):
             stack,
             tokenizer,
             name or f"{config.get_position_config(side or config.sides[0]).name} {config.kind}",
-            _name_mechanisms(_get_first_scheme(stack)),
+            _name_mechanisms(stack.schemes),
             side=side,
             whole=transformer if is_encoder_decoder else None,
             transformer=transformer,
@@ -74,7 +74,7 @@ class ClockhandsSubject(Subject):
 
     @property
     def relative_only(self) -> bool:
-        return self.scheme.declares.translation_invariant
+        return self.stack.schemes.declares.translation_invariant
 
     @property
     def start_token(self) -> int | None:
@@ -87,12 +87,14 @@ class ClockhandsSubject(Subject):
 
     @property
     def scheme(self) -> Scheme:
-        """The scheme of the first layer."""
-        return _get_first_scheme(self.stack)
+        """The scheme that acts at the token embedding, and in every layer that has none of its own."""
+        return self.stack.schemes.at_input
 
     @property
     def mechanism_sentence(self) -> str:
-        scheme = type(self.scheme).__name__
+        scheme = self.stack.position_config.name
+        if self.stack.position_config.is_plain:
+            scheme = type(self.scheme).__name__
         if "encode" in self.scheme.active_hooks():
             combined = {
                 "add": "added to",
@@ -100,18 +102,18 @@ class ClockhandsSubject(Subject):
                 "project": "joined by a projection with",
             }[self.stack.position_config.combine]
             return f"{scheme}: a vector per position is {combined} the token embedding."
-        if not self.scheme.active_hooks():
+        if not self.stack.schemes.active_hooks():
             return "Nothing tells it position, except what a causal mask lets it infer."
         return f"{scheme}: position enters the attention itself."
 
     @property
     def max_length(self) -> int | None:
-        return count_positions(self.scheme)
+        return count_positions(self.stack.schemes.declares)
 
     @property
     def max_source_length(self) -> int | None:
         encoder = self.transformer.encoder if self.reads_source else None
-        return None if encoder is None else count_positions(_get_first_scheme(encoder))
+        return None if encoder is None else count_positions(encoder.schemes.declares)
 
     @torch.no_grad()
     def forward(self, ids_BT: Tensor, *, source_BS: Tensor | None = None, **options: Any) -> tuple[Tensor, ...]:
@@ -152,7 +154,7 @@ class ClockhandsSubject(Subject):
 
     @property
     def interleaved(self) -> bool:
-        return getattr(self.scheme, "layout", "half") == "interleaved"
+        return any(getattr(part, "layout", "half") == "interleaved" for part in self.stack.schemes.modules())
 
     @torch.no_grad()
     def read_tables(self) -> Tables | None:
@@ -204,7 +206,7 @@ class ClockhandsSubject(Subject):
                 sublayer.adds_input = True
 
     def run_shifted(self, ids_BT: Tensor, step: int, **source: Tensor) -> tuple[Tensor, ...] | None:
-        if not self.scheme.active_hooks() & {"encode", "rotate"}:
+        if not self.stack.schemes.active_hooks() & {"encode", "rotate"}:
             return None
         length = ids_BT.shape[1]
         if self.max_length is not None and length + step > self.max_length:
@@ -235,17 +237,12 @@ def select_stack(transformer: Transformer, side: Side | None) -> Stack:
     return next(stack for stack in stacks if stack is not None)
 
 
-def _get_first_scheme(stack: Stack) -> Scheme:
-    """Return the scheme of the first layer of a stack."""
-    return cast(Scheme, stack.schemes[0])  # of an nn.ModuleList, which knows modules only
-
-
-def _name_mechanisms(scheme: Scheme) -> tuple[str, ...]:
-    """Return the names in ``families.SENTENCES`` of what a scheme does."""
-    hooks = scheme.active_hooks()
+def _name_mechanisms(schemes: SideSchemes) -> tuple[str, ...]:
+    """Return the names in ``families.SENTENCES`` of what the schemes of a side do."""
+    hooks = schemes.active_hooks()
     names = []
     if "encode" in hooks:
-        names.append("learned" if any(True for _ in scheme.parameters()) else "sinusoid")
+        names.append("learned" if any(True for _ in schemes.at_input.parameters()) else "sinusoid")
     if "rotate" in hooks:
         names.append("rotary")
     if hooks & {"bias", "logits", "values", "weigh", "locate"}:
@@ -262,7 +259,6 @@ def _pad_side_by_side(
     return torch.cat([tokens_VE, zeros_VP], dim=-1), torch.cat([zeros_NE, positions_NP], dim=-1)
 
 
-def count_positions(scheme: Scheme) -> int | None:
-    """Return how many positions a scheme has before it refuses one; None where it has no end."""
-    declared = scheme.declares
+def count_positions(declared: Declares) -> int | None:
+    """Return how many positions there are before one is refused, as schemes declare; None where there is no end."""
     return declared.max_length if declared.beyond == "raise" else None
