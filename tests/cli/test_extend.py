@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 
 from clockhands.cli import main
 from tests.runs.tiny import save_masked_model, save_model
@@ -39,6 +40,16 @@ def test_a_chosen_model_is_written_with_card_and_page(capsys: pytest.CaptureFixt
         assert "longer holds a model already" in capsys.readouterr().err
 
 
+def test_a_trained_model_is_written_as_it_was_trained(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["extend", "llama", "--to", "2x", *FEW, "--evaluations", "0", "--train", "2", "--out", "tuned", "--json"]
+    assert main(words) == 0
+    findings = json.loads(capsys.readouterr().out)
+    assert "extend.trained" in [item["name"] for item in findings["items"]]
+    before, after = (load_file(f"{folder}/model.safetensors") for folder in ("llama", "tuned"))
+    assert before.keys() == after.keys() and any(not before[name].equal(after[name]) for name in before)
+    assert sorted(path.name for path in Path("tuned").glob(".*")) == []
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -53,6 +64,9 @@ def test_a_chosen_model_is_written_with_card_and_page(capsys: pytest.CaptureFixt
         (["llama", "--margin", "0"], "give a number of nats above 0"),
         (["llama", "--trained", "20"], "a trained length of 20 tokens is too short"),
         (["llama", "--out", "llama"], "llama holds a model already"),
+        (["llama", "--windows", "full"], "--windows say how to train; give --train STEPS"),
+        (["llama", "--only", "measure", "--train", "3"], "--only measure stops before training"),
+        (["llama", "--train", "0"], "training takes 1 step"),
         (["nowhere"], "there is no folder nowhere"),
     ],
 )

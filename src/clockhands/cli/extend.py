@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,9 @@ from clockhands.cli.positions import add_opening, open_model
 from clockhands.errors import UsageError
 
 if TYPE_CHECKING:
-    from clockhands.extension import Choice, Measurement
-    from clockhands.findings import Findings
+    from clockhands.extension import Choice, Measurement, Tuning
+    from clockhands.findings import Finding, Findings
+    from clockhands.progress import CountProgress
     from clockhands.runs import LanguageModel
 
 __all__ = ["EXAMPLES", "arguments", "run"]
@@ -23,9 +24,13 @@ EXAMPLES = (
     "clockhands extend runs/stdlib --only measure --to 2x --text my.txt --texts 8 --items 10 --out measured",
     "clockhands extend llama --only measure --to 2x --text my.txt --texts 8 --items 10 --trained 64 --json",
     "clockhands extend llama --to 2x --text my.txt --texts 8 --items 10 --trained 64 --evaluations 4 --out longer",
+    "clockhands extend llama --to 2x --text my.txt --texts 8 --items 10 --trained 64 --evaluations 0 --train 3 "
+    "--out tuned",
 )
 
 
+TUNING = ".tuning.pt"
+"""Where a training is kept until it is done."""
 MEASURED = ".measured.json"
 """Where the results of a choice are kept until it is done, so that it goes on where it was stopped."""
 
@@ -38,6 +43,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", choices=("measure",), help="say how far the model reads as it is, and stop")
     parser.add_argument("--evaluations", type=whole, default=64, metavar="N",
                         help="factors that the search tries; 0 searches none (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--train", type=whole, metavar="STEPS", help="train the chosen model so many steps")
+    parser.add_argument("--windows", choices=("skip", "full"),
+                        help="train in windows of the trained length with positions all over the new one (default), or "
+                        "of the new length")  # fmt: skip
+    parser.add_argument("--learning-rate", type=number, help="of the training (default: 0.1 / d_model)")
     parser.add_argument("--text", nargs="+", metavar="FILE",
                         help="what it reads (default: the run's own corpus, or Python's library)")  # fmt: skip
     parser.add_argument("--texts", type=whole, default=48, help="texts whose loss is measured (default: %(default)s)")
@@ -68,6 +78,7 @@ def run(options: argparse.Namespace) -> int:
         list_methods,
         measure,
         split_stream,
+        write_card,
     )
     from clockhands.generation import to_language_model
     from clockhands.progress import ProgressCounter
@@ -82,49 +93,96 @@ def run(options: argparse.Namespace) -> int:
         list_methods(model, trained, longest)  # a model that cannot be extended is refused before minutes are spent
     documents, text = _read_text(model, options)
     stream = encode_text(model, documents)
+    signature = _write_signature(options, stream)
     with ProgressCounter() as progress:
         measurement = measure(
             model, stream, choose_lengths(trained, longest), trained, texts=options.texts, items=options.items,
             seed=options.seed, margin=options.margin, progress=progress,
         )  # fmt: skip
-        choice = None
-        if choosing:
-            searched, judged = split_stream(stream, 2)
-            archive = Archive(Path(options.out) / MEASURED, _write_signature(options, stream))
-            choice = choose_method(
-                model, searched, judged, trained, longest, texts=options.texts, items=options.items,
-                evaluations=options.evaluations, learned=measurement.usable.learned, seed=options.seed, archive=archive,
-                progress=progress,
-            )  # fmt: skip
-    return _finish(model, measurement, choice, text, options)
+        if not choosing:
+            return _show(_gather(model, measurement, (), text, {}, options), options)
+        streams = split_stream(stream, 2)
+        choice = choose_method(
+            model, streams[0], streams[1], trained, longest, texts=options.texts, items=options.items,
+            evaluations=options.evaluations, learned=measurement.usable.learned, seed=options.seed,
+            archive=Archive(Path(options.out) / MEASURED, signature), progress=progress,
+        )  # fmt: skip
+        made, facts = _write(model, choice, streams, signature, {"text": text}, options, progress)
+    findings = _gather(model, measurement, made, text, facts, options)
+    if facts:
+        write_card(findings, choice, model.source, Path(options.out))
+    for name in (MEASURED, TUNING):
+        (Path(options.out) / name).unlink(missing_ok=True)
+    return _show(findings, options)
 
 
-def _finish(
-    model: LanguageModel, measurement: Measurement, choice: Choice | None, text: str, options: argparse.Namespace
-) -> int:
-    """Write the chosen model, if there is one, and show the findings."""
-    from clockhands import __version__
-    from clockhands.extension import make_choice_findings, make_measure_findings, write_card, write_extended
+def _write(
+    model: LanguageModel, choice: Choice, streams: Sequence[Any], signature: str, basis: dict[str, str],
+    options: argparse.Namespace, progress: CountProgress,
+) -> tuple[list[Finding], dict[str, str]]:  # fmt: skip
+    """Train the chosen model if that is asked for, write it, and return what there is to say of choice and model."""
+    from clockhands.extension import (
+        apply,
+        compare_tuned,
+        make_choice_findings,
+        make_tuning_finding,
+        measure_short,
+        tune,
+        write_extended,
+    )
     from clockhands.extension.card import make_engine_finding
-    from clockhands.findings import Findings
     from clockhands.runs import is_run
 
-    command, basis = _write_command(options), {"text": text}
-    items = list(make_measure_findings(measurement, margin=options.margin, command=command, basis=basis))
-    facts = {"model": model.source, "trained length": f"{measurement.trained:,} tokens", "text": text,
+    folder, command, tuning = Path(options.out), _write_command(options), _make_tuning(options)
+    made = list(make_choice_findings(choice, command=command, basis=basis))
+    chosen = choice.chosen
+    if tuning is None and chosen is choice.judged[0]:
+        return made, {}
+    if tuning is None:
+        error = write_extended(model, chosen.method, choice.longest, folder)
+    else:
+        short_N = measure_short(model, streams[1], choice.trained, options.texts)
+        with apply(model, chosen.method) as extended:
+            steps = tune(
+                extended, streams[0], tuning, choice.trained, choice.longest, checkpoint=folder / TUNING,
+                signature=f"{signature} {tuning} {chosen.method}", progress=progress,
+            )  # fmt: skip
+            tuned = compare_tuned(extended, chosen, short_N, streams[1], choice, steps, options.texts)
+            made.append(make_tuning_finding(tuned, tuning, command=command, basis=basis))
+            error = write_extended(model, chosen.method, choice.longest, folder, tuned=extended)
+    if not is_run(model.source):
+        made.append(make_engine_finding(folder, command=command))
+    return made, {"written": f"{folder}; logits differ by at most {error:.1g} from those that were judged"}
+
+
+def _make_tuning(options: argparse.Namespace) -> Tuning | None:
+    """Return how to train, or None. Raises UsageError for options of a training that is not asked for."""
+    if options.train is None:
+        said = [f"--{name.replace('_', '-')}" for name in ("windows", "learning_rate") if getattr(options, name)]
+        if said:
+            raise UsageError(f"{' and '.join(said)} say how to train; give --train STEPS beside")
+        return None
+    if options.only:
+        raise UsageError("--only measure stops before training; leave out --train")
+    from clockhands.extension import Tuning
+
+    return Tuning(options.train, options.windows or "skip", learning_rate=options.learning_rate, seed=options.seed)
+
+
+def _gather(
+    model: LanguageModel, measurement: Measurement, made: Iterable[Finding], text: str, facts: dict[str, str],
+    options: argparse.Namespace,
+) -> Findings:  # fmt: skip
+    """Return all findings, those of the model as it is first."""
+    from clockhands import __version__
+    from clockhands.extension import make_measure_findings
+    from clockhands.findings import Findings
+
+    command = _write_command(options)
+    first = make_measure_findings(measurement, margin=options.margin, command=command, basis={"text": text})
+    known = {"model": model.source, "trained length": f"{measurement.trained:,} tokens", "text": text,
              "version": __version__}  # fmt: skip
-    folder = Path(options.out)
-    if choice is not None:
-        items += make_choice_findings(choice, command=command, basis=basis)
-        if choice.chosen is not choice.judged[0]:
-            error = write_extended(model, choice.chosen.method, choice.trained, choice.longest, folder)
-            facts["written"] = f"{folder}; logits differ by at most {error:.1g} from those that were judged"
-            items += [] if is_run(model.source) else [make_engine_finding(folder, command=command)]
-    findings = Findings(f"How far {model.source} reads", tuple(items), facts, command=command)
-    if choice is not None and "written" in facts:
-        write_card(findings, choice, model.source, folder)
-        (folder / MEASURED).unlink(missing_ok=True)
-    return _show(findings, options)
+    return Findings(f"How far {model.source} reads", (*first, *made), {**known, **facts}, command=command)
 
 
 def _write_signature(options: argparse.Namespace, stream: Any) -> str:
@@ -145,6 +203,7 @@ def _check(options: argparse.Namespace) -> None:
         from clockhands.extension.write import refuse_taken
 
         refuse_taken(Path(options.out))
+    _make_tuning(options)
     if not options.margin > 0:
         raise UsageError(f"--margin is {options.margin}; give a number of nats above 0")
 
@@ -194,10 +253,11 @@ def _write_command(options: argparse.Namespace) -> str:
     words = ["clockhands", "extend", options.run, "--to", options.to]
     words += ["--only", options.only] if options.only else []
     words += ["--text", *options.text] if options.text else []
-    usual = {"texts": 48, "items": 60, "margin": 0.05, "seed": 0, "trained": None, "evaluations": 64}
+    usual: dict[str, Any] = {"texts": 48, "items": 60, "margin": 0.05, "seed": 0, "evaluations": 64}
+    usual |= dict.fromkeys(("trained", "train", "windows", "learning_rate"))
     for name, value in usual.items():
         if getattr(options, name) != value:
-            words += [f"--{name}", str(getattr(options, name))]
+            words += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
     return shlex.join(words)
 
 

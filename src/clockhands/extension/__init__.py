@@ -20,6 +20,8 @@ from clockhands.extension.measure import Measurement, choose_lengths, measure
 from clockhands.extension.measure_findings import make_measure_findings
 from clockhands.extension.methods import Method, apply, list_methods
 from clockhands.extension.text import encode_text, split_stream
+from clockhands.extension.tuning import Tuning, tune
+from clockhands.extension.tuning_findings import compare_tuned, make_tuning_finding, measure_short
 from clockhands.extension.usable import DRIFT_MARGIN, Usable
 from clockhands.extension.write import list_engine_lines, refuse_taken, write_extended
 
@@ -30,18 +32,23 @@ __all__ = [
     "Choice",
     "Measurement",
     "Method",
+    "Tuning",
     "Usable",
     "apply",
     "choose_lengths",
     "choose_method",
+    "compare_tuned",
     "encode_text",
     "list_engine_lines",
     "list_methods",
     "make_choice_findings",
     "make_measure_findings",
+    "make_tuning_finding",
     "measure",
+    "measure_short",
     "refuse_taken",
     "split_stream",
+    "tune",
     "write_card",
     "write_extended",
 ]

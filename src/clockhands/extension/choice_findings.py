@@ -26,14 +26,10 @@ def describe_choice(choice: Choice) -> str:
     chosen, plain = choice.chosen, choice.judged[0]
     before, after = (float(entry.drift.losses_NR[:, -1].mean()) for entry in (plain, chosen))
     if chosen is plain:
-        rivals = [entry for entry in choice.judged[1:] if not entry.passes]
-        why = (
-            f"; {len(rivals)} of {len(choice.judged) - 1} others are not shown to cost less than {GUARD:.0%} within "
-            "the trained length"
-            if rivals
-            else ""
-        )
-        return f"Nothing that was judged is better than the model as it is{why}."
+        barred = sum(not entry.passes for entry in choice.judged[1:])
+        why = f"; {barred} of {len(choice.judged) - 1} methods are not shown to pass it" if barred else ""
+        least = f"no method that passes the guard has a loss more than {GUARD:.0%} below it"
+        return f"Chosen: the model as it is; {least}{why}."
     start = f"as trained it is {before:.3f}" if np.isfinite(before) else "as trained the model cannot read so far"
     cost = chosen.cost
     price = ""
@@ -102,7 +98,8 @@ def _draw(choice: Choice) -> Figure:
         emphasis = "main" if entry is choice.chosen else "reference" if entry is choice.judged[0] else ""
         for marks, values in ((losses, entry.drift.losses_NR.mean(0)), (ranks, _mean_ranks(entry, choice))):
             kept = [(length, float(value)) for length, value in zip(lengths, values, strict=True) if np.isfinite(value)]
-            xs, ys = (tuple(column) for column in zip(*kept, strict=True)) if kept else ((), ())
+            xs = tuple(f"{length:,}" for length, _ in kept)
+            ys = tuple(value for _, value in kept)
             marks.append(Mark("line", entry.method.name, x=xs, y=ys, emphasis=emphasis))  # type: ignore[arg-type]
     costs = [entry for entry in choice.judged if entry.cost is not None]
     bars = Mark("bars", "cost", x=tuple(entry.method.name for entry in costs),
@@ -110,11 +107,13 @@ def _draw(choice: Choice) -> Figure:
     guard = Mark("hline", "guard", y=(100 * GUARD,), emphasis="reference")
     chance = Mark("hline", "chance", y=(CHANCE,), emphasis="reference")
     panels = (
-        Panel(tuple(losses), "Loss of the same last tokens", "tokens of text", "nats per token", xscale="log"),
-        Panel((*ranks, chance), "Retrieval", "tokens of text", "rank of the right value", xscale="log", ylim=(0, 1.02)),
+        Panel(tuple(losses), "Loss of the same last tokens", "tokens of text", "nats per token"),
+        Panel((*ranks, chance), "Retrieval", "tokens of text", "rank of the right value", ylim=(0, 1.02)),
         Panel((bars, guard), "Cost within the trained length", "", "% of the loss"),
     )
-    return Figure(panels, "Each method by length of text, and what it costs on texts of the trained length.", columns=3)
+    return Figure(
+        panels, "Each method by length of text, and what it costs on texts of the trained length.", height=0.42
+    )
 
 
 def _make_trials(choice: Choice, command: str, basis: Mapping[str, str]) -> Finding:

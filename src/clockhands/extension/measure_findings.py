@@ -102,14 +102,14 @@ def _make_drift(measurement: Measurement, margin: float, command: str, basis: Ma
             f"{change.high:+.3f}] against {usable.drift_reference:,} tokens of text."
         )
         value, interval = change.value, (change.low, change.high)
-    xs = tuple(drift.lengths[place] for place in read)
+    xs = tuple(f"{drift.lengths[place]:,}" for place in read)
     marks = (
         Mark("band", "2 standard errors", x=xs, low=tuple(float(means_R[p] - 2 * errors_R[p]) for p in read),
              high=tuple(float(means_R[p] + 2 * errors_R[p]) for p in read)),
         Mark("line", "loss of the last tokens", x=xs, y=tuple(float(means_R[p]) for p in read), emphasis="main"),
-        Mark("vline", "trained length", x=(measurement.trained,), emphasis="reference"),
+        Mark("vline", "trained length", x=(f"{measurement.trained:,}",), emphasis="reference"),
     )  # fmt: skip
-    panel = Panel(marks, xlabel="tokens of text", ylabel="nats per token", xscale="log")
+    panel = Panel(marks, xlabel="tokens of text", ylabel="nats per token")
     return Finding(
         "extend.drift",
         "Does more text in front make the same tokens easier, or harder?",
@@ -140,13 +140,13 @@ def _make_retrieval(measurement: Measurement, command: str, basis: Mapping[str, 
         for place in read:
             depths = [ranks_NR[retrieval.depths_N == depth, place].mean() for depth in DEPTHS]
             rows.append((task, retrieval.lengths[place], ranks_NR[:, place].mean(), *depths, control))
-        marks.append(Mark("line", task, x=tuple(retrieval.lengths[place] for place in read),
+        marks.append(Mark("line", task, x=tuple(f"{retrieval.lengths[place]:,}" for place in read),
                           y=tuple(float(ranks_NR[:, place].mean()) for place in read)))  # fmt: skip
     marks += [
         Mark("hline", "chance", y=(CHANCE,), emphasis="reference"),
-        Mark("vline", "trained length", x=(measurement.trained,), emphasis="reference"),
+        Mark("vline", "trained length", x=(f"{measurement.trained:,}",), emphasis="reference"),
     ]
-    panel = Panel(tuple(marks), xlabel="tokens of text", ylabel="rank of the right value", xscale="log", ylim=(0, 1.02))
+    panel = Panel(tuple(marks), xlabel="tokens of text", ylabel="rank of the right value", ylim=(0, 1.02))
     absent = [task for task in retrieval.ranks if task not in learned]
     left_out = f" Not learned, and left out of the judgement: {', '.join(absent)}." if absent else ""
     verdict = (

@@ -7,6 +7,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -39,18 +40,21 @@ def refuse_taken(folder: Path) -> None:
         raise UsageError(f"{folder} is a file; name a folder with --out")
 
 
-def write_extended(model: LanguageModel, method: Method, trained: int, longest: int, folder: Path) -> float:
+def write_extended(
+    model: LanguageModel, method: Method, longest: int, folder: Path, tuned: LanguageModel | None = None
+) -> float:
     """Write a model with a method into a folder, and return the largest difference of its logits from those judged.
 
-    Weights of a folder are copied as they are. Raises UsageError where the folder holds a model, CheckpointError where
+    Weights of a folder are copied as they are, unless ``tuned``, the model with the method laid over it, was trained
+    since. Raises UsageError where the folder holds a model, CheckpointError where
     what was written does not compute what was judged.
     """
     refuse_taken(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".writing-") as name:
         place = Path(name)
-        with apply(model, method) as extended:
-            _write_files(extended, method, longest, place)
+        with nullcontext(tuned) if tuned is not None else apply(model, method) as extended:
+            _write_files(extended, method, longest, place, weights=tuned is not None)
             ids_BS = _make_probe(model, longest)
             expected = extended.compute_logits(ids_BS).cpu()
         written = open_language_model(place, device=str(model.device), dtype=_find_dtype(model))
@@ -79,16 +83,18 @@ def _make_probe(model: LanguageModel, longest: int) -> torch.Tensor:
     return ids_BS
 
 
-def _write_files(extended: LanguageModel, method: Method, longest: int, place: Path) -> None:
-    """Write configuration, weights and tokenizer."""
+def _write_files(extended: LanguageModel, method: Method, longest: int, place: Path, *, weights: bool) -> None:
+    """Write configuration, weights and tokenizer; ``weights``: those in memory, in place of the source's files."""
     source = Path(extended.source)
     if is_run(extended.source):
         _copy(source, place)
+        if weights:
+            extended.model.save_pretrained(place)
         config = change_positions(copy.deepcopy(extended.model.config), method.options)
         config.architectures = extended.model.config.architectures or [type(extended.model).__name__]
         config.save_pretrained(place)
         return
-    if method.table or not source.is_dir():
+    if weights or method.table or not source.is_dir():
         extended.model.save_pretrained(place)
         extended.tokenizer.save_pretrained(place)
     else:

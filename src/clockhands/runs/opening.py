@@ -240,7 +240,7 @@ def _change_entry(entry: Any, overrides: Mapping[str, Any], known: set[str]) -> 
         return {**entry, "schemes": [_change_entry(part, overrides, known) for part in entry["schemes"]]}
     table = {"scheme": entry} if isinstance(entry, str) else entry
     names = options_of(CATALOGUE[table["scheme"]]).keys()
-    known |= names
+    known.update(names)  # `|=` with keys would make another set
     changed = {key: value for key, value in overrides.items() if key in names}
     return {**table, **changed} if changed else entry
 

@@ -1,0 +1,187 @@
+"""Trains a model briefly with a method in place: on texts of the new length, or skip-wise on texts of the trained one.
+
+Skip-wise (PoSE; Zhu et al. 2024): the tokens of a short text get positions all over a long one, which costs no more
+than short texts do. What every step reads is drawn from the seed and its number, so training goes on exactly where it
+was stopped.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from clockhands.errors import CheckpointError, DataError, UsageError
+from clockhands.extension.text import Stream
+from clockhands.files import UNFINISHED
+from clockhands.positions import make_transform
+from clockhands.pretrained import load_state
+from clockhands.progress import CountProgress, ignore_count
+from clockhands.runs import LanguageModel
+from clockhands.shapes import Int, Tensor
+
+__all__ = ["Tuning", "choose_learning_rate", "tune"]
+
+SAVE_SECONDS = 30.0
+"""Between two checkpoints."""
+WARM_UP = 0.1
+"""The share of the steps over which the learning rate rises; it falls linearly over the rest."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How a model is trained further.
+
+    Args:
+        steps: of the optimiser (AdamW).
+        windows: ``skip`` (texts of the trained length, with positions all over the new one) or ``full``.
+        batch: texts a step.
+        learning_rate: the largest; None: ``choose_learning_rate``.
+        seed: of what is read.
+    """
+
+    steps: int
+    windows: Literal["skip", "full"] = "skip"
+    batch: int = 8
+    learning_rate: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for numbers that train nothing."""
+        if self.steps < 1 or self.batch < 1:
+            raise UsageError(f"training takes 1 step and 1 text or more; got {self.steps} and {self.batch}")
+        if self.learning_rate is not None and not 0 < self.learning_rate < 1:
+            raise UsageError(f"the learning rate is {self.learning_rate}; it lies between 0 and 1")
+
+
+def choose_learning_rate(model: LanguageModel) -> float:
+    """Return 0.1 / d_model: 1e-3 for a width of 100, and near the 2e-5 with which models of 4,096 are extended."""
+    width = model.model.get_input_embeddings().weight.shape[-1]
+    return 0.1 / float(width)
+
+
+def tune(
+    model: LanguageModel,
+    stream: Stream,
+    tuning: Tuning,
+    trained: int,
+    longest: int,
+    *,
+    checkpoint: Path | None = None,
+    signature: str = "",
+    progress: CountProgress = ignore_count,
+) -> list[float]:
+    """Train a model in place on a stream, and return the loss of every step.
+
+    ``checkpoint``: where it is saved, and from where it goes on if that was made with the same ``signature``. Raises
+    UsageError for skip-wise training of a model that takes no positions and for a stream shorter than a window,
+    CheckpointError for a checkpoint of something else.
+    """
+    length = longest if tuning.windows == "full" else trained
+    if tuning.windows == "skip" and "position_ids" not in inspect.signature(model.model.forward).parameters:
+        raise UsageError(
+            f"{model.source} takes no position_ids, so it cannot be trained skip-wise; give --windows full"
+        )
+    if len(stream) < length:
+        raise UsageError(f"the text has {len(stream):,} tokens, less than one window of {length:,}; give more text")
+    weights = [weight for weight in model.model.parameters() if weight.requires_grad]
+    rate = tuning.learning_rate or choose_learning_rate(model)
+    optimizer = torch.optim.AdamW(weights, lr=rate, betas=(0.9, 0.95), weight_decay=0.0)
+    losses = _load(model, optimizer, checkpoint, signature)
+    saved = time.monotonic()
+    model.model.train()
+    try:
+        for step in range(len(losses), tuning.steps):
+            progress("training steps", step, tuning.steps)
+            for group in optimizer.param_groups:
+                group["lr"] = rate * _schedule(step, tuning.steps)
+            losses.append(_take_step(model, optimizer, weights, stream, tuning, length, longest, step))
+            if checkpoint is not None and time.monotonic() - saved > SAVE_SECONDS:
+                _save(model, optimizer, losses, checkpoint, signature)
+                saved = time.monotonic()
+    except KeyboardInterrupt:
+        if checkpoint is not None:
+            _save(model, optimizer, losses, checkpoint, signature)
+        raise
+    finally:
+        model.model.eval()
+    progress("training steps", tuning.steps, tuning.steps)
+    return losses
+
+
+def _schedule(step: int, steps: int) -> float:
+    """Return the share of the learning rate: rising over the warm-up, then falling to a tenth."""
+    warm = max(1, int(WARM_UP * steps))
+    return (step + 1) / warm if step < warm else 1.0 - 0.9 * (step - warm) / max(1, steps - warm)
+
+
+def _take_step(
+    model: LanguageModel, optimizer: torch.optim.Optimizer, weights: list[Any], stream: Stream, tuning: Tuning,
+    length: int, longest: int, step: int,
+) -> float:  # fmt: skip
+    """Train on one batch, and return its loss. Random numbers follow from the seed and the number of the step."""
+    ids_BS = _draw_texts(model, stream, tuning, length, step).to(model.device)
+    arguments: dict[str, Any] = {"input_ids": ids_BS, "use_cache": False}
+    if tuning.windows == "skip":
+        arguments["position_ids"] = _draw_positions(tuning, length, longest, step).to(model.device)
+    with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
+        torch.manual_seed(hash((tuning.seed, step)) % 2**31)
+        logits_BSV = model.model(**arguments).logits[:, :-1].float()
+    loss = torch.nn.functional.cross_entropy(logits_BSV.transpose(1, 2), ids_BS[:, 1:])
+    if not torch.isfinite(loss):
+        raise DataError(f"the loss of step {step} is {float(loss)}; give a smaller --learning-rate")
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(weights, 1.0)
+    optimizer.step()
+    return float(loss.detach())
+
+
+def _draw_texts(model: LanguageModel, stream: Stream, tuning: Tuning, length: int, step: int) -> Int[Tensor, "B S"]:
+    """Draw the windows of a step, each after what the tokenizer puts before every text."""
+    rng = np.random.default_rng([tuning.seed, step])
+    own = length - len(model.start)
+    begins_B = rng.integers(0, len(stream) - own + 1, tuning.batch)
+    ids_BS = stream[begins_B[:, None] + np.arange(own)]
+    before_BS = np.broadcast_to(np.asarray(model.start, np.int64), (tuning.batch, len(model.start)))
+    return torch.from_numpy(np.concatenate([before_BS, ids_BS], axis=1))
+
+
+def _draw_positions(tuning: Tuning, length: int, longest: int, step: int) -> Int[Tensor, "B S"]:
+    """Draw the skip-wise positions of a step."""
+    generator = torch.Generator().manual_seed(hash((tuning.seed, step, 1)) % 2**31)
+    transform = make_transform("skipping", {"maximum": longest})
+    pos_BS: Tensor = transform(torch.arange(length).repeat(tuning.batch, 1), training=True, generator=generator)
+    return pos_BS
+
+
+def _save(
+    model: LanguageModel, optimizer: torch.optim.Optimizer, losses: list[float], path: Path, signature: str
+) -> None:
+    """Write what training goes on from, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(path.name + UNFINISHED)
+    state = {"model": model.model.state_dict(), "optimizer": optimizer.state_dict(), "losses": losses}
+    torch.save({**state, "signature": signature}, unfinished)
+    unfinished.replace(path)
+
+
+def _load(model: LanguageModel, optimizer: torch.optim.Optimizer, path: Path | None, signature: str) -> list[float]:
+    """Restore a checkpoint into model and optimiser, and return the losses so far; none without a checkpoint."""
+    if path is None or not path.exists():
+        return []
+    try:
+        state: Mapping[str, Any] = load_state(path)
+        if state["signature"] != signature:
+            return []
+        model.model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        return [float(loss) for loss in state["losses"]]
+    except Exception as fault:  # torch raises anything for a file that is none of its own
+        raise CheckpointError(f"{path} cannot be read, so training cannot go on from it; remove it") from fault
