@@ -3,8 +3,9 @@
     python docs/studies/generate.py            # writes the pages and their pictures
     python docs/studies/generate.py --check    # exit code 1 if a page is not what this writes
 
-``--take NAME FOLDER`` first copies the results of ``clockhands study NAME --out FOLDER`` here; ``--exact`` first
-computes again what needs no training. The pictures of the mechanisms are drawn by ``mechanisms.py``.
+``--take NAME FOLDER`` first copies the results of ``clockhands study NAME --out FOLDER`` here (``NAME.long``: those of
+``--scale long``); ``--exact`` first computes again what needs no training; ``--inspected FILE`` first keeps findings of
+``clockhands inspect``. The pictures of the mechanisms are drawn by ``mechanisms.py``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from clockhands.comparison import Comparison, conclude, read_comparison
 from clockhands.comparison.formats import as_markdown
 from clockhands.files import write_text
-from clockhands.findings import Finding
+from clockhands.findings import Finding, Findings
 from clockhands.studies import STUDIES, Study, answer_question, draw_study
 from clockhands.studies.answer_page import Facts, Measured, write_answers
 from clockhands.studies.exact import FACTS
@@ -29,6 +30,8 @@ from clockhands.studies.soundness import describe_earlier_plan
 HERE = Path(__file__).parent
 ANSWERS = HERE.parent / "answers.md"
 EXACT = HERE / "exact.json"
+INSPECTED = HERE / "minilm.json"
+"""Of all-MiniLM-L6-v2, a trained sentence encoder: `clockhands inspect MODEL --texts 48 --no-control --json`."""
 
 
 def write_pages() -> dict[Path, str]:
@@ -38,7 +41,7 @@ def write_pages() -> dict[Path, str]:
     return {
         **pages,
         HERE / "README.md": write_index(measured),
-        ANSWERS: write_answers(read_questions().values(), measured, read_facts()),
+        ANSWERS: write_answers(read_questions().values(), {**measured, **read_sized()}, read_facts()),
     }
 
 
@@ -46,6 +49,12 @@ def read_measured() -> Measured:
     """Return the committed results, by study."""
     paths = {name: path_of_results(name) for name in STUDIES}
     return {name: Comparison.from_json(path.read_text("utf8")) for name, path in paths.items() if path.is_file()}
+
+
+def read_sized() -> Measured:
+    """Return the committed results of other sizes than the planned one, by study and size: ``scale.long``."""
+    paths = sorted((HERE / "results").glob("*.*.json"))
+    return {path.stem: Comparison.from_json(path.read_text("utf8")) for path in paths}
 
 
 def path_of_results(name: str) -> Path:
@@ -56,7 +65,28 @@ def path_of_results(name: str) -> Path:
 def read_facts() -> Facts:
     """Return what was computed without training, by fact."""
     facts: Facts = json.loads(EXACT.read_text("utf8"))
-    return facts
+    return {**facts, "minilm": json.loads(INSPECTED.read_text("utf8"))}
+
+
+def keep_inspected(findings: Findings) -> None:
+    """Keep what the answers tell of a trained encoder, of the findings of ``clockhands inspect``; shares in percent."""
+    loudness, directions = findings["loudness"], findings["directions"]
+    quantities = {row[0]: row[1] for row in directions.table.rows}
+    kept = {
+        "word over position": loudness.details["ratio"],
+        "overlap": directions.value,
+        "overlap by chance": directions.references[0].value,
+        "overlap below chance": -directions.details["z"],
+        "position directions": quantities["dimensions of the positions' subspace"],
+    }
+    for layer, *terms in findings["logits.layers"].table.rows:
+        kept[f"content–content, layer {layer}"] = 100 * terms[0]
+        kept[f"content–position, layer {layer}"] = 100 * (terms[1] + terms[3])
+        kept[f"position–position, layer {layer}"] = 100 * terms[4]
+    for layer, position, _, _, word, *_ in findings["survival"].table.rows:
+        kept[f"position read back, layer {layer}"] = 100 * position
+        kept[f"word read back, layer {layer}"] = 100 * word
+    write_text(INSPECTED, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
 
 def write_facts() -> None:
@@ -194,6 +224,8 @@ def main(arguments: list[str]) -> int:
         write_text(path_of_results(arguments[1]), read_comparison(arguments[2]).to_json())
     if arguments == ["--exact"]:
         write_facts()
+    if arguments[:1] == ["--inspected"]:
+        keep_inspected(Findings.load(arguments[1]))
     pages = write_pages()
     if arguments == ["--check"]:
         stale = [path for path, text in pages.items() if not path.is_file() or path.read_text("utf8") != text]

@@ -15,11 +15,11 @@ from clockhands.studies.question import Claim, Question, Rests
 from clockhands.studies.soundness import describe_earlier_plan
 
 Measured = Mapping[str, Comparison]
-"""Comparisons by the name of their study."""
+"""Comparisons by the name of their study, those of other sizes by name and size: ``scale.long``."""
 Facts = Mapping[str, Mapping[str, Any]]
 """What was computed exactly: values by key, by the name of the fact."""
 
-SLOT = re.compile(r"\[\[([\w-]+)/(.+?)\]\]", re.DOTALL)
+SLOT = re.compile(r"\[\[([\w.-]+)/(.+?)\]\]", re.DOTALL)
 TOPICS = {
     "input": "The input: words and positions",
     "layers": "Order, layers and length",
@@ -111,8 +111,10 @@ def _write_details(question: Question, measured: Measured) -> list[str]:
 
 def _write_further(questions: Iterable[Question], measured: Measured) -> list[str]:
     """Studies that no answer here draws on."""
-    verdicts = {name for question in questions for name in question.studies}
-    lines = [f"- [{STUDIES[name].question}](studies/{name}.md)" for name in measured if name not in verdicts]
+    drawn = {name for question in questions for name in question.studies}
+    lines = [
+        f"- [{STUDIES[name].question}](studies/{name}.md)" for name in measured if name in STUDIES and name not in drawn
+    ]
     return ["## Further studies", "", *lines, ""] if lines else []
 
 
@@ -176,7 +178,7 @@ def check_rests(questions: Iterable[Question], measured: Measured) -> None:
 def _find_fallen(sentence: str, rests: Rests, measured: Measured) -> list[str]:
     faults = []
     for name, kinds in rests.items():
-        if earlier := describe_earlier_plan(STUDIES[name], measured[name]):
+        if earlier := describe_earlier_plan(STUDIES[name.partition(".")[0]], measured[name]):
             faults.append(f"{sentence} rests on the study {name}. {earlier}")
         verdicts = {verdict.variant: verdict.kind for verdict in _judge(name, measured[name])}
         faults += [

@@ -13,6 +13,7 @@ from clockhands.studies.exact.waves import (
     measure_orthogonality,
     measure_shift,
     measure_similarity,
+    measure_stretch,
     rotate_rows,
 )
 
@@ -47,3 +48,10 @@ def test_hands_are_counted() -> None:
 def test_channels_are_not_orthogonal() -> None:
     told = measure_orthogonality()
     assert told["above 0.9"] > 1 and told["below 0.1"] < 99
+
+
+def test_half_way_between_two_rows_a_hand_is_shorter() -> None:
+    told = measure_stretch()
+    assert told["fastest"] == pytest.approx(math.cos(0.5))
+    squares = [math.cos(10_000 ** (-2 * c / 512) / 2) ** 2 for c in range(256)]
+    assert told["row"] == pytest.approx(math.sqrt(sum(squares) / 256))

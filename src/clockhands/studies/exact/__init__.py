@@ -25,6 +25,7 @@ FACTS: Catalogue[Callable[[], Values]] = Catalogue(
         "similarity": import_later("clockhands.studies.exact.waves", "measure_similarity"),
         "hands": import_later("clockhands.studies.exact.waves", "count_hands"),
         "orthogonal": import_later("clockhands.studies.exact.waves", "measure_orthogonality"),
+        "stretch": import_later("clockhands.studies.exact.waves", "measure_stretch"),
         "index": import_later("clockhands.studies.exact.index", "measure_index"),
         "permutation": import_later("clockhands.studies.exact.order", "measure_permutation"),
         "layouts": import_later("clockhands.studies.exact.rotated", "compare_layouts"),

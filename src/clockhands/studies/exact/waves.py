@@ -88,3 +88,18 @@ def measure_orthogonality() -> Numbers:
         "above 0.9": 100 * float((cosines > 0.9).double().mean()),
         "below 0.1": 100 * float((cosines < 0.1).double().mean()),
     }
+
+
+def measure_stretch() -> Numbers:
+    """Return the length of a row half way between two neighbours, over theirs: by hand and of a row of 512 channels.
+
+    The mean of two unit vectors that are ω apart has the length cos(ω/2).
+    """
+    rows = make_rows(WIDTH, 512)
+    between = (rows[:-1] + rows[1:]) / 2
+    hands_F = between.unflatten(1, (-1, 2)).norm(dim=2).mean(0)
+    return {
+        "fastest": float(hands_F[0]),
+        "of 60 tokens": math.cos(math.pi / 60),
+        "row": float(between.norm(dim=1).mean() / rows.norm(dim=1).mean()),
+    }
