@@ -1,0 +1,61 @@
+"""ReRoPE, Self-Extend and dual chunks: RoPE while a text is short, and no distance that was never trained after it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clockhands import positions
+from clockhands.attention import attend, attend_reference
+from clockhands.schemes import DualChunk, ReRoPE, RoPE, SelfExtend
+from clockhands.schemes.rotary.two_rotations import TwoRotations
+
+LENGTH, WIDTH, TRAINED = 200, 16, 64
+SCHEMES = [
+    ReRoPE(WIDTH, window=32),
+    SelfExtend(WIDTH, window=32, group=8),
+    DualChunk(WIDTH, original_length=TRAINED, chunk=48),
+]
+
+
+def heads(length: int = LENGTH) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    q, k, v = torch.randn(3, 1, 2, length, WIDTH, generator=torch.Generator().manual_seed(1)).unbind(0)
+    return q, k, v
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: type(scheme).__name__)
+def test_a_short_text_is_read_as_rope_reads_it(scheme: TwoRotations) -> None:
+    q, k, v = heads(32)
+    pos = positions.count_up(1, 32)
+    wanted = attend(RoPE(WIDTH), q, k, v, pos, pos, causal=True)
+    torch.testing.assert_close(attend(scheme, q, k, v, pos, pos, causal=True), wanted)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: type(scheme).__name__)
+def test_every_pair_of_a_long_text_meets_at_a_distance_within_the_trained_length(scheme: TwoRotations) -> None:
+    """Each logit is RoPE's at some whole distance below the trained length, to 1e-6 of the largest."""
+    q, k, _ = (x.double() for x in heads())
+    pos = positions.count_up(1, LENGTH)
+    got = attend_reference(scheme, q, k, k, pos, pos, causal=True).logits_BHST[0, 0]
+    trained = torch.arange(TRAINED)[None]
+    turned, _ = RoPE(WIDTH).rotate(k[:, :, :1].expand(-1, -1, TRAINED, -1), k[:, :, :TRAINED], -trained, trained)
+    at_SR = torch.einsum("sk,rk->sr", q[0, 0], turned[0, 0]) / WIDTH**0.5
+    apart = (got[:, :1] - at_SR).abs().amin(-1)
+    assert float(apart.max()) < 1e-6 * float(got.abs().max()), "the first key, seen from everywhere"
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: type(scheme).__name__)
+def test_keys_cached_as_rotated_give_what_the_whole_text_gives(scheme: TwoRotations) -> None:
+    q, k, v = heads()
+    pos = positions.count_up(1, LENGTH)
+    whole = attend(scheme, q, k, v, pos, pos, causal=True)
+    kept = torch.cat(
+        [
+            scheme.rotate(q[:, :, t : t + 1], k[:, :, t : t + 1], pos[:, t : t + 1], pos[:, t : t + 1])[1]
+            for t in range(LENGTH)
+        ],
+        2,
+    )
+    last, _ = scheme.rotate(q[:, :, -1:], q[:, :, -1:], pos[:, -1:], pos[:, -1:])
+    step = attend(scheme, last, kept, v, pos[:, -1:], pos, rotated=True)
+    torch.testing.assert_close(step, whole[:, :, -1:], atol=2e-6, rtol=0)
