@@ -173,8 +173,7 @@ def make_plan(
     baseline = baseline or (chosen[0].name if chosen else "")
     faults += check_names(chosen) + _find_unknown_names(metric, match, inside, baseline, chosen)
     faults += check_architecture(base, metric, inside)
-    for variant in chosen:
-        faults += check_variant(base, variant)
+    faults += [fault for variant in chosen for fault in check_variant(base, variant)]
     if faults:
         raise ConfigError(list(dict.fromkeys(faults)), source)
     return Plan(
