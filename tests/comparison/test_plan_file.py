@@ -8,6 +8,7 @@ import pytest
 
 from clockhands.comparison.plan_file import read_grid, read_plan
 from clockhands.errors import ConfigError, DataError
+from clockhands.runs.recipe import vary_recipe
 from clockhands.training import load_recipe
 
 RECIPES = Path(__file__).parent.parent.parent / "recipes"
@@ -71,3 +72,11 @@ def test_a_plan_of_the_wrong_kind_is_one_message(tmp_path: Path, text: str, mess
     (tmp_path / "plan.toml").write_text(text)
     with pytest.raises((ConfigError, DataError), match=message):
         read_plan(tmp_path / "plan.toml")
+
+
+def test_the_plan_of_layers_asks_what_layers_rotate_and_see() -> None:
+    made = read_plan(RECIPES / "layers.toml")
+    named = {variant.name: vary_recipe(made.recipe, variant.overrides).model.decoder.name for variant in made.variants}
+    assert named["every other layer"] == "rope | none" and named["sinks"] == "rope + sinks"
+    assert named["rope in windows below a layer that sees all"] == "rope + window | none"
+    assert len(named) == len(made.variants) == 12
