@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { Tokenizer } from "../../src/engine/tokenizer";
 import { readVectors } from "./vectors";
 
 const { model } = readVectors("sinusoidal");
@@ -23,4 +24,10 @@ test("what the list does not have is unknown, and keeps its text", () => {
 test("what looks like a special token is text, and a blank text has no tokens", () => {
   expect(model.encodeText("a </s>").ids.slice(0, -1)).not.toContain(2);
   expect(model.encodeText("  ").ids).toEqual([]);
+});
+
+test("what stands between two matches, and after the last, are tokens too", () => {
+  const tokens = ["?", "-", "ab", "c"].map((text, id) => ({ id, text, special: false }));
+  const rules = { nfc: false, nfkc: false, lowercase: true, prefix: "", pattern: "-", unknownId: 0, endId: null, stripsSpace: false };
+  expect(new Tokenizer(tokens, rules).encode("AB-C").ids).toEqual([2, 1, 3]);
 });

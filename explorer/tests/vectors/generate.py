@@ -59,7 +59,10 @@ MODELS: dict[str, dict[str, Any]] = {
             "scheme": "learned", "max_length": 10, "std": 0.5, "beyond": "clamp", "combine": "project", "width": 4,
         },
     },
-    "rope": {"norm": "pre", "num_kv_heads": 1, "sides": {"scheme": "rope", "base": 100.0}},
+    "rope": {
+        "norm": "pre", "num_heads": 4, "num_kv_heads": 2, "head_dim": 4,
+        "sides": {"scheme": "rope", "base": 100.0},
+    },
     "rope-interleaved": {
         "norm": "pre", "activation": "gelu-tanh",
         "sides": {"scheme": "rope", "layout": "interleaved", "fraction": 0.5, "learned": True, "skip_every": 2},
