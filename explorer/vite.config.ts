@@ -19,5 +19,6 @@ export default defineConfig({
   },
   define: { "process.env.NODE_ENV": JSON.stringify("production") },
   worker: { format: "iife" },
-  test: { include: ["tests/**/*.test.{ts,tsx}"] },
+  // A browser that starts while other tests run takes its time.
+  test: { include: ["tests/**/*.test.{ts,tsx}"], testTimeout: 30_000 },
 });

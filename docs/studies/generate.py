@@ -24,6 +24,7 @@ from clockhands.studies import STUDIES, Study, answer_question, draw_study
 from clockhands.studies.answer_page import Facts, Measured, write_answers
 from clockhands.studies.exact import FACTS
 from clockhands.studies.literature import check_orderings
+from clockhands.studies.measured import PACKAGED
 from clockhands.studies.question import read_questions
 from clockhands.studies.soundness import describe_earlier_plan
 
@@ -38,6 +39,7 @@ def write_pages() -> dict[Path, str]:
     """Return every page by its path."""
     measured = read_measured()
     pages = {HERE / f"{name}.md": write_study(STUDIES[name], comparison) for name, comparison in measured.items()}
+    pages[PACKAGED] = write_packaged(measured)
     return {
         **pages,
         HERE / "README.md": write_index(measured),
@@ -93,6 +95,16 @@ def write_facts() -> None:
     """Compute every fact again, and keep them."""
     facts = {name: dict(FACTS[name]()) for name in FACTS}
     write_text(EXACT, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_packaged(measured: Measured) -> str:
+    """Return the studies' answers as the package holds them, for pages that tell them."""
+    answers = [
+        {"name": name, "question": study.question, "answer": answer_question(study, measured[name])}
+        for name, study in STUDIES.items()
+        if name in measured
+    ]
+    return json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
 
 
 def write_index(measured: Measured) -> str:

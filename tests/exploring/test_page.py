@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import re
 from pathlib import Path
@@ -14,6 +15,7 @@ from clockhands.exploring.measuring import UNTOUCHED, measure
 from clockhands.exploring.model_data import ExplorerModel, describe_model
 from clockhands.exploring.page import make_page, name_models, prepare_model
 from clockhands.runs import Run
+from clockhands.studies.measured import read_answers
 from tests.exploring.models import PAIRS, make_run
 
 
@@ -50,6 +52,15 @@ def test_what_was_measured_stands_there_without_script(model: ExplorerModel, pag
     right = next(count["right"] for count in model.data["measured"] if count["name"] == UNTOUCHED)
     assert f"who &lt;bit&gt; whom: {right} of 40" in told
     assert "clockhands explore runs/&lt;x&gt;" in told and "<bit>" not in page and "<x>" not in page
+
+
+def test_the_answers_of_the_studies_stand_there_without_script(page: str) -> None:
+    told = html.unescape(page[: page.index('<script type="application/json"')])
+    answers = read_answers()
+    for answer in answers:
+        section = told[told.index(f'id="study-{answer.name}"') :]
+        assert section.index(answer.question) < section.index(answer.answer) < section.index(answer.command)
+    assert len(answers) >= 10
 
 
 def test_runs_of_one_name_get_numbers(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ function flag(key: string): Field<boolean> {
 
 const FIELDS: { [Name in keyof State]: Field<State[Name]> } = {
   model: words("model"),
-  text: words("text"),
+  text: optional(words("text")),
   order: list(number("order", 0, MOST_SIZE, true)),
   positions: list(number("positions", -MOST_POSITION, MOST_POSITION)),
   frozenAt: optional(number("frozen", -MOST_POSITION, MOST_POSITION)),
@@ -90,8 +90,7 @@ export function writeAddress(state: State): string {
   const parameters = new URLSearchParams();
   for (const name of NAMES) {
     const field = FIELDS[name] as Field<State[typeof name]>;
-    const text = field.write(state[name]);
-    if (text !== field.write(DEFAULTS[name])) parameters.set(field.key, text);
+    if (JSON.stringify(state[name]) !== JSON.stringify(DEFAULTS[name])) parameters.set(field.key, field.write(state[name]));
   }
   return parameters.toString();
 }

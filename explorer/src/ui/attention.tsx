@@ -4,7 +4,7 @@ import { useMemo, useRef, useState } from "preact/hooks";
 import type { AttentionTrace, Matrix, Trace } from "../engine/api";
 import { Canvas, composePicture, copyPicture, readColours, useDark, type Draw } from "./canvas";
 import { chooseView, findLargest, pickAttention, readHead, reorder, TERMS } from "./grid";
-import { trace, type Live } from "./live";
+import { traceAfter, traceBefore, type Live } from "./live";
 import { makeScale, paintMatrix, readHex } from "./plots";
 import { ALL_TERMS, type Quantity, type Stack, type State, type View } from "./state";
 import type { Update } from "./store";
@@ -37,9 +37,8 @@ export function Attention(props: Props) {
   const { live, state, update, say } = props;
   const section = useRef<HTMLElement>(null);
   if (!live.before || !live.after) return null;
-  const typed = live.typed.map((token) => token.id);
-  const before = trace(live.model, typed, {}, live.before.tokens);
-  const after = trace(live.model, live.places.map((token) => token.id), live.controls, live.before.tokens);
+  const before = traceBefore(live);
+  const after = traceAfter(live);
   const picture = () => {
     const canvases = [...section.current!.querySelectorAll<HTMLCanvasElement>("canvas.matrix")];
     const words = [`Attention in layer ${state.layer + 1}, head ${state.head + 1} (${state.stack})`, live.places.map((token) => showToken(token.text)).join(" ")];

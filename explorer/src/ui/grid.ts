@@ -2,6 +2,7 @@
 
 import type { AttentionTrace, FourTerms, Matrix, Trace } from "../engine/api";
 import type { Quantity, Stack, View } from "./state";
+import { formatNumber } from "./words";
 
 export const TERMS: readonly { bit: number; key: keyof FourTerms; name: string }[] = [
   { bit: 1, key: "wordWord", name: "word to word" },
@@ -59,4 +60,22 @@ export function chooseView(view: View, before: Matrix, after: Matrix): Matrix {
 /** The largest finite size of a value. */
 export function findLargest(values: Float32Array): number {
   return values.reduce((most, value) => (Number.isFinite(value) ? Math.max(most, Math.abs(value)) : most), 0);
+}
+
+/** Say how large the four terms of a head are on average, over all pairs that are not masked; null without a split. */
+export function tellTerms(attention: AttentionTrace, head: number): string | null {
+  if (!attention.terms) return null;
+  const seen = readHead(attention, head, "scores", 15).values.map((value) => (value === -Infinity ? 0 : 1));
+  const pairs = seen.reduce((sum, one) => sum + one, 0);
+  const sizes = TERMS.map((term) => {
+    const { values } = readHead(attention, head, "scores", term.bit);
+    return `${term.name} ${formatNumber(values.reduce((sum, value) => sum + (value === -Infinity ? 0 : Math.abs(value)), 0) / pairs, 2)}`;
+  });
+  return `Their mean size in head ${head + 1}: ${sizes.join(", ")}.`;
+}
+
+/** The mean size of the difference of two attentions' weights, over heads and pairs. */
+export function compareWeights(before: AttentionTrace, after: AttentionTrace): number {
+  const sum = after.weights.reduce((total, weight, cell) => total + Math.abs(weight - before.weights[cell]!), 0);
+  return sum / after.weights.length;
 }

@@ -1,13 +1,14 @@
 /** The hands: dials, the encoding, the similarity of positions and the kernel of a head, moved by one drag. */
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Matrix } from "../engine/api";
 import { Canvas, composePicture, copyPicture, readColours, useDark, type Draw } from "./canvas";
-import { chooseHands, compareToTable, encodePosition, interpolateRow, shortAngle, turnHand, turnTable, type ClockSettings } from "./clock";
+import { chooseHands, compareToTable, shortAngle, turnHand } from "./clock";
+import { findRow, makeClock, trainedBase, type Clock } from "./clockwork";
 import type { Live } from "./live";
 import { drawAxes, drawDial, drawLine, makeScale, paintMatrix } from "./plots";
-import { MOST_SIZE, type State } from "./state";
-import { Slider, trainedBase } from "./sliders";
+import { canControl, MOST_SIZE, placePositions, type State } from "./state";
+import { Slider } from "./sliders";
 import type { Update } from "./store";
 import { formatNumber, formatPosition, showToken } from "./words";
 
@@ -18,29 +19,10 @@ interface Props {
   say: (text: string) => void;
 }
 
-/** The clock of a state: its hands, and the table of its positions. */
-interface Clock {
-  settings: ClockSettings;
-  table: Matrix;
-  /** Whether the rows were made by hands, so that places between them exist. */
-  turning: boolean;
-}
-
 function useClock(state: State, live: Live): Clock {
-  const { model } = live;
-  const width = state.width ?? model.config.dModel;
-  const base = state.base ?? trainedBase(live);
-  const { name } = model.scheme;
-  const own = name !== "sinusoidal" && name !== "rope" && name !== "none";
-  return useMemo(() => {
-    const learned = own ? model.positionTable(live.controls, state.length) : null;
-    const hands = width / 2;
-    const trained = state.width === null && state.base === null && name !== "none" ? model.frequencies({}) : [];
-    const frequencies = Array.from({ length: hands }, (_, hand) => trained[hand] ?? base ** (-hand / hands));
-    if (state.stoppedHand !== null && state.stoppedHand < hands) frequencies[state.stoppedHand] = 0;
-    const settings = { frequencies, sineOnly: state.sineOnly, loudness: state.loudness };
-    return { settings, table: learned ?? turnTable(state.length, 0, settings), turning: !learned };
-  }, [model, width, base, own, state.length, state.stoppedHand, state.sineOnly, state.loudness, own ? live.controls : null]);
+  const { positions: _, ...shape } = live.controls;
+  const key = [state.width, state.base, state.length, state.stoppedHand, state.sineOnly, state.loudness, JSON.stringify(shape)].join();
+  return useMemo(() => makeClock(state, live), [live.model, key]);
 }
 
 /** Everything about the hands. */
@@ -50,7 +32,10 @@ export function Hands(props: Props) {
   const section = useRef<HTMLElement>(null);
   const most = state.length - 1;
   const place = Math.min(most, state.clock);
-  const set = (position: number) => update((now) => takePosition(now, live, Math.min(now.length - 1, Math.max(0, position))));
+  const hold = (now: State, position: number) => takePosition(now, live, Math.min(now.length - 1, Math.max(0, position)));
+  const set = (position: number) => update((now) => hold(now, position));
+  // Two keys may be pressed within one frame: each starts from where the last one went.
+  const step = (by: number) => update((now) => hold(now, now.clock + by));
   const picture = () => {
     const canvases = [...section.current!.querySelectorAll("canvas")];
     const words = ["The hands of a positional encoding", `position ${formatPosition(place)}, base ${formatNumber(state.base ?? trainedBase(live))}, width ${clock.table.columns}`];
@@ -65,11 +50,12 @@ export function Hands(props: Props) {
         </button>
       </div>
       <p class="lead">
-        A position is written as the angles of {clock.settings.frequencies.length} hands, each slower than the one before it. Sine and cosine are how high and how
-        far to the right a hand points. Turn any hand: all of them, and everything below, turn with it.
+        A position is written as the angles of {clock.settings.frequencies.length} hands, each slower than the one before it. The sine of its angle is how
+        far to the right a hand points, the cosine how far up. Turn any hand: all of them, and everything below, turn with it.
+        {live.model.scheme.name === "none" ? " This model has no clock: what is drawn is the paper's." : ""}
       </p>
-      <Time {...props} place={place} most={most} set={set} />
-      <Dials {...props} clock={clock} place={place} most={most} set={set} />
+      <Time {...props} place={place} most={most} set={set} step={step} />
+      <Dials {...props} clock={clock} place={place} most={most} set={set} step={step} />
       <div class="figures">
         <Heatmap clock={clock} place={place} set={set} />
         <Curves state={state} live={live} clock={clock} place={place} set={set} />
@@ -83,13 +69,13 @@ export function Hands(props: Props) {
 function takePosition(now: State, live: Live, position: number): Partial<State> {
   const rounded = Math.round(position * 100) / 100;
   if (now.follow === null) return { clock: rounded };
-  const positions = [...live.positions];
+  const positions = placePositions(now, live.places.length);
   positions[now.follow] = rounded;
   return { clock: rounded, positions, frozenAt: null, reversed: false };
 }
 
 /** Play, scrub, and the token that follows. */
-function Time({ state, live, update, place, most, set }: Props & { place: number; most: number; set: (position: number) => void }) {
+function Time({ state, live, update, place, most, set, step }: Props & { place: number; most: number; set: (position: number) => void; step: (by: number) => void }) {
   const [playing, setPlaying] = useState(false);
   const now = useRef(place);
   now.current = place;
@@ -108,7 +94,7 @@ function Time({ state, live, update, place, most, set }: Props & { place: number
     });
     return () => cancelAnimationFrame(frame);
   }, [playing, most]);
-  const positioned = live.model.applicable.encoder.includes("positions");
+  const positioned = canControl(live.model, "encoder", "positions");
   return (
     <div class="time">
       <button type="button" class="play" aria-pressed={playing} onClick={() => setPlaying(!playing)}>
@@ -118,7 +104,7 @@ function Time({ state, live, update, place, most, set }: Props & { place: number
         <span>
           Position <output>{formatPosition(place)}</output>
         </span>
-        <input type="range" min={0} max={most} step={0.01} value={place} onInput={(event) => set(Number(event.currentTarget.value))} onKeyDown={stepWhole(place, set)} />
+        <input type="range" min={0} max={most} step={0.01} value={place} onInput={(event) => set(Number(event.currentTarget.value))} onKeyDown={stepWhole(step)} />
       </label>
       {positioned ? (
         <label>
@@ -144,12 +130,12 @@ function Time({ state, live, update, place, most, set }: Props & { place: number
 }
 
 /** Arrow keys go from one whole position to the next; with shift, by a tenth. */
-function stepWhole(place: number, set: (position: number) => void) {
+function stepWhole(step: (by: number) => void) {
   return (event: KeyboardEvent) => {
     const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
     if (by === undefined) return;
     event.preventDefault();
-    set(place + (event.shiftKey ? by / 10 : by));
+    step(event.shiftKey ? by / 10 : by);
   };
 }
 
@@ -158,9 +144,10 @@ interface DialProps extends Props {
   place: number;
   most: number;
   set: (position: number) => void;
+  step: (by: number) => void;
 }
 
-function Dials({ state, live, update, clock, place, most, set }: DialProps) {
+function Dials({ state, live, update, clock, place, most, set, step }: DialProps) {
   const { frequencies } = clock.settings;
   const [room, setRoom] = useState(32);
   const list = useRef<HTMLDivElement>(null);
@@ -211,7 +198,7 @@ function Dials({ state, live, update, clock, place, most, set }: DialProps) {
       event.preventDefault();
       return set(event.key === "Home" ? 0 : most);
     }
-    stepWhole(place, set)(event);
+    stepWhole(step)(event);
   };
   return (
     <>
@@ -262,7 +249,7 @@ function Dial(props: { frequency: number; place: number; tokens: number[]; chose
   const dark = useDark();
   const angles = tokens.map((token) => token * frequency);
   const key = `${place * frequency}|${angles.join()}|${chosen}|${stopped}|${dark}`;
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = canvas.current!;
     const ratio = Math.min(3, window.devicePixelRatio || 1);
     if (element.width !== DIAL * ratio) [element.width, element.height] = [DIAL * ratio, DIAL * ratio];
@@ -280,56 +267,71 @@ interface FigureProps {
   set: (position: number) => void;
 }
 
-/** The table of all positions with the row of this one above it. */
+const LEFT = 34;
+const STRIP = 66;
+const TABLE = 218;
+
+/** The vector of this position, and below it the table of all positions with its row marked. */
 function Heatmap({ clock, place, set }: FigureProps) {
+  const { table } = clock;
   const dark = useDark();
-  const { table, settings, turning } = clock;
-  const picture = useMemo(() => {
+  const most = useMemo(() => largest(table) || 1, [table]);
+  const drawTable = useMemo((): Draw => {
     const { card, accent, warm } = readColours();
-    return paintMatrix(table, largest(table), makeScale(warm, card, accent));
+    const picture = paintMatrix(table, most, makeScale(warm, card, accent));
+    return (context, width, height) => {
+      context.imageSmoothingEnabled = false;
+      context.drawImage(picture, LEFT, 0, width - LEFT, height);
+    };
   }, [table, dark]);
-  const row = turning ? encodePosition(place, settings) : interpolateRow(table, place);
-  const [strip, gap, left] = [44, 26, 34];
-  const height = 300;
-  const draw: Draw = (context, width, _, colours) => {
-    const most = largest(table) || 1;
-    const across = width - left;
+  const row = findRow(clock, place);
+  const drawStrip: Draw = (context, width, height, colours) => {
+    const across = width - LEFT;
+    const middle = height - 24;
     context.font = "12px system-ui, sans-serif";
     context.fillStyle = colours.ink;
     context.textBaseline = "top";
-    context.fillText(`The vector of position ${formatPosition(place)}`, left, 0);
+    context.fillText(`The vector of position ${formatPosition(place)}`, LEFT, 0);
     context.fillStyle = colours.line;
-    context.fillRect(left, 16 + strip / 2, across, 1);
+    context.fillRect(LEFT, middle, across, 1);
     const thick = Math.max(1, across / row.length - (across / row.length > 3 ? 1 : 0));
-    row.forEach((value, column) => {
-      context.fillStyle = value < 0 ? colours.warm : colours.accent;
-      const tall = (Math.abs(value) / most) * (strip / 2);
-      context.fillRect(left + (column * across) / row.length, 16 + strip / 2 - (value > 0 ? tall : 0), thick, tall);
-    });
-    const top = 16 + strip + gap;
-    const down = height - top;
-    context.fillStyle = colours.ink;
-    context.fillText(`All positions (down) × ${table.columns} channels (across)`, left, top - 18);
-    context.imageSmoothingEnabled = false;
-    context.drawImage(picture, left, top, across, down);
-    const y = top + ((place + 0.5) / table.rows) * down;
+    for (const sign of [1, -1]) {
+      context.fillStyle = sign < 0 ? colours.warm : colours.accent;
+      row.forEach((value, column) => {
+        if (value * sign > 0) context.fillRect(LEFT + (column * across) / row.length, middle, thick, (-value / most) * 22);
+      });
+    }
+  };
+  // The row's frame lies on a canvas of its own: the table below it is not drawn again while the hands turn.
+  const drawFrame: Draw = (context, width, height, colours) => {
+    const tall = Math.max(4, height / table.rows);
+    const y = Math.min(height - tall / 2, Math.max(tall / 2, ((place + 0.5) / table.rows) * height));
+    context.strokeStyle = colours.card;
+    context.lineWidth = 4;
+    context.strokeRect(LEFT - 1, y - tall / 2, width - LEFT, tall);
     context.strokeStyle = colours.ink;
     context.lineWidth = 1.5;
-    context.strokeRect(left - 0.5, y - Math.max(2, down / table.rows / 2), across, Math.max(4, down / table.rows));
+    context.strokeRect(LEFT - 1, y - tall / 2, width - LEFT, tall);
+    context.font = "12px system-ui, sans-serif";
     context.fillStyle = colours.ink;
     context.textAlign = "right";
     context.textBaseline = "middle";
-    context.fillText(formatPosition(Math.round(place)), left - 5, Math.min(height - 7, Math.max(top + 6, y)));
-    context.textAlign = "left";
+    context.fillText(formatPosition(Math.round(place)), LEFT - 5, Math.min(height - 7, Math.max(7, y)));
   };
-  const top = 16 + strip + gap;
   const read = (event: PointerEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
-    if (event.buttons === 1) set(((event.clientY - box.top - top) / (height - top)) * table.rows - 0.5);
+    if (event.buttons === 1) set(((event.clientY - box.top) / box.height) * table.rows - 0.5);
   };
   return (
     <figure>
-      <Canvas class="heatmap" draw={draw} height={height} label={`The encoding: ${table.rows} positions by ${table.columns} channels, the row of position ${formatPosition(place)} marked`} onPointerDown={read} onPointerMove={read} />
+      <Canvas draw={drawStrip} height={STRIP} label={`The vector of position ${formatPosition(place)}: ${row.length} channels`} />
+      <p class="caption">
+        All positions (down) × {table.columns} channels (across)
+      </p>
+      <div class="layers" onPointerDown={read} onPointerMove={read}>
+        <Canvas draw={drawTable} height={TABLE} label={`The encoding: ${table.rows} positions by ${table.columns} channels`} />
+        <Canvas class="above" draw={drawFrame} height={TABLE} label={`The row of position ${formatPosition(place)}`} />
+      </div>
     </figure>
   );
 }
@@ -342,8 +344,8 @@ function largest(table: Matrix): number {
 
 /** How alike each position is to this one, and what a head gives to a key there. */
 function Curves({ state, live, clock, place, set }: FigureProps & { state: State; live: Live }) {
-  const { table, settings, turning } = clock;
-  const row = turning ? encodePosition(place, settings) : interpolateRow(table, place);
+  const { table } = clock;
+  const row = findRow(clock, place);
   const alike = compareToTable(row, table);
   const layer = Math.min(state.layer, live.model.config.encoderLayers - 1);
   const head = Math.min(state.head, live.model.config.heads - 1);
@@ -357,7 +359,7 @@ function Curves({ state, live, clock, place, set }: FigureProps & { state: State
   const rows = table.rows;
   const height = 300;
   const draw: Draw = (context, width, _, colours) => {
-    const sides = { left: 34, right: width - 6, least: 0, most: rows - 1 };
+    const sides = { left: 46, right: width - 6, least: 0, most: rows - 1 };
     const upper = { ...sides, top: 22, bottom: 118, low: -1, high: 1 };
     const axes = drawAxes(context, upper, colours, { x: "position", y: `How alike to position ${formatPosition(place)} (cosine)` });
     drawLine(context, Array.from(alike, (value, index): [number, number] => [axes.x(index), axes.y(value)]), colours.accent);
@@ -367,13 +369,13 @@ function Curves({ state, live, clock, place, set }: FigureProps & { state: State
     const inside = near.filter(({ at }) => at >= 0 && at <= rows - 1).sort((one, other) => one.at - other.at);
     const [low, high] = [Math.min(0, ...kernel.values), Math.max(0, ...kernel.values)];
     const lower = { ...sides, top: 176, bottom: 264, low, high };
-    const below = drawAxes(context, lower, colours, { x: "position of the key", y: `What head ${head + 1} of layer ${layer + 1} gives to a key there (logits)` });
+    const below = drawAxes(context, lower, colours, { x: "position of the key", y: width > 480 ? `What head ${head + 1} of layer ${layer + 1} gives to a key there (logits)` : `Head ${head + 1}, layer ${layer + 1}: logit of a key there` });
     drawLine(context, inside.map(({ at, value }): [number, number] => [below.x(at), below.y(value)]), colours.warm);
     mark(context, below.x(place), lower, colours.ink);
   };
   const read = (event: PointerEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
-    if (event.buttons === 1) set(((event.clientX - box.left - 34) / (box.width - 40)) * (rows - 1));
+    if (event.buttons === 1) set(((event.clientX - box.left - 46) / (box.width - 52)) * (rows - 1));
   };
   const label = `Similarity of every position to position ${formatPosition(place)}: ${formatNumber(alike[Math.min(rows - 1, Math.round(place) + 1)] ?? 0, 2)} one position on`;
   return (

@@ -3,9 +3,17 @@
 import { forEverySentence, type Controls, type LiveModel, type TokenInfo, type Trace, type Translation } from "../engine/api";
 import { makeControls, placePositions, type State } from "./state";
 
+const TOM = "Tom bit a dog";
+
+/** The sentence with which a model begins: Tom and the dog, or the first of its held-out ones. */
+export function chooseText(model: LiveModel): string {
+  return model.encodeText(TOM).unknown.length === 0 ? TOM : (model.heldOut[0]?.source ?? "");
+}
+
 /** A sentence under a state. `places` are the tokens in the order in which they stand. */
 export interface Live {
   model: LiveModel;
+  text: string;
   typed: TokenInfo[];
   /** Which typed token stands at each place. */
   order: number[];
@@ -49,6 +57,16 @@ export function trace(model: LiveModel, ids: readonly number[], controls: Contro
   return traces(key, () => model.forward({ ids, controls, targetIds }));
 }
 
+/** The changed sentence, whose decoder reads the untouched translation, so that it can be compared with the untouched one. */
+export function traceAfter(live: Live): Trace {
+  return trace(live.model, live.places.map((token) => token.id), live.controls, live.before!.tokens);
+}
+
+/** The untouched sentence with its translation. */
+export function traceBefore(live: Live): Trace {
+  return trace(live.model, live.typed.map((token) => token.id), {}, live.before!.tokens);
+}
+
 /** Translate a text as a model was trained, for what stands beside the sentence that is being changed. */
 export function translateText(model: LiveModel, text: string, controls: Controls = {}): Translation {
   return translate(model, model.encodeText(text).ids, controls);
@@ -56,14 +74,15 @@ export function translateText(model: LiveModel, text: string, controls: Controls
 
 /** Compute everything that a reader sees of the sentence of a state. */
 export function bringToLife(state: State, model: LiveModel): Live {
-  const encoded = model.encodeText(state.text);
+  const text = state.text ?? chooseText(model);
+  const encoded = model.encodeText(text);
   const count = encoded.ids.length;
-  const order = isOrder(state.order, count) ? state.order : encoded.ids.map((_, index) => index);
+  const order = completeOrder(state.order, count);
   const places = order.map((index) => encoded.tokens[index]!);
   const unknown = order.map((index) => encoded.unknown.includes(index));
   const controls = makeControls(state, model);
   const positions = placePositions(state, count);
-  const live: Live = { model, typed: encoded.tokens, order, places, unknown, positions, controls, before: null, after: null, problem: "" };
+  const live: Live = { model, text, typed: encoded.tokens, order, places, unknown, positions, controls, before: null, after: null, problem: "" };
   if (places.every((token) => token.special)) return { ...live, problem: "Type a sentence, and it is translated." };
   try {
     live.before = translate(model, encoded.ids, {});
@@ -74,9 +93,11 @@ export function bringToLife(state: State, model: LiveModel): Live {
   return live;
 }
 
-/** Whether a list is a permutation of `count` places. */
-export function isOrder(order: readonly number[], count: number): boolean {
-  return order.length === count && new Set(order).size === count && order.every((index) => index < count);
+/** A permutation of `count` places: the list, and behind it what it does not speak of; as typed where it is none. */
+export function completeOrder(order: readonly number[], count: number): number[] {
+  const typed = Array.from({ length: count }, (_, index) => index);
+  const whole = order.length <= count && new Set(order).size === order.length && order.every((index) => index < order.length);
+  return whole ? [...order, ...typed.slice(order.length)] : typed;
 }
 
 /** What can be counted over other sentences too: the controls without the positions of this one. */

@@ -1,16 +1,16 @@
 /** The page of `clockhands explore`. */
 
 import { render } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
-import { EngineWorker, loadModels, readPage, type LiveModel } from "../engine/api";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { EngineWorker, loadModels, type LiveModel } from "../engine/api";
 import { readAddress } from "./address";
 import { Attention } from "./attention";
 import { useCount } from "./count";
 import { First } from "./first";
+import { Glance } from "./glance";
 import { Hands } from "./hands";
-import { bringToLife } from "./live";
-import { Answers, Questions, Strip, type StudyAnswer } from "./scene";
-import { chooseText } from "./scenes";
+import { bringToLife, chooseText } from "./live";
+import { Questions, Strip } from "./scene";
 import { Sentence } from "./sentence";
 import { Sliders } from "./sliders";
 import { DEFAULTS, UNTOUCHED, type State } from "./state";
@@ -26,7 +26,6 @@ function complete(models: readonly LiveModel[]): (state: State) => State {
     return {
       ...state,
       model: model.id,
-      text: state.text || (state.model ? state.text : chooseText(model)),
       layer: Math.min(state.layer, layers - 1),
       head: Math.min(state.head, heads - 1),
     };
@@ -39,14 +38,21 @@ function findFirst(models: readonly LiveModel[]): LiveModel {
   return models.find(tellsTom) ?? models[0]!;
 }
 
-function Page({ models, worker, store, answers }: { models: LiveModel[]; worker: EngineWorker; store: Store; answers: StudyAnswer[] }) {
+function Page({ models, worker, store }: { models: LiveModel[]; worker: EngineWorker; store: Store }) {
   const state = useStore(store);
   const model = models.find((candidate) => candidate.id === state.model)!;
-  const live = useMemo(() => bringToLife(state, model), [state, model]);
+  const still = useStill(state);
+  const live = useMemo(() => bringToLife(still, model), [still, model]);
   const before = useCount(worker, model, {});
   const after = useCount(worker, model, live.controls);
   const [said, say] = useState("");
-  const props = { state, live, update: store.update, say };
+  const props = { state: still, live, update: store.update, say };
+  // A drag of the hands draws the hands alone, at every frame: the other parts are kept as they are.
+  const first = useMemo(() => <First models={models} />, [models]);
+  const questions = useMemo(() => <Questions models={models} {...props} />, [still.scene]);
+  const sentence = useMemo(() => <Sentence {...props} before={before} after={after} />, [still, live, before, after]);
+  const sliders = useMemo(() => <Sliders {...props} />, [still, live]);
+  const attention = useMemo(() => <Attention {...props} />, [still, live]);
   useEffect(() => {
     if (said === "") return;
     const timer = setTimeout(() => say(""), 4000);
@@ -63,26 +69,33 @@ function Page({ models, worker, store, answers }: { models: LiveModel[]; worker:
         </p>
       </header>
       <main>
-        <First models={models} />
-        <Questions models={models} {...props} />
+        {first}
+        {questions}
         <div class="bench-head">
           <Models models={models} {...props} />
           <CopyLink store={store} say={say} />
         </div>
         <div class="bench">
-          <Sentence {...props} before={before} after={after} />
-          <Sliders {...props} />
+          {sentence}
+          {sliders}
         </div>
-        <Hands {...props} />
-        <Attention {...props} />
-        <Answers answers={answers} />
+        <Hands {...props} state={state} />
+        {attention}
       </main>
-      <Strip models={models} {...props} count={after} answers={answers} />
+      {state.scene ? <Strip models={models} {...props} state={state} count={after} /> : <Glance {...props} count={after} />}
       <p class={said ? "said shown" : "said"} role="status">
         {said}
       </p>
     </>
   );
+}
+
+/** The state but for the clock, the same object until something else in it changes. */
+function useStill(state: State): State {
+  const kept = useRef(state);
+  const names = Object.keys(state) as (keyof State)[];
+  if (names.some((name) => name !== "clock" && state[name] !== kept.current[name])) kept.current = state;
+  return kept.current;
 }
 
 function skip(event: MouseEvent): void {
@@ -101,8 +114,8 @@ function Models({ models, state, update }: { models: LiveModel[]; state: State; 
         value={state.model}
         onChange={(event) => {
           const next = models.find((candidate) => candidate.id === event.currentTarget.value)!;
-          const known = next.encodeText(state.text).unknown.length === 0;
-          update({ ...UNTOUCHED, model: next.id, text: known ? state.text : chooseText(next), scene: "", step: 0 });
+          const known = state.text !== null && next.encodeText(state.text).unknown.length === 0;
+          update({ ...UNTOUCHED, model: next.id, text: known ? state.text : null, scene: "", step: 0 });
         }}
       >
         {models.map((candidate) => (
@@ -164,9 +177,8 @@ function foldTold(): void {
 const root = document.getElementById("explorer");
 if (root) {
   const models = loadModels();
-  const { answers = [] } = readPage() as { answers?: StudyAnswer[] };
   const store = new Store({ ...DEFAULTS, ...readAddress(location.hash) }, complete(models));
   foldTold();
   document.documentElement.classList.add("live");
-  render(<Page models={models} worker={new EngineWorker()} store={store} answers={answers} />, root);
+  render(<Page models={models} worker={new EngineWorker()} store={store} />, root);
 }

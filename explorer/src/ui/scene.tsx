@@ -2,19 +2,15 @@
 
 import { useEffect } from "preact/hooks";
 import type { HeldOutProgress, LiveModel } from "../engine/api";
-import type { Live } from "./live";
+import { makeClock, tellPosition } from "./clockwork";
+import { compareWeights, pickAttention, tellTerms } from "./grid";
+import { traceAfter, traceBefore, type Live } from "./live";
+import { readAnswer, type StudyAnswer } from "./answers";
 import { canPlay, playStep, SCENES, type Place, type Scene } from "./scenes";
 import { Count, tellChange } from "./sentence";
 import type { State } from "./state";
 import type { Update } from "./store";
-
-/** An answer as a study measured it; `paragraphs` hold its numbers. */
-export interface StudyAnswer {
-  name: string;
-  question: string;
-  answer: string;
-  command: string;
-}
+import { formatNumber } from "./words";
 
 interface Props {
   models: readonly LiveModel[];
@@ -54,8 +50,8 @@ function start(models: readonly LiveModel[], scene: Scene, update: Update): void
 const IDS: Record<Place, string> = { sentence: "sentence-title", sliders: "sliders-title", hands: "hands-title", attention: "attention-title" };
 
 /** The strip at the foot of the window: a step, what the model makes of it, and on. */
-export function Strip(props: Props & { count: HeldOutProgress | null; answers: readonly StudyAnswer[] }) {
-  const { models, state, live, update, count, answers } = props;
+export function Strip(props: Props & { count: HeldOutProgress | null }) {
+  const { models, state, live, update, count } = props;
   const scene = SCENES.find((candidate) => candidate.study === state.scene);
   const place = scene?.steps[state.step]?.look;
   useEffect(() => {
@@ -86,7 +82,6 @@ export function Strip(props: Props & { count: HeldOutProgress | null; answers: r
   });
   if (!scene) return null;
   const step = scene.steps[state.step];
-  const answer = answers.find((candidate) => candidate.name === scene.study);
   return (
     <aside class="strip" aria-label="Scene">
       <div class="strip-text" aria-live="polite">
@@ -98,7 +93,7 @@ export function Strip(props: Props & { count: HeldOutProgress | null; answers: r
         </p>
         {step ? (
           <p>
-            {step.say} <span class="told">{tellStep(live, step.look)}</span>
+            {step.say} <span class="told">{tellStep(state, live, step.look)}</span>
             {step.count ? (
               <span class="told counted">
                 {" "}
@@ -107,7 +102,7 @@ export function Strip(props: Props & { count: HeldOutProgress | null; answers: r
             ) : null}
           </p>
         ) : (
-          <Measured scene={scene} answer={answer} />
+          <Measured scene={scene} answer={readAnswer(scene.study)} />
         )}
       </div>
       <div class="strip-keys">
@@ -125,15 +120,24 @@ export function Strip(props: Props & { count: HeldOutProgress | null; answers: r
   );
 }
 
-/** What the live model made of the step, where the step is about its text. */
-function tellStep(live: Live, place: Place): string {
-  if (place === "hands" || place === "attention" || !live.before || !live.after) return "";
+/** What the live model makes of the step. */
+function tellStep(state: State, live: Live, place: Place): string {
+  if (!live.before || !live.after) return live.problem;
+  if (place === "hands") return tellPosition(makeClock(state, live), Math.min(state.clock, state.length - 1));
+  if (place === "attention") return tellAttention(state, live);
   const text = live.after.text || "(nothing)";
   return live.before === live.after ? `It writes “${text}”.` : `It writes “${text}”. ${tellChange(live.before, live.after)}`;
 }
 
+function tellAttention(state: State, live: Live): string {
+  const after = pickAttention(traceAfter(live), state.stack, state.layer);
+  if (state.view !== "difference") return tellTerms(after, state.head) ?? "";
+  const change = compareWeights(pickAttention(traceBefore(live), state.stack, state.layer), after);
+  return `Its weights change by ${formatNumber(change, 2)} on average.`;
+}
+
 /** The end of a scene: what the study measured over many models, in its own words. */
-function Measured({ scene, answer }: { scene: Scene; answer: StudyAnswer | undefined }) {
+function Measured({ scene, answer }: { scene: Scene; answer: StudyAnswer | null }) {
   if (!answer) return <p>The study that measures this: <code>clockhands study {scene.study}</code></p>;
   return (
     <>
@@ -158,26 +162,7 @@ function showAnswer(event: MouseEvent, name: string): void {
   section?.focus();
 }
 
-/** Text and numbers with their intervals, by turns. */
+/** Text, and numbers with their intervals, by turns. */
 export function splitNumbers(text: string): string[] {
-  return text.split(/(−?\d[\d.,]*(?: \[[^\]]*\])?(?: %| nats)?)/);
-}
-
-/** All answers of the studies, as text. */
-export function Answers({ answers }: { answers: readonly StudyAnswer[] }) {
-  if (answers.length === 0) return null;
-  return (
-    <section class="answers" aria-labelledby="answers-title">
-      <h2 id="answers-title">What the studies measured</h2>
-      {answers.map((answer) => (
-        <article key={answer.name} id={`study-${answer.name}`} tabIndex={-1}>
-          <h3>{answer.question}</h3>
-          <p>{answer.answer}</p>
-          <p class="soft">
-            Again with <code>{answer.command}</code>
-          </p>
-        </article>
-      ))}
-    </section>
-  );
+  return text.split(/([−+]?\d[\d.,]* \[[^\]]*\](?: %| nats)?)/);
 }

@@ -13,7 +13,7 @@ export type Place = "sentence" | "sliders" | "hands" | "attention";
 
 export interface Step {
   say: string;
-  set: Partial<State>;
+  set: Partial<State> | ((model: LiveModel) => Partial<State>);
   look: Place;
   /** The model of this step, where it is another one than the scene's. */
   cast?: Cast;
@@ -51,7 +51,12 @@ export const SCENES: readonly Scene[] = [
     steps: [
       { say: "The words are multiplied by √d before their positions are added. The two bars are their lengths.", set: {}, look: "sliders", count: true },
       { say: "Without √d, in this model that was trained with it: see the bars, and the count.", set: { scaleTokens: false }, look: "sliders", count: true },
-      { say: "Still without √d, but positions quieter as well, by a factor of 8: the proportion of the two is as trained.", set: { scaleTokens: false, loudness: 0.125 }, look: "sliders", count: true },
+      {
+        say: "Still without √d, but positions quieter by the same factor: the proportion of the two is as trained.",
+        set: (model) => ({ scaleTokens: false, loudness: 1 / Math.sqrt(model.config.dModel) }),
+        look: "sliders",
+        count: true,
+      },
     ],
   },
   {
@@ -62,7 +67,7 @@ export const SCENES: readonly Scene[] = [
       { say: "Sine and cosine of each angle: the curve shows how alike every position is to this one.", set: { clock: 20 }, look: "hands", count: true },
       { say: "Every cosine is set to 0. Turn a hand: the curve is no longer the same around every position.", set: { clock: 20, sineOnly: true }, look: "hands", count: true },
       { say: "Both again, but each position gets the vector of another one.", set: { shuffledRows: 1 }, look: "sentence", count: true },
-      { say: "A base of 10: even the slowest hand turns quickly. This model was trained with another.", set: { base: 10 }, look: "sliders", count: true },
+      { say: "A base of 10: even the slowest hand turns quickly.", set: { base: 10 }, look: "sliders", count: true },
     ],
   },
   {
@@ -73,7 +78,7 @@ export const SCENES: readonly Scene[] = [
       { say: "Word and position are added, and yet every score falls into four terms, of which two mix them.", set: { text: TOM, ...LOOK_TERMS }, look: "attention" },
       { say: "The words' term alone.", set: { text: TOM, ...LOOK_TERMS, terms: 1 }, look: "attention" },
       { say: "The positions' term alone.", set: { text: TOM, ...LOOK_TERMS, terms: 8 }, look: "attention" },
-      { say: "The two mixed terms, which a score of two separate vectors would not have.", set: { text: TOM, ...LOOK_TERMS, terms: 6 }, look: "attention" },
+      { say: "The two mixed terms: what a word has to say to a place, and a place to a word.", set: { text: TOM, ...LOOK_TERMS, terms: 6 }, look: "attention" },
     ],
   },
   {
@@ -93,7 +98,7 @@ export const SCENES: readonly Scene[] = [
     cast: "numbers",
     steps: [
       { say: "A clock with 4 hands: 8 channels. The curve shows which other positions look like this one.", set: { width: 8, clock: 20 }, look: "hands" },
-      { say: "32 hands: 64 channels, as in this model.", set: { clock: 20 }, look: "hands" },
+      { say: "As many channels as this model has.", set: { clock: 20 }, look: "hands" },
       { say: "256 hands: 512 channels, as in the paper's model.", set: { width: 512, clock: 20 }, look: "hands" },
     ],
   },
@@ -104,7 +109,7 @@ export const SCENES: readonly Scene[] = [
     steps: [
       { say: "An index grows without end. A hand only turns: move the position along, and look at the size of its vector's bars.", set: { length: 512, clock: 3 }, look: "hands" },
       { say: "Position 500: every bar is still between −1 and 1.", set: { length: 512, clock: 500 }, look: "hands" },
-      { say: "But this model has learned where sentences start: counted from 5, the same words stand elsewhere on every clock.", set: { offset: 5 }, look: "sentence", count: true },
+      { say: "A clock has no beginning, but a model may have learned one: counted from 5, the same words stand elsewhere on every dial.", set: { offset: 5 }, look: "sentence", count: true },
     ],
   },
   {
@@ -113,7 +118,7 @@ export const SCENES: readonly Scene[] = [
     cast: "roles",
     steps: [
       { say: "The first layer of the encoder. Its attention is compared with that after all words were put at one position.", set: { text: TOM, frozenAt: 0, view: "difference", layer: 0 }, look: "attention" },
-      { say: "The last layer, which sees positions only through what the first one left of them.", set: { text: TOM, frozenAt: 0, view: "difference", layer: 1 }, look: "attention" },
+      { say: "The second layer, to which no position is added: what it knows of them came out of the first.", set: { text: TOM, frozenAt: 0, view: "difference", layer: 1 }, look: "attention" },
     ],
   },
   {
@@ -122,7 +127,7 @@ export const SCENES: readonly Scene[] = [
     cast: "roles",
     steps: [
       { say: "Sinusoids, added to the words.", set: { text: TOM }, look: "sentence", count: true },
-      { say: "No encoding at all: another model, trained in the same way.", set: { text: TOM }, cast: "blind", look: "sentence", count: true },
+      { say: "No encoding at all: another model.", set: { text: TOM }, cast: "blind", look: "sentence", count: true },
     ],
   },
   {
@@ -132,7 +137,7 @@ export const SCENES: readonly Scene[] = [
     steps: [
       { say: "A sentence counted from 0, as in training.", set: { text: TOM }, look: "sentence", count: true },
       { say: "Counted from 1.", set: { text: TOM, offset: 1 }, look: "sentence", count: true },
-      { say: "Counted from 30: positions that no training sentence reached, in the middle of longer texts.", set: { text: TOM, offset: 30 }, look: "sentence", count: true },
+      { say: "Counted from 30, as if thirty words stood before it.", set: { text: TOM, offset: 30 }, look: "sentence", count: true },
     ],
   },
 ];
@@ -158,10 +163,6 @@ export function canPlay(models: readonly LiveModel[], scene: Scene): boolean {
 export function playStep(models: readonly LiveModel[], scene: Scene, step: number): State {
   const played = scene.steps[Math.min(step, scene.steps.length - 1)]!;
   const model = castModel(models, played.cast ?? scene.cast);
-  return { ...DEFAULTS, model: model.id, text: chooseText(model), ...played.set, scene: scene.study, step };
-}
-
-/** The sentence with which a model begins: Tom and the dog, or the first of its held-out ones. */
-export function chooseText(model: LiveModel): string {
-  return model.encodeText(TOM).unknown.length === 0 ? TOM : (model.heldOut[0]?.source ?? "");
+  const set = typeof played.set === "function" ? played.set(model) : played.set;
+  return { ...DEFAULTS, model: model.id, ...set, scene: scene.study, step };
 }

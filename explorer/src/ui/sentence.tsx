@@ -5,7 +5,7 @@ import type { HeldOutProgress, Translation } from "../engine/api";
 import { markChanges } from "./changes";
 import type { Live } from "./live";
 import { moveItem, swapEnds } from "./order";
-import { isTouched, UNTOUCHED, type State } from "./state";
+import { canControl, isTouched, placePositions, UNTOUCHED, type State } from "./state";
 import type { Update } from "./store";
 import { formatPosition, formatShare, showToken } from "./words";
 
@@ -26,7 +26,7 @@ export function Sentence(props: Props & { before: HeldOutProgress | null; after:
         <span>Type your own, in words that the model knows</span>
         <input
           type="text"
-          value={state.text}
+          value={live.text}
           autocomplete="off"
           spellcheck={false}
           onInput={(event) => update({ text: event.currentTarget.value, order: [], positions: [], follow: null })}
@@ -56,7 +56,7 @@ function Examples({ live, update }: Props) {
 
 function Actions({ state, live, update, say }: Props) {
   const swap = swapEnds(live.places.map((token) => token.text), live.places.map((token) => token.special));
-  const positioned = live.model.applicable.encoder.includes("positions");
+  const positioned = canControl(live.model, "encoder", "positions");
   const current = (order: number[]) => order.map((place) => live.order[place]!);
   return (
     <div class="actions">
@@ -114,7 +114,7 @@ function Chips({ state, live, update, say }: Props) {
   const list = useRef<HTMLOListElement>(null);
   const [taken, setTaken] = useState<number | null>(null);
   const [dragged, setDragged] = useState<{ place: number; over: number; kind: "word" | "position" } | null>(null);
-  const positioned = live.model.applicable.encoder.includes("positions");
+  const positioned = canControl(live.model, "encoder", "positions");
 
   const move = (from: number, to: number) => {
     const last = live.places.length - 1;
@@ -131,10 +131,12 @@ function Chips({ state, live, update, say }: Props) {
     say(`${showToken(live.places[to]!.text)} stands at position ${formatPosition(positions[to]!)} too.`);
   };
   const shift = (place: number, by: number) => {
-    const positions = [...live.positions];
-    positions[place] = Math.round(100 * Math.max(0, positions[place]! + by)) / 100;
-    update({ positions, frozenAt: null, reversed: false });
-    say(`${showToken(live.places[place]!.text)} stands at position ${formatPosition(positions[place]!)}.`);
+    update((now) => {
+      const positions = placePositions(now, live.places.length);
+      positions[place] = Math.round(100 * Math.max(0, positions[place]! + by)) / 100;
+      say(`${showToken(live.places[place]!.text)} stands at position ${formatPosition(positions[place]!)}.`);
+      return { positions, frozenAt: null, reversed: false };
+    });
   };
   const chip = (place: number, kind: string) => list.current?.children[place]?.querySelector<HTMLElement>(kind);
   const findPlace = (x: number, y: number) => {
@@ -203,12 +205,16 @@ function Chips({ state, live, update, say }: Props) {
                 type="button"
                 class={`word${moved ? " moved" : ""}${live.unknown[place] ? " unknown" : ""}`}
                 disabled={token.special}
-                aria-label={`${showToken(token.text)}${live.unknown[place] ? ", a word that the model does not know" : ""}, place ${place + 1}. Arrow keys move it.`}
+                aria-label={
+                  token.special
+                    ? "end of the sentence"
+                    : `${showToken(token.text)}${live.unknown[place] ? "?, a word that the model does not know" : ""}, place ${place + 1}. Arrow keys move it.`
+                }
                 onPointerDown={startDrag(place, "word")}
                 onKeyDown={wordKeys(place)}
               >
                 {token.special ? "end" : showToken(token.text)}
-                {live.unknown[place] ? <sup aria-hidden="true">?</sup> : null}
+                {live.unknown[place] ? <sup>?</sup> : null}
               </button>
               {positioned ? (
                 <button
@@ -240,7 +246,7 @@ function Chips({ state, live, update, say }: Props) {
           ? `Position ${formatPosition(live.positions[taken]!)} is taken: press the number under another word to give it, Escape to leave it.`
           : positioned
             ? "Drag a word to move it. The number below is its position: drag it onto another word, or press it and then that one. Arrow keys do both."
-            : "This model was trained without positions: there are none to take. Drag the words, and see that nothing changes."}
+            : "This model was trained without positions: there are none to take. Drag the words, and see what that changes."}
         {live.unknown.some(Boolean) ? " A word with a question mark is none that the model knows." : ""}
       </p>
     </>
@@ -249,15 +255,17 @@ function Chips({ state, live, update, say }: Props) {
 
 function Comparison({ live, state, before, after }: { live: Live; state: State; before: HeldOutProgress | null; after: HeldOutProgress | null }) {
   if (live.problem || !live.before || !live.after) return <p class="problem">{live.problem}</p>;
-  const texts = live.before.perToken.map((token) => token.id);
-  const changes = markChanges(texts, live.after.perToken.map((token) => token.id));
+  const [from, to] = [live.before, live.after].map((one) => one.perToken.map((token) => showToken(token.text)));
   return (
     <div class="compare">
-      <Written name="As trained, as typed" translation={live.before} count={before} />
-      <Written name={isTouched(state) ? "With your changes" : "With your changes (none yet)"} translation={live.after} count={after} changes={changes} loud />
+      <Written name="As trained, as typed" translation={live.before} count={before} changes={markChanges(to!, from!)} elsewhere="with your changes" />
+      <Written name={isTouched(state) ? "With your changes" : "With your changes (none yet)"} translation={live.after} count={after} changes={markChanges(from!, to!)} elsewhere="as trained" loud />
       <p class="verdict" role="status">
         {tellChange(live.before, live.after)}
       </p>
+      {state.positions.length > 0 || state.order.length > 0 ? (
+        <p class="hint">The count is over other sentences: order and positions that you gave to the words of this one are not part of it.</p>
+      ) : null}
     </div>
   );
 }
@@ -272,8 +280,8 @@ export function tellChange(before: Translation, after: Translation): string {
     : `The same translation, but a token of it has a probability of ${to} on average; untouched, of ${from}.`;
 }
 
-function Written(props: { name: string; translation: Translation; count: HeldOutProgress | null; changes?: boolean[]; loud?: boolean }) {
-  const { name, translation, count, changes, loud } = props;
+function Written(props: { name: string; translation: Translation; count: HeldOutProgress | null; changes: boolean[]; elsewhere: string; loud?: boolean }) {
+  const { name, translation, count, changes, elsewhere, loud } = props;
   const shown = translation.perToken.filter((token) => !token.special);
   return (
     <div class={`written${loud ? " loud" : ""}`}>
@@ -281,8 +289,12 @@ function Written(props: { name: string; translation: Translation; count: HeldOut
       <p class="text">{translation.text || "(nothing)"}</p>
       <ol class="tokens" aria-label="Tokens that the model wrote, with their probabilities">
         {shown.map((token, place) => (
-          <li key={place} class={changes?.[translation.perToken.indexOf(token)] ? "changed" : ""}>
-            {changes?.[translation.perToken.indexOf(token)] ? <span class="sign" title="not in the untouched translation">≠</span> : null}
+          <li key={place} class={changes[translation.perToken.indexOf(token)] ? "changed" : ""}>
+            {changes[translation.perToken.indexOf(token)] ? (
+              <span class="sign" title={`not written ${elsewhere}`}>
+                ≠
+              </span>
+            ) : null}
             <span>{showToken(token.text)}</span>
             <meter min={0} max={1} value={token.probability} aria-label={`probability of ${showToken(token.text)}`} />
             <small>{formatShare(token.probability)}</small>

@@ -2,8 +2,9 @@
 
 import type { ComponentChildren } from "preact";
 import type { ControlName } from "../engine/api";
-import type { Live } from "./live";
-import { LEAST_BASE, makeSideControls, MOST_BASE, MOST_LOUDNESS, MOST_OFFSET, type State } from "./state";
+import { trainedBase } from "./clockwork";
+import { traceAfter, type Live } from "./live";
+import { canControl, LEAST_BASE, MOST_BASE, MOST_LOUDNESS, MOST_OFFSET, type State } from "./state";
 import type { Update } from "./store";
 import { formatNumber } from "./words";
 
@@ -17,15 +18,14 @@ interface Props {
 export function Sliders(props: Props) {
   const { state, live, update } = props;
   const trained = trainedBase(live);
-  const can = (name: ControlName) => live.model.applicable.encoder.includes(name);
+  const can = (name: ControlName) => canControl(live.model, "encoder", name);
   return (
     <section class="card sliders" aria-labelledby="sliders-title">
       <h2 id="sliders-title">Its positions</h2>
       <Lengths {...props} />
       <LoudnessSlider {...props} can={can("loudness")} />
       <Toggle label="Words times √d" on={state.scaleTokens} usual can={can("scaleTokens")} set={(scaleTokens) => update({ scaleTokens })}>
-        √{live.model.config.dModel} = {formatNumber(Math.sqrt(live.model.config.dModel))}. Off, and the words are that many times quieter beside
-        their positions.
+        √{live.model.config.dModel} = {formatNumber(Math.sqrt(live.model.config.dModel))}. Off, and the words are that many times quieter{live.model.scheme.name === "none" ? "" : " beside their positions"}.
       </Toggle>
       <Slider
         label="Base"
@@ -60,7 +60,7 @@ export function Sliders(props: Props) {
       <fieldset>
         <legend>Break the clock</legend>
         <Toggle label="Sine alone" on={state.sineOnly} can={can("sineOnly")} set={(sineOnly) => update({ sineOnly })}>
-          Every cosine is 0: a hand that shows its height alone.
+          Every cosine is 0: of a hand, only how far to the right it points is left.
         </Toggle>
         <Toggle
           label="Shuffled rows"
@@ -96,12 +96,6 @@ function roundTo(value: number): number {
   return Number(value.toPrecision(4));
 }
 
-/** The base that the model was trained with, or the paper's. */
-export function trainedBase(live: Live): number {
-  const base = live.model.scheme.options["base"] ?? live.model.scheme.options["theta"];
-  return typeof base === "number" ? base : 10_000;
-}
-
 /** How far the slowest hand gets within the sentence: what the base decides. */
 function tellHands(live: Live): string {
   const frequencies = live.model.frequencies(makeSideControlsOf(live));
@@ -120,8 +114,8 @@ function makeSideControlsOf(live: Live) {
 }
 
 /** How long the words and the positions of the sentence are, as bars: what √d is for. */
-function Lengths({ live, state }: Props) {
-  const sizes = measureLengths(live, state);
+function Lengths({ live }: Props) {
+  const sizes = measureLengths(live);
   if (!sizes) return <p class="note">This model was trained without positions: nothing is added to its words.</p>;
   const most = Math.max(sizes.word, sizes.position, 1e-9);
   const times = sizes.word / sizes.position;
@@ -156,11 +150,9 @@ function Bar({ name, value, most, accent }: { name: string; value: number; most:
 }
 
 /** The mean lengths of the vectors of the words and of their positions; null where no position is added. */
-function measureLengths(live: Live, state: State): { word: number; position: number } | null {
+function measureLengths(live: Live): { word: number; position: number } | null {
   if (live.model.scheme.combine !== "add" || live.problem) return null;
-  const ids = live.places.map((token) => token.id);
-  const traced = live.model.forward({ ids, controls: makeSideControls(state, live.model, "encoder"), targetIds: live.after!.tokens });
-  const { embeddings, positionVectors } = traced.encoder;
+  const { embeddings, positionVectors } = traceAfter(live).encoder;
   if (!positionVectors) return null;
   return { word: meanLength(embeddings), position: meanLength(positionVectors) };
 }

@@ -9,7 +9,8 @@ export type Quantity = "weights" | "scores";
 /** `null` and empty lists mean: as the model was trained, or as the sentence was typed. */
 export interface State {
   model: string;
-  text: string;
+  /** null: the sentence with which the model begins. */
+  text: string | null;
   /** Which typed token stands at each place. */
   order: number[];
   /** The position of each place. */
@@ -51,7 +52,7 @@ export const ALL_TERMS = 15;
 
 export const DEFAULTS: Readonly<State> = {
   model: "",
-  text: "",
+  text: null,
   order: [],
   positions: [],
   frozenAt: null,
@@ -102,6 +103,12 @@ export function isTouched(state: State): boolean {
   );
 }
 
+/** Whether a control does anything on a side of a model: without an encoding, only the words can be scaled. */
+export function canControl(model: LiveModel, side: Side, name: ControlName): boolean {
+  const { name: scheme } = side === "encoder" ? model.scheme : model.targetScheme;
+  return model.applicable[side].includes(name) && (scheme !== "none" || name === "scaleTokens");
+}
+
 /** What the state asks of one side, without what its scheme has no use for. */
 export function makeSideControls(state: State, model: LiveModel, side: Side): SideControls {
   const asked: SideControls = {};
@@ -115,7 +122,7 @@ export function makeSideControls(state: State, model: LiveModel, side: Side): Si
   if (state.sineOnly) asked.sineOnly = true;
   if (state.shuffledRows !== null) asked.shuffledRows = state.shuffledRows;
   if (state.stoppedHand !== null) asked.stoppedHand = state.stoppedHand;
-  const used = Object.entries(asked).filter(([name]) => model.applicable[side].includes(name as ControlName));
+  const used = Object.entries(asked).filter(([name]) => canControl(model, side, name as ControlName));
   return Object.fromEntries(used) as SideControls;
 }
 

@@ -16,14 +16,17 @@ export function formatPosition(value: number): string {
   return value.toLocaleString("en-US", { maximumFractionDigits: 2 }).replace("-", "−");
 }
 
+/** No line ends between a number and its sign. */
+const PERCENT = "\u00a0%";
+
 /** A share as a percentage that says 100 % and 0 % only where that is so. */
 export function formatShare(share: number): string {
-  if (share >= 1) return "100 %";
-  if (share <= 0) return "0 %";
-  if (share > 0.999) return "over 99.9 %";
-  if (share < 0.001) return "under 0.1 %";
+  if (share >= 1) return `100${PERCENT}`;
+  if (share <= 0) return `0${PERCENT}`;
+  if (share > 0.999) return `over 99.9${PERCENT}`;
+  if (share < 0.001) return `under 0.1${PERCENT}`;
   const percent = 100 * share;
-  return `${percent >= 10 && percent <= 99 ? percent.toFixed(0) : percent.toFixed(1)} %`;
+  return `${percent >= 10 && percent <= 99 ? percent.toFixed(0) : percent.toFixed(1)}${PERCENT}`;
 }
 
 /** The text of a token as a reader sees it: a visible mark for what would be blank. */

@@ -46,6 +46,11 @@ describe("the address", () => {
     }
   });
 
+  it("tells an empty sentence from none", () => {
+    expect(readAddress(writeAddress({ ...DEFAULTS, text: "" })).text).toBe("");
+    expect(readAddress("").text).toBeNull();
+  });
+
   it("is empty for a page that nobody touched", () => {
     expect(writeAddress({ ...DEFAULTS })).toBe("");
     expect(readAddress("")).toEqual(DEFAULTS);

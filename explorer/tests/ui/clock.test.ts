@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { chooseHands, compareToTable, encodePosition, interpolateRow, shortAngle, turnHand, turnTable } from "../../src/ui/clock";
+import { tellPosition } from "../../src/ui/clockwork";
 
 const FREQUENCIES = Array.from({ length: 8 }, (_, hand) => 10_000 ** (-hand / 8));
 const SETTINGS = { frequencies: FREQUENCIES, sineOnly: false, loudness: 1 };
@@ -54,5 +55,13 @@ describe("the clock", () => {
     expect(turnHand(3, 1, 0, 63)).toBe(3);
     expect(shortAngle(3, -3)).toBeCloseTo(2 * Math.PI - 6);
     expect(shortAngle(0, 1)).toBeCloseTo(1);
+  });
+
+  it("names the far position that is most alike, and the length of a vector", () => {
+    const settings = { frequencies: [(2 * Math.PI) / 8], sineOnly: false, loudness: 3 };
+    const clock = { settings, table: turnTable(20, 0, settings), turning: true };
+    expect(tellPosition(clock, 3)).toBe("The vector of position 3 is 3 long; of those at least 5 away, that of position 11 is most like it: 1.");
+    const short = { ...clock, table: turnTable(4, 0, settings) };
+    expect(tellPosition(short, 1)).toBe("The vector of position 1 is 3 long.");
   });
 });

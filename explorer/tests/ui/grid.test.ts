@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { AttentionTrace, Matrix } from "../../src/engine/api";
-import { chooseView, findLargest, readHead, reorder, subtract } from "../../src/ui/grid";
+import { chooseView, compareWeights, findLargest, readHead, reorder, subtract, tellTerms } from "../../src/ui/grid";
 import { chooseTicks, makeScale, readHex } from "../../src/ui/plots";
 
 const matrix = (values: number[], columns = 2): Matrix => ({ rows: values.length / columns, columns, values: Float32Array.from(values) });
@@ -42,6 +42,19 @@ describe("the grid of attention", () => {
     expect([...subtract(matrix([3, -Infinity]), masked).values]).toEqual([2, 0]);
     expect(chooseView("before", masked, matrix([3, 4]))).toBe(masked);
     expect(findLargest(Float32Array.of(-3, 2, -Infinity))).toBe(3);
+  });
+});
+
+describe("what is said of attention", () => {
+  it("names the mean size of each term over the pairs that are not masked", () => {
+    expect(tellTerms(ATTENTION, 0)).toBe("Their mean size in head 1: word to word 3, word to position 4, position to word 5, position to position 6.");
+    expect(tellTerms(ATTENTION, 1)).toContain("word to word 9, word to position 10");
+    expect(tellTerms({ ...ATTENTION, terms: null }, 0)).toBeNull();
+  });
+
+  it("measures how far weights are apart", () => {
+    expect(compareWeights(ATTENTION, { ...ATTENTION, weights: Float32Array.of(0.75, 0.25, 1, 0) })).toBeCloseTo(0.25);
+    expect(compareWeights(ATTENTION, ATTENTION)).toBe(0);
   });
 });
 

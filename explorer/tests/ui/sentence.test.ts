@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
+import type { Translation } from "../../src/engine/api";
 import { markChanges } from "../../src/ui/changes";
-import { isOrder } from "../../src/ui/live";
+import { completeOrder } from "../../src/ui/live";
 import { moveItem, swapEnds } from "../../src/ui/order";
+import { tellChange } from "../../src/ui/sentence";
 import { formatNumber, formatShare, showToken } from "../../src/ui/words";
 
 describe("changes", () => {
@@ -36,11 +38,23 @@ describe("order", () => {
     expect(swapEnds([], [])).toBeNull();
   });
 
-  it("knows an order from a list that is none", () => {
-    expect(isOrder([1, 0, 2], 3)).toBe(true);
-    expect(isOrder([1, 1, 2], 3)).toBe(false);
-    expect(isOrder([0, 1], 3)).toBe(false);
-    expect(isOrder([0, 3, 1], 3)).toBe(false);
+  it("completes an order, and takes a list that is none for the typed one", () => {
+    expect(completeOrder([1, 0, 2], 3)).toEqual([1, 0, 2]);
+    expect(completeOrder([1, 0], 4)).toEqual([1, 0, 2, 3]);
+    expect(completeOrder([], 2)).toEqual([0, 1]);
+    expect(completeOrder([1, 1, 0], 3)).toEqual([0, 1, 2]);
+    expect(completeOrder([0, 2], 3)).toEqual([0, 1, 2]);
+    expect(completeOrder([2, 1, 0], 2)).toEqual([0, 1]);
+  });
+});
+
+describe("what is said of a translation", () => {
+  const make = (text: string, confidence: number) => ({ text, confidence }) as Translation;
+
+  it("tells another text from the same one, and the same one from one that is less probable", () => {
+    expect(tellChange(make("a", 0.9), make("b", 0.5))).toBe("The translation changes. A token of it has a probability of 50\u00a0% on average; untouched, of 90\u00a0%.");
+    expect(tellChange(make("a", 0.9), make("a", 0.5))).toContain("The same translation, but");
+    expect(tellChange(make("a", 0.9), make("a", 0.9))).toContain("as probable: 90\u00a0%");
   });
 });
 
@@ -53,12 +67,12 @@ describe("words", () => {
   });
 
   it("says 100 % and 0 % only where that is so", () => {
-    expect(formatShare(1)).toBe("100 %");
-    expect(formatShare(0.9999)).toBe("over 99.9 %");
-    expect(formatShare(0.996)).toBe("99.6 %");
-    expect(formatShare(0.5)).toBe("50 %");
-    expect(formatShare(0.00001)).toBe("under 0.1 %");
-    expect(formatShare(0)).toBe("0 %");
+    expect(formatShare(1)).toBe("100\u00a0%");
+    expect(formatShare(0.9999)).toBe("over 99.9\u00a0%");
+    expect(formatShare(0.996)).toBe("99.6\u00a0%");
+    expect(formatShare(0.5)).toBe("50\u00a0%");
+    expect(formatShare(0.00001)).toBe("under 0.1\u00a0%");
+    expect(formatShare(0)).toBe("0\u00a0%");
   });
 
   it("shows a blank token as a sign", () => {

@@ -2,8 +2,8 @@ import { describe, expect, it } from "vitest";
 import type { LiveModel } from "../../src/engine/api";
 import { DEFAULTS, isTouched, makeControls, placePositions, UNTOUCHED, type State } from "../../src/ui/state";
 
-const SEEING = { applicable: { encoder: ["positions", "frozenAt", "offset", "base", "scaleTokens"], decoder: ["offset", "scaleTokens"] } } as unknown as LiveModel;
-const BLIND = { applicable: { encoder: ["scaleTokens"], decoder: [] } } as unknown as LiveModel;
+const SEEING = { scheme: { name: "sinusoidal" }, targetScheme: { name: "none" }, applicable: { encoder: ["positions", "frozenAt", "offset", "base", "scaleTokens"], decoder: ["offset", "scaleTokens"] } } as unknown as LiveModel;
+const BLIND = { scheme: { name: "none" }, targetScheme: { name: "none" }, applicable: { encoder: ["scaleTokens", "offset"], decoder: [] } } as unknown as LiveModel;
 const CHANGED: State = { ...DEFAULTS, positions: [1, 0], frozenAt: 2, offset: 5, base: 100, scaleTokens: false };
 
 describe("controls", () => {
@@ -16,7 +16,7 @@ describe("controls", () => {
   it("hold what the model has a use for, of each side", () => {
     const source = { positions: [1, 0], frozenAt: 2, offset: 5, base: 100, scaleTokens: false };
     expect(makeControls(CHANGED, SEEING)).toEqual(source);
-    expect(makeControls({ ...CHANGED, bothSides: true }, SEEING)).toEqual({ ...source, targetControls: { offset: 5, scaleTokens: false } });
+    expect(makeControls({ ...CHANGED, bothSides: true }, SEEING)).toEqual({ ...source, targetControls: { scaleTokens: false } });
     expect(makeControls({ ...CHANGED, bothSides: true }, BLIND)).toEqual({ scaleTokens: false });
   });
 

@@ -14,6 +14,7 @@ from clockhands.exploring.story import compose_findings
 from clockhands.exploring.support import check_support
 from clockhands.report.explorer_page import make_explorer_page
 from clockhands.runs import Run
+from clockhands.studies.measured import read_answers
 
 __all__ = ["HELD_OUT", "make_page", "name_models", "prepare_model"]
 
@@ -66,7 +67,7 @@ def make_page(models: Sequence[ExplorerModel], command: str) -> str:
     ]
     weights = {model.data["weights"]["element"]: model.weights for model in models}
     return make_explorer_page(
-        findings, data, weights, script=_read_bundle("explorer.js"), style=_read_bundle("explorer.css")
+        findings, read_answers(), data, weights, script=_read_bundle("explorer.js"), style=_read_bundle("explorer.css")
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -11,17 +11,24 @@ from markupsafe import Markup
 from clockhands.findings import Findings
 from clockhands.report.render import make_policy, render
 from clockhands.report.tables import view_table
+from clockhands.studies.measured import MeasuredAnswer
 
 __all__ = ["make_explorer_page"]
 
 
 def make_explorer_page(
-    findings: Findings, data: Mapping[str, Any], weights: Mapping[str, bytes], *, script: str, style: str
+    findings: Findings,
+    answers: Sequence[MeasuredAnswer],
+    data: Mapping[str, Any],
+    weights: Mapping[str, bytes],
+    *,
+    script: str,
+    style: str,
 ) -> str:
     """Return the page.
 
-    ``findings`` stand in it as text and tables, for readers without script; ``data`` is what the script reads, and
-    ``weights`` are bytes by the id of the element that holds them in base64.
+    ``findings`` and ``answers`` stand in it as text and tables, for readers without script too; ``data`` is what the
+    script reads, and ``weights`` are bytes by the id of the element that holds them in base64.
     """
     program = script.replace("</", "<\\/")
     return render(
@@ -31,6 +38,7 @@ def make_explorer_page(
         style=Markup(style.replace("</", "<\\/")),
         program=Markup(program),
         findings=findings,
+        answers=answers,
         tables=[view_table(finding.table) for finding in findings],
         explorer_data=data,
         weights={name: base64.b64encode(numbers).decode("ascii") for name, numbers in weights.items()},

@@ -1,0 +1,57 @@
+/** The clock of a state and a model: its hands, the table of its positions, and what can be said of a position in it. */
+
+import type { Matrix } from "../engine/api";
+import { compareToTable, encodePosition, interpolateRow, turnTable, type ClockSettings } from "./clock";
+import type { Live } from "./live";
+import type { State } from "./state";
+import { formatNumber, formatPosition } from "./words";
+
+export interface Clock {
+  settings: ClockSettings;
+  table: Matrix;
+  /** Whether the rows were made by hands, so that places between them exist. */
+  turning: boolean;
+}
+
+/** The base that the model was trained with, or the paper's. */
+export function trainedBase(live: Live): number {
+  const base = live.model.scheme.options["base"] ?? live.model.scheme.options["theta"];
+  return typeof base === "number" ? base : 10_000;
+}
+
+/** Make the clock. A model with a learned table shows that; one without positions the paper's clock. */
+export function makeClock(state: State, live: Live): Clock {
+  const { model } = live;
+  const { name } = model.scheme;
+  const hands = (state.width ?? model.config.dModel) / 2;
+  const base = state.base ?? trainedBase(live);
+  const trained = state.width === null && state.base === null && name !== "none" ? model.frequencies({}) : [];
+  const frequencies = Array.from({ length: hands }, (_, hand) => trained[hand] ?? base ** (-hand / hands));
+  if (state.stoppedHand !== null && state.stoppedHand < hands) frequencies[state.stoppedHand] = 0;
+  const settings = { frequencies, sineOnly: state.sineOnly, loudness: state.loudness };
+  const own = name !== "sinusoidal" && name !== "rope" && name !== "none";
+  const learned = own ? model.positionTable(live.controls, state.length) : null;
+  return { settings, table: learned ?? turnTable(state.length, 0, settings), turning: !learned };
+}
+
+/** The vector of a position; between two rows of a learned table, on the line between them. */
+export function findRow(clock: Clock, position: number): Float32Array {
+  return clock.turning ? encodePosition(position, clock.settings) : interpolateRow(clock.table, position);
+}
+
+/** So many positions away is no neighbour any more, of whom everybody knows that they look alike. */
+const FAR = 5;
+
+/** Say how long the vector of a position is, and which far one is most like it. */
+export function tellPosition(clock: Clock, position: number): string {
+  const row = findRow(clock, position);
+  const length = Math.sqrt(row.reduce((sum, value) => sum + value * value, 0));
+  const alike = compareToTable(row, clock.table);
+  let most = -1;
+  alike.forEach((value, other) => {
+    if (Math.abs(other - position) >= FAR && (most < 0 || value > alike[most]!)) most = other;
+  });
+  const own = `The vector of position ${formatPosition(position)} is ${formatNumber(length, 2)} long`;
+  if (most < 0) return `${own}.`;
+  return `${own}; of those at least ${FAR} away, that of position ${most} is most like it: ${formatNumber(alike[most]!, 2)}.`;
+}

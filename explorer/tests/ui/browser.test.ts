@@ -1,0 +1,255 @@
+import axe from "axe-core";
+import type { Browser, Page } from "puppeteer-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Controls } from "../../src/engine/api";
+import { readVectors } from "../engine/vectors";
+import { HAS_CHROMIUM, openPage, readTexts, rest, startBrowser, writePage } from "./page";
+
+const TOM = ["Tom", "bit", "a", "dog"];
+const { model } = readVectors("sinusoidal");
+
+/** What the model writes for words in this order, computed here and not in the page. */
+function write(words: readonly string[], controls: Controls = {}): string {
+  const { ids, tokens } = model.encodeText("Tom bit a dog");
+  const ordered = words.map((word) => ids[tokens.findIndex((token) => token.text.trim() === word)]!);
+  return model.translate({ ids: [...ordered, ...ids.slice(words.length)], controls }).text;
+}
+
+describe.skipIf(!HAS_CHROMIUM)("the page in Chromium", () => {
+  let browser: Browser;
+  let address: string;
+  const faults: string[] = [];
+  const open = (state = "", width = 1280): Promise<Page> => openPage(browser, `${address}#${state}`, width, faults);
+  const words = async (page: Page) => (await readTexts(page, ".chips .word")).slice(0, 4);
+  const positions = async (page: Page) => (await readTexts(page, ".chips .position")).slice(0, 4).map(Number);
+  const written = async (page: Page) => (await readTexts(page, ".written .text")).map((text) => (text === "(nothing)" ? "" : text));
+  const press = (page: Page, text: string) =>
+    page.$$eval("button", (buttons, wanted) => buttons.find((button) => button.textContent!.trim().startsWith(wanted))!.click(), text);
+
+  beforeAll(async () => {
+    browser = await startBrowser();
+    address = writePage(["sinusoidal", "none"]);
+  }, 60_000);
+  afterAll(() => browser?.close());
+
+  it("loads without an error or a request, and writes what the model writes", async () => {
+    const page = await open();
+    expect(faults).toEqual([]);
+    expect(await words(page)).toEqual(TOM);
+    expect(await positions(page)).toEqual([0, 1, 2, 3]);
+    expect(await written(page)).toEqual([write(TOM), write(TOM)]);
+    expect(new URL(page.url()).hash).toBe("");
+    await page.close();
+  });
+
+  it("translates what is typed, and marks a word that nobody knows", async () => {
+    const page = await open();
+    await page.click(".sentence input", { count: 3 });
+    await page.keyboard.type("dog bit zyx");
+    await rest(page);
+    expect((await readTexts(page, ".chips .word")).slice(0, 3)).toEqual(["dog", "bit", "zyx?"]);
+    expect(decodeURIComponent(new URL(page.url()).hash)).toContain("text=dog+bit+zyx");
+    await page.close();
+  });
+
+  it("swaps words, and positions in their place, and takes both back", async () => {
+    const page = await open();
+    await press(page, "Swap “Tom”");
+    await rest(page);
+    expect(await words(page)).toEqual(["a", "dog", "bit", "Tom"]);
+    expect(await written(page)).toEqual([write(TOM), write(["a", "dog", "bit", "Tom"])]);
+    await press(page, "Undo all");
+    await press(page, "Swap their positions");
+    await rest(page);
+    expect(await words(page)).toEqual(TOM);
+    expect(await positions(page)).toEqual([3, 2, 0, 1]);
+    expect((await written(page))[1]).toBe(write(TOM, { positions: [3, 2, 0, 1] }));
+    await press(page, "Undo all");
+    await press(page, "Freeze all");
+    await rest(page);
+    expect(await positions(page)).toEqual([0, 0, 0, 0]);
+    expect((await written(page))[1]).toBe(write(TOM, { frozenAt: 0 }));
+    await page.close();
+  });
+
+  it("moves a word, and gives a position away, by mouse and by keyboard", async () => {
+    const page = await open();
+    await page.$eval(".chips", (chips) => chips.scrollIntoView({ block: "center" }));
+    const drag = async (from: string, to: string) => {
+      const [start, end] = [await (await page.$(from))!.boundingBox(), await (await page.$(to))!.boundingBox()];
+      await page.mouse.move(start!.x + 12, start!.y + 10);
+      await page.mouse.down();
+      await page.mouse.move(end!.x + 20, end!.y + 12, { steps: 5 });
+      await page.mouse.up();
+      await rest(page);
+    };
+    await drag(".chips li:nth-child(1) .word", ".chips li:nth-child(3) .word");
+    expect(await words(page)).toEqual(["bit", "a", "Tom", "dog"]);
+    await page.focus(".chips li:nth-child(3) .word");
+    await page.keyboard.press("ArrowLeft");
+    await rest(page);
+    await page.keyboard.press("ArrowLeft");
+    await rest(page);
+    expect(await words(page)).toEqual(TOM);
+    await drag(".chips li:nth-child(4) .position", ".chips li:nth-child(1) .word");
+    expect(await positions(page)).toEqual([3, 1, 2, 3]);
+    await page.focus(".chips li:nth-child(1) .position");
+    await page.keyboard.press("ArrowUp");
+    await page.keyboard.down("Shift");
+    await page.keyboard.press("ArrowUp");
+    await page.keyboard.up("Shift");
+    await rest(page);
+    expect(await positions(page)).toEqual([4.1, 1, 2, 3]);
+    expect((await written(page))[1]).toBe(write(TOM, { positions: [4.1, 1, 2, 3] }));
+    await page.focus(".chips li:nth-child(2) .position");
+    await page.keyboard.press("Enter");
+    await page.focus(".chips li:nth-child(3) .position");
+    await page.keyboard.press("Enter");
+    await rest(page);
+    expect(await positions(page)).toEqual([4.1, 1, 1, 3]);
+    await page.close();
+  });
+
+  it("turns the hands by mouse and keyboard, and a word with them", async () => {
+    const page = await open("clock=3");
+    const place = () => page.$eval(".dial", (dial) => Number(dial.getAttribute("aria-valuenow")));
+    await page.$eval(".dial canvas", (dial) => dial.scrollIntoView({ block: "center" }));
+    const box = (await (await page.$(".dial canvas"))!.boundingBox())!;
+    const at = (angle: number): [number, number] => [box.x + 28 + 20 * Math.sin(angle), box.y + 28 - 20 * Math.cos(angle)];
+    await page.mouse.move(...at(3));
+    await page.mouse.down();
+    await page.mouse.move(...at(4));
+    await page.mouse.move(...at(5));
+    await page.mouse.up();
+    await rest(page);
+    expect(await place()).toBeCloseTo(5, 1);
+    await page.focus(".dial");
+    await page.keyboard.press("Home");
+    await page.keyboard.press("ArrowRight");
+    await rest(page);
+    expect(await place()).toBe(1);
+    await page.select(".time select", "3");
+    await page.focus(".dial");
+    await page.keyboard.press("ArrowRight");
+    await rest(page);
+    expect(await positions(page)).toEqual([0, 1, 2, 4]);
+    await page.close();
+  });
+
+  it("finds a head by keyboard, and adds its four terms up to the score", async () => {
+    const page = await open("show=scores");
+    await page.focus(".heads [aria-checked=true]");
+    await page.keyboard.press("ArrowRight");
+    await rest(page);
+    expect(await readTexts(page, ".chosen h3")).toEqual(["Layer 1, head 2"]);
+    const [sentence] = await readTexts(page, ".readout p");
+    const score = sentence!.match(/score (\S+),/)![1]!;
+    expect((await readTexts(page, ".readout p")).at(-1)).toBe(`The four terms add up to ${score}: the score.`);
+    const { ids } = model.encodeText("Tom bit a dog");
+    const { logits, queries, keys } = model.forward({ ids, controls: {} }).encoder.layers[0]!.self;
+    expect(Number(score.replace("−", "-"))).toBeCloseTo(logits[queries * keys]!, 2);
+    await page.click(".terms input");
+    await rest(page);
+    expect((await readTexts(page, ".readout p")).at(-1)).toContain("The chosen terms add up to");
+    await page.close();
+  });
+
+  it("counts over the held-out sentences in the worker", async () => {
+    const page = await open("loudness=0");
+    await page.waitForFunction(() => [...document.querySelectorAll(".count")].every((count) => /\d+ of \d+ held-out/.test(count.textContent!)), { timeout: 10_000 });
+    expect(await readTexts(page, ".count")).toHaveLength(2);
+    await page.close();
+  });
+
+  it("comes back from its address exactly", async () => {
+    const page = await open();
+    await press(page, "Swap “Tom”");
+    await page.$eval(".sliders input[type=range]", (slider) => {
+      slider.value = "2";
+      slider.dispatchEvent(new Event("input", { bubbles: true }));
+    });
+    await page.focus(".heads [aria-checked=true]");
+    await page.keyboard.press("ArrowDown");
+    await rest(page);
+    const { hash } = new URL(page.url());
+    const other = await open(hash.slice(1));
+    expect(new URL(other.url()).hash).toBe(hash);
+    expect(await words(other)).toEqual(await words(page));
+    expect(await written(other)).toEqual(await written(page));
+    expect(await readTexts(other, ".control output")).toEqual(await readTexts(page, ".control output"));
+    expect(await readTexts(other, ".chosen h3")).toEqual(["Layer 2, head 1"]);
+    await Promise.all([page.close(), other.close()]);
+  });
+
+  it("copies the link and the pictures, or says where they are", async () => {
+    const page = await open("loudness=2");
+    await press(page, "Copy link");
+    await page.waitForFunction(() => /link/.test(document.querySelector(".said")!.textContent!));
+    for (const figure of [".hands", ".attention"]) {
+      await page.$eval(`${figure} .head button`, (button) => button.click());
+      await page.waitForFunction(() => /^The picture is (copied|saved as)/.test(document.querySelector(".said")!.textContent!));
+      await page.waitForFunction(() => document.querySelector(".said")!.textContent === "");
+    }
+    await page.close();
+  });
+
+  it("plays a scene by arrow keys to the answer of its study", async () => {
+    const page = await open("scene=scale&model=sinusoidal");
+    for (const step of [2, 3, 4]) {
+      await page.keyboard.press("ArrowRight");
+      await rest(page);
+      expect((await readTexts(page, ".where span"))[0]).toBe(`${step} of 4`);
+    }
+    expect((await readTexts(page, ".strip b")).join()).toContain("98.6 [97.9, 99.3] %");
+    await page.keyboard.press("Escape");
+    await rest(page);
+    expect(await page.$(".where")).toBeNull();
+    await page.close();
+  });
+
+  it("draws one drag at 512 × 512 in at most 16 ms of script", async () => {
+    const page = await open("width=512&length=512&clock=20");
+    const times = await page.$eval(".scrub input", async (slider) => {
+      const measured: number[] = [];
+      for (let step = 0; step < 40; step++) {
+        await new Promise(requestAnimationFrame);
+        // What the page does in a frame runs between the callback asked for before its own and the one asked for after.
+        let frame = 0;
+        requestAnimationFrame(() => (frame = performance.now()));
+        const start = performance.now();
+        slider.value = String(20 + step * 3.7);
+        slider.dispatchEvent(new Event("input", { bubbles: true }));
+        const spent = performance.now() - start;
+        await new Promise(requestAnimationFrame);
+        measured.push(spent + performance.now() - frame);
+      }
+      return measured.sort((one, other) => one - other);
+    });
+    console.log(`script time of a drag at 512 × 512: median ${times[20]!.toFixed(1)} ms, slowest of 40 ${times[39]!.toFixed(1)} ms`);
+    expect(times[20]).toBeLessThan(16);
+    await page.close();
+  });
+
+  it.each([360, 768, 1440])("needs no sideways scrolling at %i px", async (width) => {
+    const page = await open("scene=scale&step=3&width=512", width);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
+    await page.close();
+  });
+
+  it.each(["light", "dark"])("gives axe no serious finding, %s", async (scheme) => {
+    const page = await open("show=scores");
+    await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
+    await rest(page);
+    await page.evaluate(axe.source);
+    const found = await page.evaluate(async () => {
+      const { violations } = await (globalThis as unknown as { axe: typeof axe }).axe.run();
+      return violations.map(({ id, impact, nodes }) => `${impact} ${id}: ${nodes.map((node) => node.html.slice(0, 120)).join(" | ")}`);
+    });
+    expect(found.filter((finding) => /^(serious|critical)/.test(finding))).toEqual([]);
+    await page.close();
+  });
+
+  it("reports no error in all of this", () => {
+    expect(faults).toEqual([]);
+  });
+});

@@ -1,0 +1,64 @@
+/** The page in a real Chromium: the built bundle with two tiny models of the vectors, under the page's own policy. */
+
+import { createHash } from "node:crypto";
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import puppeteer, { type Browser, type Page } from "puppeteer-core";
+
+const VECTORS = fileURLToPath(new URL("../vectors/", import.meta.url));
+const BUNDLE = fileURLToPath(new URL("../../../src/clockhands/exploring/bundle/", import.meta.url));
+export const CHROMIUM = process.env["CHROMIUM"] ?? "/usr/bin/chromium";
+export const HAS_CHROMIUM = existsSync(CHROMIUM);
+
+/** Write a page of these vectors, and return its address. */
+export function writePage(names: readonly string[]): string {
+  const found = names.map((name) => JSON.parse(readFileSync(`${VECTORS}${name}.json`, "utf8")));
+  const models = found.map(({ data, cases }) => ({
+    ...data,
+    heldOut: data.heldOut?.length ? data.heldOut : cases.map((one: { text: string }) => ({ source: one.text, target: "" })),
+  }));
+  const data = JSON.stringify({ version: "0", command: "test", models, findings: [] }).replaceAll("<", "\\u003c");
+  const script = readFileSync(`${BUNDLE}explorer.js`, "utf8").replaceAll("</", "<\\/");
+  const style = readFileSync(`${BUNDLE}explorer.css`, "utf8");
+  const digest = createHash("sha256").update(script).digest("base64");
+  const policy = `default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-${digest}'; worker-src blob:`;
+  const weights = found.map(({ data: { weights: place }, weights: numbers }) => `<script type="text/plain" id="${place.element}">${numbers}</script>`);
+  const study = '<section class="study" id="study-scale" tabindex="-1"><h3>Why?</h3><p>98.6 [97.9, 99.3] % are right.</p><p><code>clockhands study scale</code></p></section>';
+  const page = `<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1"><title>Test</title><style>${style}</style></head><body><div id="explorer"></div>
+<main id="told"><h1>Told</h1>${study}</main><script type="application/json" id="explorer-data">${data}</script>${weights.join("")}<script>${script}</script></body></html>`;
+  const path = join(mkdtempSync(join(tmpdir(), "explorer-")), "page.html");
+  writeFileSync(path, page);
+  return pathToFileURL(path).href;
+}
+
+/** Start Chromium. */
+export function startBrowser(): Promise<Browser> {
+  return puppeteer.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"], headless: true });
+}
+
+/** Open an address in a window of this width; whatever the page reports as an error is kept in `faults`. */
+export async function openPage(browser: Browser, address: string, width = 1280, faults: string[] = []): Promise<Page> {
+  const page = await browser.newPage();
+  page.on("pageerror", (fault) => faults.push(String(fault)));
+  page.on("console", (message) => message.type() === "error" && faults.push(message.text()));
+  page.on("request", (request) => /^(file|data|blob):/.test(request.url()) || faults.push(`asks for ${request.url()}`));
+  await page.setViewport({ width, height: 900 });
+  await page.goto(address);
+  await page.waitForSelector(".chips li");
+  await rest(page);
+  return page;
+}
+
+/** Wait until what was changed is drawn and stands in the address. */
+export async function rest(page: Page): Promise<void> {
+  await new Promise((resolve) => setTimeout(resolve, 330));
+  await page.evaluate(() => new Promise(requestAnimationFrame));
+}
+
+/** The texts of all elements that match. */
+export function readTexts(page: Page, selector: string): Promise<string[]> {
+  return page.$$eval(selector, (elements) => elements.map((element) => element.textContent!.trim()));
+}
