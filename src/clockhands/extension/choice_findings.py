@@ -122,12 +122,15 @@ def _make_trials(choice: Choice, command: str, basis: Mapping[str, str]) -> Find
         ["method", f"loss at {choice.longest:,}", "texts"],
         [(name, loss if np.isfinite(loss) else None, count) for name, (loss, count) in rows],
     )
-    best = min(choice.tried.items(), key=lambda pair: pair[1][0])
+    most = max(count for _, count in choice.tried.values())
+    best, (least, _) = min(
+        ((name, pair) for name, pair in choice.tried.items() if pair[1] == most), key=lambda entry: entry[1][0]
+    )
     return Finding(
         "extend.tried",
         "What was tried before the judgement?",
-        f"{len(choice.tried)} methods; the smallest loss at {choice.longest:,} tokens was that of {best[0]} "
-        f"({best[1][0]:.3f} nats on {best[1][1]} texts).",
+        f"{len(choice.tried)} methods; of those that stayed until the last round ({most} texts) {best} had the "
+        f"smallest loss at {choice.longest:,} tokens, {least:.3f} nats.",
         light="info",
         table=table,
         method=(

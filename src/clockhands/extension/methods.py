@@ -71,8 +71,8 @@ def list_methods(model: LanguageModel, trained: int, longest: int) -> list[Metho
         ways = {name: what for name, (what, _) in STRETCHES.items()}
         return [plain, *(Method(name, what, table=name, rows=longest) for name, what in ways.items())]
     raise UsageError(
-        f"{model.source} has no positions that can be extended: its configuration rotates nothing and it has no "
-        "learned table; --only measure says how far it reads as it is"
+        f"{model.source} has no positions that can be extended: neither frequencies of a plain rotation, nor a learned "
+        "table in a model of transformers; --only measure says how far it reads as it is"
     )
 
 
