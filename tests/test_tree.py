@@ -25,7 +25,8 @@ ELSEWHERE = {
         "schemes/test_parity_absolute.py "
         "schemes/test_parity_rotary.py inspection/test_every_family.py inspection/test_planted.py "
         "inspection/test_schemes.py checking/checks/test_planted.py "
-        "checking/checks/test_planted_transformers.py checking/test_own_models.py checking/test_regressions.py "
+        "checking/checks/test_planted_transformers.py checking/scratch/test_faults.py "
+        "checking/test_own_models.py checking/test_regressions.py "
         "explanation/test_threads.py"
     ),
     WHOLE: (
