@@ -59,6 +59,9 @@ def test_skip_wise_positions_reach_all_over_the_new_length() -> None:
 def test_what_cannot_be_trained_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="takes no position_ids"):
         run_steps(save_model(tmp_path / "mpt", "mpt"), Tuning(1))
+    streamed = open_language_model(save_model(tmp_path / "streamed", "llama"), weights="streamed")
+    with pytest.raises(UsageError, match="are left in their files; to train, give --weights memory"):
+        tune(streamed, STREAM, Tuning(1), LENGTH, LONG)
     with pytest.raises(UsageError, match="the learning rate is 3; it lies between 0 and 1"):
         Tuning(1, learning_rate=3)
     with pytest.raises(UsageError, match="training takes 1 step"):

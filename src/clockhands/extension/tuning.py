@@ -24,6 +24,7 @@ from clockhands.positions import make_transform
 from clockhands.pretrained import load_state
 from clockhands.progress import CountProgress, ignore_count
 from clockhands.runs import LanguageModel
+from clockhands.runs.streaming import is_streamed
 from clockhands.shapes import Int, Tensor
 
 __all__ = ["Tuning", "choose_learning_rate", "tune"]
@@ -83,6 +84,8 @@ def tune(
     UsageError for skip-wise training of a model that takes no positions and for a stream shorter than a window,
     CheckpointError for a checkpoint of something else.
     """
+    if is_streamed(model.model):
+        raise UsageError(f"the weights of {model.source} are left in their files; to train, give --weights memory")
     length = longest if tuning.windows == "full" else trained
     if tuning.windows == "skip" and "position_ids" not in inspect.signature(model.model.forward).parameters:
         raise UsageError(
