@@ -18,9 +18,8 @@ export function First({ models }: { models: readonly LiveModel[] }) {
         {bag ? "Without positions, this translator cannot tell who bit whom." : "Change the positions of a live Transformer, and read what it writes."}
       </h1>
       <p class="lead">
-        A Transformer reads all words at once. Where each one stands, it knows only from a vector that is added to the word: its
-        position, written in the hands of many clocks. The small translators on this page run in your browser. Change their
-        positions and read what they write.
+        A Transformer reads all words at once; where each one stands, it has to be told, often by the hands of many clocks. The small
+        translators on this page run in your browser. Change their positions and read what they write.
       </p>
       {seeing && blind ? (
         <div class="pairs">

@@ -84,7 +84,7 @@ export function Strip(props: Props & { count: HeldOutProgress | null }) {
   const step = scene.steps[state.step];
   return (
     <aside class="strip" aria-label="Scene">
-      <div class="strip-text" aria-live="polite">
+      <div class="strip-text" aria-live="polite" tabIndex={0}>
         <p class="where">
           {scene.title}{" "}
           <span>
