@@ -24,6 +24,7 @@ def test_how_far_heads_attend() -> None:
     far = answer_heads("heads.distance", planted.heads_of(planted.subject_of(planted.uniform())[1]))
     assert "No layer attends less than half as far as uniform attention." in far.verdict
     assert far.value == pytest.approx(far.references[0].value, rel=1e-3)
+    assert far.verdict.startswith("Layer 1 attends nearest, at a median over heads of")
 
 
 def _distant(distances: list[float], uniform: float) -> HeadStatistics:
