@@ -129,7 +129,7 @@ def test_a_model_without_embedding_needs_its_vocabulary() -> None:
         clockhands.check(torch.nn.Linear(2, 2))
 
 
-REBUILDS = {"config.theta", "config.partial", "config.scaling", "config.round_trip", "size.odd"}
+REBUILDS = {"config.keys", "config.theta", "config.partial", "config.scaling", "config.round_trip", "size.odd"}
 
 
 def verdicts_either_way(name: str, folder: Path, only: list[str] | None = None) -> list[dict[str, str]]:

@@ -76,3 +76,11 @@ def test_deepseeks_factors_are_those_of_transformers(mscale: float, mscale_all_d
     torch.testing.assert_close(scheme.frequencies(), omega.double(), atol=1e-7, rtol=1e-6)
     assert scheme.spectrum.amplitude() == pytest.approx(factor)
     assert scheme.scale(HEAD_DIM + 8) == pytest.approx(DeepseekV3Attention(config, 0).scaling)
+
+
+def test_heads_at_their_own_positions_turn_by_the_frequencies_of_their_row() -> None:
+    """Positions [B, H, S] of tokens that place themselves, frequencies [B, 1, F] of a rule that reads the length."""
+    own_BHS, omega_B1F = 20 * torch.rand(2, 3, 5), torch.rand(2, 1, 4)
+    angle_BHSF = RoPE(8, spectrum="dynamic", factor=2.0, original_length=4)._angles_by_row(own_BHS, omega_B1F)
+    expected = [[positions_S[:, None] * omega_B1F[row] for positions_S in own_BHS[row]] for row in range(2)]
+    torch.testing.assert_close(angle_BHSF, torch.stack([torch.stack(heads) for heads in expected]))
