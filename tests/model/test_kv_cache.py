@@ -33,7 +33,7 @@ def test_a_cache_holds_one_head_for_each_group_of_query_heads(name: str) -> None
     cache = DynamicCache()
     got, wanted = step_by_step(made, cache)
     torch.testing.assert_close(got, wanted, atol=2e-4, rtol=2e-4)
-    own = {"locate"} & made.model.decoder.schemes[0].active_hooks() or name in {"fope", "mixed", "pope"}
+    own = {"locate"} & made.model.decoder.schemes[0].active_hooks() or name in {"fope", "liere", "mixed", "pope"}
     held = {(tuple(layer.keys.shape[:2]), tuple(layer.values.shape[:2])) for layer in cache.layers}
     assert held == {((2, 4), (2, 4)) if own else ((2, 2), (2, 2))}
 

@@ -160,6 +160,6 @@ def test_a_scheme_that_places_tokens_leaves_their_positions_to_the_others() -> N
     both = beside("forgetting", "rope")
     data = inputs(both)
     where = place(both, data)
-    assert where.shape == (2, HEADS, LENGTH, 2)
+    assert where.shape == (2, HEADS, LENGTH, 3), "the two parts of forgetting's sum, and the position"
     assert set(both.state_dict()) == {"own.0.gate_HD", "own.0.start_H"}, "a part is saved once"
-    torch.testing.assert_close(where[..., 1], data.pos[:, None].float().expand(-1, HEADS, -1))
+    torch.testing.assert_close(where[..., 2], data.pos[:, None].float().expand(-1, HEADS, -1))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.training import progress_bar, train
+from clockhands.training import progress_bar, session, train
 from tests.training.tiny import tables
 
 
@@ -21,6 +21,6 @@ def test_a_bar_is_made_only_where_progress_is_to_be_shown(
             super().__init__()
             made.append(self)
 
-    monkeypatch.setattr(progress_bar, "ProgressBar", Counted)
+    monkeypatch.setattr(session, "ProgressBar", Counted)
     train(tables(max_steps=1, save_steps=None, eval_steps=None), tmp_path / "run", progress=shown)
     assert len(made) == shown

@@ -582,7 +582,7 @@ class AnglesByProduct(Correct):
         return places[:, None, :, None].float() @ self.inv_freq[None].float()
 
 
-@fails("precision.long", "precision.autocast")
+@fails("precision.long", "precision.autocast", "precision.distance")
 class BiasInLowPrecision(Alibi):
     """A column of slope times position, as large as the text is long, in the precision of the weights."""
 
