@@ -39,7 +39,7 @@ def attend(
     scheme: Scheme,
     q_BHSK: Float[Tensor, "B H S K"],
     k_BHTK: Float[Tensor, "B G T K"],
-    v_BHTK: Float[Tensor, "B G T Kv"],
+    v_BHTK: Float[Tensor, "B G2 T Kv"],
     qpos_BS: Positions,
     kpos_BT: KeyPositions,
     mask_BHST: Mask | None = None,

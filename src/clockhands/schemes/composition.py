@@ -150,7 +150,7 @@ class Composition(Scheme):
         had_BHSA = pos_BSA[:, None].to(located.dtype).expand(*located.shape[:3], axes)
         return torch.cat([located, had_BHSA], dim=-1)
 
-    def _place(self, part: Scheme, *pos: Positions) -> list[Positions]:
+    def _place(self, part: Scheme, *pos: Tensor) -> list[Tensor]:
         """Return the positions that a part reads: what it located, or what the tokens had before that."""
         if not self._keeps_positions or pos[0].dim() < 4:
             return list(pos)

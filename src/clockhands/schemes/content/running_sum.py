@@ -9,7 +9,7 @@ from clockhands.shapes import Float, Tensor
 
 __all__ = ["Coordinates", "accumulate", "read_sums", "subtract_sums"]
 
-Coordinates = Float[Tensor, "B H T A"]
+Coordinates = Float[Tensor, "B H T A2"]
 
 
 def accumulate(step_BHSA: Float[Tensor, "B H S A"], past_BHTA: Coordinates | None) -> Float[Tensor, "B H S A2"]:
