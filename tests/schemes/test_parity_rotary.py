@@ -336,9 +336,9 @@ def test_llama4_scales_queries_where_nothing_turns() -> None:
 
 
 def test_mistral_large_4_scales_each_head_by_the_log_of_its_position() -> None:
-    from transformers.models.mistral_large4.modeling_mistral_large4 import MistralLarge4TextSoftmaxScaling
-
-    peer, ours = MistralLarge4TextSoftmaxScaling(HEADS), SSMax(HEADS, bias=True)
+    module = "transformers.models.mistral_large4.modeling_mistral_large4"
+    theirs = pytest.importorskip(module, reason="this version of transformers has no Mistral Large 4")
+    peer, ours = theirs.MistralLarge4TextSoftmaxScaling(HEADS), SSMax(HEADS, bias=True)
     assert ours.bias_H is not None
     with torch.no_grad():
         peer.scale.copy_(ours.slope_H.normal_())

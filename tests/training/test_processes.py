@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 
 from clockhands.runs import Run
 from clockhands.runs.folder import add_facts
@@ -137,6 +138,10 @@ def test_two_processes_learn_what_one_learns(odd: Recipe, one: Run, tmp_path: Pa
     check_equal(Run.from_folder(tmp_path / "two"), one)
 
 
+@pytest.mark.skipif(
+    transformers.__version__.startswith("5.17"),
+    reason="transformers 5.17 does not open the optimiser of a divided training on a CPU",
+)
 def test_a_divided_model_learns_what_a_whole_one_learns_and_continues(odd: Recipe, one: Run, tmp_path: Path) -> None:
     run, recipe = Run(tmp_path / "two"), recipe_file(tmp_path, vary_recipe(odd, {"training.sharded": True}))
     in_two_processes("torchrun", "tests.training.parts", recipe, str(run.path))
