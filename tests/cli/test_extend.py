@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 from safetensors.torch import load_file
 
 from clockhands.cli import main
+from clockhands.locking import lock_folder
 from tests.runs.tiny import save_masked_model, save_model
 
 TEXT = "The clock has many hands, and each turns at its own speed. " * 80
@@ -78,3 +80,24 @@ def test_what_cannot_be_done_is_one_sentence(
     said = capsys.readouterr().err.strip().splitlines()
     assert len(said) == 1 and message in said[0], said
     assert sorted(path.name for path in Path().iterdir()) == before
+
+
+def test_one_process_at_a_time_writes_into_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    """While another holds the folder nothing is measured, nothing written, and the holder is named."""
+    held, done = Event(), Event()
+
+    def hold() -> None:
+        with lock_folder(Path("longer")):
+            held.set()
+            done.wait(60)
+
+    other = Thread(target=hold)
+    other.start()
+    try:
+        assert held.wait(60)
+        assert main(["extend", "llama", "--to", "2x", *FEW, "--out", "longer"]) in (1, 2)
+    finally:
+        done.set()
+        other.join()
+    assert "longer" in (told := capsys.readouterr().err) and "wait until it ends" in told
+    assert not Path("longer/config.json").exists() and not Path("longer/report").exists()

@@ -70,6 +70,18 @@ def run(options: argparse.Namespace) -> int:
     """Measure how far a model reads; unless that is all, choose what makes it read further and write it."""
     _check(options)
     prepare(options)
+    if options.only:
+        return _extend(options)
+    from clockhands.extension.write import refuse_taken
+    from clockhands.locking import lock_folder
+
+    with lock_folder(Path(options.out)):
+        refuse_taken(Path(options.out))  # another process may have written it while this one waited
+        return _extend(options)
+
+
+def _extend(options: argparse.Namespace) -> int:
+    """Measure, choose and write; whoever writes holds the lock of the folder."""
     from clockhands.extension import (
         Archive,
         choose_lengths,
@@ -254,7 +266,7 @@ def _write_command(options: argparse.Namespace) -> str:
     words += ["--only", options.only] if options.only else []
     words += ["--text", *options.text] if options.text else []
     usual: dict[str, Any] = {"texts": 48, "items": 60, "margin": 0.05, "seed": 0, "evaluations": 64}
-    usual |= dict.fromkeys(("trained", "train", "windows", "learning_rate"))
+    usual |= dict.fromkeys(("trained", "train", "windows", "learning_rate", "dtype", "weights"))
     for name, value in usual.items():
         if getattr(options, name) != value:
             words += [f"--{name.replace('_', '-')}", str(getattr(options, name))]

@@ -148,11 +148,11 @@ def _make_retrieval(measurement: Measurement, command: str, basis: Mapping[str, 
     ]
     panel = Panel(tuple(marks), xlabel="tokens of text", ylabel="rank of the right value", ylim=(0, 1.02))
     absent = [task for task in retrieval.ranks if task not in learned]
-    left_out = f" Not learned, and left out of the judgement: {', '.join(absent)}." if absent else ""
+    left_out = f" Not shown to be above chance, and left out of the judgement: {', '.join(absent)}." if absent else ""
     verdict = (
         f"Above chance at a trained length: {', '.join(learned)}.{left_out}"
         if learned
-        else "No task is shown to be above chance at a trained length: this model has not learned to recall."
+        else "No task is shown to be above chance at a trained length, so recall is left out of the judgement."
     )
     references = [Reference("chance", CHANCE)]
     references += [Reference(f"{task}, without the facts", float(control_N.mean()))
