@@ -38,6 +38,17 @@ def test_a_pass_with_the_cache_of_the_default_continues_as_without_one() -> None
     torch.testing.assert_close(last[:, 0], made(input_ids=ids, use_cache=False).logits[:, 6])
 
 
+@pytest.mark.parametrize("architecture", ["encoder-decoder", "decoder"])
+def test_generate_refuses_to_return_attention_weights(architecture: str) -> None:
+    made = model(architecture)
+    with pytest.raises(ValueError, match=r"output_attentions is set, but .* clockhands\.attention\.record"):
+        made.generate(words(1, 5), max_new_tokens=2, output_attentions=True)
+    made.generation_config.output_attentions = True
+    with pytest.raises(ValueError, match="output_attentions is set"):
+        made.generate(words(1, 5), max_new_tokens=2)
+    made.generate(words(1, 5), max_new_tokens=2, output_attentions=False)
+
+
 def test_nothing_is_cached_in_training_with_labels_or_where_keys_become_stale() -> None:
     made = model()
     assert made(input_ids=words(1, 5), labels=words(1, 5)).past_key_values is None

@@ -188,6 +188,10 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "generation": (cut("generation_config.json"), "generation_config.json cannot be read"),
     "generation's ids": (text("generation_config.json", '{"eos_token_id": 999}'), "eos_token_id is 999; it must be"),
     "generation's numbers": (text("generation_config.json", '{"max_new_tokens": "x"}'), "cannot open the model"),
+    "generation's attention": (
+        text("generation_config.json", '{"output_attentions": 1}'),
+        "sets output_attentions = 1, but no model",
+    ),
     "config a folder": (folder("config.json"), "config.json is a folder; a file of that name is needed"),
     "weights a folder": (folder("model.safetensors"), "model.safetensors is a folder"),
     "tokenizer a folder": (folder("tokenizer.json"), "tokenizer.json is a folder"),

@@ -154,7 +154,16 @@ class CacheAwareGenerationMixin(GenerationMixin):
     model: Transformer
 
     def generate(self, *inputs: Any, **options: Any) -> Any:
-        """Generate as in transformers; ``use_cache`` is off by default where cached keys could become stale."""
+        """Generate as in transformers; ``use_cache`` is off by default where cached keys could become stale.
+
+        Raises ValueError if ``output_attentions`` is set: these models do not return their attention weights.
+        """
+        settings = options.get("generation_config") or self.generation_config
+        if options.get("output_attentions", settings.output_attentions):
+            raise ValueError(
+                "output_attentions is set, but models of Clockhands do not return attention weights from generate; leave "
+                "it out, and use clockhands.attention.record to see them"
+            )
         if self.model.output_stack.cache_limit and options.get("generation_config") is None:
             options.setdefault("use_cache", False)
         return super().generate(*inputs, **options)  # type: ignore[misc]

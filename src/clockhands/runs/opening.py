@@ -141,6 +141,11 @@ def _check_generation_config(folder: Path, config: ClockhandsConfig) -> None:
     )
     if wrong:
         raise CheckpointError(f"{path} does not fit the model: {'; '.join(wrong)}")
+    if settings.get("output_attentions"):
+        raise CheckpointError(
+            f"{path} sets output_attentions = {settings['output_attentions']!r}, but no model of Clockhands returns its "
+            "attention weights from generate; remove the key, and use clockhands.attention.record to see them"
+        )
 
 
 def _check_size(transformer_config: TransformerConfig, folder: Path, dtype: str | torch.dtype) -> None:
