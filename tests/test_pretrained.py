@@ -391,6 +391,8 @@ def llama(folder: Path, **keys: Any) -> Path:
         ({"num_hidden_layers": 10**6}, "num_hidden_layers = 1000000 in config.json; no model has more than 2,000"),
         ({"text_config": {"num_layers": 1e300}}, r"text_config\.num_layers = 1e\+300 in config\.json; no model"),
         ({"num_labels": 10**9}, "num_labels = 1000000000 in config.json; no model has more than"),
+        ({"architectures": [{}]}, r"architectures = \[\{\}\] in config\.json; it must be a list of names of classes"),
+        ({"architectures": "LlamaModel"}, "architectures = 'LlamaModel' in config"),
         (
             {"attn_implementation": "evil/kernel"},
             r"brings its own code \(attn_implementation = 'evil/kernel', a kernel",

@@ -85,7 +85,7 @@ def read_configuration(source: str | Path) -> dict[str, Any]:
     """Read the ``config.json`` of a folder or of a name on the Hugging Face hub, as it is written.
 
     transformers would drop or repair what must be refused. Raises CheckpointError for a missing path, for what cannot
-    be read, and for counts that no model has.
+    be read, for counts that no model has, and for ``architectures`` that are no names.
     """
     path = Path(source)
     if path.is_file():
@@ -97,6 +97,7 @@ def read_configuration(source: str | Path) -> dict[str, Any]:
     else:
         raw = _download_configuration(source)
     _refuse_counts(raw, source)
+    _refuse_architectures(raw.get("architectures"), source)
     return raw
 
 
@@ -125,6 +126,14 @@ def _refuse_counts(raw: Mapping[str, Any], source: str | Path) -> None:
                 raise CheckpointError(
                     f"{source} sets {key} = {value!r} in config.json; no model has more than {most:,}"
                 )
+
+
+def _refuse_architectures(names: Any, source: str | Path) -> None:
+    """Raise CheckpointError unless the classes that a model was saved from are a list of names, or not told."""
+    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        raise CheckpointError(
+            f"{source} sets architectures = {names!r} in config.json; it must be a list of names of classes"
+        )
 
 
 def _list_settings(raw: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
