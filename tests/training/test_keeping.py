@@ -39,3 +39,28 @@ def test_what_a_stop_saved_displaces_no_planned_one_and_is_not_averaged(
         # The end is averaged wherever it lies; it has no validation loss here.
         last = keeping.select_averaged(tmp_path, training, loss, 34)[-1]
         assert checkpoints.get_step(last) == {"best": 10, "last": 34}[average]
+
+
+def metrics(*losses: float) -> list[dict[str, float]]:
+    """Lines as a run writes them: every second one has no validation loss."""
+    return [
+        line
+        for step, loss in enumerate(losses, 1)
+        for line in ({"step": 10 * step - 5, "loss": 1.0}, {"step": 10 * step, "validation_loss": loss})
+    ]
+
+
+@pytest.mark.parametrize("losses", [(), (2.0,), (3.0, 2.0, 1.0), (3.0, 2.0, 2.03)])
+def test_a_validation_loss_that_falls_or_rises_within_its_noise_is_not_told(losses: tuple[float, ...]) -> None:
+    assert keeping.describe_rise(metrics(*losses), Training(max_steps=30)) is None
+
+
+def test_a_rise_is_told_with_settings_that_a_recipe_accepts_and_that_export_the_best_weights() -> None:
+    said = keeping.describe_rise(metrics(3.0, 2.0, 2.5, 2.1), Training(max_steps=40))
+    assert said is not None and "lowest after 20 steps (2.0000) and has risen since" in said
+    settings = dict(word.removeprefix("training.").split("=") for word in said.split("--set ")[1].split())
+    asked = {name: value if name == "average" else int(value) for name, value in settings.items()}
+    training = Training(max_steps=40, **asked)  # type: ignore[arg-type]
+    assert training.find_faults() == []
+    assert asked == {"average": "best", "keep": 1, "eval_steps": 20, "save_steps": 20}
+    assert keeping.describe_rise(metrics(3.0, 2.0, 2.5), training) is None, "the best weights are exported already"

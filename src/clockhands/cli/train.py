@@ -162,6 +162,7 @@ def _describe(recipe: Any) -> int:
 
 def _conclude(run: Any) -> None:
     from clockhands.devices import get_rank
+    from clockhands.training.keeping import describe_rise
 
     if get_rank() != 0:
         return
@@ -176,5 +177,7 @@ def _conclude(run: Any) -> None:
         guess = describe_uniform_guess(len(run.tokenizers.target))
         print(f"that is the mean of all {tokens} of the validation split, in nats: perplexity "
               f"{math.exp(validation[-1]):,.1f}; {guess}")  # fmt: skip
+    if rise := describe_rise(run.metrics, run.recipe.training):
+        print(rise)
     if verb:
         print(f"next: clockhands {verb.format(run.path)}")

@@ -1,16 +1,30 @@
-"""Selects the checkpoints of a run that are kept and those that are averaged, and decides when training ends early."""
+"""Selects the checkpoints of a run that are kept and those that are averaged, and judges how its validation loss went.
+
+What it judges: whether training ends early, and whether the loss rose again before the end, which is told then.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from clockhands.runs import checkpoints
 from clockhands.runs.recipe.sections import Training
 
-__all__ = ["discard", "is_exhausted", "rank_best", "read_losses", "select_averaged", "select_planned"]
+__all__ = [
+    "describe_rise",
+    "discard",
+    "is_exhausted",
+    "rank_best",
+    "read_losses",
+    "select_averaged",
+    "select_planned",
+]
+
+SMALL_RISE = 1.02
+"""A validation loss that ends at most so many times above its lowest value is not told: the noise of one training."""
 
 
 def read_losses(state: dict[str, Any]) -> dict[int, float]:
@@ -61,3 +75,21 @@ def is_exhausted(losses: dict[int, float], patience: int | None) -> bool:
     """Return whether the validation loss has not fallen for ``patience`` evaluations; False if ``patience`` is None."""
     values = list(losses.values())
     return bool(patience and values) and len(values) - 1 - values.index(min(values)) >= (patience or 0)
+
+
+def describe_rise(metrics: Sequence[Mapping[str, Any]], training: Training) -> str | None:
+    """Say how far the validation loss rose after its lowest value, and what exports the weights of that step.
+
+    None where it rose by 2 % at most, and where the recipe exports the best weights already.
+    """
+    losses = {line["step"]: line["validation_loss"] for line in metrics if "validation_loss" in line}
+    if len(losses) < 2 or training.average == "best":
+        return None
+    best, last = min(losses, key=lambda step: (losses[step], step)), max(losses)
+    if losses[last] <= SMALL_RISE * losses[best]:
+        return None
+    return (
+        f"the validation loss was lowest after {best:,} steps ({losses[best]:.4f}) and has risen since. To save the "
+        f"weights with the lowest one, train again with: --set training.average=best training.keep=1 "
+        f"training.eval_steps={best} training.save_steps={best}"
+    )
