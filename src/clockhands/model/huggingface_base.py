@@ -161,8 +161,8 @@ class CacheAwareGenerationMixin(GenerationMixin):
         settings = options.get("generation_config") or self.generation_config
         if options.get("output_attentions", settings.output_attentions):
             raise ValueError(
-                "output_attentions is set, but models of Clockhands do not return attention weights from generate; leave "
-                "it out, and use clockhands.attention.record to see them"
+                "output_attentions is set, but models of Clockhands do not return attention weights from generate; "
+                "leave it out, and use clockhands.attention.record to see them"
             )
         if self.model.output_stack.cache_limit and options.get("generation_config") is None:
             options.setdefault("use_cache", False)

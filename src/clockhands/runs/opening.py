@@ -143,8 +143,8 @@ def _check_generation_config(folder: Path, config: ClockhandsConfig) -> None:
         raise CheckpointError(f"{path} does not fit the model: {'; '.join(wrong)}")
     if settings.get("output_attentions"):
         raise CheckpointError(
-            f"{path} sets output_attentions = {settings['output_attentions']!r}, but no model of Clockhands returns its "
-            "attention weights from generate; remove the key, and use clockhands.attention.record to see them"
+            f"{path} sets output_attentions = {settings['output_attentions']!r}, but no model of Clockhands returns "
+            "its attention weights from generate; remove the key, and use clockhands.attention.record to see them"
         )
 
 
