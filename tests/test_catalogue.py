@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.catalogue import Catalogue, Lazy, UnknownNameError, get_first_sentence, import_later
+from clockhands.catalogue import (
+    Catalogue,
+    Lazy,
+    UnknownNameError,
+    get_first_sentence,
+    get_module_line,
+    import_later,
+)
 from clockhands.errors import UsageError
 
 
@@ -42,7 +49,7 @@ def test_it_is_a_mapping_for_those_who_ask_first() -> None:
     assert shapes.get("cube") is None
     assert shapes.get(["square"]) is None  # type: ignore[call-overload]
     assert ["square"] not in shapes
-    assert shapes.unknown(3) == "unknown shape 3; choose one of square"
+    assert shapes.describe_unknown_name(3) == "unknown shape 3; choose one of square"
 
 
 def test_a_lazy_entry_is_made_once_and_only_when_it_is_used() -> None:
@@ -89,3 +96,8 @@ def test_two_entries_cannot_register_under_one_name() -> None:
 
 def test_a_first_sentence_ends_before_a_capital() -> None:
     assert get_first_sentence(circle) == "Draw a circle (Euclid et al. 300, definition 15)"
+
+
+def test_the_first_line_of_a_module_is_empty_where_there_is_no_module() -> None:
+    assert get_module_line(circle) == (__doc__ or "").partition("\n")[0]
+    assert get_module_line(type("Nowhere", (), {"__module__": "no.such.module"})) == ""

@@ -92,9 +92,9 @@ def test_trap_13_what_follows_an_image_continues_after_its_longest_side() -> Non
 
 
 def test_real_times_must_be_finite() -> None:
-    assert positions.check_times([[0.5, 1e9 + 0.25]]).tolist() == [[0.5, 1e9 + 0.25]]
+    assert positions.read_times([[0.5, 1e9 + 0.25]]).tolist() == [[0.5, 1e9 + 0.25]]
     with pytest.raises(PositionError, match="NaN or infinite"):
-        positions.check_times([[0.0, math.nan]])
+        positions.read_times([[0.0, math.nan]])
 
 
 def test_normalised_coordinates_end_at_the_scale() -> None:
@@ -106,7 +106,7 @@ def test_normalised_coordinates_end_at_the_scale() -> None:
 
 def test_last_token_ignores_padding() -> None:
     mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
-    assert positions.find_last(torch.tensor([[0, 1, 9], [3, 4, 5]]), mask).tolist() == [[1], [5]]
+    assert positions.find_last_position(torch.tensor([[0, 1, 9], [3, 4, 5]]), mask).tolist() == [[1], [5]]
 
 
 def test_shape_draws_one_shift_a_row_and_keeps_distances() -> None:
@@ -291,7 +291,10 @@ def test_the_same_generator_draws_the_same(name: str) -> None:
         ("shited", {}, "unknown position transform 'shited'; did you mean 'shifted'"),
         ("shifted", {"maximun": 3}, "unknown option of shifted 'maximun'; did you mean 'maximum'"),
         ("shifted", {"maximum": -1}, "maximum is -1"),
-        ("randomised", {"length": 10, "maximum": 5}, "length is 10 and maximum 5"),
+        ("randomised", {"length": 10, "maximum": 5}, "length is 10, but must be at most maximum, which is 5"),
+        ("randomised", {"length": 0}, "length is 0, but must be at least 1"),
+        ("randomised", {"maximum": 0}, "maximum is 0, but must be at least 1"),
+        ("random-float", {"length": 0}, "length is 0, but must be at least 1"),
         ("random-float", {"maximum": 0.0, "length": 0}, r"maximum is 0.0, but must be above 0"),
         ("skipping", {"maximum": 0, "chunks": 0}, r"(?s)maximum is 0.*chunks is 0"),
         (
@@ -311,9 +314,9 @@ def test_faults_are_named(name: str, options: dict[str, Any], message: str) -> N
 @pytest.mark.parametrize("factor", [0.0, -2.0, math.nan])
 def test_positions_are_divided_by_nothing_that_is_not_above_zero(factor: float) -> None:
     with pytest.raises(PositionError, match=f"the factor, which is {factor}"):
-        positions.scale(positions.count_up(1, 3), factor)
+        positions.interpolate(positions.count_up(1, 3), factor)
 
 
 @pytest.mark.parametrize("factor", [0.5, 1.0, 4.0])
 def test_positions_are_divided_by_any_factor_above_zero(factor: float) -> None:
-    assert positions.scale(positions.count_up(1, 3), factor).tolist() == [[0.0, 1 / factor, 2 / factor]]
+    assert positions.interpolate(positions.count_up(1, 3), factor).tolist() == [[0.0, 1 / factor, 2 / factor]]

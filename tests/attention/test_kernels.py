@@ -313,21 +313,40 @@ def test_what_is_not_parallel_does_not_say_so() -> None:
         assert not make("alibi", True, form=form).rows_differ_by_constant
 
 
+@pytest.mark.parametrize("scale", [0.0, 1e-39, -0.5, 1.0])
+@pytest.mark.parametrize("kind", ["none", "right padding"])
+@pytest.mark.parametrize(("name", "options"), SCHEMES, ids=lambda value: value if isinstance(value, str) else "")
+def test_any_factor_on_the_products_gives_what_the_reference_gives(
+    name: str, options: dict[str, Any], kind: str, scale: float
+) -> None:
+    """With 0 the contents decide nothing, and below 0 the most alike attend the least; a mask hides as before."""
+    scheme, pos = make(name, True, **options), positions.count_up(2, 40)
+    own = scheme.locate(torch.randn(2, 40, D), pos, None)
+    pos = pos if own is None else own
+    q, k, v = torch.randn(3, 2, HEADS, 40, WIDTH).unbind(0)
+    arguments = (scheme, q, k, v, pos, pos, mask(kind, 2, 40, 40))
+    got = attend(*arguments, causal=True, scale=scale)
+    torch.testing.assert_close(
+        got, attend_reference(*arguments, causal=True, scale=scale).out_BHSK, atol=1e-5, rtol=1e-5
+    )
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("widest", [4.0, 25.0, 1e9])
 def test_heads_by_channel_and_by_tiles_are_the_reference(
     widest: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No head, some and all of 6 (whose slopes do not fall in order) fit into a channel; positions far away and
-    restarting; a mask of its own for each head."""
+    """No head, some and all of 6 (whose slopes do not fall in order) fit into a channel; positions far away,
+    restarting, and in two runs as of a grid; a mask of its own for each head."""
     monkeypatch.setattr(extra_channel, "WIDEST", widest)
     monkeypatch.setattr(extra_channel, "WIDEST_LOW", widest)
     monkeypatch.setattr(extra_channel, "has_fast_low_precision", lambda: True)
     scheme, far = Alibi(6), positions.count_up(2, 40, start=1_000_000)
     restarting = torch.cat([torch.arange(25), torch.arange(15)])[None].expand(2, -1)
     q, k, v = (x.to(dtype) for x in torch.randn(3, 2, 6, 40, WIDTH).unbind(0))
+    in_two_runs = torch.cat([torch.arange(20), torch.arange(50, 70)])[None].expand(2, -1)
     limit = {torch.bfloat16: 2e-2, torch.float16: 3e-3}.get(dtype, 1e-5)
-    for pos in (far, restarting):
+    for pos in (far, restarting, in_two_runs):
         for visible in (None, mask("left padding", 2, 40, 40), torch.rand(2, 6, 1, 40) > 0.3):
             got = attend(scheme, q, k, v, pos, pos, visible, causal=True)
             wanted = attend_reference(scheme, *(x.double() for x in (q, k, v)), pos, pos, visible, causal=True)

@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from clockhands.scheme_pages.page import page, pages
-from clockhands.scheme_pages.picture import figure
+from clockhands.scheme_pages.page import make_page, make_pages
+from clockhands.scheme_pages.picture import make_figure
 from clockhands.schemes import CATALOGUE
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "schemes"
@@ -35,16 +35,18 @@ def test_there_is_a_page_and_a_figure_for_every_scheme_and_no_other() -> None:
 def test_a_page_tells_every_option(name: str) -> None:
     told = (DOCS / f"{name}.md").read_text("utf8")
     assert CATALOGUE[name].equation in told
-    assert all(f"| `{option.name}` |" in told for option in page(name).options), "run python docs/make_schemes.py"
+    assert all(f"| `{option.name}` |" in told for option in make_page(name).options), "run python docs/make_schemes.py"
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_a_page_is_what_the_scheme_says_today(name: str, writer: ModuleType) -> None:
-    assert (DOCS / f"{name}.md").read_text("utf8") == writer.markdown(page(name)), "run python docs/make_schemes.py"
+    assert (DOCS / f"{name}.md").read_text("utf8") == writer.markdown(make_page(name)), (
+        "run python docs/make_schemes.py"
+    )
 
 
 def test_the_overview_is_filtered_by_what_people_choose_by(writer: ModuleType) -> None:
-    rows = [writer.row(one) for one in pages()]
+    rows = [writer.row(one) for one in make_pages()]
     shown = (DOCS / "index.html").read_text("utf8")
     assert shown == writer.filters(rows), "run python docs/make_schemes.py"
     assert (DOCS / "README.md").read_text("utf8") == writer.overview(rows), "run python docs/make_schemes.py"
@@ -57,7 +59,7 @@ def test_the_overview_is_filtered_by_what_people_choose_by(writer: ModuleType) -
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_a_figure_shows_something(name: str) -> None:
-    panels = figure(name).panels
+    panels = make_figure(name).panels
     marks = [mark for panel in panels for mark in panel.marks]
     assert marks
     assert all(value == value for mark in marks for value in mark.y)
@@ -66,7 +68,7 @@ def test_a_figure_shows_something(name: str) -> None:
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_a_page_has_an_example_and_says_when_to_take_it(name: str) -> None:
     """The example is the docstring's, which tests/schemes/test_examples.py runs."""
-    told, listed = (DOCS / f"{name}.md").read_text("utf8"), page(name)
+    told, listed = (DOCS / f"{name}.md").read_text("utf8"), make_page(name)
     assert listed.example.startswith(">>> ") and listed.example in told
     assert f"{CATALOGUE[name].__name__}(" in listed.example
     assert all(f"| {variant.name} |" in told for variant in listed.variants)
@@ -83,11 +85,11 @@ def test_advice_is_what_a_study_measured_and_nothing_else(writer: ModuleType) ->
 
 
 def test_what_depends_on_distance_alone_is_alike_along_diagonals() -> None:
-    from clockhands.scheme_pages.picture import SIZES, logits_by_place
+    from clockhands.scheme_pages.picture import PICTURE_SIZES, compute_logits_by_place
     from clockhands.schemes import build
 
     for name, options in (("rope", {}), ("alibi", {}), ("rerope", {"window": 8})):
-        logits = logits_by_place(build(CATALOGUE, name, SIZES, options).eval())
+        logits = compute_logits_by_place(build(CATALOGUE, name, PICTURE_SIZES, options).eval())
         assert all(float(logits.diagonal(-r).std()) < 1e-4 for r in range(1, 30)), name
-    steps = logits_by_place(build(CATALOGUE, "self-extend", SIZES, {"window": 4, "group": 4}).eval())
+    steps = compute_logits_by_place(build(CATALOGUE, "self-extend", PICTURE_SIZES, {"window": 4, "group": 4}).eval())
     assert float(steps.diagonal(-9).std()) > 1e-3, "groups begin at position 0"

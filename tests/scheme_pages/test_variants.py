@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from clockhands.positions import TRANSFORMS
-from clockhands.scheme_pages.page import SIZES, list_rows
+from clockhands.scheme_pages.page import PAGE_SIZES, list_rows
 from clockhands.scheme_pages.variants import VARIANTS, Variant
 from clockhands.schemes import CATALOGUE, build
 from tests.schemes.oracles import ORACLES
@@ -75,12 +75,12 @@ def test_a_row_without_a_proof_would_be_noticed() -> None:
 
 @pytest.mark.parametrize("variant", [one for one in VARIANTS if one.kind != "transform"], ids=lambda one: one.name)
 def test_a_variant_is_built_from_its_options(variant: Variant) -> None:
-    wide = replace(SIZES, head_dim=128, width=1024, d_model=1024)
-    sizes = wide if {"shares", "grid"} & set(variant.options) else SIZES
+    wide = replace(PAGE_SIZES, head_dim=128, width=1024, d_model=1024)
+    sizes = wide if {"shares", "grid"} & set(variant.options) else PAGE_SIZES
     if variant.name == "cogvideox":
-        sizes = SIZES
+        sizes = PAGE_SIZES
     if variant.name == "sinusoids-3d":
-        sizes = replace(SIZES, width=516)
+        sizes = replace(PAGE_SIZES, width=516)
     assert type(build(CATALOGUE, variant.of, sizes, variant.options)) is CATALOGUE[variant.of]
 
 

@@ -14,7 +14,7 @@ from clockhands import positions
 from clockhands.attention import attend
 from clockhands.errors import PositionError
 from clockhands.options import options_of
-from clockhands.scheme_pages.excused_laws import excuse
+from clockhands.scheme_pages.excused_laws import find_excuse
 from clockhands.schemes import CATALOGUE, Scheme, Sizes, build
 from tests.schemes.oracles import VARIANTS
 
@@ -53,7 +53,7 @@ def cases(law: str, sides: tuple[bool, ...], serves: Callable[[Scheme], bool]) -
             for causal in sides:
                 if not causal and scheme.declares.causal_only:
                     continue
-                reason, marks = excuse(law, name, {**defaults, **options}), []
+                reason, marks = find_excuse(law, name, {**defaults, **options}), []
                 if reason:
                     # Strict: an exception that is wider than what breaks the law is itself a failure.
                     marks = [pytest.mark.xfail(reason=reason, raises=(AssertionError, PositionError), strict=True)]

@@ -87,7 +87,7 @@ def test_all_faults_of_all_parts_are_told_at_once() -> None:
 
 
 def test_names_are_for_build_and_the_class_takes_schemes() -> None:
-    with pytest.raises(ConfigError, match=r"was given 'rope', 'window', but takes schemes that are built"):
+    with pytest.raises(ConfigError, match=r"was given 'rope', 'window', but takes schemes that are built, as in"):
         Composition()
 
 

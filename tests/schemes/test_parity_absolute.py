@@ -191,7 +191,7 @@ def test_mtans_fixed_time_embedding_is_a_sinusoid_of_base_ten_and_times_by_48() 
     div = torch.exp(torch.arange(0, width, 2) * -(math.log(10.0) / width))
     wanted = torch.zeros(1, 7, width)
     wanted[..., 0::2], wanted[..., 1::2] = (48.0 * times[..., None] * div).sin(), (48.0 * times[..., None] * div).cos()
-    same(Sinusoidal(width, base=10.0).encode(positions.scale(times, 1 / 48)), wanted, 1e-5)
+    same(Sinusoidal(width, base=10.0).encode(positions.interpolate(times, 1 / 48)), wanted, 1e-5)
 
 
 def test_mtans_learned_time_embedding_is_time2vec() -> None:

@@ -366,7 +366,7 @@ def test_ssmax_counts_the_tokens_of_a_packed_document() -> None:
 
 def test_rothp_is_rope_on_real_times() -> None:
     """Two events meet by the time between them: R(t_i)q·R(t_j)k is q·R(t_j - t_i)k, whenever the record began."""
-    times = positions.check_times([[0.0, 0.37, 5.25, 1000.125]])
+    times = positions.read_times([[0.0, 0.37, 5.25, 1000.125]])
     q, k = torch.randn(2, 1, 1, 4, HEAD_DIM, dtype=torch.float64).unbind(0)
     scheme = RoPE(HEAD_DIM)
     a, b = scheme.rotate(q, k, times, times)

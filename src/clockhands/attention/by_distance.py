@@ -23,7 +23,7 @@ def serves(request: AttentionRequest) -> bool:
     return (
         "bias" in request.hooks
         and isinstance(scheme, DistanceBias)
-        and (request.num_keys > extra_channel.SHORT or scheme.learned)
+        and (request.num_keys > extra_channel.SHORT or scheme.needs_gradient)
         and request.q_BHSK.device.type == "cpu"
         and not any(x.is_floating_point() for x in pos)
         and request.num_queries >= extra_channel.FEW_QUERIES
@@ -38,31 +38,33 @@ def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
     by_channel_H = _fit_a_channel(request)
     if request.causal:
         curve = curve + make_causal_curve(curve.shape[1], line.get_offset(queries - 1), curve.device)
-    flat, steep = by_channel_H.nonzero()[:, 0], (~by_channel_H).nonzero()[:, 0]
-    if not len(flat):
+    with_channel, with_tiles = by_channel_H.nonzero()[:, 0], (~by_channel_H).nonzero()[:, 0]
+    if not len(with_channel):
         return attend_by_tiles(request, curve, line)
     row = _make_middle_row(request)
-    if not len(steep):
+    if not len(with_tiles):
         return extra_channel.attend_with_row(request, row)
-    by_tiles = attend_by_tiles(_take_heads(request, steep), curve[steep], line)
-    by_channel = extra_channel.attend_with_row(_take_heads(request, flat), row[:, flat])
-    out, order = torch.cat([by_tiles, by_channel], dim=1), torch.cat([steep, flat])
+    by_tiles = attend_by_tiles(_take_heads(request, with_tiles), curve[with_tiles], line)
+    by_channel = extra_channel.attend_with_row(_take_heads(request, with_channel), row[:, with_channel])
+    out, order = torch.cat([by_tiles, by_channel], dim=1), torch.cat([with_tiles, with_channel])
     return out if bool((order.diff() > 0).all()) else out.index_select(1, order.argsort())
 
 
 def _fit_a_channel(request: AttentionRequest) -> Tensor:
     """Return for which heads one more channel serves, [H]; none if rows of the bias differ by more than a constant."""
     scheme = cast(DistanceBias, request.scheme)
-    summed = scheme.learned and request.low_precision
-    if scheme.rows_differ_by_constant and not summed and extra_channel.is_possible(request):
+    # The gradient of the row would be a sum of 16-bit numbers that cancel.
+    coarse = scheme.needs_gradient and request.low_precision
+    if scheme.rows_differ_by_constant and not coarse and extra_channel.is_possible(request):
         return extra_channel.fits_channel(_make_middle_row(request), request.q_BHSK.dtype)
     return torch.zeros(len(request.curve_HN), dtype=torch.bool)
 
 
 def _make_middle_row(request: AttentionRequest) -> Float[Tensor, "1 H T"]:
     """Return the bias of the middle query, read off the curve: [1, H, T]."""
-    middle = request.num_queries // 2
-    return request.curve_HN[:, middle : middle + request.num_keys].flip(-1)[None]
+    line, keys = cast(Line, request.line), request.num_keys
+    place_T = line.list_offsets(keys, request.curve_HN.device)
+    return request.curve_HN[:, line.get_offset(request.num_queries // 2) + place_T[-1] - place_T][None]
 
 
 def _take_heads(request: AttentionRequest, heads: Tensor) -> AttentionRequest:

@@ -1,4 +1,4 @@
-"""Long causal attention without a bias in 16 bits on a CPU: by tiles, the causal mask being a curve of distances."""
+"""Compute long causal attention without a bias in 16 bits on a CPU by tiles; the causal mask is a bias by distance."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def attend(
     ``causal`` adds the mask of the last S of T tokens (query s attends to keys up to T - S + s) and lets kernels skip
     what it hides. ``scale`` multiplies q·k: ``scheme.scale(K)`` of the unrotated width unless given. ``rotated`` says
     that q and k have been through ``scheme.rotate``. ``dropout`` acts on the weights; pass 0 outside training.
-    Keys and values may have fewer heads, each of which serves a group of H/G query heads in a row.
+    Keys and values may have G heads, fewer than H: each is that of H/G consecutive query heads.
     Returns [B, H, S, Kv]. Raises PositionError for positions that the scheme does not take, UsageError for key heads
     whose number does not divide H.
     """

@@ -1,7 +1,8 @@
-"""Attention by tiles of queries, with a bias that is a function of the distance: nothing of size S x T ever exists.
+"""Compute attention by tiles of queries, with a bias by distance: nothing of size S x T ever exists.
 
-With keys laid out from right to left, the distance of row i and key j is a number plus i + j. So the bias of a tile is
-a *view* of the curve, and its gradient is the sums along the diagonals. The backward pass computes the weights again.
+Keys are in reverse order, so that the distance of query i and key j is a constant plus i + j. So the bias of a tile is
+a view of the curve with strides (1, 1), and the gradient of the curve is the sums of the logits' gradient along the
+diagonals i + j. The backward pass computes the weights again.
 """
 
 from __future__ import annotations
@@ -23,13 +24,12 @@ def attend_by_tiles(
 ) -> Float[Tensor, "B H S Kv"]:
     """Compute softmax(scale·q·kᵀ + bias)·v: [B, H, S, Kv].
 
-    The bias of query s and key t is a number of the curve: ``curve[place(s) - place(t) + place(T - 1)]``. N is
-    place(S - 1) + place(T - 1) + 1.
+    The bias of query s and key t is ``curve[offset(s) - offset(t) + offset(T - 1)]``, where ``offset`` is
+    ``line.get_offset``. N is offset(S - 1) + offset(T - 1) + 1.
 
-    The curve has to mask what ``causal`` masks (``make_causal_curve``). What is -inf at either end of a head's curve is
-    skipped: causal masks and windows cost only what they let through. So are distances so far below the nearest ones
-    that their weights would be lost in rounding whatever the queries and keys: the steep heads of ALiBi cost only what
-    they attend to.
+    The curve has to mask what ``causal`` masks (``make_causal_curve``). Distances at either end of a head's curve are
+    skipped if they are -inf, as under causal masks and windows, or if their bias is so low that their weights would be
+    rounded to 0 whatever the queries and keys, as in the steep heads of ALiBi.
     """
     q = request.q_BHSK
     curve_HN = curve_HN.to(torch.promote_types(q.dtype, torch.float32)).expand(q.shape[1], -1)
@@ -103,7 +103,9 @@ class _Tiled(torch.autograd.Function):
 class Diagonals:
     """The gradient of the curve: the sums over all queries and keys at one distance.
 
-    In rows that are read one element shorter than they were written, every diagonal is a column.
+    The logits of a tile are written as rows of n + rows numbers, padded with zeros, and the same memory is read as rows
+    of n + rows - 1 numbers. Each row then begins one number later than the row before, so that the numbers of one
+    diagonal are in one column, and a sum over rows is the sum along the diagonals.
     """
 
     def __init__(self, work: TileWork) -> None:

@@ -48,20 +48,23 @@ def serves(request: AttentionRequest) -> bool:
 
 
 def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
-    """Compute the attended values with the row of the middle key for all queries: [B, H, S, Kv]."""
+    """Compute the attended values, with the bias of a query at the middle key for all queries: [B, H, S, Kv]."""
     return attend_with_row(request, request.middle_row_BHT)
 
 
 def is_possible(request: AttentionRequest) -> bool:
     """Tell whether one more channel for the fused kernel of a CPU is possible and fast.
 
-    That kernel has no dropout. A GPU has FlexAttention, and its fused kernels want widths that 8 divides.
+    That kernel has no dropout. A GPU has FlexAttention, and its fused kernels want widths that 8 divides. The channel
+    holds the row divided by ``scale``, which must not be so small that the numbers are infinite, nor below 0, where
+    what hides a key would attract every query.
     """
-    mask = request.mask_BHST
+    mask, dtype = request.mask_BHST, request.q_BHSK.dtype
     # The channel can hide whole keys; ``is_causal`` hides the rest, and aligns at the top left.
     maskable = (mask is None or mask.shape[2] == 1) and (not request.causal or request.num_queries == request.num_keys)
     return (
         maskable
+        and request.scale * torch.finfo(dtype).max > 3 * _get_widest(dtype)
         and (not request.low_precision or has_fast_low_precision())
         and request.q_BHSK.device.type == "cpu"
         and request.num_queries >= FEW_QUERIES
@@ -83,11 +86,17 @@ def has_fast_low_precision() -> bool:
 def fits_channel(row_BHT: Float[Tensor, "#B H T"], dtype: torch.dtype) -> Bool[Tensor, " H"]:
     """Return for which heads the row spans so few logits that a channel can hold it: [H].
 
-    Past 80 there are weights below float32's normal numbers, each of which costs an Intel core a hundred others; up to
-    there the sum with q·k is wrong by 2^-18 at most. Two bfloat16 channels hold 17 bits: 2^-8 of 512, their own digits.
+    In float32 the limit is 80 logits: weights of less than e^-80 of the largest can be subnormal numbers, with which an
+    Intel core computes a hundred times more slowly, and numbers of up to 40 added to q·k round it by 2^-18 at most. In
+    16 bits it is 1,024: the two channels hold 17 bits of numbers of up to 512, so that the error is at most 2^-8, as
+    large as the rounding of a number near 1 in bfloat16.
     """
-    widest = WIDEST_LOW if dtype in LOW_PRECISION else WIDEST
-    return (row_BHT.amax(-1) - row_BHT.amin(-1)).amax(0) <= widest
+    return (row_BHT.amax(-1) - row_BHT.amin(-1)).amax(0) <= _get_widest(dtype)
+
+
+def _get_widest(dtype: torch.dtype) -> float:
+    """Return how many logits a row may span in a channel of this dtype."""
+    return WIDEST_LOW if dtype in LOW_PRECISION else WIDEST
 
 
 def attend_with_row(request: AttentionRequest, row_BHT: Float[Tensor, "#B H T"]) -> Float[Tensor, "B H S Kv"]:

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 NO_POSITION = NoPosition()
-"""A scheme that does nothing, for attention whose positions have done all they do."""
+"""The scheme of a request whose queries and keys are rotated and whose scheme has no further hook."""
 
 
 def serves(request: AttentionRequest) -> bool:
@@ -33,7 +33,7 @@ def serves(request: AttentionRequest) -> bool:
 
 
 def compute(request: AttentionRequest) -> Float[Tensor, "B H S Kv"]:
-    """Compute attention with all its weights at once: [B, H, S, Kv]."""
+    """Compute attention by one call for all queries: [B, H, S, Kv]."""
     return compute_with_bias(request, request.compute_bias() if "bias" in request.hooks else None)
 
 
@@ -42,15 +42,18 @@ def compute_with_bias(
 ) -> Float[Tensor, "B H S Kv"]:
     """Compute attention with a bias that is there already: [B, H, S, Kv].
 
-    ``is_causal`` of the fused kernel aligns at the top left, so it serves only where S equals T.
+    ``is_causal`` of the fused kernel aligns at the top left, so it serves only where S equals T. It masks before it
+    scales, so it serves only a scale above 0: -inf times 0 is NaN.
     """
     q, k, v, causal = request.q_BHSK, request.k_BHTK, request.v_BHTK, request.causal
     if prefers_plain_products(q, k, bias_BHST):
         return _compute_by_plain_products(request, bias_BHST)
     options: dict[str, Any] = {"dropout_p": request.dropout, "scale": request.scale}
-    if bias_BHST is None and request.mask_BHST is None and (not causal or request.num_queries in (1, request.num_keys)):
-        # A comparison of traced lengths is no bool; a branch is (torch.compile with dynamic shapes).
-        is_causal = True if causal and request.num_queries > 1 else False  # noqa: SIM210
+    alone = request.num_queries == 1
+    aligned = alone or (request.num_queries == request.num_keys and request.scale > 0)
+    if bias_BHST is None and request.mask_BHST is None and (not causal or aligned):
+        # With dynamic shapes torch.compile makes no bool of a comparison; the kernel wants one, and a branch gives it.
+        is_causal = True if causal and not alone else False  # noqa: SIM210
         return call_fused_kernel(q, k, v, is_causal=is_causal, **options)
     mask: Tensor = request.compute_mask()
     if bias_BHST is not None:

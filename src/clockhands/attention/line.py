@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 
 from clockhands.schemes.scheme import KeyPositions, Positions
+from clockhands.shapes import Int, Tensor
 
 __all__ = ["Line", "find_line"]
 
@@ -20,6 +21,11 @@ class Line(NamedTuple):
     def get_offset(self, token: int) -> int:
         """Return how far a token, counted from 0, stands from the first."""
         return token // self.run * self.step + token % self.run
+
+    def list_offsets(self, tokens: int, device: torch.device) -> Int[Tensor, " N"]:
+        """Return how far each of so many tokens stands from the first: [N]."""
+        token_N = torch.arange(tokens, device=device)
+        return token_N // self.run * self.step + token_N % self.run
 
     def count_runs(self, tokens: int) -> tuple[int, int]:
         """Return the number of runs that so many tokens fill, and the tokens in each."""
@@ -41,7 +47,6 @@ def find_line(q_BS: Positions, k_BT: KeyPositions) -> Line | None:
     line = Line(run, int(k_BT[0, run] - k_BT[0, 0])) if run < keys else Line(max(queries, keys), 1)
     if run < keys and (queries != keys or keys % run or line.step < run):
         return None
-    place_N = torch.arange(max(queries, keys), device=q_BS.device)
-    place_N = place_N // line.run * line.step + place_N % line.run
-    alike = all(bool((x - x[:, :1] == place_N[: x.shape[1]]).all()) for x in (q_BS, k_BT))
+    offset_N = line.list_offsets(max(queries, keys), q_BS.device)
+    alike = all(bool((x - x[:, :1] == offset_N[: x.shape[1]]).all()) for x in (q_BS, k_BT))
     return line if alike and bool((first_B == first_B[0]).all()) else None

@@ -101,7 +101,7 @@ class _Blockwise(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         blocks, inputs, wanted = ctx.blocks, ctx.saved_tensors, ctx.needs_input_grad[1:]
         totals = [torch.zeros_like(x) if want else None for x, want in zip(inputs, wanted, strict=True)]
-        # The same narrowing finds a block's part of its inputs and of their gradients.
+        # ``cut`` narrows the inputs to those of a block, and the sums of their gradients likewise.
         sums = [x if total is None else total for x, total in zip(inputs[:5], totals, strict=False)]
         for (start, parts), (_, places) in zip(blocks.cut(*inputs[:5]), blocks.cut(*sums), strict=True):
             leaves = [*_make_leaves(parts, wanted), *inputs[5:]]

@@ -37,7 +37,11 @@ WHOLE_ROWS = frozenset({"logits", "weigh", "values"})
 
 @dataclass(frozen=True)
 class Attended:
-    """Everything that one attention computed: what a recorder receives. ``mask_BHST`` is True where attending."""
+    """Everything that one attention computed: what a recorder receives.
+
+    Queries and keys are rotated. ``logits_BHST`` are those before the mask, with the bias and the scheme's hook
+    ``logits``; ``weights_BHST`` those before dropout. ``mask_BHST`` is True where a query may attend to a key.
+    """
 
     scheme: Scheme
     q_BHSK: Float[Tensor, "B H S Kr"]
@@ -134,12 +138,12 @@ def compute_reference(request: AttentionRequest) -> Attended:
     """Compute attention by calling every hook of the scheme in its order, and keep every tensor."""
     scheme, q, k, v = request.scheme, request.q_BHSK, request.k_BHTK, request.v_BHTK
     positions, mask = (request.qpos_BS, request.kpos_BT), request.compute_mask()
-    # At least float32 from here: a bias of 1,000 is rounded to 4 in bfloat16, and a softmax to 3 digits.
+    # At least float32 from here: bfloat16 holds numbers near 1,000 to the nearest 4, and weights to 3 digits.
     logits = (q @ k.transpose(-1, -2) * request.scale).to(torch.promote_types(q.dtype, torch.float32))
     bias = request.compute_bias()
     if bias is not None:
         logits = logits + bias
-    logits = scheme.logits(logits, mask, q, k, *positions)
+    logits = scheme.logits(logits, mask, q, k, *positions, request.scale)
     weights = scheme.weigh(logits.masked_fill(~mask, -math.inf), *positions).to(v.dtype)
     dropped = F.dropout(weights, request.dropout)
     out = scheme.values(dropped @ v, dropped, *positions)

@@ -60,7 +60,7 @@ class AttentionRequest:
 
     def compute_bias(self) -> Float[Tensor, "#B #H S T"] | None:
         """Compute the scheme's whole bias, [B, H, S, T] or sizes of 1 for what is the same; None if it has none."""
-        return self.scheme.bias(self.q_BHSK, self.k_BHTK, self.qpos_BS, self.kpos_BT)
+        return self.scheme.bias(self.q_BHSK, self.k_BHTK, self.qpos_BS, self.kpos_BT, self.scale)
 
     def compute_mask(self) -> Bool[Tensor, "#B #H S T"]:
         """Join ``mask_BHST`` and the causal mask to one of all queries and keys: [B, H, S, T], sizes of 1 allowed."""
@@ -73,8 +73,8 @@ class AttentionRequest:
             mask = torch.ones(1, 1, self.num_queries, self.num_keys, dtype=torch.bool, device=device)
         return mask.expand(-1, -1, self.num_queries, -1)
 
-    # A kernel reads these to decide whether it serves, and again to compute. It does not while a model is compiled: the
-    # compiler cannot read cached properties.
+    # Cached, since a kernel reads them to decide whether it serves, and again to compute. The compiler cannot trace a
+    # cached property, so a kernel that reads one serves no request while a model is compiled.
 
     @cached_property
     def line(self) -> Line | None:
@@ -93,7 +93,7 @@ class AttentionRequest:
         """The bias of a query at the middle key, which stands for all rows; only with a bias in ``hooks``."""
         axis, middle = (2 if self.kpos_BT.dim() == 4 else 1), self.num_keys // 2
         q_BH1K, place = self.q_BHSK[:, :, :1], self.kpos_BT.narrow(axis, middle, 1)
-        bias_BH1T = cast(Tensor, self.scheme.bias(q_BH1K, self.k_BHTK, place, self.kpos_BT))
+        bias_BH1T = cast(Tensor, self.scheme.bias(q_BH1K, self.k_BHTK, place, self.kpos_BT, self.scale))
         return bias_BH1T[:, :, 0]
 
     @cached_property

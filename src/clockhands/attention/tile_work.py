@@ -1,4 +1,4 @@
-"""What one tile of an attention with a bias by distance needs: its keys, logits, weights and memory."""
+"""Compute the tiles of an attention with a bias by distance: which keys a tile has, its logits, weights and memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ELEMENTS", "LOG2E", "ROWS", "Tile", "TileWork"]
 ROWS, ELEMENTS = 128, 1 << 18
 """Queries of a tile at most, and weights of a tile, about."""
 LOG2E = 1 / math.log(2)
-"""log2(e): times this, a logit is a power of 2 in place of e."""
+"""log2(e): e to the power of a logit is 2 to the power of this times the logit."""
 
 
 class Tile(NamedTuple):
@@ -43,9 +43,9 @@ class Tile(NamedTuple):
 
 
 class TileWork:
-    """One attention's tensors, heads counted on through the batch, keys and values from right to left.
+    """The tensors of one attention, [B·H, S or T, K], with keys and values in reverse order, and the work of a tile.
 
-    It computes what a tile needs of them. A tile's weights stand in the same memory as those of the tile before.
+    The weights of a tile overwrite those of the tile before, in the same memory.
     """
 
     def __init__(
@@ -125,10 +125,10 @@ class TileWork:
         return self._compute_powers(self.compute_logits(tile).sub_(logsum))
 
     def _compute_powers(self, logits: Tensor) -> Tensor:
-        """Compute 2^logit in place, and 0 for what is below 2^-88 (of the largest of the row).
+        """Compute 2^logit in place, and 0 for logits below ``lowest`` (the largest of a row is 0).
 
-        Among that are numbers below the normal ones, each of which costs an Intel core a hundred others in the products
-        that follow. exp is slow there and at -inf, exp2 is not.
+        In float32 that is 2^-88. Smaller weights and their products could be subnormal numbers, with which an Intel
+        core computes a hundred times more slowly. exp is slow for such logits and for -inf too, exp2 is not.
         """
         return torch.threshold_(logits, self.lowest, -torch.inf).exp2_()
 
@@ -179,11 +179,12 @@ class TileWork:
 
 
 def _find_spans(curve_HN: Tensor, reach_H: Tensor | None, furthest: int) -> list[tuple[int, int]]:
-    """Return the first and last place of each head's curve that can have weight.
+    """Return the first and the last index of each head's curve at which a key can get weight; (0, -1) if none can.
 
-    Such a place is not -inf, and not more than ``reach`` below the best of the distances that every query has. Those
-    are between the last query's own distance to the last key, ``furthest``, and as far from the other end; there are
-    some where keys are no fewer than queries.
+    A key gets none where the bias is -inf, nor where it is more than ``reach_H`` below that of another key of the same
+    query. The curve does not say which keys a query has, so only those indices are compared with that every query has:
+    query s has the indices offset(s) to offset(s) + offset(T - 1), and all queries those from ``furthest``, which is
+    offset(S - 1), to offset(T - 1). Where there are fewer keys than queries, there is none.
     """
     counts_HN = curve_HN > -torch.inf
     if reach_H is not None and curve_HN.shape[1] > 2 * furthest:

@@ -31,13 +31,12 @@ class Range:
 
     def __str__(self) -> str:
         """Return the range in words: ``from 1 to 8``, ``at least 1``, ``above 0 and below 1``."""
-        lower = f"above {self.above:,}" if self.above is not None else ""
-        if self.most is None and self.below is None:
-            return lower or f"at least {self.least:,}"
-        upper = f"below {self.below:,}" if self.below is not None else f"{self.most:,}"
-        if self.least is None and self.above is None:
-            return upper if self.below is not None else f"at most {upper}"
-        return f"{lower} and {upper}" if lower else f"from {self.least:,} to {upper}"
+        if self.least is not None and self.most is not None:
+            return f"from {self.least:,} to {self.most:,}"
+        if self.least is not None and self.below is not None:
+            return f"from {self.least:,} to below {self.below:,}"
+        bounds = {"at least": self.least, "above": self.above, "at most": self.most, "below": self.below}
+        return " and ".join(f"{word} {bound:,}" for word, bound in bounds.items() if bound is not None) or "any number"
 
 
 Count: TypeAlias = Annotated[int, Range(least=1)]

@@ -28,7 +28,8 @@ def parse(written: str, type_: Any = Any) -> Any:
         return value
     if fits(written, type_):
         return written
-    if isinstance(value, str) and fits(0.5, type_) and re.fullmatch(r"[-+]?(\d+\.|\.\d+)", written.strip()):
+    takes_numbers = fits(0.5, type_)
+    if isinstance(value, str) and takes_numbers and re.fullmatch(r"[-+]?(\d+\.|\.\d+)", written.strip()):
         return float(written)  # .5 and 5. are no numbers in TOML
     return [value] if fits(convert([value], type_), type_) else value
 

@@ -12,7 +12,7 @@ import torch
 from clockhands.errors import PositionError
 from clockhands.options import Seed
 from clockhands.positions.faults import refuse_faults
-from clockhands.positions.making import Mask
+from clockhands.positions.making import TokenMask
 from clockhands.shapes import Float, Int, Num, Tensor
 
 __all__ = ["Jittered", "RandomFloat", "Skipping"]
@@ -38,7 +38,7 @@ class RandomFloat:
         refuse_faults(
             "random-float",
             (not self.maximum > 0, f"maximum is {self.maximum}, but must be above 0"),
-            ((self.length or 1) < 1, f"length is {self.length}, but must be at least 1"),
+            (self.length is not None and self.length < 1, f"length is {self.length}, but must be at least 1"),
         )
 
     @property
@@ -49,7 +49,7 @@ class RandomFloat:
     def __call__(
         self,
         pos_BS: Int[Tensor, "B S"],
-        mask_BS: Mask | None = None,
+        mask_BS: TokenMask | None = None,
         *,
         training: bool = False,
         generator: torch.Generator | None = None,
@@ -62,12 +62,13 @@ class RandomFloat:
         if training:
             drawn_L = (torch.rand(length, generator=generator, dtype=torch.float64) * self.maximum).sort().values
         else:
-            drawn_L = _draw_once(self.maximum, length, self.seed)
+            drawn_L = _draw_numbers_once(self.maximum, length, self.seed)
         return drawn_L.to(pos_BS.device)[pos_BS]
 
 
 @lru_cache(maxsize=64)
-def _draw_once(maximum: float, length: int, seed: int) -> Float[Tensor, " L"]:
+def _draw_numbers_once(maximum: float, length: int, seed: int) -> Float[Tensor, " L"]:
+    """Draw the sorted numbers that are used outside training: [L], float64, the same for the same arguments."""
     drawn = np.sort(np.random.RandomState(seed).uniform(0, maximum, length))
     with torch.inference_mode(False):
         return torch.as_tensor(drawn, dtype=torch.float64, device="cpu")
@@ -99,7 +100,7 @@ class Skipping:
     def __call__(
         self,
         pos_BS: Int[Tensor, "B S"],
-        mask_BS: Mask | None = None,
+        mask_BS: TokenMask | None = None,
         *,
         training: bool = False,
         generator: torch.Generator | None = None,
@@ -152,7 +153,7 @@ class Jittered:
     def __call__(
         self,
         pos_BS: Num[Tensor, "B S *A"],
-        mask_BS: Mask | None = None,
+        mask_BS: TokenMask | None = None,
         *,
         training: bool = False,
         generator: torch.Generator | None = None,

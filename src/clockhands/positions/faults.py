@@ -1,4 +1,4 @@
-"""What is wrong with the options of a transform, all at once."""
+"""Refuse the options of a transform, with everything that is wrong with them in one error."""
 
 from __future__ import annotations
 

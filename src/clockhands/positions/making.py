@@ -9,7 +9,8 @@ import torch
 from clockhands.errors import PositionError
 from clockhands.shapes import Bool, Float, Int, Num, Tensor
 
-Mask = Bool[Tensor, "B S"] | Int[Tensor, "B S"]
+TokenMask = Bool[Tensor, "B S"] | Int[Tensor, "B S"]
+"""True or 1 at tokens, False or 0 at padding."""
 
 
 def count_up(
@@ -19,13 +20,13 @@ def count_up(
     return torch.arange(start, start + length, device=device).expand(batch, length)
 
 
-def count_from_mask(mask_BS: Mask) -> Int[Tensor, "B S"]:
+def count_from_mask(mask_BS: TokenMask) -> Int[Tensor, "B S"]:
     """Count the tokens (mask 1) of each row from 0: [B, S]; padding, which may be anywhere, gets 0."""
     counted_BS = mask_BS.long().cumsum(dim=-1) - 1
     return counted_BS.clamp(min=0) * mask_BS.long()
 
 
-def continue_from_mask(mask_BS: Mask, new: int) -> Int[Tensor, "B new"]:
+def continue_from_mask(mask_BS: TokenMask, new: int) -> Int[Tensor, "B new"]:
     """Return the positions of the last ``new`` tokens, where ``mask_BS`` covers cached and new ones: [B, new].
 
     Raises PositionError where the mask has fewer columns than there are new tokens.
@@ -60,7 +61,7 @@ def shift(pos_BS: Num[Tensor, "B S *A"], offset: int | Num[Tensor, " B"]) -> Num
     return pos_BS + offset.reshape(-1, *[1] * (pos_BS.dim() - 1))
 
 
-def centre(pos_BS: Num[Tensor, "B S *A"], mask_BS: Mask | None = None) -> Float[Tensor, "B S *A"]:
+def centre(pos_BS: Num[Tensor, "B S *A"], mask_BS: TokenMask | None = None) -> Float[Tensor, "B S *A"]:
     """Subtract each row's mean position over its tokens, on every axis: how CAPE reads positions after training."""
     pos = pos_BS.float()
     weight = (
@@ -69,7 +70,7 @@ def centre(pos_BS: Num[Tensor, "B S *A"], mask_BS: Mask | None = None) -> Float[
     return pos - (pos * weight).sum(1, keepdim=True) / weight.expand_as(pos).sum(1, keepdim=True).clamp(min=1)
 
 
-def scale(pos_BS: Num[Tensor, "B S *A"], factor: float) -> Float[Tensor, "B S *A"]:
+def interpolate(pos_BS: Num[Tensor, "B S *A"], factor: float) -> Float[Tensor, "B S *A"]:
     """Divide positions by a factor, so that longer texts fit: position interpolation (Chen et al. 2023, equation 4).
 
     Raises PositionError for a factor that is not above 0.
@@ -79,7 +80,7 @@ def scale(pos_BS: Num[Tensor, "B S *A"], factor: float) -> Float[Tensor, "B S *A
     return pos_BS.double() / factor if pos_BS.dtype == torch.float64 else pos_BS.float() / factor
 
 
-def check_times(times: Sequence[Sequence[float]] | Num[Tensor, "B S"]) -> Float[Tensor, "B S"]:
+def read_times(times: Sequence[Sequence[float]] | Num[Tensor, "B S"]) -> Float[Tensor, "B S"]:
     """Return measured times as positions, [B, S], float64. Raises PositionError for NaN or infinity."""
     pos_BS = torch.as_tensor(times, dtype=torch.float64)
     if not bool(torch.isfinite(pos_BS).all()):
@@ -109,7 +110,7 @@ def make_patch_centres(batch: int, *lengths: int, device: torch.device | str | N
     return 2 * (cells_BSA + 0.5) / torch.tensor(lengths, device=device) - 1
 
 
-def find_last(pos_BS: Num[Tensor, "B S"], mask_BS: Mask) -> Num[Tensor, "B 1"]:
+def find_last_position(pos_BS: Num[Tensor, "B S"], mask_BS: TokenMask) -> Num[Tensor, "B 1"]:
     """Return the position of each row's last token, [B, 1]; the next token stands at one more."""
     return torch.where(mask_BS.bool(), pos_BS, pos_BS.min()).amax(dim=-1, keepdim=True)
 
@@ -119,7 +120,7 @@ def repeat_on_axes(pos_BS: Num[Tensor, "B S"], axes: int) -> Num[Tensor, "B S A"
     return pos_BS[..., None].expand(*pos_BS.shape, axes)
 
 
-def normalise(pos_BSA: Num[Tensor, "B S *A"], mask_BS: Mask, scale: float = 1.0) -> Float[Tensor, "B S *A"]:
+def normalise(pos_BSA: Num[Tensor, "B S *A"], mask_BS: TokenMask, scale: float = 1.0) -> Float[Tensor, "B S *A"]:
     """Return (p + 1) / (last + 1) x scale over each row's tokens, on every axis: DETR's normalised coordinates."""
     pos = pos_BSA.float() + 1
     token = mask_BS.bool().reshape(*mask_BS.shape, *[1] * (pos.dim() - 2))

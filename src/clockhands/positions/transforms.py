@@ -25,7 +25,7 @@ from clockhands.errors import ConfigError, PositionError
 from clockhands.options import Seed, check_options, options_of
 from clockhands.positions.drawn import Jittered, RandomFloat, Skipping
 from clockhands.positions.faults import refuse_faults
-from clockhands.positions.making import Mask, centre, scale, shift
+from clockhands.positions.making import TokenMask, centre, interpolate, shift
 from clockhands.shapes import Float, Int, Num, Tensor
 
 __all__ = ["TRANSFORMS", "Cape", "Randomised", "Scaled", "Shifted", "Transform", "make_transform"]
@@ -46,7 +46,7 @@ class Transform(Protocol):
     def __call__(
         self,
         pos_BS: Num[Tensor, "B S *A"],
-        mask_BS: Mask | None = None,
+        mask_BS: TokenMask | None = None,
         *,
         training: bool = False,
         generator: torch.Generator | None = None,
@@ -72,7 +72,7 @@ class Shifted:
     def __call__(
         self,
         pos_BS: Num[Tensor, "B S *A"],
-        mask_BS: Mask | None = None,
+        mask_BS: TokenMask | None = None,
         *,
         training: bool = False,
         generator: torch.Generator | None = None,
@@ -102,8 +102,13 @@ class Randomised:
     real_valued = False
 
     def __post_init__(self) -> None:
-        length = self.length or 1
-        refuse_faults("randomised", (not 1 <= length <= self.maximum, f"length is {length} and maximum {self.maximum}"))
+        length = 1 if self.length is None else self.length
+        refuse_faults(
+            "randomised",
+            (self.maximum < 1, f"maximum is {self.maximum}, but must be at least 1"),
+            (length < 1, f"length is {length}, but must be at least 1"),
+            (length > self.maximum >= 1, f"length is {length}, but must be at most maximum, which is {self.maximum}"),
+        )
 
     @property
     def depends_on_length(self) -> bool:
@@ -113,7 +118,7 @@ class Randomised:
     def __call__(
         self,
         pos_BS: Int[Tensor, "B S"],
-        mask_BS: Mask | None = None,
+        mask_BS: TokenMask | None = None,
         *,
         training: bool = False,
         generator: torch.Generator | None = None,
@@ -129,12 +134,13 @@ class Randomised:
         if training:
             subset_L = torch.randperm(self.maximum, generator=generator)[:length].sort().values
         else:
-            subset_L = _fixed_subset(self.maximum, length, self.seed)
+            subset_L = _draw_subset_once(self.maximum, length, self.seed)
         return subset_L.to(pos_BS.device)[pos_BS]
 
 
 @lru_cache(maxsize=64)
-def _fixed_subset(maximum: int, length: int, seed: int) -> Int[Tensor, " L"]:
+def _draw_subset_once(maximum: int, length: int, seed: int) -> Int[Tensor, " L"]:
+    """Draw the sorted subset that is used outside training: [L], the same for the same arguments."""
     chosen = np.sort(np.random.RandomState(seed).permutation(maximum)[:length])
     with torch.inference_mode(False):
         return torch.as_tensor(chosen, dtype=torch.int64, device="cpu")
@@ -173,7 +179,7 @@ class Cape:
     def __call__(
         self,
         pos_BS: Num[Tensor, "B S *A"],
-        mask_BS: Mask | None = None,
+        mask_BS: TokenMask | None = None,
         *,
         training: bool = False,
         generator: torch.Generator | None = None,
@@ -205,13 +211,13 @@ class Scaled:
     def __call__(
         self,
         pos_BS: Num[Tensor, "B S *A"],
-        mask_BS: Mask | None = None,
+        mask_BS: TokenMask | None = None,
         *,
         training: bool = False,
         generator: torch.Generator | None = None,
     ) -> Float[Tensor, "B S *A"]:
         """Divide positions by ``factor``."""
-        return scale(pos_BS, self.factor)
+        return interpolate(pos_BS, self.factor)
 
 
 TRANSFORMS: Catalogue[type[Any]] = Catalogue(

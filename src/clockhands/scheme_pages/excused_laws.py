@@ -1,4 +1,4 @@
-"""What a scheme honestly cannot promise: the law, the options under which it breaks it, and why.
+"""The laws that schemes break: which law, under which options, and why.
 
 The tests expect the law to fail under exactly these options and to hold under all others, and the page says why.
 """
@@ -25,7 +25,7 @@ class BrokenLaw:
     when: Mapping[str, Any] = field(default_factory=dict)
 
     def covers(self, scheme: str, options: Mapping[str, Any]) -> bool:
-        """Whether this is about a scheme with these options, which hold the value of every option of ``when``."""
+        """Tell whether a scheme with these options breaks the law; they hold the value of every option of ``when``."""
         return scheme == self.scheme and all(options[name] == value for name, value in self.when.items())
 
 
@@ -63,20 +63,20 @@ EXCEPTIONS: dict[str, tuple[BrokenLaw, ...]] = {
 }
 
 
-def excuse(law: str, scheme: str, options: Mapping[str, Any]) -> str:
-    """Why a scheme breaks a law under these options (defaults included); empty if it keeps it.
+def find_excuse(law: str, scheme: str, options: Mapping[str, Any]) -> str:
+    """Return why a scheme breaks a law under these options (defaults included); empty if it keeps it.
 
     A composition breaks the laws that its parts break.
     """
     if scheme == "composition":
         parts = [read_part(entry) for entry in options["schemes"]]
         wholes = ((name, {**defaults_of(options_of(CATALOGUE[name])), **own}) for name, own in parts)
-        return next((reason for name, whole in wholes if (reason := excuse(law, name, whole))), "")
+        return next((reason for name, whole in wholes if (reason := find_excuse(law, name, whole))), "")
     return next((exception.reason for exception in EXCEPTIONS.get(law, ()) if exception.covers(scheme, options)), "")
 
 
-def excuses(name: str) -> dict[str, str]:
-    """Why a scheme does not keep the laws that it does not keep, by law, with the options that break them."""
+def list_excuses(name: str) -> dict[str, str]:
+    """Return for each law that a scheme breaks the options under which it does, and why."""
     broken: dict[str, list[str]] = {}
     for law, exceptions in EXCEPTIONS.items():
         for exception in exceptions:

@@ -1,4 +1,4 @@
-"""What a scheme says of itself: equation, options, source, declarations, read from its class. Plain data."""
+"""Read from the class of a scheme what its page says: equation, options, source, declarations. Plain data."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.options import describe, options_of, read_docstring
-from clockhands.scheme_pages.excused_laws import excuses
+from clockhands.scheme_pages.excused_laws import list_excuses
 from clockhands.scheme_pages.variants import VARIANTS, Variant
 from clockhands.schemes import CATALOGUE, Scheme
 from clockhands.schemes.catalogue import Sizes, build
 
 COSTS = Path(__file__).with_name("costs.json")
 """What ``docs/make_schemes.py --time`` measured."""
-SIZES = Sizes(width=512, d_model=512, num_heads=8, head_dim=64, num_layers=6, causal=True)
+PAGE_SIZES = Sizes(width=512, d_model=512, num_heads=8, head_dim=64, num_layers=6, causal=True)
 WHERE = {
     "encode": "embedding",
     "locate": "positions",
@@ -46,8 +46,8 @@ class Page:
     """Everything a reader of the catalogue is told about a scheme.
 
     ``example`` is a session of Python that runs, ``variants`` are the rows of its options that have a name.
-    ``parameters`` is for ``SIZES``, one instance; ``cost`` is its time over that of no position, as ``costs`` says;
-    ``excuses`` are the laws that it does not keep, and why.
+    ``parameters`` is for ``PAGE_SIZES``, one instance; ``cost`` is its time over that of no position, as
+    ``read_costs`` says; ``excuses`` are the laws that it does not keep, and why.
     """
 
     name: str
@@ -73,13 +73,13 @@ class Page:
         return bool(self.declares["beyond"] == "extrapolate")
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON's types, as a row of the kind ``scheme``."""
+        """Return the page in JSON's types, as a row of the kind ``scheme``."""
         return {"name": self.name, "kind": "scheme", "of": self.name, **asdict(self)}
 
 
-def page(name: str, overrides: Mapping[str, Any] | None = None) -> Page:
-    """The page of a scheme, as its options make it. Raises UsageError for an unknown name, ConfigError for options."""
-    kind, scheme = CATALOGUE[name], build(CATALOGUE, name, SIZES, overrides)
+def make_page(name: str, overrides: Mapping[str, Any] | None = None) -> Page:
+    """Make the page of a scheme under options. Raises UnknownNameError for its name, ConfigError for the options."""
+    kind, scheme = CATALOGUE[name], build(CATALOGUE, name, PAGE_SIZES, overrides)
     summary, _ = read_docstring(kind)
     return Page(
         name=name,
@@ -97,31 +97,31 @@ def page(name: str, overrides: Mapping[str, Any] | None = None) -> Page:
         declares=asdict(scheme.declares),
         parameters=sum(parameter.numel() for parameter in scheme.parameters()),
         per_layer=kind.per_layer,
-        cost=costs()["times the cost of none"].get(name),
-        excuses=excuses(name),
+        cost=read_costs()["times the cost of none"].get(name),
+        excuses=list_excuses(name),
         example=read_example(kind),
         variants=tuple(variant for variant in VARIANTS if variant.of == name),
     )
 
 
 def read_example(kind: type[Scheme]) -> str:
-    """The example of a scheme's docstring, as a person types it, with what is printed."""
+    """Return the example of a scheme's docstring, as a person types it, with what is printed."""
     text = inspect.cleandoc(kind.__doc__ or "").partition("\nExample:\n")[2]
     return textwrap.dedent(text).rstrip()
 
 
 @cache
-def costs() -> dict[str, Any]:
-    """What was measured: the ``setting``, and ``times the cost of none`` for each scheme that can stand in it."""
+def read_costs() -> dict[str, Any]:
+    """Read the measured costs: the ``setting``, and ``times the cost of none`` of each scheme that fits the setting."""
     measured: dict[str, Any] = json.loads(COSTS.read_text("utf8"))
     return measured
 
 
 def list_rows() -> list[dict[str, Any]]:
-    """Every scheme, spectrum, form and transform, one row each: schemes with all that their pages tell."""
-    return [*(listed.to_dict() for listed in pages()), *(asdict(variant) for variant in VARIANTS)]
+    """Return every scheme, spectrum, form and transform, one row each: schemes with all that their pages tell."""
+    return [*(listed.to_dict() for listed in make_pages()), *(asdict(variant) for variant in VARIANTS)]
 
 
-def pages() -> list[Page]:
-    """The pages of the whole catalogue under the defaults."""
-    return [page(name) for name in CATALOGUE]
+def make_pages() -> list[Page]:
+    """Make the pages of the whole catalogue under the defaults."""
+    return [make_page(name) for name in CATALOGUE]

@@ -1,4 +1,8 @@
-"""Build a scheme from its name in the catalogue, the sizes of a model and the user's options, or tell every fault."""
+"""Build a scheme from its name in the catalogue, the sizes of a model and the user's options, or tell every fault.
+
+``build`` judges the options first. A ``TransformerConfig`` judges all of its options once, and then builds its schemes
+by ``construct``, which expects valid ones.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +49,7 @@ def list_sizes(scheme: type[Scheme]) -> tuple[str, ...]:
 def find_option_faults(catalogue: Catalogue[type[Scheme]], name: str, options: Mapping[str, Any]) -> list[str]:
     """Return everything wrong with a scheme's name and options, one sentence each; empty if nothing is."""
     if name not in catalogue:
-        return [catalogue.unknown(name)]
+        return [catalogue.describe_unknown_name(name)]
     faults = check_options(options, options_of(catalogue[name]), name)[1]
     if faults or not issubclass(catalogue[name], Composition):
         return faults
@@ -70,7 +74,7 @@ def _find_part_faults(catalogue: Catalogue[type[Scheme]], entry: Any) -> list[st
 def read_part(entry: Any) -> tuple[str, dict[str, Any]]:
     """Return the name and the options of a scheme that is given by its name, or by a table with both.
 
-    Raises ConfigError for anything else.
+    Whether the catalogue has that scheme is not asked. Raises ConfigError for anything else.
     """
     if isinstance(entry, str):
         return entry, {}
@@ -101,7 +105,7 @@ def construct(catalogue: Catalogue[type[Scheme]], name: str, sizes: Sizes, optio
     if issubclass(scheme, Composition):
         entries = values.get("schemes", known["schemes"].default)
         values["schemes"] = [
-            entry if isinstance(entry, Scheme) else construct_part(catalogue, entry, sizes) for entry in entries
+            entry if isinstance(entry, Scheme) else _construct_part(catalogue, entry, sizes) for entry in entries
         ]
     try:
         return scheme(**{size: model[size] for size in list_sizes(scheme)}, **values)
@@ -109,7 +113,7 @@ def construct(catalogue: Catalogue[type[Scheme]], name: str, sizes: Sizes, optio
         raise ConfigError(fault.faults, f"scheme {name!r}") from fault
 
 
-def construct_part(catalogue: Catalogue[type[Scheme]], entry: Any, sizes: Sizes) -> Scheme:
+def _construct_part(catalogue: Catalogue[type[Scheme]], entry: Any, sizes: Sizes) -> Scheme:
     """Build a part of a composition from its valid name, or its table. Raises ConfigError as ``construct`` does."""
     name, options = read_part(entry)
     return construct(catalogue, name, sizes, options)

@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.composition_rules import combine_declarations, find_conflicts
-from clockhands.schemes.distance import DistanceBias, DistanceBiasSum
+from clockhands.schemes.composition_rules import combine_declarations, find_conflicts, find_scheme_after_rotation
 from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, ScoreMod, check_integer
 from clockhands.shapes import Bool, Float, Tensor
@@ -19,21 +18,20 @@ __all__ = ["Composition", "PartLike"]
 
 PartLike: TypeAlias = str | Mapping[str, Any] | Scheme
 """The name of a scheme, a table with its name under ``scheme`` and its options beside it, or a scheme that is built."""
-AFTER_ROTATE = frozenset({"bias", "logits", "weigh", "values"})
 
 
 @final
 class Composition(Scheme):
     """Several schemes side by side, as layers of present models have them: RoPE, a window and sinks.
 
-    Each hook acts as its parts together: encodings and biases are summed, queries are rotated by the one part that
+    Every hook calls that of each part: encodings and biases are summed, queries are rotated by the one part that
     rotates and scaled by those that only scale, and ``logits`` and ``values`` pass from part to part in their order.
     What a window hides stays hidden whatever other parts make of the logits. Where one part places tokens by
     ``locate``, the others read the positions that the tokens had. What two schemes cannot share is refused.
 
     Args:
-        schemes: the parts: names of schemes, or tables of a name and options as ``{scheme = "rope", base = 5e5}``; in a
-            program, schemes that are built.
+        schemes: the parts: names of schemes, or tables of a name and options as ``{scheme = "rope", base = 5e5}``,
+            which ``schemes.build`` makes schemes of. The class itself takes schemes that are built, and needs them.
 
     Example:
         >>> import torch
@@ -54,7 +52,10 @@ class Composition(Scheme):
         if not all(isinstance(part, Scheme) for part in schemes):
             names = ", ".join(repr(part) for part in schemes if not isinstance(part, Scheme))
             raise ConfigError(
-                [f"composition was given {names}, but takes schemes that are built, as by schemes.build"],
+                [
+                    f"composition was given {names}, but takes schemes that are built, as in schemes=[RoPE(64)]; "
+                    f"schemes.build takes names"
+                ],
                 "the scheme",
             )
         self._set_parts(cast(Sequence[Scheme], schemes), set())
@@ -74,7 +75,7 @@ class Composition(Scheme):
         self.lean_score_mod = all(part.lean_score_mod for part in biases)
         # In tuples, so that nn.Module does not register them.
         self._locating = tuple(part for part in parts if "locate" in part.active_hooks())
-        self._after_rotation = (_find_after_rotation(self),)
+        self._after_rotation = (find_scheme_after_rotation(parts),)
         self._keeps_positions = bool(self._locating) and any(
             part.declares.axes is not None for part in parts if part not in self._locating
         )
@@ -85,7 +86,7 @@ class Composition(Scheme):
         return self._all_parts
 
     def borrow(self, shared: Mapping[int, Scheme]) -> None:
-        """Put parts of another owner in the place of those at these indices, so that layers share them."""
+        """Replace the parts at these indices by those of another composition, so that layers share them."""
         parts = [shared.get(at, part) for at, part in enumerate(self.parts)]
         self._set_parts(parts, set(shared) | {at for at in range(len(parts)) if str(at) not in self.own})
 
@@ -147,19 +148,19 @@ class Composition(Scheme):
         if located is None or not self._keeps_positions:
             return located
         pos_BSA = pos_BS[..., None] if pos_BS.dim() == 2 else pos_BS
-        had_BHSA = pos_BSA[:, None].to(located.dtype).expand(*located.shape[:3], axes)
-        return torch.cat([located, had_BHSA], dim=-1)
+        counted_BHSA = pos_BSA[:, None].to(located.dtype).expand(*located.shape[:3], axes)
+        return torch.cat([located, counted_BHSA], dim=-1)
 
     def _place(self, part: Scheme, *pos: Tensor) -> list[Tensor]:
-        """Return the positions that a part reads: what it located, or what the tokens had before that."""
+        """Return the positions that a part reads: what it located, or what the model gave the tokens before that."""
         if not self._keeps_positions or pos[0].dim() < 4:
             return list(pos)
         axes = self.declares.axes or 1
         if part in self._locating:
             return [located[..., :-axes] for located in pos]
-        had = [located[:, 0, :, -axes:] for located in pos]
-        had = [place if part.declares.real_valued else place.round().long() for place in had]
-        return [place[..., 0] for place in had] if axes == 1 else had
+        counted = [located[:, 0, :, -axes:] for located in pos]
+        counted = [place if part.declares.real_valued else place.round().long() for place in counted]
+        return [place[..., 0] for place in counted] if axes == 1 else counted
 
     def rotate(
         self,
@@ -185,19 +186,24 @@ class Composition(Scheme):
         k_BHTK: Float[Tensor, "B H T Kr"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
+        scale: float | None = None,
     ) -> Float[Tensor, "#B #H S T"] | None:
-        """Return the sum of the biases, [B, H, S, T]; without windows where a part reads whole rows of logits."""
+        """Return the sum of the biases, [B, H, S, T]; without windows where a part reads whole rows of logits.
+
+        ``scale`` is the factor that q·k was multiplied by; None: that of each part alone.
+        """
         late = "logits" in self.active_hooks()
         parts = [part for part in self.parts if not (late and part.masks)]
-        return self._sum_biases(parts, q_BHSK, k_BHTK, qpos_BS, kpos_BT)
+        return self._sum_biases(parts, q_BHSK, k_BHTK, qpos_BS, kpos_BT, scale)
 
     def _sum_biases(
-        self, parts: Sequence[Scheme], q: Tensor, k: Tensor, qpos: Positions, kpos: KeyPositions
+        self, parts: Sequence[Scheme], q: Tensor, k: Tensor, qpos: Positions, kpos: KeyPositions, scale: float | None
     ) -> Tensor | None:
         total = None
         for part in parts:
             if "bias" in part.active_hooks():
-                bias = part.bias(q, k, *self._place(part, qpos, kpos))
+                own_qpos, own_kpos = self._place(part, qpos, kpos)
+                bias = part.bias(q, k, own_qpos, own_kpos, scale)
                 total = bias if total is None or bias is None else total + bias
         return total
 
@@ -209,16 +215,21 @@ class Composition(Scheme):
         k_BHTK: Float[Tensor, "B H T Kr"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
+        scale: float | None = None,
     ) -> Float[Tensor, "B H S T"]:
-        """Return what the parts make of the logits, one after the other; windows are in the mask that they see."""
+        """Return what the parts make of the logits, one after the other; windows are in the mask that they see.
+
+        ``scale`` is that of ``bias``.
+        """
         readers = [part for part in self.parts if "logits" in part.active_hooks()]
         if not readers:
             return logits_BHST
         windows = [part for part in self.parts if part.masks]
-        hidden = self._sum_biases(windows, q_BHSK, k_BHTK, qpos_BS, kpos_BT)
+        hidden = self._sum_biases(windows, q_BHSK, k_BHTK, qpos_BS, kpos_BT, scale)
         mask, logits = mask_BHST if hidden is None else mask_BHST & (hidden == 0), logits_BHST
         for part in readers:
-            logits = part.logits(logits, mask, q_BHSK, k_BHTK, *self._place(part, qpos_BS, kpos_BT))
+            qpos, kpos = self._place(part, qpos_BS, kpos_BT)
+            logits = part.logits(logits, mask, q_BHSK, k_BHTK, qpos, kpos, scale)
         return logits if hidden is None else logits + hidden
 
     def weigh(
@@ -263,16 +274,3 @@ class Composition(Scheme):
             return score
 
         return change
-
-
-def _find_after_rotation(composition: Composition) -> Scheme | None:
-    """Return the one scheme that does all that is left after ``rotate``; None where there is no such scheme."""
-    late = [part for part in composition.parts if part.active_hooks() & AFTER_ROTATE]
-    if composition._locating or not late:
-        return None
-    if len(late) == 1:
-        return late[0]
-    on_a_line = all(
-        isinstance(part, DistanceBias) and type(part).place_on_line is DistanceBias.place_on_line for part in late
-    )
-    return DistanceBiasSum(cast(list[DistanceBias], late)) if on_a_line else None

@@ -1,13 +1,17 @@
-"""What schemes that stand side by side promise together, and which of them cannot stand so."""
+"""Rules of schemes side by side: what they promise together, which conflict, and which act as one scheme."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
 
+from clockhands.schemes.distance import DistanceBias, DistanceBiasSum
 from clockhands.schemes.scheme import Declares, Scheme
 
-__all__ = ["combine_declarations", "find_conflicts"]
+__all__ = ["AFTER_ROTATE", "combine_declarations", "find_conflicts", "find_scheme_after_rotation"]
+
+AFTER_ROTATE = frozenset({"bias", "logits", "weigh", "values"})
+"""The hooks that attention calls after ``rotate``."""
 
 
 def combine_declarations(parts: Sequence[Scheme]) -> Declares:
@@ -17,20 +21,18 @@ def combine_declarations(parts: Sequence[Scheme]) -> Declares:
     do; where one clamps, another may go on, so that nothing is declared of the length.
     """
     promises = [part.declares for part in parts]
-    lengths = [
-        promise.max_length for promise in promises if promise.max_length is not None and promise.beyond == "raise"
-    ]
-    changing = [promise.steady_length for promise in promises if promise.depends_on_length]
-    refuses = [promise for promise in promises if promise.beyond == "raise"]
     if len(promises) == 1:
         return promises[0]
+    refusing = [promise for promise in promises if promise.beyond == "raise"]
+    max_lengths = [promise.max_length for promise in refusing if promise.max_length is not None]
+    steady_lengths = [promise.steady_length for promise in promises if promise.depends_on_length]
     return Declares(
         translation_invariant=all(promise.translation_invariant for promise in promises),
         causal_only=any(promise.causal_only for promise in promises),
-        max_length=min(lengths, default=None),
-        beyond="raise" if refuses else "extrapolate",
-        depends_on_length=bool(changing),
-        steady_length=min(changing, default=0),
+        max_length=min(max_lengths, default=None),
+        beyond="raise" if refusing else "extrapolate",
+        depends_on_length=bool(steady_lengths),
+        steady_length=min(steady_lengths, default=0),
         cache="raw" if any(promise.cache == "raw" for promise in promises) else "rotated",
         axes=next((promise.axes for promise in promises if promise.axes is not None), None),
         real_valued=all(promise.real_valued for promise in promises),
@@ -43,6 +45,23 @@ def find_conflicts(parts: Sequence[Scheme]) -> list[str]:
     if not parts:
         return ["a composition of no scheme does nothing; name one or more, or take the scheme 'none'"]
     return [fault for first, second in combinations(parts, 2) for fault in _find_conflict(first, second)]
+
+
+def find_scheme_after_rotation(parts: Sequence[Scheme]) -> Scheme | None:
+    """Return the one scheme that does all that parts have to do after ``rotate``; None where there is no such scheme.
+
+    It is the only part with a hook after ``rotate``, or the sum of several biases by distance.
+    """
+    late = [part for part in parts if part.active_hooks() & AFTER_ROTATE]
+    if not late or any("locate" in part.active_hooks() for part in parts):
+        return None
+    if len(late) == 1:
+        return late[0]
+    biases = [part for part in late if isinstance(part, DistanceBias)]
+    on_a_line = len(biases) == len(late) and all(
+        type(part).place_on_line is DistanceBias.place_on_line for part in biases
+    )
+    return DistanceBiasSum(biases) if on_a_line else None
 
 
 def _find_conflict(first: Scheme, second: Scheme) -> list[str]:

@@ -1,7 +1,7 @@
 """Rotary checkpoints between the two layouts: neighbouring channels (2c, 2c + 1) and halves (c, c + r/2).
 
 The layouts are the same model once the rows of W_q and W_k are permuted within each head; values and outputs stay
-(trap 18: the scores are off by 28 where this is forgotten).
+(docs/traps.md, 18, has the error of a model whose rows were not permuted).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["compute_row_order", "convert_rows", "convert_state_dict"]
 
 
 def compute_row_order(head_dim: int, rotated: int, to: Layout) -> Int[Tensor, " K"]:
-    """Return where each channel of a head comes from: ``x[row_order(...)]`` is x in the layout ``to``.
+    """Return where each channel of a head comes from: ``x[compute_row_order(...)]`` is x in the layout ``to``.
 
     Only the first ``rotated`` channels pair up; the others stay. Raises CheckpointError where they do not pair up.
     """

@@ -50,19 +50,18 @@ class DistanceBias(Scheme):
         k_BHTK: Float[Tensor, "B H T Kr"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
+        scale: float | None = None,
     ) -> Float[Tensor, "#B H S T"]:
-        """Lay the curve out over all pairs: [B, H, S, T], or [1, H, S, T] where all rows have the same positions."""
+        """Lay the curve out over all pairs: [B, H, S, T], or [1, H, S, T] where all rows are one expanded row."""
         q_BS, k_BT, curve = self.place_on_line(qpos_BS, kpos_BT)
         distance_BST = compute_distances(q_BS, k_BT)
-        if distance_BST.is_floating_point() or torch.compiler.is_compiling() or distance_BST.numel() == 0:
-            flat_HR = curve(distance_BST.reshape(-1))
-            return flat_HR.unflatten(1, distance_BST.shape).transpose(0, 1)
-        low, high = (int(end) for end in distance_BST.aminmax())
-        if high - low >= distance_BST.numel():
-            flat_HR = curve(distance_BST.reshape(-1))
-            return flat_HR.unflatten(1, distance_BST.shape).transpose(0, 1)
-        curve_RH = curve(torch.arange(low, high + 1, device=distance_BST.device)).T
-        return nn.functional.embedding(distance_BST - low, curve_RH).permute(0, 3, 1, 2)
+        readable = not (distance_BST.is_floating_point() or torch.compiler.is_compiling()) and distance_BST.numel()
+        low, high = (int(end) for end in distance_BST.aminmax()) if readable else (0, 0)
+        if readable and high - low < distance_BST.numel():
+            curve_RH = curve(torch.arange(low, high + 1, device=distance_BST.device)).T
+            return nn.functional.embedding(distance_BST - low, curve_RH).permute(0, 3, 1, 2)
+        flat_HR = curve(distance_BST.reshape(-1))
+        return flat_HR.unflatten(1, distance_BST.shape).transpose(0, 1)
 
     def score_mod(
         self,
@@ -83,8 +82,8 @@ class DistanceBias(Scheme):
         return lambda score, b, h, i, j: score + curve_HR[h, q_BS[b, i] - k_BT[b, j] - low]
 
     @property
-    def learned(self) -> bool:
-        """Whether the curve collects a gradient now."""
+    def needs_gradient(self) -> bool:
+        """Whether autograd is on and a parameter of the curve requires a gradient."""
         return torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.parameters())
 
 

@@ -18,6 +18,7 @@ from clockhands.shapes import Float, Num, Tensor
 
 __all__ = [
     "STRIDE",
+    "ChannelLayout",
     "Exponent",
     "Memo",
     "check_above_zero",
@@ -29,11 +30,15 @@ __all__ = [
     "compute_frequencies",
     "compute_sin_cos_pairs",
     "drop_axis",
+    "lay_out_channels",
     "take_shared_row",
 ]
 
 Exponent = Literal["paper", "tensor2tensor"]
+ChannelLayout = Literal["interleaved", "half"]
+"""In which order sinusoids stand in the channels (``lay_out_channels``)."""
 STRIDE = 64
+"""Positions of a block whose cosines and sines are those of the first, multiplied (``_compute_consecutive``)."""
 
 
 def choose_angle_dtype(device: torch.device) -> torch.dtype:
@@ -71,8 +76,8 @@ def compute_cos_sin(
     pos: Num[Tensor, "*B"], omega_F: Float[Tensor, " F"], dtype: torch.dtype = torch.float32
 ) -> tuple[Float[Tensor, "*B F"], Float[Tensor, "*B F"]]:
     """Compute cos(pos·ω) and sin(pos·ω) in float64, rounded once to ``dtype``."""
-    if _consecutive(pos):
-        sine, cosine = _run(pos, omega_F, dtype).unbind(-1)
+    if _are_consecutive(pos):
+        sine, cosine = _compute_consecutive(pos, omega_F, dtype).unbind(-1)
         return cosine.contiguous(), sine.contiguous()
     angle = compute_angles(pos, omega_F)
     return angle.cos().to(dtype), angle.sin().to(dtype)
@@ -82,38 +87,50 @@ def compute_sin_cos_pairs(
     pos: Num[Tensor, "*B"], omega_F: Float[Tensor, " F"], dtype: torch.dtype = torch.float32
 ) -> Float[Tensor, "*B F 2"]:
     """Compute sin(pos·ω) and cos(pos·ω) beside each other, as the paper lays them out; exact as ``compute_cos_sin``."""
-    if _consecutive(pos):
-        return _run(pos, omega_F, dtype)
+    if _are_consecutive(pos):
+        return _compute_consecutive(pos, omega_F, dtype)
     cosine, sine = compute_cos_sin(pos, omega_F, dtype)
     return torch.stack([sine, cosine], dim=-1)
 
 
-def _run(pos: Num[Tensor, "1 S"], omega_F: Float[Tensor, " F"], dtype: torch.dtype) -> Float[Tensor, "1 S F 2"]:
+def _compute_consecutive(
+    pos: Num[Tensor, "1 S"], omega_F: Float[Tensor, " F"], dtype: torch.dtype
+) -> Float[Tensor, "1 S F 2"]:
     """Compute sine and cosine of consecutive positions by the addition theorem, e^{i(a+b)} = e^{ia}·e^{ib}.
 
     One multiplication in complex float64 takes the place of two functions, with a a multiple of ``STRIDE`` and b below
     it. One block at a time stays in the processor's cache. sin θ + i cos θ is e^{i(π/2 - θ)}.
     """
     length = pos.shape[1]
-    high_NF = _cis(math.pi / 2 - compute_angles(pos[0, ::STRIDE], omega_F))
-    low_MF = _cis(-compute_angles(torch.arange(STRIDE, device=pos.device), omega_F))
+    high_NF = _make_unit_numbers(math.pi / 2 - compute_angles(pos[0, ::STRIDE], omega_F))
+    low_MF = _make_unit_numbers(-compute_angles(torch.arange(STRIDE, device=pos.device), omega_F))
     out_SF = torch.empty(length, len(omega_F), dtype=dtype.to_complex(), device=pos.device)
     for start, high_F in zip(range(0, length, STRIDE), high_NF, strict=True):
         out_SF[start : start + STRIDE] = (high_F * low_MF)[: length - start]
     return torch.view_as_real(out_SF)[None]
 
 
-def _cis(angle: Float[Tensor, "*B F"]) -> Tensor:
+def _make_unit_numbers(angle: Float[Tensor, "*B F"]) -> Tensor:
+    """Return e^{iθ} of angles θ: complex, [..., F]."""
     return torch.polar(torch.ones_like(angle), angle)
 
 
-def _consecutive(pos: Num[Tensor, "*B"]) -> bool:
-    """Whether these are one row of many integers, each one more than the last. Never asked of an accelerator."""
+def _are_consecutive(pos: Num[Tensor, "*B"]) -> bool:
+    """Tell whether these are one row of many integers, each one more than the last; False on an accelerator."""
     if pos.dim() != 2 or pos.shape[0] != 1 or pos.shape[1] < 4 * STRIDE or pos.is_floating_point():
         return False
     if pos.device.type != "cpu" or torch.compiler.is_compiling():
         return False
     return bool((pos[0].diff() == 1).all())
+
+
+def lay_out_channels(
+    sine: Float[Tensor, "*B F"], cosine: Float[Tensor, "*B F"], layout: ChannelLayout
+) -> Float[Tensor, "*B P"]:
+    """Lay sines and cosines out over 2F channels: sin, cos, sin, ... or, with ``half``, all sines, then all cosines."""
+    if layout == "half":
+        return torch.cat([sine, cosine], dim=-1)
+    return torch.stack([sine, cosine], dim=-1).flatten(-2)
 
 
 def choose_working_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -1,12 +1,13 @@
 """The interface of every positional encoding: a few hooks at the true seams, each doing nothing by default.
 
-In one attention layer the hooks meet the computation in this order (``attention`` is the one place that calls them)::
+A model calls the hooks in this order: ``model.stack`` the first, ``model.attention`` the second, and ``attention`` the
+others (``rotate`` is called by ``model.attention`` where rotated keys are cached)::
 
     x_BSD    = combine(tokens, encode(pos))              # at the token embedding; the input layer adds or concatenates
     pos      = locate(x, pos, past) or pos               # tokens that place themselves, from the layer's input
     q, k     = rotate(q, k, qpos, kpos)                  # rotate queries and keys; values are never rotated
-    logits   = scale * q·k + bias(q, k, qpos, kpos)      # added to the logits
-    logits   = logits(logits, mask, q, k, qpos, kpos)    # whole rows and all heads at once
+    logits   = scale * q·k + bias(q, k, qpos, kpos, scale)      # added to the logits
+    logits   = logits(logits, mask, q, k, qpos, kpos, scale)    # whole rows and all heads at once
     weights  = weigh(logits)                             # softmax, unless the scheme brings its own normaliser
     out      = values(weights @ v, weights, qpos, kpos)  # what the weights alone add to the values
 
@@ -43,7 +44,9 @@ __all__ = [
 ]
 
 SIZES = ("width", "d_model", "num_heads", "head_dim", "num_layers", "causal")
+"""Names that positional parameters of a scheme's constructor may have: the fields of ``catalogue.Sizes``."""
 HOOKS = ("encode", "locate", "rotate", "bias", "logits", "weigh", "values")
+"""Names of the methods that a model calls, in the order of its computation."""
 
 Positions = Num[Tensor, "B S"] | Num[Tensor, "B S A"] | Num[Tensor, "B H S A"]
 KeyPositions = Num[Tensor, "B T"] | Num[Tensor, "B T A"] | Num[Tensor, "B H T A"]
@@ -80,10 +83,11 @@ class Scheme(nn.Module):
     ``peers``: callables elsewhere that do the same. ``models``: known models whose position comes from it.
     ``per_layer``: every layer holds an instance of its own (learned tables of a layer) instead of sharing the stack's.
     ``rowwise``: a row of the bias needs its own query alone, so that kernels may take queries a block at a time.
-    ``lean_score_mod``: ``score_mod`` captures less than the whole bias. ``rows_differ_by_constant``: so do any
-    two rows of the bias at any positions; it cancels in the softmax, and one row may stand for all.
-    ``rotates_by_head``: ``rotate`` makes different keys of equal ones in different heads, so that grouped heads cannot
-    share rotated keys. ``scales_queries``: all that ``rotate`` does is to multiply queries by numbers. ``masks``: the
+    ``lean_score_mod``: ``score_mod`` captures less than the whole bias. ``rows_differ_by_constant``: the bias of one
+    query is that of any other plus one number, at any positions; the softmax ignores that number, so that kernels may
+    give all queries the row of one.
+    ``rotates_by_head``: ``rotate`` rotates equal keys of two heads differently, so that grouped heads cannot share
+    rotated keys. ``scales_queries``: all that ``rotate`` does is to multiply queries by numbers. ``masks``: the
     bias is 0 or -inf. ``reads_heads``: a hook compares the channels of queries or keys with vectors of the scheme.
     """
 
@@ -119,23 +123,26 @@ class Scheme(nn.Module):
         return self
 
     def scale(self, head_dim: int) -> float:
-        """Return the factor on q·k, from the width of a head before ``rotate``; content terms of a bias take it too."""
+        """Return the factor on q·k from the width of a head before ``rotate``; a caller of ``attend`` may set another.
+
+        Products of queries or keys with learned vectors, in a bias, have this factor whatever the caller sets.
+        """
         return 1 / math.sqrt(head_dim)
 
     def encode(self, pos_BS: Positions, layer: int = 0) -> Float[Tensor, "B S P"] | None:
         """Return vectors for the input layer to add or concatenate, [B, S, P]; None where the scheme adds nothing.
 
-        ``layer`` counts re-adding at every layer.
+        ``layer`` is the layer before which they are added: 0, or any where a model adds them again at every layer.
         """
         return None
 
     def locate(
         self, x_BSD: Float[Tensor, "B S D"], pos_BS: Positions, past_BHTA: Float[Tensor, "B H T A"] | None
     ) -> Float[Tensor, "B H S A"] | None:
-        """Return coordinates that tokens give themselves, [B, H, S, A] (zero at padding); they stand for positions.
+        """Return the coordinates that tokens compute for themselves, [B, H, S, A], which are used as positions.
 
         ``x_BSD`` is the layer's input, ``past_BHTA`` the coordinates of the cached tokens, which are cached with the
-        keys in float32. None where tokens stand where they are told to.
+        keys in float32. None where the scheme reads the positions that it is given.
         """
         return None
 
@@ -146,9 +153,9 @@ class Scheme(nn.Module):
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
     ) -> tuple[Float[Tensor, "B H S Kr"], Float[Tensor, "B H T Kr"]]:
-        """Return rotated queries and keys; their width may change, but to the same width.
+        """Return rotated queries and keys. Their width Kr may be another than K; it is the same for both.
 
-        A factor on q scales the logits.
+        A scheme that scales the logits of a query multiplies the query here.
         """
         return q_BHSK, k_BHTK
 
@@ -158,8 +165,13 @@ class Scheme(nn.Module):
         k_BHTK: Float[Tensor, "B H T Kr"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
+        scale: float | None = None,
     ) -> Float[Tensor, "#B #H S T"] | None:
-        """Return what is added to the scaled logits, [B, H, S, T], from positions alone or with queries and keys."""
+        """Return what is added to the scaled logits, [B, H, S, T], from positions alone or with queries and keys.
+
+        ``scale`` is the factor that q·k was multiplied by; None: ``scale(K)`` of this scheme. Only a scheme that puts
+        another product of queries and keys in the place of q·k reads it: that product has to have the same factor.
+        """
         return None
 
     def logits(
@@ -170,8 +182,12 @@ class Scheme(nn.Module):
         k_BHTK: Float[Tensor, "B H T Kr"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
+        scale: float | None = None,
     ) -> Float[Tensor, "B H S T"]:
-        """Return new logits, [B, H, S, T], where that needs whole rows or all heads; the mask is applied afterwards."""
+        """Return new logits, [B, H, S, T], where that needs whole rows or all heads; the mask is applied afterwards.
+
+        ``scale`` is that of ``bias``.
+        """
         return logits_BHST
 
     def weigh(
@@ -215,10 +231,13 @@ class Scheme(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw learned parameters anew (called at construction, and by models that initialise all at once)."""
+        """Initialise the learned parameters: at construction, and when a model initialises all that it has."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Scheme:
-        """Move with the model. Tables of fixed numbers change device but never dtype: slopes stay exact in bfloat16."""
+        """Convert parameters with the model; buffers follow to its device and keep their dtype.
+
+        In bfloat16 the slopes of ALiBi would be rounded.
+        """
         exact = {name: table for name, table in self.named_buffers() if table.is_floating_point()}
         super()._apply(fn, recurse)
         for name, table in exact.items():

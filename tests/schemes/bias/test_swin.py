@@ -74,3 +74,10 @@ def test_an_empty_window_is_refused() -> None:
     for scheme in (SwinTable, LogCPB):
         with pytest.raises(ConfigError, match="a window of 0 x 4"):
             scheme(4, rows=0, columns=4)
+
+
+@pytest.mark.parametrize("made", [SwinTable(2), LogCPB(2)], ids=["swin", "log-cpb"])
+def test_keys_of_one_coordinate_are_refused_too(made: SwinTable | LogCPB) -> None:
+    q, k = torch.ones(1, 2, 4, 8), torch.ones(1, 2, 3, 8)
+    with pytest.raises(PositionError, match=r"needs two coordinates a token, \[B, S, 2\], and got \[1, 3\]"):
+        made.bias(q, k, positions.make_grid(1, 2, 2), positions.count_up(1, 3))

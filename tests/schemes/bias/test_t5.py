@@ -14,7 +14,7 @@ from clockhands import positions
 from clockhands.attention import attend
 from clockhands.errors import ConfigError, PositionError
 from clockhands.schemes import T5Bias
-from clockhands.schemes.bias.t5 import boundaries
+from clockhands.schemes.bias.t5 import list_bucket_starts
 from tests.schemes.peers import agree, copied, leaf
 
 SETTINGS = [(32, 128), (16, 64), (8, 20), (64, 256), (20, 100)]
@@ -40,8 +40,8 @@ def test_trap_32_buckets_and_their_direction_are_those_of_t5_and_x_transformers(
 
 
 def test_boundaries_are_exact_where_the_logarithm_is_a_whole_number() -> None:
-    assert boundaries(32, 128)[-1] == math.ceil(16 * 8 ** (15 / 16))
-    starts = boundaries(8, 64)
+    assert list_bucket_starts(32, 128)[-1] == math.ceil(16 * 8 ** (15 / 16))
+    starts = list_bucket_starts(8, 64)
     assert starts == [1, 2, 3, 4, 8, 16, 32], "4·16^(b/4) begins each bucket exactly"
 
 

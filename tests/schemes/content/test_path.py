@@ -16,7 +16,10 @@ D = HEADS * WIDTH
 
 @pytest.mark.parametrize("forget", [False, True], ids=["PaTH", "PaTH-FoX"])
 @pytest.mark.parametrize("chunk", [4, 64], ids=["many chunks", "one chunk"])
-def test_attention_and_its_gradients_are_those_of_flash_linear_attention(chunk: int, forget: bool) -> None:
+@pytest.mark.parametrize("scale", [WIDTH**-0.5, 1.0], ids=["usual", "unscaled"])
+def test_attention_and_its_gradients_are_those_of_flash_linear_attention(
+    scale: float, chunk: int, forget: bool
+) -> None:
     naive = flash_linear_attention("path_attn").naive_path_attn
     ours, pos = PaTH(D, HEADS, WIDTH, forget=forget), positions.count_up(2, LENGTH)
     q, k, v = (leaf(2, HEADS, LENGTH, WIDTH, seed=seed) for seed in range(3))
@@ -25,7 +28,7 @@ def test_attention_and_its_gradients_are_those_of_flash_linear_attention(chunk: 
 
     def mine() -> torch.Tensor:
         at = ours.locate(x, pos, None)
-        return attend(ours, q, k, v, at, at, causal=True)
+        return attend(ours, q, k, v, at, at, causal=True, scale=scale)
 
     def theirs() -> torch.Tensor:
         at = ours.locate(x2, pos, None)
@@ -34,8 +37,8 @@ def test_attention_and_its_gradients_are_those_of_flash_linear_attention(chunk: 
         gates = torch.zeros_like(beta)
         if ours.gate is not None:
             # It multiplies the gates' sum by the scale too; the Forgetting Transformer adds it as it is.
-            gates = torch.nn.functional.logsigmoid(ours.gate(x2)).transpose(1, 2) * WIDTH**0.5
+            gates = torch.nn.functional.logsigmoid(ours.gate(x2)).transpose(1, 2) / scale
         given = (t.transpose(1, 2) for t in (q2, k2, v2, w, beta, gates))
-        return naive(*given, scale=WIDTH**-0.5, chunk_size=chunk).transpose(1, 2)
+        return naive(*given, scale=scale, chunk_size=chunk).transpose(1, 2)
 
     agree(mine, theirs, [(q, q2), (k, k2), (v, v2), (x, x2)], atol=1e-5)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from clockhands import positions
-from clockhands.errors import ClockhandsWarning
+from clockhands.errors import ClockhandsWarning, ConfigError
 from clockhands.schemes import LieRE
 from clockhands.schemes.rotary import liere
 
@@ -23,6 +23,11 @@ def test_rotations_of_the_axes_commute_exactly_where_they_are_tied(
     assert torch.allclose(step_right @ step_down, both) == commutes
     assert torch.allclose(both @ both.mT, torch.eye(4).double()), "a rotation, whatever the axes do"
     assert scheme.declares.translation_invariant == commutes
+
+
+def test_no_axis_is_told_as_no_axis() -> None:
+    with pytest.raises(ConfigError, match=r"has 1 fault:\n  - liere.axes is 0, but must be at least 1"):
+        LieRE(2, 8, axes=0)
 
 
 def test_rotations_that_take_much_room_say_how_much(monkeypatch: pytest.MonkeyPatch) -> None:

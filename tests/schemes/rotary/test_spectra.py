@@ -10,14 +10,15 @@ from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from clockhands.schemes import RoPE
-from clockhands.schemes.rotary.spectra import LongRope, Proportional, Spectrum, Yarn
+from clockhands.schemes.rotary.spectrum import Proportional, Spectrum
+from clockhands.schemes.rotary.yarn import LongRope, Yarn
 
 HEAD_DIM, BASE = 16, 100.0
 
 
 def theirs(spectrum: Spectrum) -> torch.Tensor:
     """The frequencies that transformers makes from our ``rope_parameters``."""
-    parameters: dict[str, Any] = spectrum.to_hf(BASE, HEAD_DIM)
+    parameters: dict[str, Any] = spectrum.to_hf_config(BASE, HEAD_DIM)
     config = LlamaConfig(hidden_size=HEAD_DIM, num_attention_heads=1, head_dim=HEAD_DIM, rope_parameters=parameters)
     omega, _ = ROPE_INIT_FUNCTIONS[parameters["rope_type"]](config, None)
     return omega.double()

@@ -7,7 +7,7 @@ import torch
 
 from clockhands import positions
 from clockhands.attention import attend, attend_reference
-from clockhands.schemes import DualChunk, ReRoPE, RoPE, SelfExtend
+from clockhands.schemes import Composition, DualChunk, ReRoPE, RoPE, SelfExtend, T5Bias
 from clockhands.schemes.rotary.two_rotations import TwoRotations
 
 LENGTH, WIDTH, TRAINED = 200, 16, 64
@@ -59,3 +59,22 @@ def test_keys_cached_as_rotated_give_what_the_whole_text_gives(scheme: TwoRotati
     last, _ = scheme.rotate(q[:, :, -1:], q[:, :, -1:], pos[:, -1:], pos[:, -1:])
     step = attend(scheme, last, kept, v, pos[:, -1:], pos, rotated=True)
     torch.testing.assert_close(step, whole[:, :, -1:], atol=2e-6, rtol=0)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: type(scheme).__name__)
+def test_a_factor_on_the_products_is_on_those_of_far_pairs_too(scheme: TwoRotations) -> None:
+    """Every logit is a product of a query and a key, so that four times the factor makes each four times as large."""
+    q, k, v = (x.double() for x in heads())
+    pos = positions.count_up(1, LENGTH)
+    usual = attend_reference(scheme, q, k, v, pos, pos, causal=True).logits_BHST
+    got = attend_reference(scheme, q, k, v, pos, pos, causal=True, scale=4 / WIDTH**0.5).logits_BHST
+    torch.testing.assert_close(got, 4 * usual)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: type(scheme).__name__)
+def test_beside_a_bias_whose_products_are_not_scaled_far_pairs_are_not_scaled_either(scheme: TwoRotations) -> None:
+    q, k, v = (x.double() for x in heads())
+    pos, bias = positions.count_up(1, LENGTH), T5Bias(2, 8, logit_scale="none")
+    alone = attend_reference(scheme, q, k, v, pos, pos, causal=True, scale=1.0).logits_BHST
+    together = attend_reference(Composition(schemes=[scheme, bias]), q, k, v, pos, pos, causal=True).logits_BHST
+    torch.testing.assert_close(together, alone + bias.bias(q, k, pos, pos))

@@ -7,12 +7,13 @@ from typing import final
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.absolute.sinusoidal import Layout
 from clockhands.schemes.frequencies import (
+    ChannelLayout,
     check_above_zero,
     check_axes,
     compute_cos_sin,
     compute_frequencies,
+    lay_out_channels,
     take_shared_row,
 )
 from clockhands.schemes.scheme import Declares, Positions, Scheme
@@ -54,7 +55,7 @@ class SinusoidalAxes(Scheme):
         width: int,
         *,
         axes: int = 2,
-        layout: Layout = "interleaved",
+        layout: ChannelLayout = "interleaved",
         base: float = 10_000.0,
         start: float = 0.0,
         amplitude: float = 1.0,
@@ -65,13 +66,8 @@ class SinusoidalAxes(Scheme):
                 [f"sinusoidal-axes shares its channels out in pairs: width {width} is no multiple of 2 x {axes} axes"],
                 "the scheme",
             )
-        self.width, self.axes, self.layout, self.base = (
-            width,
-            axes,
-            layout,
-            check_above_zero("sinusoidal-axes.base", base),
-        )
-        self.start, self.amplitude = start, amplitude
+        self.base = check_above_zero("sinusoidal-axes.base", base)
+        self.width, self.axes, self.layout, self.start, self.amplitude = width, axes, layout, start, amplitude
 
     @property
     def declares(self) -> Declares:
@@ -84,10 +80,11 @@ class SinusoidalAxes(Scheme):
         Raises PositionError for positions with another number of coordinates.
         """
         pos_BSA = check_axes(pos_BS, self.axes, "sinusoidal-axes")
-        shares = [self._one_axis(take_shared_row(pos_BSA[..., axis])) for axis in range(self.axes)]
+        shares = [self._encode_axis(take_shared_row(pos_BSA[..., axis])) for axis in range(self.axes)]
         return (self.amplitude * torch.cat(shares, dim=-1)).expand(pos_BS.shape[0], -1, -1)
 
-    def _one_axis(self, pos_BS: Tensor) -> Float[Tensor, "B S Pa"]:
+    def _encode_axis(self, pos_BS: Tensor) -> Float[Tensor, "B S Pa"]:
+        """Return the sinusoids of one coordinate in its share of the channels."""
         omega_F = compute_frequencies(self.width // self.axes, self.base, device=pos_BS.device)
-        pair = compute_cos_sin(pos_BS + self.start if self.start else pos_BS, omega_F)[::-1]
-        return torch.cat(pair, dim=-1) if self.layout == "half" else torch.stack(pair, dim=-1).flatten(-2)
+        cosine, sine = compute_cos_sin(pos_BS + self.start if self.start else pos_BS, omega_F)
+        return lay_out_channels(sine, cosine, self.layout)

@@ -49,7 +49,7 @@ class Binary(Scheme):
                 [f"binary.digits is {digits}, but must be between 1 and the width, which is {width} (62 at most)"],
                 "the scheme",
             )
-        self.width, self.digits, self.alphabet, self.amplitude = width, digits, values, amplitude
+        self.width, self.digits, self.digit_values, self.amplitude = width, digits, values, amplitude
 
     @property
     def declares(self) -> Declares:
@@ -66,4 +66,4 @@ class Binary(Scheme):
         check_length(pos, 2**self.digits, "binary", "digits")
         place_P = torch.arange(self.width, device=pos.device) % self.digits
         digit_BSP = (pos.long()[..., None] >> place_P).bitwise_and(1).float()
-        return self.amplitude * (2 * digit_BSP - 1 if self.alphabet == "signed" else digit_BSP)
+        return self.amplitude * (2 * digit_BSP - 1 if self.digit_values == "signed" else digit_BSP)

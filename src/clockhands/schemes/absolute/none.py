@@ -31,7 +31,3 @@ class NoPosition(Scheme):
     def declares(self) -> Declares:
         """The promises of no position: any positions, of any number of coordinates, change nothing."""
         return Declares(translation_invariant=True, real_valued=True, axes=None)
-
-    def to_hf_config(self) -> dict[str, object] | None:
-        """Return None: transformers has no key for the absence of position."""
-        return None

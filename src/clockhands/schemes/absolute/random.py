@@ -14,13 +14,13 @@ from clockhands.schemes.frequencies import drop_axis
 from clockhands.schemes.scheme import Declares, Positions, Scheme, check_integer, check_length
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["RandomVectors", "Rows", "random_table"]
+__all__ = ["RandomVectors", "Rows", "make_random_table"]
 
 Rows = Literal["gaussian", "shuffled"]
 
 
 @lru_cache(maxsize=8)
-def random_table(rows: Rows, max_length: int, width: int, seed: int) -> np.ndarray:
+def make_random_table(rows: Rows, max_length: int, width: int, seed: int) -> np.ndarray:
     """Make the table [L, P], float32.
 
     It is the same on every platform for the same arguments (NumPy's frozen RandomState).
@@ -94,5 +94,7 @@ class RandomVectors(Scheme):
         if self.beyond == "clamp":
             pos = pos.clamp(0, self.max_length - 1)
         check_length(pos, self.max_length, "random")
-        table_LP = torch.as_tensor(random_table(self.rows, self.max_length, self.width, self.seed), device=pos.device)
+        table_LP = torch.as_tensor(
+            make_random_table(self.rows, self.max_length, self.width, self.seed), device=pos.device
+        )
         return self.amplitude * table_LP[pos]

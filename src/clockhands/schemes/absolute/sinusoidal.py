@@ -12,19 +12,19 @@ from torch import nn
 from clockhands.errors import ConfigError
 from clockhands.options import Seed
 from clockhands.schemes.frequencies import (
+    ChannelLayout,
     Exponent,
     compute_cos_sin,
     compute_frequencies,
     compute_sin_cos_pairs,
     drop_axis,
+    lay_out_channels,
     take_shared_row,
 )
 from clockhands.schemes.scheme import Declares, Positions, Scheme
 from clockhands.shapes import Float, Tensor
 
-__all__ = ["Layout", "Sinusoidal"]
-
-Layout = Literal["interleaved", "half"]
+__all__ = ["Sinusoidal"]
 
 
 @final
@@ -65,7 +65,7 @@ class Sinusoidal(Scheme):
         self,
         width: int,
         *,
-        layout: Layout = "interleaved",
+        layout: ChannelLayout = "interleaved",
         exponent: Exponent = "paper",
         base: float = 10_000.0,
         wavelength: float | None = None,
@@ -119,9 +119,7 @@ class Sinusoidal(Scheme):
         """Lay the values out over the channels."""
         if self.waves != "both":
             return sine_BSF if self.waves == "sine" else cosine_BSF
-        if self.layout == "half":
-            return torch.cat([sine_BSF, cosine_BSF], dim=-1)
-        return torch.stack([sine_BSF, cosine_BSF], dim=-1).flatten(-2)
+        return lay_out_channels(sine_BSF, cosine_BSF, self.layout)
 
     @torch.no_grad()
     def reset_parameters(self) -> None:

@@ -83,7 +83,7 @@ class Time2Vec(Scheme):
     def reset_parameters(self) -> None:
         """Draw frequencies and phases as ``start`` says."""
         if self.start == "geometric":
-            # The slowest hand is the one that is unrolled to a line; from the next on they run from fast to slow.
+            # The linear channel comes first and gets the lowest frequency; the others run from high to low.
             omega_P = compute_frequencies(2 * len(self.omega_P), self.base, device=self.omega_P.device)
             self.omega_P.copy_(omega_P.roll(1))
             self.phase_P.zero_()

@@ -7,13 +7,14 @@ from typing import final
 import torch
 
 from clockhands.errors import ConfigError
-from clockhands.schemes.absolute.sinusoidal import Layout
 from clockhands.schemes.frequencies import (
+    ChannelLayout,
     Exponent,
     check_above_zero,
     compute_cos_sin,
     compute_frequencies,
     drop_axis,
+    lay_out_channels,
     take_shared_row,
 )
 from clockhands.schemes.scheme import Declares, Positions, Scheme
@@ -51,7 +52,7 @@ class Universal(Scheme):
         self,
         width: int,
         *,
-        layout: Layout = "interleaved",
+        layout: ChannelLayout = "interleaved",
         exponent: Exponent = "paper",
         base: float = 10_000.0,
         start: int = 1,
@@ -77,7 +78,6 @@ class Universal(Scheme):
         return (self._waves(pos + self.start) + self._waves(step)).expand(pos_BS.shape[0], -1, -1)
 
     def _waves(self, number_BS: Tensor) -> Float[Tensor, "B S P"]:
-        pair = compute_cos_sin(number_BS, compute_frequencies(self.width, self.base, self.exponent, number_BS.device))[
-            ::-1
-        ]
-        return torch.cat(pair, dim=-1) if self.layout == "half" else torch.stack(pair, dim=-1).flatten(-2)
+        omega_F = compute_frequencies(self.width, self.base, self.exponent, number_BS.device)
+        cosine, sine = compute_cos_sin(number_BS, omega_F)
+        return lay_out_channels(sine, cosine, self.layout)

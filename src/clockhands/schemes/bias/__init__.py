@@ -1,1 +1,1 @@
-"""Schemes that add to the logits what the distance alone says."""
+"""Schemes that add a bias to the logits, from the positions of query and key alone."""

@@ -52,6 +52,7 @@ class AlibiAxes(Scheme):
         k_BHTK: Float[Tensor, "B H T K"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
+        scale: float | None = None,
     ) -> Float[Tensor, "B H S T"]:
         """Return -m_h·distance of each pair: [B, H, S, T], float32, from distances in float64.
 

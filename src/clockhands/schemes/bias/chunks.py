@@ -58,6 +58,7 @@ class Chunks(Scheme):
         k_BHTK: Float[Tensor, "B H T Kr"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
+        scale: float | None = None,
     ) -> Float[Tensor, "#B 1 S T"]:
         """Return 0 between tokens of one chunk and -∞ between others: [B, 1, S, T].
 

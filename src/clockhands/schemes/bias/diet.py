@@ -81,6 +81,7 @@ class DIET(Scheme):
         k_BHTK: Float[Tensor, "B H T K"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
+        scale: float | None = None,
     ) -> Float[Tensor, "B H S T"]:
         """Return the learned logit of each pair of positions: [B, H, S, T].
 

@@ -82,8 +82,9 @@ class Fire(Scheme):
         k_BHTK: Float[Tensor, "B H T K"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
+        scale: float | None = None,
     ) -> Float[Tensor, "#B H S T"]:
-        """Return the network's output for every pair: [B, H, S, T]; B is 1 where all rows have the same positions.
+        """Return the network's output for every pair: [B, H, S, T]; B is 1 where all rows are one expanded row.
 
         Raises PositionError for positions of several coordinates.
         """

@@ -11,12 +11,14 @@ from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
 
-__all__ = ["SMALLEST", "Kerple", "bounded"]
+__all__ = ["SMALLEST", "Kerple", "clamp_keeping_gradient"]
 
 SMALLEST = 1e-2
 
 
-def bounded(parameter_H: Float[Tensor, " H"], low: float, high: float | None = None) -> Float[Tensor, " H"]:
+def clamp_keeping_gradient(
+    parameter_H: Float[Tensor, " H"], low: float, high: float | None = None
+) -> Float[Tensor, " H"]:
     """Bound a parameter in the forward pass, and leave its gradient as if there were no bounds.
 
     The authors clamp the parameter in place, so that a step may leave the bound again; this does the same without
@@ -69,7 +71,7 @@ class Kerple(DistanceBias):
     def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:
         """Return the penalty at each distance: [H, R], float32."""
         far_R = distance_R.abs().float()
-        size_H1 = bounded(self.size_H, SMALLEST)[:, None]
+        size_H1 = clamp_keeping_gradient(self.size_H, SMALLEST)[:, None]
         if self.form == "log":
-            return -size_H1 * torch.log1p(bounded(self.shape_H, SMALLEST)[:, None] * far_R)
-        return -size_H1 * far_R ** bounded(self.shape_H, SMALLEST, 2.0)[:, None]
+            return -size_H1 * torch.log1p(clamp_keeping_gradient(self.shape_H, SMALLEST)[:, None] * far_R)
+        return -size_H1 * far_R ** clamp_keeping_gradient(self.shape_H, SMALLEST, 2.0)[:, None]

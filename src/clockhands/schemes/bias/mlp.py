@@ -50,8 +50,11 @@ class Perceptron(nn.Module):
 
 
 def evaluate_piecewise(mlp: Perceptron, x: Float[Tensor, "*any"]) -> Float[Tensor, "O ..."]:
-    """A network 1 → hidden → O with ReLU over many numbers. Units that begin or end among these numbers are asked for
-    each; the others are a straight line together, or nothing.
+    """Compute a network 1 → hidden → O with ReLU at every number of ``x``: [O, ...].
+
+    The network is linear between the points at which a hidden unit becomes positive. Units that are positive at all
+    numbers are summed to one line, and units that are positive at none are left out; only the others are computed at
+    every number.
     """
     first, last = mlp.linears()
     weight_F, bias_F, out_OF = first.weight[:, 0].to(x.dtype), first.bias.to(x.dtype), last.weight.to(x.dtype)

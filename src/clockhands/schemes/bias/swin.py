@@ -14,7 +14,7 @@ from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, check_integer
 from clockhands.shapes import Float, Int, Num, Tensor
 
-__all__ = ["GridBias", "LogCPB", "SwinTable", "check_axes"]
+__all__ = ["GridBias", "LogCPB", "SwinTable", "check_row_and_column"]
 
 
 class GridBias(DistanceBias):
@@ -37,8 +37,9 @@ class GridBias(DistanceBias):
 
         Raises PositionError for positions that are not pairs of integers.
         """
-        check_axes(qpos_BS, self.name)
-        check_integer(qpos_BS, self.name)
+        for pos in (qpos_BS, kpos_BT):
+            check_row_and_column(pos, self.name)
+            check_integer(pos, self.name)
         batch = qpos_BS.shape[0]
         if qpos_BS.stride(0) == 0 and kpos_BT.stride(0) == 0:
             qpos_BS, kpos_BT = qpos_BS[:1], kpos_BT[:1]
@@ -59,20 +60,22 @@ class GridBias(DistanceBias):
         k_BHTK: Float[Tensor, "B H T K"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
+        scale: float | None = None,
     ) -> Float[Tensor, "#B H S T"]:
         """Return the surface at the offset of every pair: [B, H, S, T].
 
         Raises PositionError for positions that are not pairs of row and column.
         """
-        check_axes(qpos_BS, self.name)
+        for pos in (qpos_BS, kpos_BT):
+            check_row_and_column(pos, self.name)
         if not (qpos_BS.is_floating_point() or torch.compiler.is_compiling()):
-            return super().bias(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
+            return super().bias(q_BHSK, k_BHTK, qpos_BS, kpos_BT, scale)
         offset_BSTA = qpos_BS[:, :, None] - kpos_BT[:, None]
         flat_HR = self.surface(offset_BSTA.reshape(-1, 2))
         return flat_HR.unflatten(1, offset_BSTA.shape[:3]).transpose(0, 1)
 
 
-def check_axes(pos: Num[Tensor, "*any"], scheme: str) -> None:
+def check_row_and_column(pos: Num[Tensor, "*any"], scheme: str) -> None:
     """Raise PositionError for positions that are not pairs of row and column."""
     if pos.dim() != 3 or pos.shape[-1] != 2:
         raise PositionError(

@@ -13,10 +13,10 @@ from clockhands.schemes.distance import DistanceBias
 from clockhands.schemes.scheme import Declares, check_integer
 from clockhands.shapes import Float, Int, Num, Tensor
 
-__all__ = ["T5Bias", "boundaries"]
+__all__ = ["T5Bias", "list_bucket_starts"]
 
 
-def boundaries(buckets: int, max_distance: int) -> list[int]:
+def list_bucket_starts(buckets: int, max_distance: int) -> list[int]:
     """Return the smallest distance of each bucket but the first.
 
     They go one by one up to half of the buckets, then evenly in the logarithm.
@@ -98,7 +98,7 @@ class T5Bias(DistanceBias):
     def reset_parameters(self) -> None:
         """Draw the table from N(0, 1/d_model) and lay the bucket boundaries."""
         nn.init.normal_(self.table_HN, std=self.d_model**-0.5)
-        starts = boundaries(self.one_side, self.max_distance)
+        starts = list_bucket_starts(self.one_side, self.max_distance)
         self.starts_N.copy_(torch.tensor(starts, dtype=torch.long))
 
     @property

@@ -51,7 +51,10 @@ class Window(DistanceBias):
         return Declares(translation_invariant=True, real_valued=True)
 
     def to_hf_config(self) -> dict[str, Any] | None:
-        """Return ``sliding_window``, as in Mistral, which counts the query's own token and looks to the left."""
+        """Return ``sliding_window``, as in Mistral, which counts the query's own token.
+
+        What the window reaches to the right is left out: there a causal mask hides all keys.
+        """
         return {"sliding_window": self.left + 1}
 
     def compute_curve(self, distance_R: Num[Tensor, " R"]) -> Float[Tensor, "H R"]:

@@ -56,6 +56,7 @@ class CoPE(Scheme):
         k_BHTK: Float[Tensor, "B H T K"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
+        scale: float | None = None,
     ) -> Float[Tensor, "B H S T"]:
         """Add q_i·e(p_ij) to the logits, interpolated between the two vectors next to the count: [B, H, S, T]."""
         gate_BHST = torch.sigmoid(logits_BHST.float()) * mask_BHST

@@ -78,6 +78,7 @@ class DAPE(Scheme):
         k_BHTK: Float[Tensor, "B H T K"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
+        scale: float | None = None,
     ) -> Float[Tensor, "B H S T"]:
         """Add the bias, and what the network makes of logits and bias, to the logits: [B, H, S, T]."""
         bias_BHST = self.base.bias(q_BHSK, k_BHTK, qpos_BS, kpos_BT).expand_as(logits_BHST)

@@ -13,10 +13,10 @@ from clockhands.schemes.distance import compute_distances
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions, Scheme, check_integer
 from clockhands.shapes import Float, Int, Tensor
 
-__all__ = ["DeBERTa", "log_ends"]
+__all__ = ["DeBERTa", "list_bucket_ends"]
 
 
-def log_ends(buckets: int, max_distance: int) -> list[int]:
+def list_bucket_ends(buckets: int, max_distance: int) -> list[int]:
     """Return the largest distance of each of DeBERTa-v2's buckets from the middle on.
 
     With m = buckets/2 a distance a > m goes to m + ⌈(m - 1)·ln(a/m)/ln((max_distance - 1)/m)⌉. Integer powers decide,
@@ -100,7 +100,7 @@ class DeBERTa(Scheme):
                 nn.init.normal_(layer.weight, std=0.02)
                 nn.init.zeros_(layer.bias)
         if self.buckets:
-            self.ends_N.copy_(torch.tensor(log_ends(self.buckets, self.span), dtype=torch.long))
+            self.ends_N.copy_(torch.tensor(list_bucket_ends(self.buckets, self.span), dtype=torch.long))
 
     @property
     def declares(self) -> Declares:
@@ -136,13 +136,14 @@ class DeBERTa(Scheme):
         k_BHTK: Float[Tensor, "B H T K"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
+        scale: float | None = None,
     ) -> Float[Tensor, "B H S T"]:
         """Return content-to-position and position-to-content, scaled: [B, H, S, T].
 
         Raises PositionError for real-valued positions and for several coordinates.
         """
-        check_integer(kpos_BT, "deberta")
         distance_BST = compute_distances(qpos_BS, kpos_BT)
+        check_integer(distance_BST, "deberta")
         terms = []
         if self.to_key is not None:
             terms.append(self._look_up(q_BHSK, self.to_key, self.row(distance_BST)))

@@ -79,6 +79,7 @@ class Forgetting(Scheme):
         k_BHTK: Float[Tensor, "B H T K"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
+        scale: float | None = None,
     ) -> Float[Tensor, "B H S T"]:
         """Return c_i - c_j of every pair: [B, H, S, T]."""
         return subtract_sums(qpos_BS, kpos_BT)

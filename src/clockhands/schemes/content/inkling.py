@@ -22,7 +22,7 @@ class Inkling(Scheme):
     """Relative logits over a learned basis of distances (Inkling, 2026): (W_r x_i)·P[:, i - j], nothing beyond it.
 
     Unscaled, and zero for distances outside 0 .. extent - 1. A token's coordinates are its position and its mixture
-    W_r x, which makes keys carry a mixture that only queries use. With ``sharpen_after``, n0, all logits are multiplied
+    W_r x; only the mixtures of queries are used. With ``sharpen_after``, n0, all logits are multiplied
     by τ = 1 + α·ln(max((p + 1)/n0, 1)), as in its global layers.
 
     Args:
@@ -115,6 +115,7 @@ class Inkling(Scheme):
         k_BHTK: Float[Tensor, "B H T K"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
+        scale: float | None = None,
     ) -> Float[Tensor, "B H S T"]:
         """Return each query's mixture of the basis at the distance of each key: [B, H, S, T]; 0 outside the basis."""
         profile_BHSR = qpos_BS[..., 1:] @ self.basis_GR.float()

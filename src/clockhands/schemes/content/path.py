@@ -108,8 +108,12 @@ class PaTH(Scheme):
         k_BHTK: Float[Tensor, "B H T K"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
+        scale: float | None = None,
     ) -> Float[Tensor, "B H S T"]:
-        """Return what the path takes away from q·k, scaled: [B, H, S, T], at least in float32."""
+        """Return what the path takes away from q·k, scaled: [B, H, S, T], at least in float32.
+
+        ``scale`` is the factor that q·k was multiplied by; None: 1/√d_head.
+        """
         wide = torch.promote_types(q_BHSK.dtype, torch.float32)
         beta_BHT1, w_BHTK = kpos_BT[..., 1:2].to(wide), kpos_BT[..., 2 : 2 + self.head_dim].to(wide)
         queries, keys = q_BHSK.shape[2], k_BHTK.shape[2]
@@ -118,5 +122,6 @@ class PaTH(Scheme):
         meets_key_BHTT = beta_BHT1 * (w_BHTK @ k_BHTK.to(wide).transpose(-1, -2)).tril(-1)
         gathered_BHTT = torch.linalg.solve_triangular(lower_BHTT, meets_key_BHTT, upper=False, unitriangular=True)
         meets_query_BHST = (q_BHSK.to(wide) @ w_BHTK.transpose(-1, -2)).tril(keys - queries)
-        taken_BHST = -self.scale(self.head_dim) * (meets_query_BHST @ gathered_BHTT)
+        scale = self.scale(self.head_dim) if scale is None else scale
+        taken_BHST = -scale * (meets_query_BHST @ gathered_BHTT)
         return taken_BHST if self.gate is None else taken_BHST + subtract_sums(qpos_BS[..., -2:], kpos_BT[..., -2:])

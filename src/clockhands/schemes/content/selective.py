@@ -34,6 +34,8 @@ def convolve_causally(
         x_BHSA, pos_BHS1 = torch.cat([past_BHTA, x_BHSA], 2), torch.cat([past_BHT1, pos_BHS1], 2)
     length, width = x_BHSA.shape[2], taps_HAW.shape[-1]
     out, reached = x_BHSA * taps_HAW[..., -1][:, None], torch.ones_like(pos_BHS1, dtype=torch.bool)
+    # Shifted by ``back``, each token meets the one so many places before it. That one is used only if positions grow at
+    # every step between the two; ``reached`` is False from the first step to padding or to another text.
     for back in range(1, min(width, length)):
         earlier_pos = F.pad(pos_BHS1, (0, 0, back, 0), value=torch.inf)[:, :, :length]
         later_pos = F.pad(pos_BHS1, (0, 0, back - 1, 0), value=torch.inf)[:, :, :length]

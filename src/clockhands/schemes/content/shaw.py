@@ -80,8 +80,9 @@ class Shaw(Scheme):
 
         Raises PositionError for real-valued positions and for several coordinates.
         """
-        check_integer(kpos_BT, "shaw")
-        return (-compute_distances(qpos_BS, kpos_BT)).clamp(-self.clip, self.clip)[:, None] + self.clip
+        distance_BST = compute_distances(qpos_BS, kpos_BT)
+        check_integer(distance_BST, "shaw")
+        return (-distance_BST).clamp(-self.clip, self.clip)[:, None] + self.clip
 
     def bias(
         self,
@@ -89,6 +90,7 @@ class Shaw(Scheme):
         k_BHTK: Float[Tensor, "B H T K"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
+        scale: float | None = None,
     ) -> Float[Tensor, "B H S T"]:
         """Return q_i·a^K_w/√d_head, gathered from the product with the whole table: [B, H, S, T]."""
         at_BHSR = q_BHSK @ self.keys_RK.to(q_BHSK.dtype).T * self.scale(self.head_dim)

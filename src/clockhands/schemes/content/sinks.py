@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import nn
@@ -52,10 +52,6 @@ class Sinks(Scheme):
     def declares(self) -> Declares:
         """The promises of sinks: no position is read."""
         return Declares(translation_invariant=True, real_valued=True, axes=None)
-
-    def to_hf_config(self) -> dict[str, Any] | None:
-        """Return None: gpt-oss always has sinks, and no key for them."""
-        return None
 
     def weigh(
         self, logits_BHST: Float[Tensor, "B H S T"], qpos_BS: Positions, kpos_BT: KeyPositions

@@ -77,6 +77,7 @@ class TransformerXL(Scheme):
         k_BHTK: Float[Tensor, "B H T K"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
+        scale: float | None = None,
     ) -> Float[Tensor, "B H S T"]:
         """Return u·k_j + (q_i + v)·W_R R_{i-j}, scaled: [B, H, S, T].
 

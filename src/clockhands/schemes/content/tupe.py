@@ -112,15 +112,16 @@ class TUPE(Scheme):
         k_BHTK: Float[Tensor, "B H T K"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
+        scale: float | None = None,
     ) -> Float[Tensor, "#B H S T"]:
         """Return the correlation of the positions of every pair: [B, H, S, T].
 
         Raises PositionError for positions that are real-valued, of several coordinates, or outside the table.
         """
         qpos_BS, kpos_BT = drop_axis(qpos_BS, "tupe"), drop_axis(kpos_BT, "tupe")
-        check_integer(kpos_BT, "tupe")
-        check_length(kpos_BT, self.max_length, "tupe")
-        check_length(qpos_BS, self.max_length, "tupe")
+        for pos in (qpos_BS, kpos_BT):
+            check_integer(pos, "tupe")
+            check_length(pos, self.max_length, "tupe")
         relative = 0.0 if self.relative is None else self.relative.bias(q_BHSK, k_BHTK, qpos_BS, kpos_BT)
         if qpos_BS.stride(0) == kpos_BT.stride(0) == 0:
             qpos_BS, kpos_BT = qpos_BS[:1], kpos_BT[:1]

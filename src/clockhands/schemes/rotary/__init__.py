@@ -1,1 +1,1 @@
-"""Schemes that turn queries and keys."""
+"""Schemes that rotate or scale queries and keys."""

@@ -20,10 +20,10 @@ from clockhands.schemes.rotary.rotation import Layout
 from clockhands.schemes.scheme import Declares
 from clockhands.shapes import Float, Num, Tensor
 
-__all__ = ["Axial", "share_out"]
+__all__ = ["Axial", "split_channels"]
 
 
-def share_out(head_dim: int, axes: int) -> tuple[int, ...]:
+def split_channels(head_dim: int, axes: int) -> tuple[int, ...]:
     """Return how many channels each axis rotates: as equal as pairs allow, and the first axis takes the rest.
 
     128 channels over time, height and width are 44, 42 and 42, as in Wan 2.1.
@@ -93,7 +93,7 @@ class Axial(Rotary):
             ]
         if wrong:
             raise ConfigError(wrong, "the scheme")
-        self.shares = tuple(shares) if shares is not None else share_out(head_dim, axes)
+        self.shares = tuple(shares) if shares is not None else split_channels(head_dim, axes)
 
     @property
     def declares(self) -> Declares:

@@ -1,4 +1,4 @@
-"""The base of all rotary schemes: pairs of channels are rotated by angles. ``kernels`` does the work."""
+"""The base of the schemes that rotate queries and keys alike; ``rotation`` computes the rotation."""
 
 from __future__ import annotations
 

@@ -66,6 +66,7 @@ class GRAPE(Scheme):
         self.form, self.head_dim, self.base = form, head_dim, check_above_zero("grape.base", base)
         self.rotates_by_head = per_head or form == "rank-2"
         heads = num_heads if self.rotates_by_head else 1
+        # The logarithm s_c of the speeds; the name is that of saved models.
         self.speed_HF = nn.Parameter(torch.empty(heads, head_dim // 2)) if form == "planes" else None
         self.span_HK2 = nn.Parameter(torch.empty(heads, head_dim, 2)) if form == "rank-2" else None
         self.reset_parameters()
@@ -106,7 +107,10 @@ class GRAPE(Scheme):
         return rotate_pairs(x_BHSK, angle_BHSF.cos().to(dtype), angle_BHSF.sin().to(dtype), "half")
 
     def _rank_2(self, x_BHSK: Tensor, pos_BS: Num[Tensor, "B S"]) -> Tensor:
-        """Angles in float64; L and L² act through the two vectors, never as matrices."""
+        """Rotate heads [B, H, S, K] in the plane of two vectors by G(n), from angles in float64.
+
+        L and L² are products with the two vectors; the matrices [K, K] are never made.
+        """
         assert self.span_HK2 is not None
         span_HK2 = self.span_HK2.to(choose_angle_dtype(pos_BS.device))
         inner_H22 = span_HK2.transpose(-1, -2) @ span_HK2

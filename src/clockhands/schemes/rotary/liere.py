@@ -66,7 +66,9 @@ class LieRE(Scheme):
         wrong = (
             [] if blocks else [f"liere.block is {block}, but must be above 1 and divide head_dim, which is {head_dim}"]
         )
-        if axes < 1 or (form == "partition" and blocks < axes):
+        if axes < 1:
+            wrong.append(f"liere.axes is {axes}, but must be at least 1")
+        if form == "partition" and blocks < axes:
             wrong.append(f"liere.form 'partition' gives each of {axes} axes a block, and there are {blocks} of {block}")
         if wrong:
             raise ConfigError(wrong, "the scheme")

@@ -27,7 +27,8 @@ class Mixed(Rotary):
     Args:
         num_heads: every head learns its own frequencies.
         head_dim: width of a head; divisible by 4.
-        base: lengths of the frequencies at the start, base^(-4c/d), in random directions, two at right angles for each.
+        base: at the start the vectors ω_c have the lengths base^(-4c/d), two of each: one along a direction that is
+            random in every head, and one at right angles to it.
         layout: pairs ``half`` or ``interleaved``, as in ``rope``.
 
     Example:

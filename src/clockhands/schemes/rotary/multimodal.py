@@ -36,9 +36,9 @@ class MRoPE(Rotary):
     Example:
         >>> import torch
         >>> from clockhands.schemes import MRoPE
-        >>> MRoPE(head_dim=16).axis_of_pairs()
+        >>> MRoPE(head_dim=16).list_axes_of_pairs()
         [0, 0, 1, 1, 1, 2, 2, 2]
-        >>> MRoPE(head_dim=16, order="interleaved").axis_of_pairs()
+        >>> MRoPE(head_dim=16, order="interleaved").list_axes_of_pairs()
         [0, 1, 2, 0, 1, 2, 0, 0]
     """
 
@@ -84,7 +84,7 @@ class MRoPE(Rotary):
         """The promises of M-RoPE: only differences matter; real-valued positions (t, h, w)."""
         return Declares(translation_invariant=True, real_valued=True, axes=3)
 
-    def axis_of_pairs(self) -> list[int]:
+    def list_axes_of_pairs(self) -> list[int]:
         """Return for each pair the coordinate that rotates it: 0 t, 1 h, 2 w."""
         if self.order == "block":
             return [axis for axis, count in enumerate(self.sections) for _ in range(count)]
@@ -100,7 +100,7 @@ class MRoPE(Rotary):
         """
         own = take_shared_row(check_axes(pos, 3, "mrope"))
         omega_F = compute_frequencies(self.head_dim, self.base, device=own.device)
-        axis_of_F = torch.tensor(self.axis_of_pairs(), device=own.device)
+        axis_of_F = torch.tensor(self.list_axes_of_pairs(), device=own.device)
         angle = own[..., axis_of_F].to(omega_F.dtype) * omega_F
         return add_head_axis(angle.cos().to(dtype), angle.sin().to(dtype))
 

@@ -81,8 +81,8 @@ class PoPE(Scheme):
         dtype = choose_working_dtype(q_BHSK.dtype)
         cos, sin = self._compute_cos_sin(kpos_BT, dtype)
         delta_HK = self.delta_HK.to(dtype).clamp(-2 * math.pi, 0)[:, None]
-        late = (cos * delta_HK.cos() - sin * delta_HK.sin(), sin * delta_HK.cos() + cos * delta_HK.sin())
-        return _polar(q_BHSK, *self._compute_cos_sin(qpos_BS, dtype)), _polar(k_BHTK, *late)
+        shifted = (cos * delta_HK.cos() - sin * delta_HK.sin(), sin * delta_HK.cos() + cos * delta_HK.sin())
+        return _polar(q_BHSK, *self._compute_cos_sin(qpos_BS, dtype)), _polar(k_BHTK, *shifted)
 
     def _compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
         def compute() -> CosSin:

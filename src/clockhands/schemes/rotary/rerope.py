@@ -71,5 +71,5 @@ class ReRoPE(TwoRotations):
         if self.factor is None:
             yield torch.full_like(qpos_BS, self.window), torch.zeros_like(kpos_BT), far_BST
         else:
-            qto_BS = self.window + (qpos_BS.double() - self.window) / self.factor
-            yield qto_BS, kpos_BT.double() / self.factor, far_BST
+            new_qpos_BS = self.window + (qpos_BS.double() - self.window) / self.factor
+            yield new_qpos_BS, kpos_BT.double() / self.factor, far_BST

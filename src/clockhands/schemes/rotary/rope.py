@@ -18,7 +18,8 @@ from clockhands.schemes.frequencies import (
 )
 from clockhands.schemes.rotary.base import CosSin, Rotary, add_head_axis, check_pairs, rotate_pairs
 from clockhands.schemes.rotary.rotation import Layout
-from clockhands.schemes.rotary.spectra import Frequencies, LongRope, make_spectrum
+from clockhands.schemes.rotary.spectra import make_spectrum
+from clockhands.schemes.rotary.spectrum import Frequencies
 from clockhands.schemes.scheme import Declares, KeyPositions, Positions
 from clockhands.shapes import Float, Num, Tensor
 
@@ -31,7 +32,7 @@ class RoPE(Rotary):
 
     Values are never rotated. Positions may be real numbers: over measured times this is RoTHP's encoding of events (Gao
     and Dai 2024, 2405.06985). The spectrum changes θ so that texts longer than the trained ones fit; options that a
-    spectrum has no use for are refused, and those left at None take the spectrum's own default (``rotary/spectra.py``).
+    spectrum has no use for are refused, and those left at None take the spectrum's own default (``rotary.spectra``).
 
     Args:
         head_dim: width of a head, d_head.
@@ -44,10 +45,10 @@ class RoPE(Rotary):
             which Mistral Large 4 has.
         spectrum: ``default``; ``linear`` (position interpolation); ``ntk``; ``dynamic`` (NTK by the row's length);
             ``yarn``; ``longrope``; ``llama3``; ``proportional`` (p-RoPE); ``hope`` (high frequencies alone).
-        factor: how many times longer than trained; for all spectra but ``default``, and ``linear``, ``ntk``,
+        factor: how many times longer than trained; for all spectra but ``default`` and ``hope``. ``linear``, ``ntk``,
             ``dynamic``, ``yarn`` and ``longrope`` need it.
-        original_length: the trained length L; ``dynamic``, ``yarn``, ``longrope``, ``llama3`` and ``hope`` need it. A
-            run that is opened or trained further with another spectrum knows it.
+        original_length: the trained length L; ``dynamic``, ``yarn``, ``longrope``, ``llama3`` and ``hope`` need it.
+            Where a run is opened or trained further with another spectrum, it is the run's own length.
         share: of the frequencies, the highest, that rotate; for ``proportional``.
         beta_fast: hands that come round this often within L are kept; for ``yarn``.
         beta_slow: hands that come round less often than this within L are interpolated; for ``yarn``.
@@ -106,21 +107,18 @@ class RoPE(Rotary):
         high_frequency_factor: float | None = None,
     ) -> None:
         super().__init__(layout)
-        channels = int(head_dim * fraction) if 0 < fraction <= 1 else 0
-        check_pairs("rope", channels, f"head_dim {head_dim} x fraction {fraction}")
-        self.base, self.fraction, self.channels = check_above_zero("rope.base", base), fraction, channels
-        self.spectrum = make_spectrum(
-            spectrum,
-            channels,
-            {
-                "factor": factor, "original_length": original_length, "share": share, "beta_fast": beta_fast,
-                "beta_slow": beta_slow, "ramp": ramp, "truncate": truncate, "attention_factor": attention_factor,
-                "mscale": mscale, "mscale_all_dim": mscale_all_dim,
-                "short_factor": short_factor, "long_factor": long_factor, "unscaled_first": unscaled_first,
-                "low_frequency_factor": low_frequency_factor, "high_frequency_factor": high_frequency_factor,
-            },
-        )  # fmt: skip
-        self.alpha_F = nn.Parameter(torch.zeros(channels // 2)) if learned else None
+        self.channels = int(head_dim * fraction) if 0 < fraction <= 1 else 0
+        check_pairs("rope", self.channels, f"head_dim {head_dim} x fraction {fraction}")
+        self.base, self.fraction = check_above_zero("rope.base", base), fraction
+        options = {
+            "factor": factor, "original_length": original_length, "share": share, "beta_fast": beta_fast,
+            "beta_slow": beta_slow, "ramp": ramp, "truncate": truncate, "attention_factor": attention_factor,
+            "mscale": mscale, "mscale_all_dim": mscale_all_dim, "short_factor": short_factor,
+            "long_factor": long_factor, "unscaled_first": unscaled_first,
+            "low_frequency_factor": low_frequency_factor, "high_frequency_factor": high_frequency_factor,
+        }  # fmt: skip
+        self.spectrum = make_spectrum(spectrum, self.channels, options)
+        self.alpha_F = nn.Parameter(torch.zeros(self.channels // 2)) if learned else None
 
     @property
     def memoised(self) -> bool:  # type: ignore[override]
@@ -160,7 +158,7 @@ class RoPE(Rotary):
 
     def _compute_cos_sin(self, own: Tensor, length_B: Tensor | None, dtype: torch.dtype) -> CosSin:
         omega = self.frequencies(length_B, own.device)
-        if omega.dim() == 1 and not getattr(self.spectrum, "unscaled_first", 0):
+        if omega.dim() == 1 and not self.spectrum.unscaled_first:
             cos, sin = compute_cos_sin(own, omega, dtype)
         else:
             angle = self._angles_by_row(own, omega)
@@ -173,7 +171,7 @@ class RoPE(Rotary):
         heads = own.dim() == 3
         pos = own.to(omega.dtype)[..., None]
         angle = pos * (omega[:, None] if heads and omega.dim() == 3 else omega)
-        first = self.spectrum.unscaled_first if isinstance(self.spectrum, LongRope) else 0
+        first = self.spectrum.unscaled_first
         if not first:
             return angle
         trained_F = make_spectrum("default", self.channels, {}).frequencies(self.channels, self.base, device=own.device)
@@ -215,7 +213,7 @@ class RoPE(Rotary):
         """
         if self.alpha_F is not None:
             return None
-        parameters = self.spectrum.to_hf(self.base, self.channels)
+        parameters = self.spectrum.to_hf_config(self.base, self.channels)
         if self.fraction != 1.0:
             parameters["partial_rotary_factor"] = self.fraction
         return {"rope_parameters": parameters}

@@ -33,6 +33,7 @@ __all__ = [
 
 Layout = Literal["interleaved", "half"]
 BLOCK = 1 << 18
+"""Numbers that one thread rotates at a time, which its cache holds."""
 
 
 class FormulaTable(NamedTuple):
@@ -105,9 +106,9 @@ _compiled: Callable[..., tuple[Tensor, ...]] | None = None
 
 
 def compile_rotation(enabled: bool = True, backend: str = "inductor") -> None:
-    """Rotate halves by a compiled loop in this process.
+    """Choose whether this process rotates halves by a compiled loop.
 
-    It is two to three times as fast on a CPU, after seconds of compiling.
+    The loop is two to three times as fast on a CPU, after seconds of compiling.
     It needs what torch.compile needs (a C++ compiler). A model that is compiled whole does not need it.
     """
     global _compiled

@@ -11,8 +11,9 @@ from clockhands.schemes.rotary.spectra import SPECTRA
 __all__ = ["complete_saved_position", "lacks_trained_length"]
 
 OLDER_DEFAULTS = {"factor": 1.0, "original_length": 2048}
+"""What a file means that gives a spectrum without these options, which had these defaults when it was written."""
 LENGTH_OF_LLAMA3 = 8192
-"""What was meant where a file gives a spectrum without these options, which once had these defaults."""
+"""The same for ``original_length`` of the spectrum ``llama3``."""
 
 
 def lacks_trained_length(options: Mapping[str, Any]) -> bool:

@@ -17,7 +17,7 @@ __all__ = ["SSMax"]
 @final
 class SSMax(Scheme):
     """Scalable softmax (Nakanishi 2025): logits are multiplied by s_h·ln n, with n the tokens that the query sees and s
-    learned for each head and layer. Nothing turns.
+    learned for each head and layer. Nothing is rotated.
 
     Args:
         num_heads: H.
@@ -96,6 +96,7 @@ class SSMax(Scheme):
         k_BHTK: Float[Tensor, "B H T K"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
+        scale: float | None = None,
     ) -> Float[Tensor, "B H S T"]:
         """Multiply the logits of each query by its factor, where n is counted by the mask: [B, H, S, T]."""
         if self.count == "position":

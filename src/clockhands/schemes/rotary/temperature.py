@@ -17,12 +17,12 @@ __all__ = ["Temperature"]
 
 @final
 class Temperature(Scheme):
-    """Queries grow with the length of the text, and nothing turns.
+    """Multiply queries by a factor that grows with the length of the text; nothing is rotated.
 
-    Two published uses. In iRoPE (Llama 4) every fourth layer has no rotation but this, ``form`` floor; ``skip_every``
-    of our model leaves such layers without it. In DroPE (Gelberg et al. 2025, 2512.12167) a model trained with RoPE
-    drops it in all layers, is trained on briefly, and reads texts s times longer with ``form`` constant: RoPE has no
-    parameters, so a model with this scheme takes over the weights of one with RoPE as they are.
+    Two published uses. In iRoPE (Llama 4) every fourth layer has this, with ``form`` floor, in place of a rotation (the
+    option ``skip_every`` gives such layers no scheme at all). In DroPE (Gelberg et al. 2025, 2512.12167) a model
+    trained with RoPE drops it in all layers, is trained on briefly, and reads texts s times longer with ``form``
+    constant: RoPE has no parameters, so a model with this scheme takes over the weights of one with RoPE as they are.
 
     Args:
         form: factor of q: ``floor``, 1 + c·ln(1 + ⌊(p + 1)/length⌋), by the query's position; ``log``, 1 + c·ln(1 +

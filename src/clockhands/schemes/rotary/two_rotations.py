@@ -25,10 +25,11 @@ FarPairs = tuple[Num[Tensor, "B S"], Num[Tensor, "B T"], Bool[Tensor, "B S T"]]
 
 
 class TwoRotations(Rotary):
-    """RoPE whose far pairs of tokens meet as if query and key stood elsewhere. A subclass says which, and where.
+    """RoPE in which far pairs of query and key are rotated to other positions than near ones.
 
-    ``rotate`` is that of RoPE, so that keys are cached once; far pairs are rotated on from there, from p to where they
-    are to stand. All logits of a row are computed twice or three times over, and exist whole.
+    A subclass says which pairs are far, and to which positions. ``rotate`` is that of RoPE, so that keys are cached
+    once; for far pairs, ``logits`` rotates queries and keys on from their own positions. All logits of a row are
+    computed two or three times, and exist whole.
     """
 
     def __init__(self, name: str, head_dim: int, base: float, layout: Layout) -> None:
@@ -37,7 +38,7 @@ class TwoRotations(Rotary):
         self.name, self.head_dim, self.base = name, head_dim, check_above_zero(f"{name}.base", base)
 
     def list_far_pairs(self, qpos_BS: Num[Tensor, "B S"], kpos_BT: Num[Tensor, "B T"]) -> Iterator[FarPairs]:
-        """Return where queries and keys stand for pairs that are far, and which pairs those are."""
+        """Yield positions to which queries and keys of far pairs are rotated, and which pairs those are: [B, S, T]."""
         raise NotImplementedError(f"{type(self).__name__} must say which pairs are far")
 
     def compute_cos_sin(self, pos: Num[Tensor, "B ..."], dtype: torch.dtype) -> CosSin:
@@ -58,13 +59,17 @@ class TwoRotations(Rotary):
         k_BHTK: Float[Tensor, "B H T K"],
         qpos_BS: Positions,
         kpos_BT: KeyPositions,
+        scale: float | None = None,
     ) -> Float[Tensor, "B H S T"]:
-        """Exchange q·k of far pairs, and leave what else was added to their logits: [B, H, S, T]."""
+        """Exchange q·k of far pairs, and leave what else was added to their logits: [B, H, S, T].
+
+        ``scale`` is the factor that q·k was multiplied by; None: 1/√d_head.
+        """
         qpos_BS, kpos_BT = drop_axis(qpos_BS, self.name), drop_axis(kpos_BT, self.name)
-        scale = self.scale(self.head_dim)
+        scale = self.scale(self.head_dim) if scale is None else scale
         near_BHST = (q_BHSK @ k_BHTK.transpose(-1, -2) * scale).to(logits_BHST.dtype)
-        for qto_BS, kto_BT, far_BST in self.list_far_pairs(qpos_BS, kpos_BT):
-            q, k = self._rotate_on(q_BHSK, qto_BS - qpos_BS), self._rotate_on(k_BHTK, kto_BT - kpos_BT)
+        for new_qpos_BS, new_kpos_BT, far_BST in self.list_far_pairs(qpos_BS, kpos_BT):
+            q, k = self._rotate_on(q_BHSK, new_qpos_BS - qpos_BS), self._rotate_on(k_BHTK, new_kpos_BT - kpos_BT)
             far_BHST = (q @ k.transpose(-1, -2) * scale).to(logits_BHST.dtype)
             logits_BHST = logits_BHST + (far_BHST - near_BHST).where(far_BST[:, None], 0.0)
         return logits_BHST

@@ -38,7 +38,7 @@ class XPos(Scheme):
         layout: pairs ``half`` or ``interleaved``, as in ``rope``.
         scale_base: s, the tokens over which a factor ζ acts once (the paper's Algorithm 1 leaves it out; its code has
             512).
-        gamma: γ, how little the fastest hand keeps.
+        gamma: γ; the pair that rotates fastest is multiplied by γ/(1 + γ) for every s tokens of distance.
 
     Raises PositionError where keys stretch so far that a factor would leave the range of the dtype.
 

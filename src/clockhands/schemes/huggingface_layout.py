@@ -19,10 +19,11 @@ WINDOW_EVERYWHERE = ("mistral", "mixtral", "ministral", "starcoder2")
 TWO_SIDED = ("modernbert",)
 """Encoders, whose window reaches as far to the right as to the left."""
 LENGTH_RULES = ("dynamic", "yarn", "longrope", "llama3")
+"""Rules that need the trained length."""
 
 
 def read_layout(config: Mapping[str, Any], source: str = "config.json") -> dict[str, Any]:
-    """Return the table ``[position]`` of a transformers configuration: what each layer rotates, sees and scales.
+    """Return the table ``[position]`` of a transformers configuration: the rotation, mask and factor of each layer.
 
     ``config``: the content of a ``config.json``; ``source``: its name, for messages. Layers without softmax attention
     (linear attention, Mamba) have no position here. Raises CheckpointError for what no scheme of the catalogue does.
@@ -80,7 +81,7 @@ def _make_temperature(layer: Layer, config: Mapping[str, Any], source: str) -> d
 def _make_rope(rotation: Rotation, config: Mapping[str, Any], source: str) -> dict[str, Any]:
     """Return a rotation as the scheme ``rope``. Raises CheckpointError for what that cannot express."""
     if rotation.direction != 1 or rotation.logit_factor != 1.0:
-        raise CheckpointError(f"{source} turns the other way or scales logits besides, which the scheme rope does not")
+        raise CheckpointError(f"{source} rotates the other way or scales logits too, which the scheme rope does not")
     width = rotation.head_dim
     if config.get("qk_nope_head_dim") is not None:  # a slice of its own rotates (MLA)
         width = int(config["qk_nope_head_dim"]) + int(config["qk_rope_head_dim"])

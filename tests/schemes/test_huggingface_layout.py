@@ -25,7 +25,7 @@ from clockhands.model import PositionConfig, Transformer
 from clockhands.model.layer_schemes import list_parts
 from clockhands.options import defaults_of, options_of
 from clockhands.schemes import CATALOGUE, Composition, NoPosition, Scheme, Sinks, read_part
-from clockhands.schemes.convert_layout import read_layout
+from clockhands.schemes.huggingface_layout import read_layout
 from clockhands.schemes.layouts import LAYOUTS
 from tests.model.tiny import core, words
 
@@ -122,7 +122,7 @@ def build_layers(theirs: Any, side: str) -> list[Scheme]:
             **{side: table},
         )
     )
-    schemes = [made.get_stack(side).schemes.for_layer(layer) for layer in range(LAYERS)]  # type: ignore[arg-type]
+    schemes = [made.get_stack(side).schemes.get_scheme(layer) for layer in range(LAYERS)]  # type: ignore[arg-type]
     for scheme, layer in zip(schemes, theirs.model.layers, strict=True):
         for part in scheme.parts if isinstance(scheme, Composition) else (scheme,):
             if isinstance(part, Sinks):

@@ -1,0 +1,188 @@
+"""The spectra of the rotary embedding that change all frequencies by one rule, and the base of all spectra.
+
+Each is a frozen dataclass whose fields are its options. ``frequencies`` takes the number of channels that rotate and
+the base, and, where ``depends_on_length``, the length of each row; all else follows from the fields. ``to_hf_config``
+gives the ``rope_parameters`` of transformers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from clockhands.schemes.frequencies import choose_angle_dtype, compute_frequencies
+from clockhands.shapes import Float, Int, Num, Tensor
+
+__all__ = ["Device", "Dynamic", "Frequencies", "Hope", "Length", "Linear", "Ntk", "Proportional", "Spectrum"]
+
+Device = torch.device | str | None
+Length = Num[Tensor, " B"] | Int[Tensor, " B"] | None
+"""The length of each row; None: not known, or of no concern."""
+Frequencies = Float[Tensor, " F"] | Float[Tensor, "B 1 F"]
+"""Radians per position of each pair, the same for all rows or for each row its own."""
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """The plain spectrum, θ_c = base^(-2c/r) for r channels that rotate, and the base of all others.
+
+    ``depends_on_length``: whether the frequencies of a row follow from its length. ``unscaled_first``: how many first
+    positions rotate by the plain spectrum.
+    """
+
+    depends_on_length = False
+    unscaled_first = 0
+
+    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
+        """Return the radians per position of each pair, in float64: [F].
+
+        The shape is [B, 1, F] where rows of different lengths differ.
+        """
+        return compute_frequencies(channels, base, device=device)
+
+    def amplitude(self) -> float:
+        """Return the factor of cosines and sines; the logits gain its square."""
+        return 1.0
+
+    def logit_factor(self) -> float:
+        """Return the factor of all logits, of channels that do not rotate too."""
+        return 1.0
+
+    def to_hf_config(self, base: float, channels: int) -> dict[str, Any]:
+        """Return ``rope_parameters`` of transformers, without ``partial_rotary_factor``."""
+        return {"rope_type": "default", "rope_theta": base}
+
+    def faults(self, channels: int) -> list[str]:
+        """Return what is wrong with the options, one sentence each; empty if nothing is."""
+        known = dataclasses.asdict(self)
+        return [
+            f"rope.{name} is {known[name]}, but must be above 0"
+            for name in ("factor", "original_length", "attention_factor")
+            if known.get(name) is not None and known[name] <= 0
+        ]
+
+
+@dataclass(frozen=True)
+class Linear(Spectrum):
+    """Position interpolation (Chen et al. 2023, equation 4): θ/s."""
+
+    factor: float
+
+    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
+        """Return all frequencies divided by ``factor``: [F]."""
+        return compute_frequencies(channels, base, device=device) / self.factor
+
+    def to_hf_config(self, base: float, channels: int) -> dict[str, Any]:
+        """Return ``rope_parameters`` of the type ``linear``."""
+        return {"rope_type": "linear", "rope_theta": base, "factor": self.factor}
+
+
+@dataclass(frozen=True)
+class Ntk(Spectrum):
+    """NTK-aware scaling (bloc97 2023): base·s^(r/(r-2)) keeps the fastest hand and slows the slowest s times."""
+
+    factor: float
+
+    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
+        """Return the frequencies of the larger base: [F]."""
+        return compute_frequencies(channels, self._enlarge_base(channels, base), device=device)
+
+    def _enlarge_base(self, channels: int, base: float) -> float:
+        """Return base·s^(r/(r-2))."""
+        return base * self.factor ** (channels / (channels - 2))
+
+    def to_hf_config(self, base: float, channels: int) -> dict[str, Any]:
+        """Return ``rope_parameters`` of the default type with the larger base, which mean the same."""
+        return {"rope_type": "default", "rope_theta": self._enlarge_base(channels, base)}
+
+    def faults(self, channels: int) -> list[str]:
+        """Return what is wrong with the options; one pair alone has no slowest frequency."""
+        return super().faults(channels) + _find_pair_faults(channels)
+
+
+@dataclass(frozen=True)
+class Dynamic(Spectrum):
+    """Dynamic NTK: base·(s·n/L - (s - 1))^(r/(r-2)) once the length n exceeds the trained length L.
+
+    n is each row's own length, so that a batch gives what its rows give alone.
+    """
+
+    factor: float
+    original_length: int
+    depends_on_length = True
+
+    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
+        """Return the frequencies of each row's own base: [B, 1, F]; the trained ones, [F], without lengths."""
+        if length_B is None:
+            return compute_frequencies(channels, base, device=device)
+        dtype = choose_angle_dtype(length_B.device)
+        ratio_B = length_B.to(dtype).clamp(min=self.original_length) / self.original_length
+        base_B = base * (self.factor * ratio_B - (self.factor - 1)) ** (channels / (channels - 2))
+        power_F = torch.arange(channels // 2, dtype=dtype, device=length_B.device) * (-2 / channels)
+        return base_B[:, None, None] ** power_F
+
+    def to_hf_config(self, base: float, channels: int) -> dict[str, Any]:
+        """Return ``rope_parameters`` of the type ``dynamic``."""
+        return {"rope_type": "dynamic", "rope_theta": base, "factor": self.factor}
+
+    def faults(self, channels: int) -> list[str]:
+        """Return what is wrong with the options; one pair alone has no slowest frequency."""
+        return super().faults(channels) + _find_pair_faults(channels)
+
+
+@dataclass(frozen=True)
+class Proportional(Spectrum):
+    """p-RoPE (Barbero et al. 2025, section 6; Gemma 4): the highest ``share`` of the frequencies, the rest 0.
+
+    The grid is that of the whole width, unlike partial rotary (``fraction``), whose grid is that of what rotates.
+    """
+
+    share: float = 0.25
+    factor: float = 1.0
+
+    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
+        """Return the frequencies, of which all but the highest ``share`` are 0: [F]."""
+        omega_F = compute_frequencies(channels, base, device=device) / self.factor
+        kept_F = torch.arange(channels // 2, device=omega_F.device) < int(self.share * channels // 2)
+        return omega_F * kept_F
+
+    def to_hf_config(self, base: float, channels: int) -> dict[str, Any]:
+        """Return ``rope_parameters`` of the type ``proportional``."""
+        known = {"rope_type": "proportional", "rope_theta": base, "partial_rotary_factor": self.share}
+        return known if self.factor == 1.0 else {**known, "factor": self.factor}
+
+    def faults(self, channels: int) -> list[str]:
+        """Return what is wrong with the options; ``share`` lies between 0 and 1."""
+        wrong = super().faults(channels)
+        return wrong if 0 <= self.share <= 1 else [*wrong, f"rope.share is {self.share}, but must be between 0 and 1"]
+
+
+@dataclass(frozen=True)
+class Hope(Spectrum):
+    """HoPE (Chen et al. 2025): pairs that do not come round within L do not rotate.
+
+    The paper keeps high-frequency components and makes the low ones independent of position; the line between them is
+    drawn here at one turn within the trained length, θ_c = 2π/L.
+    """
+
+    original_length: int
+
+    def frequencies(self, channels: int, base: float, length_B: Length = None, device: Device = None) -> Frequencies:
+        """Return the frequencies, of which those below 2π/L are 0: [F]."""
+        omega_F = compute_frequencies(channels, base, device=device)
+        return omega_F * (omega_F >= 2 * math.pi / self.original_length)
+
+    def to_hf_config(self, base: float, channels: int) -> dict[str, Any]:
+        """Return ``rope_parameters`` of the type ``proportional`` with as many frequencies."""
+        kept = int((self.frequencies(channels, base) > 0).sum())
+        # A little more than the share, so that rounding down gives as many pairs.
+        return {"rope_type": "proportional", "rope_theta": base, "partial_rotary_factor": (2 * kept + 0.5) / channels}
+
+
+def _find_pair_faults(channels: int) -> list[str]:
+    """Return what is wrong with the number of channels where the slowest pair must be another than the fastest."""
+    return [] if channels > 2 else [f"this spectrum needs at least 4 channels that rotate; {channels} do"]
